@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from .exit_status import INTERRUPTED, UNUSABLE
+from .terminal.exit_status import INTERRUPTED, UNUSABLE
 
 __all__ = ["main"]
 

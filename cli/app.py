@@ -1,4 +1,4 @@
-"""The program: its commands, its exit status, and one line for whatever goes wrong.
+"""The program: its commands, its exit status, and one line for each error.
 
 Exit status 0 means fine, 1 that a check failed, 2 that the request or the input cannot be used.
 """
@@ -14,10 +14,9 @@ from typing import Annotated
 import typer
 
 from ..errors import CertificateError, ColloptError, ProgramError
-from .arguments.parameters import Command
+from ..support.validation import shown
+from .arguments.parameters import Command, UsageError, option
 from .common_options import VerboseOption, with_common_options
-from .completion import complete_for, completes_for
-from .exit_status import CHECK_FAILED, INTERRUPTED, UNUSABLE
 from .inspecting.export import export
 from .inspecting.import_network import import_network
 from .inspecting.lint import lint
@@ -34,34 +33,24 @@ from .running.bench import bench
 from .running.calibrate import calibrate
 from .running.doctor import doctor
 from .running.run import run
+from .terminal.exit_status import CHECK_FAILED, INTERRUPTED, UNUSABLE
 from .terminal.output import emit, give_up_output, note
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+SHOW, INSTALL = "--show-completion", "--install-completion"
+PROGRAM, VARIABLE = "collopt", "_COLLOPT_COMPLETE"
 BOTH = ("threads", "seed")
 TAKES = dict.fromkeys((bound, plan, family, compare, show, bench, find), BOTH) | dict.fromkeys((run, lint), ("seed",))
-for command in (
-    import_network,
-    bound,
-    plan,
-    export,
-    family,
-    compare,
-    verify,
-    show,
-    report,
-    run,
-    lint,
-    bench,
-    calibrate,
-    find,
-    topologies,
-    doctor,
-):
-    # `import` is a word of Python.
-    name = "import" if command is import_network else None
+COMMANDS = (
+    import_network, bound, plan, export, family, compare, verify, show, report, run, lint, bench, calibrate, find,
+    topologies, doctor,
+)  # fmt: skip
+for command in COMMANDS:
+    name = "import" if command is import_network else None  # a keyword of Python
     app.command(name, cls=Command)(with_common_options(command, takes=TAKES.get(command, ())))
 
 
@@ -72,7 +61,7 @@ def _print_version(wanted: bool) -> None:
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    bool, option("--version", "Print the version and exit.", callback=_print_version, is_eager=True)
 ]
 
 
@@ -90,8 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if completes_for(words):
-            return complete_for(words)
+        if len(words) > 1 and words[0] in (SHOW, INSTALL):
+            return _complete_for(words)
         status = app(words or ["--help"], prog_name="collopt", standalone_mode=False)
     except (CertificateError, ProgramError) as error:
         return _failed(CHECK_FAILED, str(error))
@@ -121,3 +110,20 @@ def _usage(error: typer.TyperException) -> str:
     message = re.sub(r"\. Did you mean (.*\?)$", r" (did you mean \1)", error.format_message().rstrip("."))
     context = getattr(error, "ctx", None)
     return f"{message}; see {context.command_path} --help" if context else message
+
+
+def _complete_for(words: Sequence[str]) -> int:
+    """Print or install completion for the shell that follows the option; return the exit status."""
+    # Of typer, which has no public names for them.
+    from typer._completion_shared import get_completion_script, install
+
+    flag, shell, *more = words
+    if shell not in SHELLS or more:
+        stray = more[0] if shell in SHELLS else shell
+        raise UsageError(f"{flag} is followed by {shown(stray)}; expected one of {', '.join(SHELLS)}, or no shell")
+    if flag == SHOW:
+        emit(get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell))
+    else:
+        _, path = install(shell=shell, prog_name=PROGRAM, complete_var=VARIABLE)
+        emit(f"{shell} completion installed in {path}; it takes effect in new shells")
+    return 0

@@ -16,12 +16,10 @@ from .arguments.parameters import ShardOptions, count_option, option
 from .arguments.runtime_files import RuntimeFiles
 from .terminal.output import note
 
-GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles)
-"""Groups of options; a command has one parameter for each group."""
+GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles)  # Groups of options; a command has one parameter for each group
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 MAX_THREADS = 1024
-MAX_SEED = 2**31 - 1
-"""The limit of `collopt.solvers.seeded`."""
+MAX_SEED = 2**31 - 1  # The limit of `collopt.solvers.seeded`
 
 VerboseOption = Annotated[
     int,

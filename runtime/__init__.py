@@ -8,9 +8,8 @@ from .chakra.replay import Replay, replay_traces
 from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, rotate_trace, write_trace
 from .distributed.all_to_allv.all_to_all_single import all_to_all_single
 from .distributed.execution.execute import execute
-from .distributed.execution.launch import run_local
-from .distributed.execution.run_report import RunReport
-from .distributed.processes.torchrun import launched_rank
+from .distributed.execution.launch import RunReport, run_local
+from .distributed.processes.rendezvous import launched_rank
 from .families.windows import lint_family
 from .families.write import SizeWindow, fastest_windows, write_family
 from .interpreter.check import check_program
@@ -19,8 +18,7 @@ from .lowering.lower import lower
 from .measuring.bench.bench import measure_plans
 from .measuring.bench.report import BenchReport
 from .measuring.calibration.calibrate import Calibration, Measurement, calibrate
-from .measuring.calibration.measured_times import MeasuredTimes
-from .measuring.calibration.nccl_tests import read_nccl_tests
+from .measuring.calibration.measured_times import MeasuredTimes, read_nccl_tests
 from .msccl.format.reader import interpret_file
 from .msccl.format.writer import read_xml, to_xml_text, write_xml
 from .msccl.lint.lint import lint_file

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ColloptError, UnsupportedError
 from .distributed.calls.arguments import import_torch
-from .distributed.torch_backend.handshake import compare
-from .distributed.torch_backend.settings import BackendSettings, configure, settings_of
+from .distributed.torch_backend.plan_cache import BackendSettings, compare, configure, settings_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -59,21 +58,21 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
 
 def _create(options: Any, group_options: Any) -> Any:
     """Make a group; torch calls this on each of its ranks."""
-    from .distributed.torch_backend.plan_cache import PlanShelf
+    from .distributed.torch_backend.plan_cache import PlanCache
     from .distributed.torch_backend.process_group import PlannedGroup
 
-    told: str | ColloptError
-    settings, shelf = None, None
+    digest: str | ColloptError
+    settings, cache = None, None
     try:
         settings = settings_of(group_options)
-        shelf = PlanShelf(settings, options.group_size)
-        told = shelf.digest
+        cache = PlanCache(settings, options.group_size)
+        digest = cache.digest
     except ColloptError as error:
-        told = error
-    compare(options.store, options.group_rank, options.group_size, told)
-    assert settings is not None  # Or `compare` would have raised what was told.
-    assert shelf is not None
-    return PlannedGroup(options, group_options, settings, shelf)
+        digest = error
+    compare(options.store, options.group_rank, options.group_size, digest)
+    assert settings is not None  # Or `compare` would have raised the error of this rank.
+    assert cache is not None
+    return PlannedGroup(options, group_options, settings, cache)
 
 
 def _register() -> None:

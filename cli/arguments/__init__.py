@@ -1,1 +1,1 @@
-"""What several commands take."""
+"""Arguments and options that several commands share."""

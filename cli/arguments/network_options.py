@@ -59,15 +59,13 @@ EXAMPLES = {
     "boxes_per_leaf": "4",
 }
 """Options that ``--set`` takes of files, each with a value that makes sense."""
-OF_BUILDER = re.compile(r"option '(\w+)'(?= of \S+ is )")
-"""``option 'n' of ring is 'four'``, at the start of a message."""
+OF_BUILDER = re.compile(r"option '(\w+)'(?= of \S+ is )")  # ``option 'n' of ring is 'four'``, at the start of a message
 ANY = "|".join([*EXAMPLES, "fabric", "boxes"])
 FIRST = re.compile(rf"({'|'.join([*FLAGS, *EXAMPLES])})(?= (?:is|does not) )")
 """``boxes is 0``, at the start of a message."""
 GIVE = re.compile(rf"(?<=\bgive )({ANY})(?P<unit> in GB/s)?(?=[,;.)]|$)")
 """``give fabric, one of ...`` and ``give nic_bandwidth in GB/s``."""
-ASIDE = re.compile(rf"(?<= \()({ANY})(?=\)(?:[,;. ]|$))")
-"""``say which GPU it is (gpu), one of ...``."""
+ASIDE = re.compile(rf"(?<= \()({ANY})(?=\)(?:[,;. ]|$))")  # ``say which GPU it is (gpu), one of ...``
 WITH_VALUE = re.compile(rf"(?<![^\s(])({ANY})=(?P<value>\.\.\.|'[^'\s]*'|\"[^\"\s]*\"|[^\s,;)]+)")
 """``(gpu="h100")`` and ``boxes=2``."""
 

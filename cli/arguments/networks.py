@@ -20,8 +20,7 @@ from .parameters import UsageError, whole_number
 if TYPE_CHECKING:
     from ...topologies.importing.read import ImportOptions
 
-FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}
-"""Options of files that are whole numbers."""
+FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}  # Options of files that are whole numbers
 
 
 def find_network(name: str, options: NetworkOptions) -> Topology:
@@ -93,8 +92,8 @@ def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
     try:
         made = import_boxes(files, chosen) if len(files) > 1 else import_network(files[0], chosen)
     except (TopologyError, FileFormatError) as error:
-        if told := next(filter(None, (wrong_kind(file, "a network", NETWORK_KINDS) for file in files)), None):
-            raise FileFormatError(told) from None
+        if problem := next(filter(None, (wrong_kind(file, "a network", NETWORK_KINDS) for file in files)), None):
+            raise FileFormatError(problem) from None
         raise type(error)(_typed(str(error), files)) from None
     for said in made.notes:
         note(f"collopt: note: {_typed(said, files)}")

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
     from ...schedules import Collective
 
-MAX_RANKS = 2**10
-"""Of a traffic matrix; files for runtimes hold all-to-alls of at most as many."""
-MAX_BYTES = 32 * MAX_RANKS**2
-"""Numbers of 24 characters, as numpy.savetxt writes them, and separators."""
+MAX_RANKS = 2**10  # Of a traffic matrix; files for runtimes hold all-to-alls of at most as many
+MAX_BYTES = 32 * MAX_RANKS**2  # Numbers of 24 characters, as numpy.savetxt writes them, and separators
 
 
 class UsageError(typer.TyperException):
@@ -237,8 +235,8 @@ def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
     from ...support.file_kinds import NUMBERS_KIND, wrong_kind
 
     is_array = path.suffix == ".npy"
-    if not is_array and (told := wrong_kind(path, "a traffic matrix", [NUMBERS_KIND])):
-        raise FileFormatError(told)
+    if not is_array and (problem := wrong_kind(path, "a traffic matrix", [NUMBERS_KIND])):
+        raise FileFormatError(problem)
     return _array(path) if is_array else _rows(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from ...schedules.bounds.bound import witness_to_json
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import AnyStepSchedule, Bound, TreeSchedule, Witness
+    from ...schedules import AnyStepSchedule, Bound, TreeSchedule
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
@@ -25,21 +24,19 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         "num_ranks": plan.topology.num_ranks,
         "planner": plan.planner,
         "options": dict(plan.options),
-        "inverse_rate": str(plan.inverse_rate),
-        "algbw": float(plan.algbw),
-        "algbw_exact": str(plan.algbw),
+        **_rates(plan),
         "busbw": float(plan.busbw),
-        "bound": {
-            "inverse_rate": str(plan.bound.inverse_rate),
-            "algbw": float(plan.bound.algbw),
-            "algbw_exact": str(plan.bound.algbw),
-        },
+        "bound": _rates(plan.bound),
         "gap": str(plan.gap),
         "optimal": plan.gap == 0 and plan.bound.scope == EVERY_SCHEDULE,
         **_schedule_figures(plan.schedule, plan),
         "num_links": len(plan.topology.links),
         "busiest_links": busiest_links(plan),
     }
+
+
+def _rates(of: Plan | Bound) -> dict[str, Any]:
+    return {"inverse_rate": str(of.inverse_rate), "algbw": float(of.algbw), "algbw_exact": str(of.algbw)}
 
 
 @singledispatch
@@ -82,11 +79,6 @@ def _tree_figures(schedule: TreeSchedule, plan: Plan) -> dict[str, Any]:
     }
 
 
-def crossed_bandwidth(bound: Bound) -> Fraction:
-    """Bandwidth of the links that the bound's witness adds up."""
-    return bound.witness.crossing(bound.topology, bound.collective, bound.weights).bandwidth
-
-
 def witness_text(bound: Bound) -> str:
     """Say in one line what the bound follows from."""
     return bound.witness.reason(bound.topology, bound.collective)
@@ -94,15 +86,7 @@ def witness_text(bound: Bound) -> str:
 
 def witness_figures(bound: Bound) -> dict[str, Any]:
     """Describe the bound's witness by plain values, ready for JSON."""
-    figures = {"cut_bandwidth": str(crossed_bandwidth(bound)), **witness_to_json(bound.witness)}
-    return figures | _own_figures(bound.witness, bound)
-
-
-@singledispatch
-def _own_figures(witness: Witness, bound: Bound) -> dict[str, Any]:  # noqa: ARG001
-    return {}
-
-
-@_own_figures.register(Cut)
-def _cut_figures(witness: Cut, bound: Bound) -> dict[str, Any]:
-    return {"cut_ranks": witness.supply(bound.topology)}
+    witness = bound.witness
+    bandwidth = witness.crossing(bound.topology, bound.collective, bound.weights).bandwidth
+    ranks = {"cut_ranks": witness.supply(bound.topology)} if isinstance(witness, Cut) else {}
+    return {"cut_bandwidth": str(bandwidth), **witness_to_json(witness), **ranks}

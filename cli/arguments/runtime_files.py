@@ -1,21 +1,24 @@
-"""Options of `collopt plan` that export the plan for runtimes."""
+"""Export of a plan for runtimes: its options, and smaller plans where the best one exceeds a runtime's limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from ...errors import TooLargeError
 from ...schedules import Collective
 from ...support.writing import write_whole
-from ..terminal.progress import working
+from ..terminal.output import note
+from ..terminal.progress import computing, working
 from .output_files import writing
-from .parameters import UsageError, count_option, option
+from .parameters import UsageError, count_option, option, takes_option
 
 if TYPE_CHECKING:
     from ...planners import Plan
+
 
 _option = partial(option, panel="Export for runtimes")
 _count = partial(count_option, panel="Export for runtimes")
@@ -62,13 +65,12 @@ class RuntimeFiles(NamedTuple):
         """Refuse, before the work, options of files that are not written, and what no file can be."""
         from ...runtime.msccl.format.limits import runtime_limits
 
-        if self.xml is None and (stray := self._given(*OF_XML)):
-            raise UsageError(f"{_flag(next(iter(stray)))} applies to MSCCL XML; give --xml FILE too, or leave it out")
-        if self.xml is None and self.mscclpp is None and (stray := self._given(*OF_ANY)):
-            raise UsageError(
-                f"{_flag(next(iter(stray)))} applies to exported files; give --xml FILE or --mscclpp FILE, or leave "
-                "it out"
-            )
+        flags = [f"--{name.replace('_', '-')}" for name in self._given(*OF_XML, *OF_ANY)]
+        if self.xml is None and self._given(*OF_XML):
+            raise UsageError(f"{flags[0]} applies to MSCCL XML; give --xml FILE too, or leave it out")
+        if self.xml is None and self.mscclpp is None and flags:
+            what = "give --xml FILE or --mscclpp FILE, or leave it out"
+            raise UsageError(f"{flags[0]} applies to exported files; {what}")
         if self.in_place and collective.in_pairs:
             raise UsageError(f"--in-place does not apply to {collective}, which is always out of place; leave it out")
         if self.runtime is not None:
@@ -115,5 +117,77 @@ def _exported(made: Plan, form: str, path: Path, options: dict[str, Any]) -> byt
         return target.read_bytes()
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+FEW_TREES, MANY_TREES = 8, 256  # Trees of a root that are few, and of all roots that are many
+FEW_CHUNKS = (4, 2, 1)  # Numbers of chunks to try, per shard or unit of traffic
+
+
+def write_fitting(made: Plan, write: Callable[[Plan], None], planner: str, given: Mapping[str, Any]) -> Plan:
+    """Write a plan's files, or those of the first smaller plan that fits, and say so."""
+    try:
+        write(made)
+    except TooLargeError as error:
+        refusal = error
+    else:
+        return made
+    smaller: Iterator[tuple[Plan, str]] = iter(())
+    if takes_option(planner, made.collective, "trees_per_root"):
+        smaller = _fewer_trees(made, planner, given)
+    elif takes_option(planner, made.collective, "chunks"):
+        smaller = _fewer_chunks(made, planner, given)
+    for other, choice in smaller:
+        try:
+            write(other)
+        except TooLargeError:
+            continue
+        rates = f"{float(other.algbw):.2f} GB/s instead of {float(made.algbw):.2f} GB/s"
+        note(
+            f"collopt: note: the best plan ({_size(made)}) does not fit: {str(refusal).partition(';')[0]}; using "
+            f"{choice} instead: {_size(other)}, {'same algbw' if other.algbw == made.algbw else rates}"
+        )
+        return other
+    raise refusal
+
+
+def _fewer_trees(made: Plan, planner: str, given: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
+    """Plans of ever fewer trees, the fastest first."""
+    from ...planners import scan_trees_per_root
+
+    with computing(f"planning {made.collective} on {made.topology.name} with fewer trees"):
+        counts = list(_counts(made))
+        frame = scan_trees_per_root(made.topology, made.collective, counts or None, planner=planner, **given)
+        plans = list(frame["plan"])
+    fewest = made.trees.num_trees
+    for other in sorted(plans, key=lambda plan: (-plan.algbw, plan.trees.num_trees)):
+        if other.trees.num_trees < fewest:
+            fewest = other.trees.num_trees
+            yield other, f"--trees-per-root {other.trees.forests[-1].trees_per_root}"
+
+
+def _counts(made: Plan) -> Iterator[int]:
+    """Numbers of trees per root to try: some that are small, and doubles of them as long as all trees are few."""
+    roots = int((made.trees.root_weights > 0).sum())
+    count = 1
+    while count < made.trees.forests[-1].trees_per_root and (count <= FEW_TREES or count * roots <= MANY_TREES):
+        yield count
+        count += 1 if count < FEW_TREES else count
+
+
+def _fewer_chunks(made: Plan, planner: str, given: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
+    from ...planners import plan
+    from ...planners.registry import as_planner
+
+    for count in FEW_CHUNKS:
+        if count < _chunks(made):
+            with computing(f"planning {made.collective} on {made.topology.name} with --chunks {count}"):
+                other = plan(made.topology, made.collective, planner=as_planner(planner), chunks=count, **given)
+            yield other, f"--chunks {count}"
+
+
+def _chunks(made: Plan) -> int:
+    """Chunks per shard or unit of traffic; the most of them where halves of an allreduce differ."""
+    return 1 if made.schedule.num_trees else max(made.schedule.load_units)
+
+
+def _size(made: Plan) -> str:
+    number, what = (made.schedule.num_trees, "tree") if made.schedule.num_trees else (_chunks(made), "chunk")
+    return f"{number} {what}{'' if number == 1 else 's'}"

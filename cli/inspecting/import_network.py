@@ -43,8 +43,8 @@ def import_network(
     if as_json:
         emit_json(_figures(network, classes))
     else:
-        told = ", ".join("standard input" if file == "-" else file for file in dict.fromkeys(files))
-        emit_rows(f"{network.name}, from {told}", _rows(network, classes))
+        names = ", ".join("standard input" if file == "-" else file for file in dict.fromkeys(files))
+        emit_rows(f"{network.name}, from {names}", _rows(network, classes))
     if output is not None:
         note(f"wrote {output}")
 

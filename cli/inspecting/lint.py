@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..arguments.parameters import JsonOption, UsageError, count_option, option
-from ..exit_status import CHECK_FAILED
+from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit, emit_json
 from ..terminal.progress import working
 
@@ -84,8 +84,8 @@ def _refuse_others(files: list[str]) -> None:
     for file in files:
         if file and not Path(file).exists():
             raise UsageError(f"{file} does not exist; check the path")
-        if told := wrong_kind(file, "a file for MSCCL or MSCCL++", [MSCCL_KIND, MSCCLPP_KIND]):
-            raise UsageError(told)
+        if problem := wrong_kind(file, "a file for MSCCL or MSCCL++", [MSCCL_KIND, MSCCLPP_KIND]):
+            raise UsageError(problem)
 
 
 def _lines(family: FamilyReport) -> Iterator[str]:

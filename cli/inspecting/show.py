@@ -44,15 +44,13 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "--tree": ("trees",),
     "--model": ("curves",),
 }
-SEVERAL = {"--planner": ("curves",), "--size": ("curves",)}
-"""Options that these figures take more than once."""
+SEVERAL = {"--planner": ("curves",), "--size": ("curves",)}  # Options that these figures take more than once
 DEFAULT_SIZE = "64M"
 SIZES = tuple(2**power for power in range(10, 31))
 MAX_TABLE_BYTES = 2**26
 FORMATS = ("png", "svg", "pdf")
 TABLES = ".csv"
-HEAD = 2**16
-"""Bytes of a file in which its format has to be named."""
+HEAD = 2**16  # Bytes of a file in which its format has to be named
 
 
 class Request(NamedTuple):

@@ -39,7 +39,12 @@ def topologies(name: NameArgument = None, as_json: JsonOption = False, as_csv: C
     elif as_csv:
         emit_csv([{"topology": entry.name} | option for entry in catalogue() for option in _as_json(entry)["options"]])
     else:
-        _print_names(catalogue())
+        table = bare_table("name", "summary", "options")
+        table.columns[0].no_wrap = True
+        for each in catalogue():
+            options = (option.name + ("" if option.required else f"={_in_words(option)}") for option in each.parameters)
+            table.add_row(each.name, each.summary, " ".join(options))
+        emit(table)
 
 
 def _refuse_path(name: str) -> None:
@@ -71,14 +76,6 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def _print_names(entries: tuple[CatalogueEntry, ...]) -> None:
-    table = bare_table("name", "summary", "options")
-    table.columns[0].no_wrap = True
-    for entry in entries:
-        table.add_row(entry.name, entry.summary, " ".join(map(_in_short, entry.parameters)))
-    emit(table)
-
-
 def _print_options(entry: CatalogueEntry) -> None:
     from ..arguments.networks import flag_of
 
@@ -88,10 +85,6 @@ def _print_options(entry: CatalogueEntry) -> None:
     for option in entry.parameters:
         table.add_row(flag_of(option.name), option.expected, "required" if option.required else _in_words(option))
     emit(table)
-
-
-def _in_short(option: Parameter) -> str:
-    return option.name if option.required else f"{option.name}={_in_words(option)}"
 
 
 def _in_words(option: Parameter) -> str:

@@ -1,1 +1,1 @@
-"""Plan, bound, compare, family, find."""
+"""Commands that plan: plan, bound, compare, family, find."""

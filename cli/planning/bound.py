@@ -1,4 +1,4 @@
-"""``collopt bound``: what no schedule can beat, and the cut that shows it."""
+"""``collopt bound``: the bandwidth bound of a collective, and its bottleneck cut."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from ..terminal.progress import computing
 
 if TYPE_CHECKING:
     from ...schedules import Bound
-    from ...topologies import Topology
 
 
 def bound(
@@ -97,12 +96,7 @@ def _cut_rows(witness: Cut, found: Bound) -> dict[str, str]:
 
 @_witness_rows.register(Partition)
 def _partition_rows(witness: Partition, found: Bound) -> dict[str, str]:
-    return {"bottleneck": witness_text(found), "ranks in parts": _parts(witness, found.topology)}
-
-
-def _parts(witness: Partition, network: Topology) -> str:
-    """Name the ranks of each part that has some."""
-    members = [[node for node in network.compute_nodes if node in part] for part in witness.parts]
+    members = [[node for node in found.topology.compute_nodes if node in part] for part in witness.parts]
     shown = [abbreviated_names(ranks) for ranks in members if ranks]
     more = f" | and {len(shown) - MAX_NAMES} more" if len(shown) > MAX_NAMES else ""
-    return " | ".join(shown[:MAX_NAMES]) + more
+    return {"bottleneck": witness_text(found), "ranks in parts": " | ".join(shown[:MAX_NAMES]) + more}

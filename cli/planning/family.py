@@ -1,4 +1,4 @@
-"""``collopt family``: a folder of files, of which a runtime picks the fastest for every size."""
+"""``collopt family``: a folder of exported plans, of which a runtime picks the fastest for every size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..arguments.parameters import (
     read_collective,
     size_option,
 )
-from ..arguments.smaller_plans import write_fitting
+from ..arguments.runtime_files import write_fitting
 from ..inspecting.lint import RUNTIME_NAMES, row
 from ..terminal.output import emit, emit_json, note
 from ..terminal.progress import computing, working
@@ -54,7 +54,7 @@ def family(
     as_json: JsonOption = False,
 ) -> None:
     """Export a folder of files from which a runtime picks the fastest plan for every size."""
-    from ...runtime.families.write import format_of, write_family
+    from ...runtime.families.write import format_of, loading_notes, write_family
     from ..arguments.networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _ends(sizes)  # noqa: A001 - as in `write_family`
@@ -68,9 +68,9 @@ def family(
         try:
             frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
         except TooLargeError:
-            plans = [_fitting(each, name, asked, runtime) for name, found in made.items() for each, asked in found]
+            plans = [_fitting(each, name, given, runtime) for name, found in made.items() for each, given in found]
             frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
-    environment, loading = _loading(runtime, frame)
+    environment, loading = loading_notes(runtime, list(frame["file"]))
     if as_json:
         emit_json({"runtime": runtime, "files": frame.to_dict("records"), "environment": environment})
     else:
@@ -104,7 +104,7 @@ def _ends(sizes: str) -> tuple[int, int]:
 def _plans(
     network: Topology, collective: Collective, planner: str, ends: tuple[int, int], shards: dict[str, Any]
 ) -> list[tuple[Plan, dict[str, Any]]]:
-    """Make a planner's plan, or where it plans for a size, one for each end; with what each was asked with."""
+    """Make a planner's plan, or where it plans for a size, one for each end; with what each was made with."""
     from ...planners import plan as make_plan
     from ...planners.registry import as_planner
 
@@ -113,14 +113,13 @@ def _plans(
         options = size_option(planner, collective, str(max(size, 1)))
         if not found or options:
             with _about(planner):
-                found.append(
-                    (make_plan(network, collective, planner=as_planner(planner), **options, **shards), options | shards)
-                )
+                made = make_plan(network, collective, planner=as_planner(planner), **options, **shards)
+            found.append((made, options | shards))
     # Not of every network: links of equal latency are used in the same way for all sizes.
     return found if all("planned_for" in made.provenance for made, _ in found) else found[:1]
 
 
-def _fitting(made: Plan, planner: str, asked: dict[str, Any], runtime: str) -> Plan:
+def _fitting(made: Plan, planner: str, given: dict[str, Any], runtime: str) -> Plan:
     """Return a plan, or a smaller one if the runtime does not take it."""
     from ...runtime.families.windows import MSCCLPP
     from ...runtime.families.write import format_of
@@ -128,7 +127,7 @@ def _fitting(made: Plan, planner: str, asked: dict[str, Any], runtime: str) -> P
     options = {} if runtime == MSCCLPP else {"runtime": runtime}
     with TemporaryDirectory() as folder, _about(planner):
         file = Path(folder) / "plan"
-        return write_fitting(made, lambda each: each.export(format_of(runtime), file, **options), planner, asked)
+        return write_fitting(made, lambda each: each.export(format_of(runtime), file, **options), planner, given)
 
 
 @contextmanager
@@ -138,13 +137,6 @@ def _about(planner: str) -> Iterator[None]:
         yield
     except UnsupportedError as error:
         raise UnsupportedError(f"{planner} has no plan for this: {error}") from None
-
-
-def _loading(runtime: str, frame: pd.DataFrame) -> tuple[dict[str, str], list[str]]:
-    """Say how to have the files picked up."""
-    from ...runtime.families.write import loading_notes
-
-    return loading_notes(runtime, list(frame["file"]))
 
 
 def _print(frame: pd.DataFrame, title: str) -> None:

@@ -84,7 +84,12 @@ def find(
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
     known = _check_request(collective, candidate, targets)
-    _check_link(alpha, bandwidth)
+    # Errors name the options, and not the library's parameters.
+    as_factor(bandwidth, "--bandwidth")
+    try:
+        as_latency(alpha, "a step")
+    except TopologyError as error:
+        raise UsageError(f"--alpha: {error}") from None
     with computing(f"searching topologies of {nodes} nodes"):
         found = find_topologies(
             nodes,
@@ -104,10 +109,12 @@ def find(
         emit_csv(_rows(found))
     else:
         _print(found, size, known)
+    share = bandwidth_text(found.workload.node_bandwidth / found.degree, 3)
+    link = f"each link has {share} and {time_text(found.workload.alpha)} latency"
     for flag, path in targets.items():
         if path is not None:
             what = "" if flag == "--save" else f"the {collective} plan for "
-            note(f"wrote {what}{chosen.name} to {path}; {_link_text(found)}")
+            note(f"wrote {what}{chosen.name} to {path}; {link}")
 
 
 def _check_request(collective: str, candidate: int | None, targets: dict[str, Path | None]) -> Collective:
@@ -120,15 +127,6 @@ def _check_request(collective: str, candidate: int | None, targets: dict[str, Pa
         raise UsageError("--candidate selects the topology to write; give --save, --plan or --xml FILE too")
     check_targets(targets)
     return known
-
-
-def _check_link(alpha: str, bandwidth: str) -> None:
-    """Let errors name the option; the library has other names for them."""
-    as_factor(bandwidth, "--bandwidth")
-    try:
-        as_latency(alpha, "a step")
-    except TopologyError as error:
-        raise UsageError(f"--alpha: {error}") from None
 
 
 def _chosen(found: Frontier, collective: Collective, number: int | None) -> Candidate:
@@ -155,12 +153,6 @@ def _write(chosen: Candidate, found: Frontier, collective: Collective, targets: 
         if path:
             with writing(path):
                 write(path)
-
-
-def _link_text(found: Frontier) -> str:
-    """Say what `--bandwidth` and `--alpha` make of each link."""
-    bandwidth = bandwidth_text(found.workload.node_bandwidth / found.degree, 3)
-    return f"each link has {bandwidth} and {time_text(found.workload.alpha)} latency"
 
 
 def _plain(found: Frontier, collective: Collective) -> dict[str, Any]:
@@ -237,15 +229,8 @@ def _table(found: Frontier, size: str, collective: Collective) -> Table:
             cells.append(f"{steps} α  {float(factor):.4f}  {factor}")
         cells.append(time_text(candidate.time_of(collective, found.workload)))
         if candidate.all_to_all is not None:
-            cells.append(_all_to_all(candidate, found))
+            unit = found.workload.transfer * Fraction(found.degree, found.nodes)
+            slowest, fastest = (time_text(unit / rate) for rate in candidate.all_to_all)
+            cells.append(slowest if slowest == fastest else f"{fastest} to {slowest}")
         table.add_row(*cells, candidate.name)
     return table
-
-
-def _all_to_all(candidate: Candidate, found: Frontier) -> str:
-    """Time between what nothing can beat and what shortest paths in equal parts reach."""
-    assert candidate.all_to_all is not None
-    slowest, fastest = (
-        time_text(found.workload.transfer * Fraction(found.degree, found.nodes) / rate) for rate in candidate.all_to_all
-    )
-    return slowest if slowest == fastest else f"{fastest} to {slowest}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,8 +24,7 @@ from ..arguments.parameters import (
     size_option,
 )
 from ..arguments.plan_summary import plan_figures
-from ..arguments.runtime_files import RuntimeFiles, write
-from ..arguments.smaller_plans import write_fitting
+from ..arguments.runtime_files import RuntimeFiles, write, write_fitting
 from ..terminal.output import advise, emit_csv, emit_json, emit_rows, flat, note
 from ..terminal.progress import computing
 
@@ -108,12 +106,15 @@ def plan(
     try:
         # The plan itself comes first: runtimes' limits may refuse the rest, and `export` tries other options then.
         write(output, made.save, written)
-        fitting = _write_files(made, files, written, planner, None if trees_per_root or chunks else options | shards)
-        if fitting is not made:
-            made = fitting
-            write(output, made.save, written)
+        if trees_per_root or chunks:
+            files.write(made, written)
+        else:
+            fitting = write_fitting(made, lambda each: files.write(each, written), planner, options | shards)
+            if fitting is not made:
+                made = fitting
+                write(output, made.save, written)
         if as_json or as_csv:
-            figures = plan_figures(made) | _loss(made, intact) | _estimate(made, size)
+            figures = _figures(made, intact, size)
             emit_json(figures) if as_json else emit_csv([flat(figures)])
         else:
             _print(made, intact, size)
@@ -124,59 +125,40 @@ def plan(
             advise("one thread block rarely saturates a GPU link; also try --instances 4, and measure both")
 
 
-def _write_files(
-    made: Plan, files: RuntimeFiles, written: list[Path], planner: str, asked: Mapping[str, Any] | None
-) -> Plan:
-    """Write files for runtimes, with fewer trees or chunks if they must be and their number was left open."""
-    if asked is None:
-        files.write(made, written)
-        return made
-    return write_fitting(made, lambda each: files.write(each, written), planner, asked)
-
-
 def _given(**options: object) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _figures(made: Plan, intact: Bound | None, size: str | None) -> dict[str, Any]:
+    """Collect the figures of a plan, what failures cost, and its predicted time, for JSON and CSV."""
+    figures = plan_figures(made)
+    if intact is not None:
+        figures |= {"intact_algbw": float(intact.algbw), "loss": float(1 - made.algbw / intact.algbw)}
+    if size is not None:
+        planned_for = _given(planned_for=made.provenance.get("planned_for"))
+        figures |= {"size": as_bytes(size), "estimate_us": made.estimate(size)} | planned_for
+    return figures
 
 
 def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
     from ...report.tables.summary import schedule_rows
 
     network = made.topology
-    emit_rows(
-        f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified",
-        {
-            "algbw": rate_text(made.algbw),
-            "busbw": rate_text(made.busbw),
-            "bound": f"algbw at most {rate_text(made.bound.algbw)}",
-            "optimality gap": gap_text(made.gap),
-        }
-        | schedule_rows(made)
-        | ({} if size is None else {"estimate": f"{time_text(made.estimate(size))} for {size} bytes, {_flow(made)}"})
-        | (
-            {}
-            if intact is None
-            else {"loss": f"{_lost(made, intact)} of the bound of the intact network, {rate_text(intact.algbw)}"}
-        ),
-    )
+    rows = {
+        "algbw": rate_text(made.algbw),
+        "busbw": rate_text(made.busbw),
+        "bound": f"algbw at most {rate_text(made.bound.algbw)}",
+        "optimality gap": gap_text(made.gap),
+    } | schedule_rows(made)
+    if size is not None:
+        rows["estimate"] = f"{time_text(made.estimate(size))} for {size} bytes, {_flow(made)}"
+    if intact is not None:
+        lost = percentage_text(1 - made.algbw / intact.algbw)
+        rows["loss"] = f"{lost} of the bound of the intact network, {rate_text(intact.algbw)}"
+    emit_rows(f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified", rows)
 
 
 def _flow(made: Plan) -> str:
     flow = "fully pipelined" if made.schedule.pipelined else "synchronous steps"
     # Not of every plan: links of equal latency are used in the same way for all sizes.
     return f"{flow}; planned for {made.provenance['planned_for']}" if "planned_for" in made.provenance else flow
-
-
-def _lost(made: Plan, intact: Bound) -> str:
-    return percentage_text(1 - made.algbw / intact.algbw)
-
-
-def _estimate(made: Plan, size: str | None) -> dict[str, Any]:
-    if size is None:
-        return {}
-    planned_for = _given(planned_for=made.provenance.get("planned_for"))
-    return {"size": as_bytes(size), "estimate_us": made.estimate(size)} | planned_for
-
-
-def _loss(made: Plan, intact: Bound | None) -> dict[str, Any]:
-    """What failures cost, for JSON."""
-    return {} if intact is None else {"intact_algbw": float(intact.algbw), "loss": float(1 - made.algbw / intact.algbw)}

@@ -1,1 +1,1 @@
-"""Run, bench, calibrate, doctor."""
+"""Commands that run plans or check the machine: run, bench, calibrate, doctor."""

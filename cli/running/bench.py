@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -28,13 +28,14 @@ from ..arguments.parameters import (
     read_collective,
     topology_option,
 )
-from ..terminal.live_table import LiveTable
-from ..terminal.output import emit_csv, emit_json
-from ..terminal.progress import computing
-from .launched import as_one_of_the_ranks
+from ..terminal.output import emit, emit_csv, emit_json
+from ..terminal.progress import computing, working
+from .launched import as_one_of_the_ranks, check_op
 
 if TYPE_CHECKING:
     from ...planners import Plan
+    from ...runtime import BenchReport
+
 
 MAX_COUNT = 10**9
 PLACES = ("out_of_place", "in_place")
@@ -130,8 +131,8 @@ def bench(
         _add(compared, made.planner, made)
     if not compared:
         raise UsageError("there is nothing to measure; give plan files, or --topology and --collective")
-    if op is not None:
-        _check_op(op, compared)
+    for name, each in compared.items():
+        check_op(op, each.collective, name)
     what = ", ".join(compared)
     table = LiveTable(f"measuring {what}", prints=not (as_json or as_csv))
     # Under torchrun all ranks have the whole report, and one of them is enough.
@@ -219,9 +220,55 @@ def _planned(
         return [plan(network, known, planner=as_planner(name), **given) for name in planners or ["auto"]]
 
 
-def _check_op(op: str, plans: dict[str, Plan]) -> None:
-    for name, plan in plans.items():
-        if not plan.collective.reduces:
-            raise UsageError(
-                f"--op {op} is a reduction operation, but the {plan.collective} of {name} does not reduce; leave it out"
-            )
+class LiveTable:
+    """Prints the rows of the benchmark as they are measured, with a progress bar below them on a terminal."""
+
+    def __init__(self, message: str, *, prints: bool) -> None:
+        self._message, self._prints = message, prints
+        self._shown = ExitStack()
+        self._reached: Callable[[int], None] | None = None
+        self._printed = 0
+
+    def __enter__(self) -> Self:
+        """Show the progress bar."""
+        self._shown.enter_context(working(self._message))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the progress bar."""
+        self._shown.close()
+
+    def add(self, report: BenchReport, total: int) -> None:
+        """Print the new row of a report, of `total` rows."""
+        if self._prints and sys.stdout is not None and sys.stdout.isatty():
+            # A terminal has one place to write at, where the bar stands.
+            self._shown.close()
+            self._print(report)
+            self._shown.enter_context(working(self._message))
+            self._reached = None
+        elif self._prints:
+            self._print(report)
+        if self._reached is None:
+            from ...support import progress
+
+            self._reached = self._shown.enter_context(progress.task(total))
+        self._reached(len(report.rows))
+
+    def finish(self, report: BenchReport, plans: Mapping[str, Plan]) -> None:
+        """Print the remaining rows and the lines below them."""
+        from ...runtime.measuring.bench.report import tail_lines
+
+        self._print(report)
+        planned = [
+            f"# Planned bus bandwidth: {float(plan.busbw):g} {name} on {plan.topology.name}"
+            for name, plan in plans.items()
+        ]
+        emit("\n".join([*tail_lines(report), *planned]))
+
+    def _print(self, report: BenchReport) -> None:
+        from ...runtime.measuring.bench.report import head_lines, row_line
+
+        head = [] if self._printed else head_lines(report)
+        if lines := head + [row_line(report, row) for row in report.rows[self._printed :]]:
+            emit("\n".join(lines))
+        self._printed = len(report.rows)

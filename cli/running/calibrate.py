@@ -1,4 +1,4 @@
-"""``collopt calibrate``: figures of links that agree with measured times."""
+"""``collopt calibrate``: latencies and bandwidths of links, fitted to measured times."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ from ..terminal.progress import working
 
 if TYPE_CHECKING:
     from ...runtime import Calibration
-    from ...runtime.measuring.calibration.alpha_beta import AlphaBeta
-    from ...runtime.measuring.calibration.calibrate import ClassFit
+    from ...runtime.measuring.calibration.calibrate import AlphaBeta, ClassFit
     from ...runtime.measuring.calibration.measured_times import MeasuredTimes
     from ...topologies import Topology
 
-POOR, BAD = 0.1, 0.3
-"""Median and worst relative error beyond which a model is said not to describe its times."""
-NOT_TOLD = "not identifiable from these sizes"
+POOR, BAD = 0.1, 0.3  # Median and worst relative error beyond which a model is said not to describe its times
+UNKNOWN = "not identifiable from these sizes"
 
 FilesArgument = Annotated[
     list[Path] | None,
@@ -94,14 +92,14 @@ def calibrate(
     from ...topologies import write_topology
     from ..arguments.networks import find_network, network_file
 
-    asked = [(file, ()) for file in files or []] + [_tied(text) for text in classes or []]
-    _check_request(asked, topology, described, output, planner)
+    runs = [(file, ()) for file in files or []] + [_tied(text) for text in classes or []]
+    _check_request(runs, topology, described, output, planner)
     check_planners([planner] if planner else ())
-    sources = [file for file, _ in asked]
+    sources = [file for file, _ in runs]
     check_targets({"--output": output}, sources=[*sources, None if topology is None else network_file(topology)])
     network = None if topology is None else find_network(topology, described)
     with working("fitting"):
-        measured = [(_read(file, collective, by), names) for file, names in asked]
+        measured = [(_read(file, collective, by), names) for file, names in runs]
         found = None
         if network and measured:
             found = calibrated(network, [Measurement(*each) for each in measured], planner=planner)
@@ -117,7 +115,8 @@ def calibrate(
     elif found:
         _print(found)
     else:
-        emit(plain_table([_with_words(row) for row in rows]))
+        unknown = dict.fromkeys(("alpha_us", "algbw"), UNKNOWN)
+        emit(plain_table([row | {name: unknown.get(name) for name in row if row[name] is None} for row in rows]))
 
 
 def _tied(text: str) -> tuple[Path, tuple[str, ...]]:
@@ -129,22 +128,22 @@ def _tied(text: str) -> tuple[Path, tuple[str, ...]]:
 
 
 def _check_request(
-    asked: Sequence[tuple[Path, tuple[str, ...]]],
+    runs: Sequence[tuple[Path, tuple[str, ...]]],
     topology: str | None,
     options: NetworkOptions,
     output: Path | None,
     planner: str | None,
 ) -> None:
-    about = {"--class": any(names for _, names in asked), "--output": output, "--planner": planner}
+    about = {"--class": any(names for _, names in runs), "--output": output, "--planner": planner}
     given = [flag for flag, value in about.items() if value]
     if topology is None:
         if stray := given + options.given():
             raise UsageError(f"{stray[0]} applies to a network; give --topology too, or leave it out")
-        if not asked:
+        if not runs:
             raise UsageError(
                 "there is nothing to calibrate; give output of nccl-tests, or --topology to list its link classes"
             )
-    elif not asked and given:
+    elif not runs and given:
         raise UsageError(f"{given[0]} needs measured times; give output of nccl-tests")
 
 
@@ -156,8 +155,8 @@ def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
     try:
         read = read_nccl_tests(file)
     except FileFormatError:
-        if told := wrong_kind(file, MEASURED_KIND, [MEASURED_KIND]):
-            raise FileFormatError(told) from None
+        if problem := wrong_kind(file, MEASURED_KIND, [MEASURED_KIND]):
+            raise FileFormatError(problem) from None
         raise
     if by is None and len(read.names) > 1:
         raise UsageError(
@@ -194,11 +193,6 @@ def _line(line: AlphaBeta) -> dict[str, Any]:
         "median_residual": line.median_residual,
         "worst_residual": line.worst_residual,
     }
-
-
-def _with_words(row: dict[str, Any]) -> dict[str, Any]:
-    """Say in words what times do not tell."""
-    return {name: NOT_TOLD if name in ("alpha_us", "algbw") and value is None else value for name, value in row.items()}
 
 
 def _classes(network: Topology) -> list[dict[str, Any]]:
@@ -241,4 +235,4 @@ def _row(fit: ClassFit) -> dict[str, str]:
 def _figure(value: Fraction, error: float | None, measured: bool) -> str:
     if not measured:
         return "not measured"
-    return NOT_TOLD if error is None else f"{float(value):g} ± {percentage_text(error)}"
+    return UNKNOWN if error is None else f"{float(value):g} ± {percentage_text(error)}"

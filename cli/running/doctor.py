@@ -14,7 +14,7 @@ import typer
 from ...errors import ColloptError, MissingDependencyError
 from ...support.packages import ABSENT, remedy, requirements
 from ..arguments.parameters import JsonOption
-from ..exit_status import CHECK_FAILED
+from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import cache_folder, compiled_before, computing, working
 
@@ -30,25 +30,19 @@ EXTRAS = {"figures": "plot", "reports": "report", "building the documentation": 
 
 
 class Check(NamedTuple):
-    """One part of the core.
-
-    `detail`: What was shown, or what went wrong.
-    """
+    """One part of the core."""
 
     name: str
     works: bool
-    detail: str
+    detail: str  # What was shown, or what went wrong
 
 
 class Feature(NamedTuple):
-    """Something that not everybody needs.
-
-    `needs`: What to install, where it does not work; what is wrong besides, if something is there.
-    """
+    """Something that not everybody needs."""
 
     name: str
     works: bool
-    needs: str
+    needs: str  # What to install, where it does not work; what is wrong besides, if something is there
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -110,9 +104,9 @@ def _stage(name: str) -> AbstractContextManager[None]:
 def _packages() -> str:
     """Import what collopt always needs."""
     wanted = requirements()
-    told, command = remedy(wanted, "")
-    if told:
-        raise MissingDependencyError(f"{', and '.join(told)}; fix with: {command}")
+    problems, command = remedy(wanted, "")
+    if problems:
+        raise MissingDependencyError(f"{', and '.join(problems)}; fix with: {command}")
     return f"all {len(wanted)} required packages can be imported"
 
 
@@ -178,23 +172,23 @@ def _kernels_ran() -> str:
 
 
 def _features(facts: TorchFacts) -> list[Feature]:
-    told, command = remedy(requirements("torch"), "'collopt[torch]'") if facts.version else ([], "")
-    torch = f"{told[0]}; {command}" if told else "pip install 'collopt[torch]'"
+    problems, command = remedy(requirements("torch"), "'collopt[torch]'") if facts.version else ([], "")
+    torch = f"{problems[0]}; {command}" if problems else "pip install 'collopt[torch]'"
     if facts.problem:
         torch = f"torch cannot be imported here ({facts.problem}); pip install --force-reinstall 'collopt[torch]'"
     gpus = "a GPU and a build of torch for it; see pytorch.org"
     return [
-        Feature("collopt run and bench on gloo", "gloo" in facts.backends and not told, torch),
+        Feature("collopt run and bench on gloo", "gloo" in facts.backends and not problems, torch),
         Feature("collopt run and bench on NCCL or RCCL", "nccl" in facts.backends and bool(facts.devices), gpus),
         *(_extra(name, extra) for name, extra in EXTRAS.items()),
     ]
 
 
 def _extra(name: str, extra: str) -> Feature:
-    told, command = remedy(requirements(extra), f"'collopt[{extra}]'")
-    if all(each.endswith(ABSENT) for each in told):
-        return Feature(name, not told, command or f"pip install 'collopt[{extra}]'")
-    return Feature(name, False, f"{', and '.join(told)}; {command}")
+    problems, command = remedy(requirements(extra), f"'collopt[{extra}]'")
+    if all(each.endswith(ABSENT) for each in problems):
+        return Feature(name, not problems, command or f"pip install 'collopt[{extra}]'")
+    return Feature(name, False, f"{', and '.join(problems)}; {command}")
 
 
 def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, folder: str | None, compiled: bool) -> None:

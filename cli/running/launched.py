@@ -1,4 +1,4 @@
-"""What a command does in a process that torchrun has started as one of the ranks."""
+"""Commands that run ranks: in a process that torchrun started as one of them, and the check of their operation."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..exit_status import CHECK_FAILED
+from ...schedules import Collective
+from ..arguments.parameters import UsageError
+from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import note
 
-GRACE_S = 5.0
-"""Torch's own errors, which say more, get this long after the deadline."""
+GRACE_S = 5.0  # Torch's own errors, which say more, get this long after the deadline
 
 
 @contextmanager
 def as_one_of_the_ranks(what: str, timeout: float) -> Iterator[None]:
-    """Keep torch's libraries from talking in between, and end in time; elsewhere do nothing.
+    """Under torchrun, silence torch's libraries and end the process after `timeout` seconds; elsewhere do nothing.
 
-    Torch can wait for ever if something else than a rank answers where the ranks are to meet.
-
-    Units: `timeout` in seconds.
+    Torch can wait for ever if something else than a rank answers at the master's address.
     """
-    from ...runtime.distributed.processes.torchrun import launch_of_environment
+    from ...runtime.distributed.processes.rendezvous import launch_of_environment
 
     launch = launch_of_environment()
     if launch is None:
@@ -32,7 +31,7 @@ def as_one_of_the_ranks(what: str, timeout: float) -> Iterator[None]:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     message = (
         f"rank {launch.rank} of {launch.size} did not finish {what} within {timeout:g} s; check that all ranks "
-        f"are started and can reach {launch.meeting_point}, or give a longer --timeout"
+        f"are started and can reach {launch.master}, or give a longer --timeout"
     )
     late = threading.Timer(timeout + GRACE_S, _give_up, (message,))
     late.daemon = True
@@ -41,6 +40,14 @@ def as_one_of_the_ranks(what: str, timeout: float) -> Iterator[None]:
         yield
     finally:
         late.cancel()
+
+
+def check_op(op: str | None, collective: Collective, name: object) -> None:
+    """Refuse a reduction operation for a collective that does not reduce."""
+    if op is not None and not collective.reduces:
+        raise UsageError(
+            f"--op {op} is a reduction operation, but the {collective} of {name} does not reduce; leave it out"
+        )
 
 
 def _give_up(message: str) -> None:

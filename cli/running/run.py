@@ -12,20 +12,18 @@ from ..arguments.parameters import (
     JsonOption,
     PlanArgument,
     TimeoutOption,
-    UsageError,
     count_option,
     option,
 )
 from ..terminal.output import emit, emit_json
 from ..terminal.progress import working
-from .launched import as_one_of_the_ranks
+from .launched import as_one_of_the_ranks, check_op
 
 if TYPE_CHECKING:
     from ...runtime import RunReport
 
 MAX_ELEMENTS = 10**15
-MAX_COUNT = 10**9
-"""Of repeats and of slices."""
+MAX_COUNT = 10**9  # Of repeats and of slices
 
 ElementsOption = Annotated[
     int,
@@ -63,13 +61,10 @@ def run(
     from ...support.seed import current_seed
 
     loaded, rank = load_plan(plan), launched_rank()
-    if op in ("prod", "min", "max", "avg") and not loaded.collective.reduces:
-        raise UsageError(
-            f"--op {op} is a reduction operation, but the {loaded.collective} of {plan} does not reduce; leave it out"
-        )
+    check_op(op if op in ("prod", "min", "max", "avg") else None, loaded.collective, plan)
     # Under torchrun all ranks have the whole report, and one of them is enough.
-    told = nullcontext() if rank else working(f"running {plan} on {loaded.topology.num_ranks} ranks")
-    with told, as_one_of_the_ranks(str(plan), timeout):
+    progress = nullcontext() if rank else working(f"running {plan} on {loaded.topology.num_ranks} ranks")
+    with progress, as_one_of_the_ranks(str(plan), timeout):
         report = run_local(
             loaded,
             backend=backend,

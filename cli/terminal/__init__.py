@@ -1,1 +1,1 @@
-"""Output, progress."""
+"""Output to the terminal, and progress."""

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 BROKEN_PIPE = 141
 """What a shell reports for a program that SIGPIPE ended: whoever read the output has gone, which is no error."""
 
-WIDE = 10**4
-"""Columns of what is not a terminal: programs that read a table want each entry on one line."""
+WIDE = 10**4  # Columns of what is not a terminal: programs that read a table want each entry on one line
 
 
 def emit(renderable: RenderableType) -> None:

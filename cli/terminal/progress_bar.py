@@ -14,8 +14,7 @@ from rich.text import Text
 from ...planners.plans.stages import on_stage
 
 WIDTH = 24
-WIDE = 110
-"""Columns of a terminal from which on the message stays in front of the name of the stage."""
+WIDE = 110  # Columns of a terminal from which on the message stays in front of the name of the stage
 
 
 class _Bar(ProgressColumn):

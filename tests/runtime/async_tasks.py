@@ -21,7 +21,7 @@ from runtime_tasks import RANKS, join, message_of, same
 from collopt.runtime import all_to_all_single, execute, lower
 from collopt.runtime.distributed.calls.call_queue import AsyncWork
 from collopt.runtime.distributed.execution.execute import program_of
-from collopt.runtime.distributed.execution.reference_results import poison, reference, tensors
+from collopt.runtime.distributed.execution.launch import poison, reference, tensors
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ from runtime_forests import random_schedule
 from runtime_tasks import RANKS, join
 
 from collopt.runtime import BenchReport, execute, lower, measure_plans
-from collopt.runtime.measuring.bench import libraries as bench_rivals
+from collopt.runtime.measuring.bench import bench as bench_libraries
 
 SIZE = 4096
 
@@ -25,7 +25,7 @@ def measure(rank: int, folder: str, collective: str, op: str = "sum", datatype: 
             output[0] += 1
             output[-3:] = output[-3:].flip(0) + 1
 
-    bench_rivals.execute = spoiled  # type: ignore[attr-defined, assignment]
+    bench_libraries.execute = spoiled  # type: ignore[attr-defined, assignment]
     program = lower(random_schedule(collective, RANKS, 2, seed=5, root=1), collective)
     report = measure_plans(
         {"spoiled": program}, minbytes=SIZE, maxbytes=SIZE, iters=1, warmup_iters=0, check=2, op=op, datatype=datatype
@@ -45,7 +45,7 @@ def swap_inputs(rank: int, folder: str) -> list[int]:
             work.wait()
         execute(program, output, other, **options)
 
-    bench_rivals.execute = swapped  # type: ignore[attr-defined, assignment]
+    bench_libraries.execute = swapped  # type: ignore[attr-defined, assignment]
     program = lower(random_schedule("allgather", RANKS, 1, seed=2), "allgather")
     report = measure_plans({"swapped": program}, minbytes=SIZE, maxbytes=SIZE, iters=1, warmup_iters=0)
     return [reading.wrong or 0 for row in report.rows for reading in row.readings if row.name == "swapped"][:1]

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.distributed.processes.local_ranks import tell
+from collopt.runtime.distributed.processes.local_ranks import notify
 
 
 def square(rank: int, folder: str) -> int:
@@ -64,8 +64,8 @@ def leave(rank: int, folder: str) -> None:
 def say_and_wait(rank: int, folder: str, answer: str) -> str:
     """Rank 0 says two things, and is done once somebody has answered."""
     if rank == 0:
-        tell("one")
-        tell({"two": 2})
+        notify("one")
+        notify({"two": 2})
         for _ in range(600):
             if Path(answer).exists():
                 return "answered"
@@ -79,5 +79,5 @@ def note_say_and_sleep(rank: int, folder: str, notes: str) -> None:
     while rank == 0 and len(list(Path(notes).glob("*.pid"))) < 2:
         time.sleep(0.02)
     if rank == 0:
-        tell("noted")
+        notify("noted")
     time.sleep(600)

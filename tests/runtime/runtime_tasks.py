@@ -25,9 +25,9 @@ from runtime_forests import (
 
 from collopt.errors import ColloptError
 from collopt.runtime import Program, execute, lower, run_local
-from collopt.runtime.distributed.calls.reduce_ops import OPERATIONS
+from collopt.runtime.distributed.calls.arguments import OPERATIONS
 from collopt.runtime.distributed.execution.execute import program_of
-from collopt.runtime.distributed.execution.reference_results import poison, reference, tensors
+from collopt.runtime.distributed.execution.launch import poison, reference, tensors
 from collopt.runtime.distributed.rounds.batches import shard_elements
 
 RANKS = 4

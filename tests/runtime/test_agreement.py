@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from collopt.runtime.distributed.calls.agreement import connect, wait, wait_for_all
-from collopt.runtime.distributed.calls.arguments import plain_group_of, served_devices, telling_device
+from collopt.runtime.distributed.calls.arguments import agreement_device, plain_group_of, served_devices
 
 
 class Group:
@@ -58,7 +58,7 @@ def test_ranks_compare_their_calls_where_all_of_them_can(
 ) -> None:
     """A rank whose tensors are in the wrong place too: on the CPU unless the group has nothing but GPUs."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
-    assert telling_device(Group(*kinds)) == torch.device(place)
+    assert agreement_device(Group(*kinds)) == torch.device(place)
     assert served_devices(Group(*kinds)) == set(kinds)
 
 
@@ -99,7 +99,7 @@ def test_messages_go_through_the_plain_group_of_a_planned_one() -> None:
     class Planned(Group):
         """Knows its plain groups."""
 
-        def lane_for(self, device: str | None = None) -> str:
+        def plan_group_for(self, device: str | None = None) -> str:
             """Tell which was asked for."""
             return f"for {device}"
 

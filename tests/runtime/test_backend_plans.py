@@ -8,9 +8,14 @@ import pytest
 
 from collopt import plan
 from collopt.errors import UnsupportedError
-from collopt.runtime.distributed.torch_backend import settings as backend_settings
-from collopt.runtime.distributed.torch_backend.plan_cache import PlanShelf, Request
-from collopt.runtime.distributed.torch_backend.settings import BackendSettings, configure, settings_of
+from collopt.runtime.distributed.torch_backend import plan_cache as backend_settings
+from collopt.runtime.distributed.torch_backend.plan_cache import (
+    BackendSettings,
+    PlanCache,
+    Request,
+    configure,
+    settings_of,
+)
 from collopt.schedules import COLLECTIVES
 from collopt.topologies import dgx_a100, ring
 
@@ -28,10 +33,10 @@ def test_the_plan_with_the_least_predicted_time_is_taken(tmp_path: Path) -> None
     made = {name: plan(topology, "allreduce", planner=name) for name in ("multitree", "forestcoll")}
     for name, each in made.items():
         each.save(tmp_path / f"{name}.json")
-    shelf = PlanShelf(BackendSettings(plans=tmp_path, slices=1000), 16)
+    cache = PlanCache(BackendSettings(plans=tmp_path, slices=1000), 16)
     chosen = set()
     for size in (2**10, 2**16, 2**20, 2**30):
-        found = shelf.find(Request(COLLECTIVES["allreduce"], size, None))
+        found = cache.find(Request(COLLECTIVES["allreduce"], size, None))
         assert not isinstance(found, str)
         times = {name: each.estimate(size, 1000) for name, each in made.items()}
         assert times[found.planner] == min(times.values())
@@ -43,9 +48,9 @@ def test_roots_are_told_apart(tmp_path: Path) -> None:
     """A broadcast from another root is another plan."""
     for root in (0, 2):
         plan(ring(4, bandwidth=25), "broadcast", root=root).save(tmp_path / f"{root}.json")
-    shelf = PlanShelf(BackendSettings(plans=tmp_path), 4)
-    assert not isinstance(shelf.find(Request(COLLECTIVES["broadcast"], 100, 2)), str)
-    assert shelf.find(Request(COLLECTIVES["broadcast"], 100, 1)) == (
+    cache = PlanCache(BackendSettings(plans=tmp_path), 4)
+    assert not isinstance(cache.find(Request(COLLECTIVES["broadcast"], 100, 2)), str)
+    assert cache.find(Request(COLLECTIVES["broadcast"], 100, 1)) == (
         f"{tmp_path} has no plan of it with root 1; those that can be run here are of broadcast with root 0, broadcast "
         "with root 2"
     )
@@ -54,7 +59,7 @@ def test_roots_are_told_apart(tmp_path: Path) -> None:
 def test_plans_with_unequal_shards_are_left_alone(tmp_path: Path) -> None:
     """Torch's allgather into one tensor has equal ones."""
     plan(ring(4, bandwidth=25), "allgather", weights=[1, 2, 1, 1]).save(tmp_path / "uneven.json")
-    found = PlanShelf(BackendSettings(plans=tmp_path), 4).find(Request(COLLECTIVES["allgather"], 100, None))
+    found = PlanCache(BackendSettings(plans=tmp_path), 4).find(Request(COLLECTIVES["allgather"], 100, None))
     assert found == f"{tmp_path} has nothing that can be run on 4 ranks"
 
 
@@ -62,21 +67,21 @@ def test_a_file_comes_before_planning(tmp_path: Path) -> None:
     """Only what no file is for is planned, once."""
     topology = ring(4, bandwidth=25)
     plan(topology, "allgather", planner="blink").save(tmp_path / "slow.json")
-    shelf = PlanShelf(BackendSettings(plans=tmp_path, topology=topology), 4)
-    from_file, made = (shelf.find(Request(COLLECTIVES[name], 100, None)) for name in ("allgather", "reduce_scatter"))
+    cache = PlanCache(BackendSettings(plans=tmp_path, topology=topology), 4)
+    from_file, made = (cache.find(Request(COLLECTIVES[name], 100, None)) for name in ("allgather", "reduce_scatter"))
     assert not isinstance(from_file, str)
     assert not isinstance(made, str)
     assert (from_file.planner, made.planner) == ("blink", "forestcoll")
-    assert shelf.find(Request(COLLECTIVES["reduce_scatter"], 200, None)) is made
+    assert cache.find(Request(COLLECTIVES["reduce_scatter"], 200, None)) is made
 
 
 def test_what_cannot_be_planned_is_a_reason() -> None:
     """A collective that the topology has no plan for, and a group of another size."""
-    shelf = PlanShelf(BackendSettings(topology=ring(4, bandwidth=25)), 8)
-    assert shelf.find(Request(COLLECTIVES["allgather"], 100, None)) == (
+    cache = PlanCache(BackendSettings(topology=ring(4, bandwidth=25)), 8)
+    assert cache.find(Request(COLLECTIVES["allgather"], 100, None)) == (
         "the topology given has nothing that can be run on 8 ranks, only for 4"
     )
-    one_way = PlanShelf(BackendSettings(topology=ring(4, bandwidth=25)), 4)
+    one_way = PlanCache(BackendSettings(topology=ring(4, bandwidth=25)), 4)
     assert "root 9 is not a rank" in str(one_way.find(Request(COLLECTIVES["broadcast"], 100, 9)))
 
 
@@ -84,7 +89,7 @@ def test_shelves_with_other_settings_differ(tmp_path: Path) -> None:
     """So that ranks notice."""
     plan(ring(4, bandwidth=25), "allgather").save(tmp_path / "one.json")
     digests = {
-        PlanShelf(settings, 4).digest
+        PlanCache(settings, 4).digest
         for settings in (
             BackendSettings(plans=tmp_path),
             BackendSettings(plans=tmp_path, slices=2),

@@ -11,50 +11,50 @@ import torch
 
 from collopt.runtime.measuring.bench.bench import checked_config
 from collopt.runtime.measuring.bench.buffers import (
+    DATATYPES,
     PERIOD,
-    Question,
+    Workload,
     fill_input,
     fill_wrong,
     make_expected,
     make_tensors,
     wrong_elements,
 )
-from collopt.runtime.measuring.bench.sizes import DATATYPES
 from collopt.runtime.programs.layout import Layout
 
 ELEMENTS = 3 * PERIOD + 17
 
 
-def question(collective: str, rank: int, ranks: int = 3, *, op: str = "sum", dtype: str = "int64") -> Question:
+def workload(collective: str, rank: int, ranks: int = 3, *, op: str = "sum", dtype: str = "int64") -> Workload:
     """What is asked of a rank, about `ELEMENTS` in each part."""
     parts = {"allgather": ranks, "reduce_scatter": ranks, "all_to_all": ranks**2}.get(collective, 1)
     shards = [0, 1, *[0] * (ranks - 2)] if collective in ("broadcast", "reduce") else ()
     layout = Layout.of(collective, ranks, parts, shards)
-    return Question(layout, ranks, rank, ELEMENTS * parts, dtype, op)
+    return Workload(layout, ranks, rank, ELEMENTS * parts, dtype, op)
 
 
-def the_input(asked: Question) -> torch.Tensor:
+def the_input(asked: Workload) -> torch.Tensor:
     """What a rank has."""
     tensor = torch.empty(asked.input_elements, dtype=getattr(torch, asked.dtype))
     fill_input(asked, tensor)
     return tensor
 
 
-def the_output(asked: Question) -> torch.Tensor:
+def the_output(asked: Workload) -> torch.Tensor:
     """What a rank should get."""
     return make_expected(asked, torch.empty(asked.output_elements, dtype=getattr(torch, asked.dtype)))  # type: ignore[no-any-return]
 
 
 def inputs(collective: str, **options: str) -> list[torch.Tensor]:
     """What three ranks have."""
-    return [the_input(question(collective, rank, **options)) for rank in range(3)]  # type: ignore[arg-type]
+    return [the_input(workload(collective, rank, **options)) for rank in range(3)]  # type: ignore[arg-type]
 
 
 def test_another_seed_means_other_data_and_every_rank_has_its_own() -> None:
     """Also where the seed of one rank is the number of another."""
-    asked = [replace(question("allreduce", rank), seed=seed) for rank in range(3) for seed in range(3)]
+    asked = [replace(workload("allreduce", rank), seed=seed) for rank in range(3) for seed in range(3)]
     assert len({the_input(each).numpy().tobytes() for each in asked}) == len(asked)
-    seeded = [replace(question("allreduce", rank), seed=2) for rank in range(3)]
+    seeded = [replace(workload("allreduce", rank), seed=2) for rank in range(3)]
     assert torch.equal(the_output(seeded[0]), sum(map(the_input, seeded)))  # type: ignore[arg-type]
 
 
@@ -63,22 +63,22 @@ def test_what_is_expected_is_what_the_collectives_mean() -> None:
     gathered = torch.cat(inputs("allgather"))
     exchanged = [tensor.view(3, ELEMENTS) for tensor in inputs("all_to_all")]
     for rank in range(3):
-        assert torch.equal(the_output(question("allgather", rank)), gathered)
-        assert torch.equal(the_output(question("broadcast", rank)), inputs("broadcast")[1])
-        assert torch.equal(the_output(question("allreduce", rank)), sum(inputs("allreduce")))
+        assert torch.equal(the_output(workload("allgather", rank)), gathered)
+        assert torch.equal(the_output(workload("broadcast", rank)), inputs("broadcast")[1])
+        assert torch.equal(the_output(workload("allreduce", rank)), sum(inputs("allreduce")))
         part = slice(rank * ELEMENTS, (rank + 1) * ELEMENTS)
-        assert torch.equal(the_output(question("reduce_scatter", rank)), sum(inputs("reduce_scatter"))[part])  # type: ignore[index]
+        assert torch.equal(the_output(workload("reduce_scatter", rank)), sum(inputs("reduce_scatter"))[part])  # type: ignore[index]
         mine = torch.cat([tensor[rank] for tensor in exchanged])
-        assert torch.equal(the_output(question("all_to_all", rank)), mine)
-    assert torch.equal(the_output(question("reduce", 1)), sum(inputs("reduce")))
-    assert [question("reduce", rank).has_output for rank in range(3)] == [False, True, False]
-    assert [question("broadcast", rank).has_input for rank in range(3)] == [False, True, False]
+        assert torch.equal(the_output(workload("all_to_all", rank)), mine)
+    assert torch.equal(the_output(workload("reduce", 1)), sum(inputs("reduce")))
+    assert [workload("reduce", rank).has_output for rank in range(3)] == [False, True, False]
+    assert [workload("broadcast", rank).has_input for rank in range(3)] == [False, True, False]
 
 
 def test_unequal_parts_come_from_where_they_stand() -> None:
     """An all-to-allv: what rank s has for r begins after what it has for those before r."""
     layout = Layout.of("all_to_allv", 3, 10, [0, 2, 1, 3, 1, 0, 0, 1, 2])
-    asked = [Question(layout, 3, rank, 10 * 999, "int64") for rank in range(3)]
+    asked = [Workload(layout, 3, rank, 10 * 999, "int64") for rank in range(3)]
     have = [the_input(each) for each in asked]
     assert [len(tensor) for tensor in have] == [3 * 999, 4 * 999, 3 * 999]
     assert torch.equal(the_output(asked[0]), have[1][: 3 * 999])
@@ -90,7 +90,7 @@ def test_unequal_parts_come_from_where_they_stand() -> None:
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce"])
 def test_together_the_smaller_tensor_is_its_part_of_the_larger(collective: str) -> None:
     """As collectives in place have it."""
-    asked = question(collective, 2)
+    asked = workload(collective, 2)
     output, mine = make_tensors(asked, True, torch.device("cpu"))
     assert (len(output), len(mine)) == (asked.output_elements, asked.input_elements)
     parted = collective in ("allgather", "reduce_scatter")
@@ -110,8 +110,8 @@ def test_every_order_gives_the_same_bits(op: str, dtype: str, ranks: int) -> Non
     parts = []
     for rank in range(ranks):
         parts.append(torch.empty(100, dtype=kind))
-        fill_input(question("allreduce", rank, ranks, op=op, dtype=dtype), parts[-1])
-    asked = replace(question("allreduce", 0, ranks, op=op, dtype=dtype), elements=100)
+        fill_input(workload("allreduce", rank, ranks, op=op, dtype=dtype), parts[-1])
+    asked = replace(workload("allreduce", 0, ranks, op=op, dtype=dtype), elements=100)
     wanted = make_expected(asked, parts[0])
     one_by_one = parts[0].clone()
     for part in parts[1:]:
@@ -127,8 +127,8 @@ def test_every_order_gives_the_same_bits(op: str, dtype: str, ranks: int) -> Non
 def test_a_contribution_that_is_missing_or_counted_twice_is_seen(op: str, dtype: str) -> None:
     """Of any rank, somewhere in any few dozen elements."""
     function = {"sum": torch.add, "prod": torch.mul}[op]
-    parts = [the_input(question("allreduce", rank, op=op, dtype=dtype)) for rank in range(3)]
-    asked = question("allreduce", 0, op=op, dtype=dtype)
+    parts = [the_input(workload("allreduce", rank, op=op, dtype=dtype)) for rank in range(3)]
+    asked = workload("allreduce", 0, op=op, dtype=dtype)
     for missing in range(3):
         result = torch.full_like(parts[0], 0 if op == "sum" else 1)
         for part in parts[:missing] + parts[missing + 1 :]:
@@ -140,7 +140,7 @@ def test_a_contribution_that_is_missing_or_counted_twice_is_seen(op: str, dtype:
 
 def test_data_of_other_ranks_and_places_are_wrong() -> None:
     """Nearly everywhere; a few numbers are equal by chance."""
-    asked = question("allgather", 0)
+    asked = workload("allgather", 0)
     whole = the_output(asked)
     for other in (torch.roll(whole, ELEMENTS), torch.roll(whole, 1), torch.roll(whole, 4096)):
         assert wrong_elements(asked, other, whole) > 0.99 * len(whole)
@@ -149,7 +149,7 @@ def test_data_of_other_ranks_and_places_are_wrong() -> None:
 @pytest.mark.parametrize("dtype", DATATYPES.values())
 def test_what_was_there_before_is_wrong_everywhere(dtype: str) -> None:
     """So that nothing is right because nobody wrote it."""
-    asked = question("allreduce", 0, dtype=dtype, op="prod")
+    asked = workload("allreduce", 0, dtype=dtype, op="prod")
     expected = the_output(asked)
     output = torch.empty_like(expected)
     fill_wrong(output, expected)
@@ -159,8 +159,8 @@ def test_what_was_there_before_is_wrong_everywhere(dtype: str) -> None:
 
 def test_averages_may_be_rounded_in_any_way_and_no_further() -> None:
     """Before the sum or after it."""
-    asked = question("allreduce", 0, op="avg", dtype="float32")
-    parts = [the_input(question("allreduce", rank, op="avg", dtype="float32")) for rank in range(3)]
+    asked = workload("allreduce", 0, op="avg", dtype="float32")
+    parts = [the_input(workload("allreduce", rank, op="avg", dtype="float32")) for rank in range(3)]
     expected = the_output(asked)
     before = sum(part * np.float32(1 / 3) for part in parts)
     after = sum(parts) / 3

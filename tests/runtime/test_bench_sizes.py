@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.measuring.bench.sizes import MOST_SIZES, extents, sweep
+from collopt.runtime.measuring.bench.buffers import MAX_SIZES, extents, sweep
 from collopt.runtime.programs.layout import Layout
 
 
@@ -23,9 +23,9 @@ def test_a_sweep_that_goes_down_or_has_no_end_is_refused() -> None:
     """Nobody waits for a million sizes."""
     with pytest.raises(UnsupportedError, match="ends at 7 bytes and begins at 8"):
         sweep(8, 7, 2, 1)
-    assert len(sweep(1, MOST_SIZES, None, 1)) == MOST_SIZES
+    assert len(sweep(1, MAX_SIZES, None, 1)) == MAX_SIZES
     with pytest.raises(UnsupportedError, match="more than 10000 sizes"):
-        sweep(1, MOST_SIZES + 1, None, 1)
+        sweep(1, MAX_SIZES + 1, None, 1)
 
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "all_to_all"])

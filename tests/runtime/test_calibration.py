@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import TopologyError, UnsupportedError
 from collopt.planners import plan
-from collopt.runtime.measuring.calibration.alpha_beta import fit_alpha_beta
-from collopt.runtime.measuring.calibration.calibrate import Measurement, calibrate, fit_times
+from collopt.runtime.measuring.calibration.calibrate import Measurement, calibrate, fit_alpha_beta, fit_times
 from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
 from collopt.topologies import Topology, dgx_a100, ring
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime.distributed.calls import call_queue, concurrency
+from collopt.runtime.distributed.calls import call_queue
 from collopt.runtime.distributed.calls.arguments import check_process
 from collopt.runtime.distributed.calls.call_queue import AsyncWork, CallQueue
 from collopt.runtime.distributed.torch_backend.works import run_plan
@@ -149,22 +149,22 @@ def test_questions_keep_their_turn(caplog: pytest.LogCaptureFixture) -> None:
         threads.add(threading.get_ident())
         return name
 
-    assert concurrency.in_turn(group, lambda: ask("alone")) == "alone"
+    assert call_queue.in_turn(group, lambda: ask("alone")) == "alone"
     assert threads == {threading.get_ident()}
     threads.clear()
-    concurrency._queues[group] = queue = CallQueue()
+    call_queue._group_queues[group] = queue = CallQueue()
     first = queue.submit(lambda: (time.sleep(0.05), seen.append("first")))
-    first.add_done_callback(lambda _: concurrency.in_turn(group, lambda: ask("callback")))
-    assert concurrency.in_turn(group, lambda: ask("after")) == "after"
+    first.add_done_callback(lambda _: call_queue.in_turn(group, lambda: ask("callback")))
+    assert call_queue.in_turn(group, lambda: ask("after")) == "after"
     assert seen == ["alone", "first", "callback", "after"]
     assert threads == {queue._thread.ident}
     with pytest.raises(ProgramError, match="disagree"):
-        concurrency.in_turn(group, failing("the ranks disagree"))
+        call_queue.in_turn(group, failing("the ranks disagree"))
     queue.join()
     assert caplog.messages == []
     queue.submit(failing("gone"))
     with pytest.raises(ProgramError, match="earlier call"):
-        concurrency.in_turn(group, lambda: ask("never"))
+        call_queue.in_turn(group, lambda: ask("never"))
 
 
 def test_a_fork_has_no_use_for_calls_and_groups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_the_thread_ends_with_the_group_and_keeps_no_tensor() -> None:
 
     group, tensor = Held(), Held()
     kept = weakref.ref(tensor)
-    concurrency._queues[group] = queue = CallQueue()
+    call_queue._group_queues[group] = queue = CallQueue()
     thread = queue._thread
     queue.submit(lambda tensor=tensor: None)
     del tensor
@@ -234,15 +234,15 @@ def test_a_call_waits_for_those_that_go_on() -> None:
         """Stands for one."""
 
     group, seen = Group(), []
-    concurrency.run_now(group, lambda: seen.append("alone"))
-    assert group not in concurrency._queues
-    concurrency._queues[group] = CallQueue()
-    concurrency._queues[group].submit(lambda: (time.sleep(0.05), seen.append("before"))[1])
-    concurrency.run_now(group, lambda: seen.append("after"))
+    call_queue.run_now(group, lambda: seen.append("alone"))
+    assert group not in call_queue._group_queues
+    call_queue._group_queues[group] = CallQueue()
+    call_queue._group_queues[group].submit(lambda: (time.sleep(0.05), seen.append("before"))[1])
+    call_queue.run_now(group, lambda: seen.append("after"))
     assert seen == ["alone", "before", "after"]
-    concurrency._queues[group].submit(failing("gone"))
+    call_queue._group_queues[group].submit(failing("gone"))
     with pytest.raises(ProgramError, match="earlier call"):
-        concurrency.run_now(group, lambda: seen.append("never"))
+        call_queue.run_now(group, lambda: seen.append("never"))
     assert seen == ["alone", "before", "after"]
 
 

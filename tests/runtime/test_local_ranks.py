@@ -48,27 +48,27 @@ def test_ranks_have_one_thread_each_and_no_launcher_around_them(monkeypatch: pyt
 
 
 def test_what_a_rank_says_is_heard_while_it_works(tmp_path: Path) -> None:
-    """The rank waits for an answer, so news that came with the results would be too late."""
-    heard: list[object] = []
+    """The rank waits for an answer, so updates that came with the results would be too late."""
+    on_update: list[object] = []
 
-    def listen(news: object) -> None:
-        heard.append(news)
-        if len(heard) == 2:
+    def listen(updates: object) -> None:
+        on_update.append(updates)
+        if len(on_update) == 2:
             (tmp_path / "answer").touch()
 
     task = partial(rank_tasks.say_and_wait, answer=str(tmp_path / "answer"))
-    assert run_ranks(task, 2, timeout_s=60, heard=listen) == ["answered", "silent"]
-    assert heard == ["one", {"two": 2}]
+    assert run_ranks(task, 2, timeout_s=60, on_update=listen) == ["answered", "silent"]
+    assert on_update == ["one", {"two": 2}]
 
 
 def test_whoever_does_not_want_to_hear_more_ends_the_ranks(tmp_path: Path) -> None:
     """With an error of the listener's own, such as where nobody reads what it prints."""
 
-    def refuse(news: object) -> None:
-        raise BrokenPipeError(news)
+    def refuse(updates: object) -> None:
+        raise BrokenPipeError(updates)
 
     with pytest.raises(BrokenPipeError, match="noted"):
-        run_ranks(partial(rank_tasks.note_say_and_sleep, notes=str(tmp_path)), 2, timeout_s=60, heard=refuse)
+        run_ranks(partial(rank_tasks.note_say_and_sleep, notes=str(tmp_path)), 2, timeout_s=60, on_update=refuse)
     assert_all_gone(tmp_path, 2)
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import ColloptError, FileFormatError, UnsupportedError
 from collopt.runtime.measuring.bench.report import BenchReport, BenchRow, Device, Reading
-from collopt.runtime.measuring.calibration.measured_times import MeasuredTimes
-from collopt.runtime.measuring.calibration.nccl_tests import read_nccl_tests
+from collopt.runtime.measuring.calibration.measured_times import MeasuredTimes, read_nccl_tests
 
 HEADER = """\
 # nccl-tests version 2.18.3 nccl-headers=23003 nccl-library=23003

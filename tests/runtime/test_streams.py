@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from collopt.errors import ProgramError
-from collopt.runtime.distributed.calls import concurrency
+from collopt.runtime.distributed.calls import call_queue
 from collopt.runtime.distributed.calls.arguments import check_async
 from collopt.runtime.distributed.calls.call_queue import AsyncWork
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
@@ -121,7 +121,7 @@ class Group:
 def begun(cuda: Cuda, group: Group, name: str) -> AsyncWork:
     """Begin a call with one output and one input."""
     tensors = [Tensor(f"{name}'s {kind}", cuda.notes) for kind in ("output", "input")]
-    return concurrency.start(group, lambda: cuda.kernel(name), tensors[:1], tensors[1:])
+    return call_queue.start(group, lambda: cuda.kernel(name), tensors[:1], tensors[1:])
 
 
 def test_a_call_goes_to_a_stream_of_its_own_after_what_the_current_one_has_to_do(cuda: Cuda) -> None:
@@ -156,7 +156,7 @@ def test_a_call_that_is_not_asynchronous_stays_on_the_current_stream(cuda: Cuda)
     group = Group()
     begun(cuda, group, "first")
     cuda.notes.clear()
-    concurrency.run_now(group, lambda: cuda.kernel("second"))
+    call_queue.run_now(group, lambda: cuda.kernel("second"))
     assert cuda.notes == ["second on main"]
 
 
@@ -168,7 +168,7 @@ def test_a_call_that_fails_leaves_the_current_stream_as_it_was(cuda: Cuda) -> No
         raise ProgramError("no")
 
     with pytest.raises(ProgramError, match="no"):
-        concurrency.start(Group(), job, [Tensor("output", cuda.notes)], [])
+        call_queue.start(Group(), job, [Tensor("output", cuda.notes)], [])
     assert cuda.notes[1:] == ["output lives for side 1", "half on side 1"]
     assert cuda.current.name == "main"
 

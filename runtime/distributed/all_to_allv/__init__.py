@@ -1,1 +1,1 @@
-"""All_to_all_single by FAST."""
+"""Staged all-to-allv of FAST through torch.distributed."""

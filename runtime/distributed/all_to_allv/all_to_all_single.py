@@ -1,7 +1,4 @@
-"""All-to-all of unequal parts through torch.distributed, by the stages of FAST.
-
-Runs one rank's steps of an all-to-all.
-"""
+"""All-to-all of unequal parts through torch.distributed, by the stages of FAST."""
 
 from __future__ import annotations
 
@@ -12,10 +9,8 @@ from ....errors import ProgramError, UnsupportedError
 from ...programs.checks import check_seconds
 from ..calls.agreement import connect, first_line, wait_for_all
 from ..calls.arguments import import_torch, member_rank, plain_group_of
-from ..calls.call_queue import AsyncWork
-from ..calls.concurrency import TAG, in_turn, nothing_to_do, run_now, start
-from .agreement import Terms, agreed_exchange
-from .arguments import AllToAllCall, terms_of
+from ..calls.call_queue import TAG, AsyncWork, finished, in_turn, run_now, start
+from .arguments import AllToAllCall, Terms, agreed_exchange, terms_of
 from .steps import Copy, Message, OwnSteps, own_steps
 
 if TYPE_CHECKING:
@@ -24,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-MOST_SECONDS = 1e9
+MAX_SECONDS = 1e9
 
 
 def all_to_all_single(
@@ -91,32 +86,24 @@ def all_to_all_single(
     With `async_op` the exchange goes on in a thread on CPU tensors, and on a stream of its own on CUDA tensors.  As the
     ranks agree on every call, on CPU tensors every call waits for those of the group that still go on.
     """
-    _check_group(group)
-    rank = member_rank(group)
+    _, dist = import_torch()
+    if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
+        raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
+    rank, plain = member_rank(group), plain_group_of(group, output, input)
     call = AllToAllCall(
-        output,
-        input,
-        output_split_sizes,
-        input_split_sizes,
-        plain_group_of(group, output, input),
-        async_op,
-        servers,
-        gpus_per_server,
-        traffic,
-        stages,
-        max_stage_bytes,
-        timeout,
-    )
+        output, input, output_split_sizes, input_split_sizes, plain, async_op, servers, gpus_per_server, traffic,
+        stages, max_stage_bytes, timeout,
+    )  # fmt: skip
     terms: Terms | UnsupportedError
     try:
         terms = terms_of(call)
     except UnsupportedError as error:
         terms = error
-    call = call._replace(timeout=_patience(timeout))
+    call = call._replace(timeout=_bounded_timeout(timeout))
     exchange = in_turn(call.group, partial(agreed_exchange, terms, call.group, call.timeout))
     connect(call.group, input.device, call.timeout)
     if not exchange.row_bytes:
-        return nothing_to_do([output]) if async_op else None
+        return finished([output]) if async_op else None
     job = partial(run, call, own_steps(exchange, rank))
     if async_op:
         return start(call.group, job, [output], [input])
@@ -124,21 +111,14 @@ def all_to_all_single(
     return None
 
 
-def _check_group(group: object) -> None:
-    """Refuse what is no group; None is the default one."""
-    _, dist = import_torch()
-    if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
-        raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
-
-
-def _patience(timeout: object) -> float | None:
-    """As many seconds as torch can count; None if there is no such number, so that wrong arguments can be told of."""
+def _bounded_timeout(timeout: object) -> float | None:
+    """Timeout in seconds that torch can count; None for an invalid one, which all ranks refuse later."""
     try:
         check_seconds("timeout", timeout)
     except UnsupportedError:
         return None
     assert isinstance(timeout, (int, float))  # Or it would have been refused.
-    return min(timeout, MOST_SECONDS)
+    return min(timeout, MAX_SECONDS)
 
 
 def run(call: AllToAllCall, plan: OwnSteps) -> None:

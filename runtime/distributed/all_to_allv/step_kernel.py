@@ -132,8 +132,8 @@ def arrivals_of(own: OwnPlace, partners: IntArray, begins: IntArray, ends: IntAr
 
 
 @numba.njit(cache=True, nogil=True)
-def room_for(own: OwnPlace, partners: IntArray, held: int) -> StepTables:
-    """Make tables that are large enough: every segment once, and again for every stage that cuts it."""
+def allocate_tables(own: OwnPlace, partners: IntArray, held: int) -> StepTables:
+    """Allocate tables for every segment once, and again for every stage that cuts it."""
     servers, gpus = len(own.traffic) // own.gpus, own.gpus
     copies = gpus + 1
     for other in range(servers):
@@ -154,8 +154,7 @@ def sent_from_place(own: OwnPlace, at: int) -> int:
     return int(own.sent_from[own.segments[at, 1]] + own.segments[at, 2])
 
 
-HERE, WANTED = map(no_literal, range(2))
-"""Counters of `Arrivals`."""
+HERE, WANTED = map(no_literal, range(2))  # Counters of `Arrivals`
 
 
 @numba.njit(cache=True, nogil=True)
@@ -183,7 +182,7 @@ def exchange_steps(
     own = OwnPlace(traffic, starts, segments, sent_from, kept_at, rank, server, gpu, gpus, shifts)
     memories, homes, lengths, held = homes_of(own)
     arrivals = arrivals_of(own, partners, begins, ends, held)
-    tables = room_for(own, partners, held)
+    tables = allocate_tables(own, partners, held)
     _balance(own, tables, memories, homes)
     area = arrivals.landing[2]
     end_step(tables, area)
@@ -246,16 +245,8 @@ def _balance(own: OwnPlace, tables: StepTables, memories: IntArray, homes: IntAr
 def _stay_inside(own: OwnPlace, tables: StepTables) -> None:
     """Send what is for GPUs of the same server directly."""
     first, rank = own.rank - own.gpu, own.rank
-    copy(
-        tables,
-        EARLY,
-        tables.counts[BEFORE],
-        INPUT,
-        own.sent_from[rank],
-        OUTPUT,
-        own.kept_at[rank],
-        own.traffic[rank, rank],
-    )
+    floor, length = tables.counts[BEFORE], own.traffic[rank, rank]
+    copy(tables, EARLY, floor, INPUT, own.sent_from[rank], OUTPUT, own.kept_at[rank], length)
     for shift in range(1, own.gpus):
         ahead, behind = first + (own.gpu + shift) % own.gpus, first + (own.gpu - shift) % own.gpus
         batch = shift // own.shifts

@@ -15,14 +15,10 @@ def no_literal(number: int) -> int:
     return np.int64(number)  # type: ignore[return-value]
 
 
-INPUT, OUTPUT, SCRATCH = map(no_literal, range(3))
-"""The memories of a rank."""
-EARLY, LATE = map(no_literal, range(2))
-"""Copies before the messages of a step, and after them."""
-TAKEN, SENT = map(no_literal, range(2))
-"""Messages to this rank, and from it."""
-FIRST_BATCH = no_literal(0)
-"""The number of a step's first batch."""
+INPUT, OUTPUT, SCRATCH = map(no_literal, range(3))  # The memories of a rank
+EARLY, LATE = map(no_literal, range(2))  # Copies before the messages of a step, and after them
+TAKEN, SENT = map(no_literal, range(2))  # Messages to this rank, and from it
+FIRST_BATCH = no_literal(0)  # The number of a step's first batch
 BEFORE, AFTER, MESSAGES, BATCHES, STEPS, AREA, MOST, BATCH = range(8)
 """Counters: rows of the tables, where the next packed message begins, the end of all of them, the batch at hand."""
 
@@ -49,7 +45,7 @@ class StepTables(NamedTuple):
 
 @numba.njit(cache=True, nogil=True)
 def open_tables(copies: int, messages: int, steps: int) -> StepTables:
-    """Make empty tables with room for so many rows."""
+    """Allocate empty tables of so many rows."""
     counts = np.zeros(8, dtype=np.int64)
     counts[BATCH] = -1
     return StepTables(
@@ -64,7 +60,7 @@ def open_tables(copies: int, messages: int, steps: int) -> StepTables:
 
 @numba.njit(cache=True, nogil=True)
 def trimmed(tables: StepTables) -> StepTables:
-    """Give back the room that was not needed."""
+    """Return copies of the rows that are used."""
     counts = tables.counts
     return StepTables(
         tables.before[: counts[BEFORE]].copy(),

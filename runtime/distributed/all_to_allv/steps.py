@@ -17,13 +17,11 @@ import numpy as np
 from ....errors import UnsupportedError
 from ....support.arrays import IntArray
 
-MOST_OPERATIONS = 64
+MAX_OPERATIONS = 64
 """NCCL is known to hang on batches of hundreds of operations that it divides differently on different ranks."""
-SHIFTS_PER_BATCH = MOST_OPERATIONS // 2
-"""GPUs at one distance have one message each way."""
-FINEST_UNIT = 512
-"""Bytes; data is cut at multiples of it where rows allow, so that pieces stay aligned."""
-MOST_BYTES = 2**62
+SHIFTS_PER_BATCH = MAX_OPERATIONS // 2  # GPUs at one distance have one message each way
+FINEST_UNIT = 512  # Bytes; data is cut at multiples of it where rows allow, so that pieces stay aligned
+MAX_BYTES = 2**62
 
 
 class Exchange(NamedTuple):
@@ -99,7 +97,7 @@ def own_steps(exchange: Exchange, rank: int) -> OwnSteps:
     servers, gpus = exchange.servers, exchange.gpus_per_server
     rows = np.frombuffer(exchange.rows, dtype=np.int64).reshape(servers * gpus, servers * gpus)
     total = sum(rows.sum(axis=1).tolist()) * exchange.row_bytes
-    if total >= MOST_BYTES:
+    if total >= MAX_BYTES:
         raise UnsupportedError(f"the traffic adds up to {total} bytes; expected less than 2^62")
     # Coarser than bytes, finer than rows where these are long.
     unit = gcd(exchange.row_bytes, FINEST_UNIT)
@@ -110,17 +108,8 @@ def own_steps(exchange: Exchange, rank: int) -> OwnSteps:
         stages=exchange.stages,
         max_stage_bytes=None if exchange.max_stage_bytes is None else max(1, exchange.max_stage_bytes // unit),
     )
-    tables = exchange_steps(
-        rank,
-        plan.traffic,
-        gpus,
-        plan.stream_starts,
-        plan.segments,
-        plan.partners,
-        plan.begins,
-        plan.ends,
-        SHIFTS_PER_BATCH,
-    )
+    schedule = (plan.stream_starts, plan.segments, plan.partners, plan.begins, plan.ends)
+    tables = exchange_steps(rank, plan.traffic, gpus, *schedule, SHIFTS_PER_BATCH)
     for table, columns in ((tables.before, [1, 3, 4]), (tables.after, [1, 3, 4]), (tables.messages, [3, 4])):
         table[:, columns] *= unit
     return OwnSteps(*tables[:5], int(tables.counts[MOST]) * unit)

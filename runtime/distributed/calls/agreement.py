@@ -15,18 +15,15 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from ....errors import ColloptError, ProgramError
-from .arguments import Call, import_torch, problem_of, telling_device
-from .concurrency import in_turn
-from .reduce_ops import OPERATIONS
+from .arguments import OPERATIONS, Call, agreement_device, import_torch, problem_of
+from .call_queue import in_turn
 
-DIGEST_DIGITS = 15
-"""Hexadecimal digits of a program's digest that fit an int64 with its sign."""
+ELEMENTS = "the number of elements"
+DIGEST_DIGITS = 15  # Hexadecimal digits of a program's digest that fit an int64 with its sign
 
-MOST_ELEMENTS = 2**62
-"""More than there are; who cannot tell agrees with everybody."""
+MAX_ELEMENTS = 2**62  # More than there are; who cannot tell agrees with everybody
 
-SHORTEST_S = 0.001
-"""Torch counts in milliseconds, and takes none for no limit at all."""
+SHORTEST_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
 
 _connected: WeakSet[Any] = WeakSet()
 _agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
@@ -55,10 +52,9 @@ def first_line(error: Exception) -> str:
 def agree(call: Call) -> int:
     """Check this rank's arguments, and on the first call of its kind compare them with the other ranks'.
 
-    The comparison is a small all-reduce, which also is the collective that NCCL wants before a group's first batch.
-    Where a rank cannot tell how large everything is, as nothing is for it, every call is compared.
-
-    A comparison comes after the group's earlier calls, as these may have callbacks that compare theirs.
+    The comparison is a small all-reduce, which also is the collective that NCCL needs before a group's first batch.
+    A rank without data cannot tell the size of the whole, so then every call is compared.  A comparison comes after the
+    group's earlier calls, whose callbacks may compare theirs.
     """
     problem = problem_of(call)
     if (known := _settled(call, problem)) is not None:
@@ -86,10 +82,7 @@ def _settled(call: Call, problem: ColloptError | None) -> int | None:
 
 
 def _agree_now(call: Call, problem: ColloptError | None) -> int:
-    """Compare a call that was new when it was made; a callback may have made one of its kind since then.
-
-    On other ranks that may have been before the call, which they do not compare then, so this one must not either.
-    """
+    """Compare a call, unless a callback has made one of its kind since: other ranks may not compare it then either."""
     if (known := _settled(call, problem)) is not None:
         return known
     found = _compare(call, problem, None if problem else call.elements)
@@ -99,13 +92,9 @@ def _agree_now(call: Call, problem: ColloptError | None) -> int:
 
 
 def connect(group: Any, device: Any, timeout: float | None) -> None:
-    """Let all ranks take part in something on their GPUs before the first batch there, as NCCL wants them to.
-
-    Of no use where the ranks have just compared their calls on the GPUs, or where Gloo carries everything; so this is
-    for groups with a backend for each kind of device.
-    """
+    """Run a collective on the GPUs before the first batch there, as NCCL needs, unless calls were compared there."""
     torch, dist = import_torch()
-    if device.type != "cuda" or group in _connected or telling_device(group).type == "cuda":
+    if device.type != "cuda" or group in _connected or agreement_device(group).type == "cuda":
         return
     if dist.get_backend(group) != "gloo":
         wait(dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True), timeout)
@@ -113,28 +102,18 @@ def connect(group: Any, device: Any, timeout: float | None) -> None:
 
 
 def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> int:
-    """Tell the other ranks what this one is about to do; raise on all ranks unless all are about to do the same.
-
-    Returns the number of elements that those know who can tell.
-    """
+    """Compare this rank's call with the others'; return the elements, or raise on all ranks if they differ."""
     torch, dist = import_torch()
-    names = (
-        "a rank whose arguments are wrong",
-        "the program",
-        "the element type",
-        "the number of elements",
-        "slices",
-        "op",
-    )
+    names = ("a rank whose arguments are wrong", "the program", "the element type", ELEMENTS, "slices", "op")
     mine = [1, *[0] * (len(names) - 1)]
     if problem is None:
         program, kind = int(call.program.digest[:DIGEST_DIGITS], 16), zlib.crc32(str(call.whole.dtype).encode())
         mine = [0, program, kind, elements or 0, call.slices, OPERATIONS.index(call.op)]
-    device = telling_device(call.group)
+    device = agreement_device(call.group)
     # The largest negative is the smallest negated: one all-reduce gives both extremes.
     negated = [-value for value in mine]
     if problem is None and elements is None:
-        negated[names.index("the number of elements")] = -MOST_ELEMENTS
+        negated[names.index(ELEMENTS)] = -MAX_ELEMENTS
     extremes = torch.tensor([*mine, *negated], dtype=torch.int64, device=device)
     try:
         wait(dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=call.group, async_op=True), call.timeout)
@@ -148,4 +127,4 @@ def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> 
     for name, most, least in zip(names, largest, smallest, strict=True):
         if most != least:
             raise ProgramError(f"the ranks disagree about {name}; all have to make the same call")
-    return int(largest[names.index("the number of elements")])
+    return int(largest[names.index(ELEMENTS)])

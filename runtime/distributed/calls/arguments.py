@@ -1,4 +1,9 @@
-"""Looks at one rank's arguments of a collective."""
+"""Arguments of one rank's call of a collective, and the reduction operations on torch tensors.
+
+Sums are computed in the tensors' own type, contribution by contribution, in the order of the program, which is the
+same for every run and every rank: integers wrap around, and floating-point results depend on that order, though all
+ranks get the same bits.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,10 @@ from weakref import WeakKeyDictionary
 
 from ....errors import ColloptError, MissingDependencyError, UnsupportedError
 from ....support.validation import shown
-from ...programs.checks import check_counts, check_seconds
+from ...programs.checks import check_choice, check_counts, check_seconds
+from ...programs.layout import Layout
 from ...programs.program import Program
 from ..rounds.batches import checked_rounds, shard_elements, works_in_place
-from .reduce_ops import check_operation
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +43,7 @@ class Call:
 
     @property
     def whole(self) -> Any:
-        """That tensor."""
+        """The tensor with all data."""
         return self.input if self.whole_name == "input" else self.output
 
     @property
@@ -61,7 +66,7 @@ class Call:
 
     @property
     def part(self) -> Any:
-        """The other one."""
+        """The other tensor."""
         return self.output if self.whole_name == "input" else self.input
 
 
@@ -91,25 +96,21 @@ def member_rank(group: Any) -> int:
 
 
 def plain_group_of(group: Any, *tensors: Any) -> Any:
-    """Return the group that messages about some tensors go through.
+    """Return the group for messages: the group itself, or the plain one that a ``collopt`` group has for plans.
 
-    That is the group itself, or the default one for None; of a group of the ``collopt`` backend, which cannot batch
-    messages, the plain one with the same ranks that it keeps for plans on the tensors' kind of device.
+    None is the default group.  A group of the ``collopt`` backend cannot batch messages.
     """
     torch, dist = import_torch()
     group = dist.group.WORLD if group is None else group
     check_process(group)
-    lane_for = getattr(group, "lane_for", None)
-    if lane_for is None:
+    plan_group_for = getattr(group, "plan_group_for", None)
+    if plan_group_for is None:
         return group
-    return lane_for(next((each.device.type for each in tensors if isinstance(each, torch.Tensor)), None))
+    return plan_group_for(next((each.device.type for each in tensors if isinstance(each, torch.Tensor)), None))
 
 
-def telling_device(group: Any) -> Any:
-    """Return where the few numbers have to be that the ranks of a group tell each other before they run anything.
-
-    On the CPU if the group has a backend for it, as ranks with wrong tensors have to be able to join in.
-    """
+def agreement_device(group: Any) -> Any:
+    """Return the device for agreements of a group, the CPU where possible, which wrong tensors do not affect."""
     torch, _ = import_torch()
     if served_devices(group) == {"cuda"}:
         return torch.device("cuda", torch.cuda.current_device())
@@ -122,7 +123,7 @@ def served_devices(group: Any) -> set[str]:
 
 
 def problem_of(call: Call) -> ColloptError | None:
-    """Return what is wrong with this rank's arguments, if anything is."""
+    """Return the error in this rank's arguments, if there is one."""
     try:
         _check_options(call)
         _check_tensors(call)
@@ -134,7 +135,7 @@ def problem_of(call: Call) -> ColloptError | None:
 
 
 def check_async(async_op: object, tensor: Any, timeout: float | None) -> None:
-    """Refuse what could not go on beside the caller."""
+    """Refuse calls that cannot run asynchronously."""
     if not isinstance(async_op, bool):
         raise UnsupportedError(f"async_op is {shown(async_op)}; expected True or False")
     if not async_op:
@@ -220,19 +221,17 @@ def _check_numbers(call: Call, rank: int) -> None:
     if layout.collective.has_one_root and rank != layout.root:
         return
     if not layout.collective.is_sharded:
-        fits, wanted = elements, "the same number in both"
+        fits, expected = elements, "the same number in both"
     elif len(set(layout.shards)) == 1:
         ranks = call.program.num_ranks
         fits = elements // ranks if elements % ranks == 0 else -1
-        wanted = f"{ranks} times as many in the {whole}, one {part} per rank"
+        expected = f"{ranks} times as many in the {whole}, one {part} per rank"
     else:
         fits = shard_elements(layout, elements)[rank]
-        wanted = f"{fits} in the {part}, rank {rank}'s share of the {whole}"
+        expected = f"{fits} in the {part}, rank {rank}'s share of the {whole}"
     if (0 if call.part is None else call.part.numel()) != fits:
-        counts = {name: 0 if tensor is None else tensor.numel() for name, tensor in _named(call)}
-        raise UnsupportedError(
-            f"output has {counts['output']} elements and input has {counts['input']}; expected {wanted}"
-        )
+        outputs, inputs = (0 if tensor is None else tensor.numel() for tensor in (call.output, call.input))
+        raise UnsupportedError(f"output has {outputs} elements and input has {inputs}; expected {expected}")
 
 
 def _check_parts(call: Call, rank: int) -> None:
@@ -254,19 +253,11 @@ def _unit(call: Call, rank: int) -> int | None:
     return int(call.output.numel()) // outputs if outputs else None
 
 
-def _named(call: Call) -> tuple[tuple[str, Any], tuple[str, Any]]:
-    return ("output", call.output), ("input", call.input)
-
-
-_processes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-"""In which process a group was first used."""
+_processes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # In which process a group was first used
 
 
 def check_process(group: Any) -> None:
-    """Refuse a group that this process has from the one that it is a fork of.
-
-    Nothing would read what comes from the other ranks, to which the two would be one.
-    """
+    """Refuse a group of the process that this one is a fork of, to which messages would go."""
     if (process := _processes.setdefault(group, os.getpid())) != os.getpid():
         raise UnsupportedError(
             f"the group is that of process {process}, of which this one is a fork; expected one that was made here, by "
@@ -292,3 +283,41 @@ def check_alike(output: torch.Tensor, given: torch.Tensor) -> None:
         raise UnsupportedError(f"output is {output.dtype} and input is {given.dtype}; expected the same type")
     if output.device != given.device:
         raise UnsupportedError(f"output is on {output.device} and input is on {given.device}; expected one device")
+
+
+OPERATIONS = ("sum", "prod", "min", "max", "avg")
+
+INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+COMPLEX = ("complex64", "complex128")
+
+FUNCTIONS = {"sum": "add", "prod": "mul", "min": "minimum", "max": "maximum", "avg": "add"}
+"""Names in torch; an average is a sum that is divided at the end."""
+
+TYPES = {
+    "sum": (*INTEGERS, *FLOATS, *COMPLEX),
+    "prod": (*INTEGERS, *FLOATS, *COMPLEX),
+    "min": (*INTEGERS, *FLOATS),
+    "max": (*INTEGERS, *FLOATS),
+    "avg": (*FLOATS, *COMPLEX),
+}
+
+
+def check_operation(op: str, dtype: Any, layout: Layout) -> None:
+    """Refuse an operation that there is not, or that is not made on this type."""
+    check_choice("op", op, OPERATIONS)
+    if layout.reduces and str(dtype).removeprefix("torch.") not in TYPES[op]:
+        raise UnsupportedError(f"{op} is not supported on {dtype}; expected one of {', '.join(TYPES[op])}")
+
+
+def combine(op: str, one: Any, other: Any, target: Any) -> None:
+    """Write ``one`` and ``other`` combined to `target`, which may be either of them."""
+    import torch
+
+    getattr(torch, FUNCTIONS[op])(other, one, out=target)
+
+
+def finish(op: str, output: Any, num_ranks: int) -> None:
+    """Divide a sum into an average."""
+    if op == "avg":
+        output.div_(num_ranks)

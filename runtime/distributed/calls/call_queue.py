@@ -1,13 +1,16 @@
-"""Runs calls of a group beside the caller, one after the other, in a thread of their own.
+"""Runs calls of a group at once, or asynchronously beside the caller.
 
-The rounds of a plan wait for each other, and Gloo's waits block a thread.  One thread for each group keeps its calls in
+On CPU tensors a thread runs the calls, as Gloo's waits block a thread.  One thread for each group keeps its calls in
 order, and so the same on all ranks.  It is a daemon: a rank that hangs in Gloo must not keep the interpreter from
-ending, so at the end calls that still go on get some seconds, and are interrupted and told of if that is not enough.
-(To leave the thread alone then would end the process by SIGABRT if a wait of Gloo's returned after the interpreter.)
+ending, so at exit unfinished calls get some seconds, and are interrupted and logged if that is not enough.  (To leave
+the thread alone then would end the process by SIGABRT if a wait of Gloo's returned after the interpreter.)  A fork has
+none of its parent's threads, so it forgets their queues.
 
-A fork has none of its parent's threads, so it forgets their queues: its end has nothing to wait for.
+On CUDA tensors a stream of the group's own runs a call, and the caller's thread only posts: waiting for NCCL work
+blocks the current stream, not the process.  NCCL runs the calls of a group in their order, on whatever streams.
 
-What a call returns that goes on beside its caller.
+Messages have a tag of their own, and so do not match other messages of the group, which on the CPU may come in between.
+Agreements of the ranks have no tag, and so have to keep their turn among the calls.
 """
 
 from __future__ import annotations
@@ -18,23 +21,22 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from multiprocessing.util import Finalize
 from queue import SimpleQueue
 from threading import Thread, get_ident
 from typing import Any, NamedTuple, TypeVar
-from weakref import WeakSet, finalize
+from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
 from ....errors import ProgramError
 from ...programs.checks import check_seconds
 from .arguments import import_torch
 
-EXIT_PATIENCE_S = 10.0
-"""How long the end of the interpreter is put off for calls that still go on, all groups together."""
-INTERRUPTION_S = 5.0
-"""How long it is put off for those that have been interrupted."""
-EXIT_PRIORITY = 100
-"""Before multiprocessing stops the pools, managers and queues that callbacks may use."""
+EXIT_PATIENCE_S = 10.0  # How long the end of the interpreter is put off for calls that still go on, all groups together
+INTERRUPTION_S = 5.0  # How long it is put off for those that have been interrupted
+EXIT_PRIORITY = 100  # Before multiprocessing stops the pools, managers and queues that callbacks may use
 
 logger = logging.getLogger("collopt.runtime")
 
@@ -43,15 +45,11 @@ Answer = TypeVar("Answer")
 
 
 def _nothing() -> None:
-    """What most calls have left to do when the data is there."""
+    """Do nothing after a call."""
 
 
 class QueuedCall(Future[None]):
-    """A call that has, or had, its turn to come.
-
-    Who waits for it in the thread that is to run it, in a callback of an earlier call, runs what comes before it, and
-    it, there and then.
-    """
+    """A queued call; waiting for it in the queue's own thread, in a callback, runs it and all before it at once."""
 
     def __init__(self, runner: _Runner) -> None:
         super().__init__()
@@ -69,7 +67,7 @@ class QueuedCall(Future[None]):
 
 
 class _Item(NamedTuple):
-    """What stands in a queue."""
+    """An entry of a queue."""
 
     job: Job
     afterwards: Job
@@ -77,7 +75,7 @@ class _Item(NamedTuple):
 
 
 class _Runner:
-    """What the thread holds: not the queue itself, which ends the thread when nobody needs it any more."""
+    """State of the thread, which does not hold the queue: its deletion ends the thread."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[_Item | None] = SimpleQueue()
@@ -86,7 +84,7 @@ class _Runner:
         self.thread: int | None = None
 
     def run_all(self) -> None:
-        """Run what comes until nothing will."""
+        """Run calls until the end of the queue."""
         self.thread = get_ident()
         while (item := self.jobs.get()) is not None:
             self.run(*item)
@@ -143,11 +141,7 @@ class CallQueue:
         _add(self)
 
     def submit(self, job: Job, afterwards: Job = _nothing) -> QueuedCall:
-        """Run a job after all earlier ones; return at once.
-
-        In the thread itself, which is where callbacks of a job run, a job runs at once, as it comes before all that the
-        group was called for later.
-        """
+        """Queue a job and return; in the thread itself, where callbacks run, run it at once, before all later calls."""
         call = QueuedCall(self._runner)
         if self._runner.thread == get_ident():
             self._runner.run(job, afterwards, call)
@@ -183,7 +177,7 @@ _finalizers: list[Finalize] = []
 
 
 def _add(queue: CallQueue) -> None:
-    """Let the end of the process wait for a queue."""
+    """Make the process wait for a queue at exit."""
     _queues.add(queue)
     if not _finalizers:
         # Processes of multiprocessing end without what atexit knows.
@@ -191,7 +185,7 @@ def _add(queue: CallQueue) -> None:
 
 
 def _forget() -> None:
-    """Begin anew in a fork."""
+    """Forget the queues in a fork."""
     global _queues  # noqa: PLW0603 - the old one may be in use by a thread that is not here.
     _queues = WeakSet()
     _finalizers.clear()
@@ -203,7 +197,7 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _finish() -> None:
-    """Let calls that nobody waited for come to their end before the interpreter does; what is late is so once."""
+    """Wait for unfinished calls at exit; interrupt those that are late."""
     until = time.monotonic() + EXIT_PATIENCE_S
     late = [queue for queue in list(_queues) if not queue.is_over_by(until)]
     if not late:
@@ -222,15 +216,13 @@ def _finish() -> None:
         queue.is_over_by(until)
 
 
-MOST_SECONDS = 1e9
-"""Threads cannot wait for much longer."""
+MAX_SECONDS = 1e9  # Threads cannot wait for much longer
 
-POLL_S = 0.001
-"""How often a wait with a limit looks at the GPU."""
+POLL_S = 0.001  # How often a wait with a limit looks at the GPU
 
 
 class AsyncWork:
-    """A call that goes on, to be used as torch's own works are; leave its tensors alone until `wait` has returned."""
+    """An asynchronous call, used like torch's own works; leave its tensors alone until `wait` has returned."""
 
     def __init__(self, done: Future[None], outputs: list[Any], event: Any = None) -> None:
         self._done = done
@@ -256,7 +248,7 @@ class AsyncWork:
         return True
 
     def is_completed(self) -> bool:
-        """Whether it is over, well or not."""
+        """Whether the call has finished or failed."""
         return self._done.done() and (self._event is None or bool(self._event.query()))
 
     def get_future(self) -> Any:
@@ -275,7 +267,7 @@ class AsyncWork:
         torch, _ = import_torch()
         if self._event is None:
             future = torch.futures.Future()
-            self._done.add_done_callback(lambda done: _hand_over(done, future, self._outputs))
+            self._done.add_done_callback(lambda done: _transfer(done, future, self._outputs))
             return future
         device = self._event.device
         future = torch.futures.Future(devices=[device])
@@ -290,7 +282,7 @@ class AsyncWork:
         """Raise unless it is over within so many seconds; a failure is told afterwards."""
         until = time.monotonic() + seconds
         try:
-            self._done.exception(min(seconds, MOST_SECONDS))
+            self._done.exception(min(seconds, MAX_SECONDS))
             while not self.is_completed():
                 if time.monotonic() > until:
                     raise TimeoutError
@@ -301,10 +293,90 @@ class AsyncWork:
             ) from None
 
 
-def _hand_over(done: Future[None], future: Any, outputs: list[Any]) -> None:
-    """Give a future of torch's what one of ours has come to."""
-    error = done.exception()
-    if error is None:
-        future.set_result(outputs)
-    else:
+def _transfer(done: Future[None], future: Any, outputs: list[Any]) -> None:
+    """Set a future of torch's to the outcome of one of ours."""
+    if error := done.exception():
         future.set_exception(error)
+    else:
+        future.set_result(outputs)
+
+
+TAG = 8209  # Any number that others are unlikely to take
+NO_TAG = 8210  # That of a message which never comes
+
+_group_queues: WeakKeyDictionary[Any, CallQueue] = WeakKeyDictionary()
+_streams: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def run_now(group: Any, job: Callable[[], None]) -> None:
+    """Run a call of a group, after those of its earlier calls that still go on in a thread."""
+    if (queue := _group_queues.get(group)) is not None:
+        queue.join()
+    job()
+
+
+def in_turn(group: Any, question: Callable[[], Answer]) -> Answer:
+    """Let the ranks of a group agree on something, after its earlier calls and what their callbacks have called.
+
+    In the thread that runs these, as callbacks do; so whatever two ranks compare, they compare in the same order.
+    """
+    queue = _group_queues.get(group)
+    return question() if queue is None else queue.ask(question)
+
+
+def start(
+    group: Any,
+    job: Callable[[], object],
+    outputs: list[Any],
+    inputs: list[Any],
+    *,
+    afterwards: Callable[[], object] = lambda: None,
+) -> AsyncWork:
+    """Begin to run a call of a group, and return before it is over."""
+    torch, _ = import_torch()
+    device = next(tensor.device for tensor in (*outputs, *inputs))
+    if device.type == "cuda":
+        streams = _streams.setdefault(group, {})
+        if device not in streams:
+            streams[device] = torch.cuda.Stream(device)
+        event = run_on_stream(torch.cuda, streams[device], device, lambda: (job(), afterwards()), [*outputs, *inputs])
+        return AsyncWork(_over(), outputs, event)
+    if (queue := _group_queues.get(group)) is None:
+        queue = _group_queues[group] = CallQueue(partial(_interrupt, ref(group)))
+    return AsyncWork(queue.submit(job, afterwards), outputs)
+
+
+def finished(outputs: list[Any]) -> AsyncWork:
+    """Return the work of a call without data."""
+    return AsyncWork(_over(), outputs)
+
+
+def run_on_stream(cuda: Any, stream: Any, device: Any, job: Callable[[], object], tensors: list[Any]) -> Any:
+    """Let a stream do a job after what the current stream has to do; return an event that it reaches then."""
+    stream.wait_stream(cuda.current_stream(device))
+    for tensor in tensors:
+        # Before the job: should it fail half-way, the other half may still be running.
+        tensor.record_stream(stream)
+    with cuda.stream(stream):
+        job()
+        event = cuda.Event()
+        event.record(stream)
+    return event
+
+
+def _interrupt(group: ref[Any]) -> None:
+    """Let what waits for messages of a group of Gloo fail: after one late message Gloo gives up all of a group's."""
+    torch, dist = import_torch()
+    found = group()
+    if found is None or not isinstance(found._get_backend(torch.device("cpu")), dist.ProcessGroupGloo):
+        return
+    for peer in set(range(found.size())) - {found.rank()}:
+        # Of a peer that is gone there is nothing to wait for; others may go on.
+        with suppress(RuntimeError):
+            found.recv([torch.empty(1)], peer, NO_TAG).wait(timedelta(milliseconds=1))
+
+
+def _over() -> Future[None]:
+    done: Future[None] = Future()
+    done.set_result(None)
+    return done

@@ -1,1 +1,1 @@
-"""Execute, launch, compare with torch."""
+"""Execution of programs on torch tensors."""

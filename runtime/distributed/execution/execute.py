@@ -22,10 +22,8 @@ from ....schedules.traffic.collective import CollectiveName, as_collective
 from ...lowering.lower import lower
 from ...programs.program import Program
 from ..calls.agreement import agree, first_line, wait_for_all
-from ..calls.arguments import Call, import_torch, member_rank, plain_group_of
-from ..calls.call_queue import AsyncWork
-from ..calls.concurrency import TAG, run_now, start
-from ..calls.reduce_ops import combine, finish
+from ..calls.arguments import Call, combine, finish, import_torch, member_rank, plain_group_of
+from ..calls.call_queue import TAG, AsyncWork, run_now, start
 from ..rounds.batches import OwnRound, OwnRounds, Piece, own_rounds
 
 if TYPE_CHECKING:
@@ -79,14 +77,13 @@ def execute(
 ) -> AsyncWork | None:
     """Run a plan; every rank of the group calls this with its own tensors.
 
-    The first call on a group with some plan and size checks the program and agrees with the other ranks; like any
-    collective it has to be made by all ranks of the group with the same arguments.  If it raises, what the outputs hold
-    is undefined.
+    Like any collective, it has to be called by all ranks of the group with the same arguments.  The first call with a
+    plan and size checks the program, and compares the ranks' arguments.  If it raises, the outputs are undefined.
 
-    Later calls of the same kind are not compared, which saves them a small all-reduce.  If the arguments of one rank
-    are wrong then, that rank raises at once and sends nothing; the others raise when it ends or the time is over.  If
-    they are right but differ, such as in size, nobody notices: Gloo may end a process by SIGABRT for a message that is
-    too long, and whoever waits for one that does not come raises at the timeout.
+    Later calls of the same kind are not compared, which saves a small all-reduce.  If the arguments of one rank are
+    wrong then, that rank raises at once and sends nothing; the others raise when it ends or at the timeout.  Arguments
+    that are valid but differ, such as in size, are not detected: Gloo may end a process by SIGABRT for a message that
+    is too long, and a rank that waits for a missing one raises at the timeout.
 
     Parameters
     ----------
@@ -95,14 +92,11 @@ def execute(
     output, input : torch.Tensor or None
         Contiguous, of one type on one device.  Any number of elements; it need not divide by the number of chunks.
 
-        *Allgather*: rank r's input comes to stand at position r of every output.  *Reduce-scatter*: the sum of all
-        inputs is shared out to the outputs in rank order.  Shares are equal, or by the plan's weights as
-        `collopt.runtime.distributed.rounds.batches.shard_elements` rounds them.  *Allreduce*: the sum of all inputs
-        comes to every output.  *Broadcast*: the root's input comes to every output; *reduce*: the sum of all inputs
-        comes to the root's output; the other ranks' tensors of that name may be None and are not looked at.
-        *All-to-all(v)*: as `torch.distributed.all_to_all_single`: rank r's input holds its parts for ranks 0, 1, ...
-        one after the other, and its output what each has for it.  Parts are equal, or multiples of the plan's traffic
-        in lowest terms, the same multiple on all ranks, the part that stays included.
+        As in torch.distributed: *all_gather_into_tensor*, *reduce_scatter_tensor*, *all_reduce*, *broadcast*, *reduce*
+        and *all_to_all_single*.  Shares are equal, or by the plan's weights as
+        `collopt.runtime.distributed.rounds.batches.shard_elements` rounds them; parts of an all-to-all(v) are equal, or
+        multiples of the plan's traffic in lowest terms, the same multiple on all ranks, the part that stays included.
+        Of a broadcast the input, and of a reduce the output, counts on the root only and may be None elsewhere.
 
         Both may be the same memory, the smaller being its own part of the larger; not in an all-to-all(v).
     group : torch.distributed.ProcessGroup or None
@@ -115,7 +109,7 @@ def execute(
         Pieces of the data that follow each other through the network.  More pieces keep more links busy at once and
         cost more batches.
     op : {"sum", "prod", "min", "max", "avg"}
-        What adding means; see `collopt.runtime.distributed.calls.reduce_ops`.  Of no meaning to collectives that only
+        What adding means; see `collopt.runtime.distributed.calls.arguments`.  Of no meaning to collectives that only
         move data.
     async_op : bool
         Return while the data is still on its way.  Each rank may choose for itself.
@@ -135,15 +129,15 @@ def execute(
 
     Notes
     -----
-    On CPU tensors a thread runs calls with `async_op`, one per group and call by call; a call without it waits for
-    them, and so does the first call of its kind.  When one fails, later ones of the group fail too.  Errors are also
-    logged, to ``collopt.runtime``, as nobody may wait for them.  The end of the program is put off by some seconds for
-    calls that still go on.  In a fork, such calls cannot be waited for, nor can the group be used.
+    On CPU tensors a thread runs the calls with `async_op` of a group in order; a call without it, and the first call of
+    its kind, wait for them.  When one fails, later ones of the group fail too.  Errors are also logged, to
+    ``collopt.runtime``.  The program's exit waits some seconds for unfinished calls.  In a fork, such calls cannot be
+    waited for, nor can the group be used.
 
-    On CUDA tensors nothing but the first call of its kind waits in the process.  Each call posts everything at once: to
-    the current stream, or with `async_op` to a stream of the group's own, which begins after what the current stream
-    has to do by then, and for which ``wait()`` lets the current stream wait.  A `timeout` makes the process wait for
-    every round, so `async_op` does not go with it.
+    On CUDA tensors only the first call of its kind waits in the process.  Each call posts everything at once: to the
+    current stream, or with `async_op` to a stream of the group's own, which starts after the current stream's work so
+    far; ``wait()`` makes the current stream wait for it.  A `timeout` makes the process wait for every round, so
+    `async_op` does not go with it.
     """
     call, job = prepared(plan, output, input, group=group, timeout=timeout, slices=slices, op=op, async_op=async_op)
     if async_op:
@@ -178,14 +172,10 @@ def _run(call: Call, rank: int, work: OwnRounds) -> None:
     made_so = any(tensor is not None and tensor.is_inference() for tensor in (call.output, call.input))
     # Tensors that were made in inference mode can be written to in that mode alone; others are to notice that they are.
     with torch.inference_mode() if made_so else torch.no_grad():
-        memory = {
-            name: torch.empty(0, dtype=call.whole.dtype, device=call.whole.device)
-            if tensor is None
-            else tensor.detach().view(-1)
-            for name, tensor in (("output", call.output), ("input", call.input))
-        }
-        for name, size in (("scratch", work.scratch), ("staging", work.staging)):
-            memory[name] = torch.empty(size, dtype=call.whole.dtype, device=call.whole.device)
+        empty = partial(torch.empty, dtype=call.whole.dtype, device=call.whole.device)
+        memory = {"scratch": empty(work.scratch), "staging": empty(work.staging)}
+        for name, tensor in (("output", call.output), ("input", call.input)):
+            memory[name] = empty(0) if tensor is None else tensor.detach().view(-1)
         for number, part in enumerate(work.rounds):
             try:
                 _run_round(call, part, memory)
@@ -200,7 +190,7 @@ def _run(call: Call, rank: int, work: OwnRounds) -> None:
 
 
 def _run_round(call: Call, part: OwnRound, memory: dict[str, Any]) -> None:
-    """Post one batch, make the copies meanwhile, wait, and add up."""
+    """Post one batch, copy meanwhile, wait, and reduce."""
     torch, dist = import_torch()
 
     def held(piece: Piece) -> Any:
@@ -209,13 +199,7 @@ def _run_round(call: Call, part: OwnRound, memory: dict[str, Any]) -> None:
     # As bytes, because no backend carries all element types (Gloo and NCCL have no int16).
     views = [held(each.piece).view(torch.uint8) for each in part.operations]
     batch = [
-        dist.P2POp(
-            dist.isend if each.is_send else dist.irecv,
-            view,
-            dist.get_global_rank(call.group, each.peer),
-            call.group,
-            TAG,
-        )
+        dist.P2POp(dist.isend if each.is_send else dist.irecv, view, group=call.group, tag=TAG, group_peer=each.peer)
         for each, view in zip(part.operations, views, strict=True)
     ]
     works = dist.batch_isend_irecv(batch) if batch else []

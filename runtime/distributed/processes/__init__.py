@@ -1,1 +1,1 @@
-"""Ranks: started, launched, joined."""
+"""Processes of the ranks: local ones, and those of a launcher."""

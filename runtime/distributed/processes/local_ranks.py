@@ -3,8 +3,6 @@
 One interpreter, the supervisor, imports the heavy modules once and forks a process per rank, so sixteen ranks start
 about as quickly as one.  It never runs the caller's main module, so scripts need no ``if __name__ == "__main__"``.  It
 lives in a session of its own: whatever happens, killing that process group leaves nothing behind.
-
-What ranks say while they work, to whoever waits for their results.
 """
 
 from __future__ import annotations
@@ -39,19 +37,17 @@ BOOT = (
     "from collopt.runtime.distributed.processes.local_ranks import supervise; "
     "supervise(sys.argv[2], int(sys.argv[3]))"
 )
-GRACE_S = 5.0
-"""The supervisor gets this long after the deadline to report before it is killed."""
-LOOK_S = 0.1
-"""So often a caller that waits for news looks whether the supervisor, which would end them, still runs."""
+GRACE_S = 5.0  # The supervisor gets this long after the deadline to report before it is killed
+LOOK_S = 0.1  # So often a caller that waits for updates looks whether the supervisor, which would end them, still runs
 AFTERMATH_S = 0.3
 """After a first failure the others' are awaited this long: a rank that died explains more than its peers' errors."""
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 class _Failure(NamedTuple):
-    """What went wrong on one rank; a rank that died comes before one that complained."""
+    """A failure on one rank; a rank that died comes before one that raised."""
 
-    complained: bool
+    raised: bool
     arrival: int
     kind: str
     message: str
@@ -63,12 +59,9 @@ def run_ranks(
     *,
     timeout_s: float,
     preload: Sequence[str] = (),
-    heard: Listener | None = None,
+    on_update: Listener | None = None,
 ) -> list[Result]:
-    """Run ``task(rank, folder)`` in one process per rank.
-
-    Units: `timeout_s` in seconds.
-    """
+    """Run ``task(rank, folder)`` in one process per rank, within `timeout_s` seconds."""
     with tempfile.TemporaryDirectory(prefix="collopt-", ignore_cleanup_errors=True) as folder:
         job = {
             "ranks": num_ranks,
@@ -79,7 +72,7 @@ def run_ranks(
         Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8")
         Path(folder, "task.pickle").write_bytes(pickle.dumps(task))
         Path(folder, "shared").mkdir()
-        code = _run_supervisor(folder, timeout_s + GRACE_S, heard or _ignore)
+        code = _run_supervisor(folder, timeout_s + GRACE_S, on_update or (lambda _: None))
         outcome = Path(folder, "outcome.pickle")
         if not outcome.exists():
             log = Path(folder, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -94,9 +87,9 @@ def run_ranks(
     raise (known if isinstance(known, type) and issubclass(known, ColloptError) else ProgramError)(message)
 
 
-def _run_supervisor(folder: str, timeout_s: float, heard: Listener) -> int | None:
+def _run_supervisor(folder: str, timeout_s: float, on_update: Listener) -> int | None:
     """Run the supervisor to its end, or kill it with all ranks when the time is over."""
-    news, there = multiprocessing.Pipe(duplex=False)
+    updates, there = multiprocessing.Pipe(duplex=False)
     environment = {name: value for name, value in os.environ.items() if name not in LAUNCHER_VARIABLES}
     environment["OMP_NUM_THREADS"] = "1"
     with Path(folder, "log").open("wb") as log:
@@ -111,9 +104,9 @@ def _run_supervisor(folder: str, timeout_s: float, heard: Listener) -> int | Non
         )
     there.close()
     try:
-        return _heard_to_the_end(process, news, timeout_s, heard)
+        return _wait_for(process, updates, timeout_s, on_update)
     finally:
-        news.close()
+        updates.close()
         if process.returncode != 0:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -122,32 +115,28 @@ def _run_supervisor(folder: str, timeout_s: float, heard: Listener) -> int | Non
         process.wait()
 
 
-def _heard_to_the_end(
-    process: subprocess.Popen[bytes], news: Connection, timeout_s: float, heard: Listener
+def _wait_for(
+    process: subprocess.Popen[bytes], updates: Connection, timeout_s: float, on_update: Listener
 ) -> int | None:
-    """Pass on what ranks say until the supervisor has ended, and return its status, or None when the time is over."""
+    """Pass on updates of the ranks until the supervisor ends; return its status, or None at the timeout."""
     deadline = time.monotonic() + timeout_s
     # A rank that outlives the supervisor would keep the pipe open.
-    while process.poll() is None or news.poll():
+    while process.poll() is None or updates.poll():
         if time.monotonic() > deadline:
             return None
-        if news.poll(LOOK_S):
+        if updates.poll(LOOK_S):
             try:
-                said = news.recv()
+                update = updates.recv()
             except EOFError:
                 break
-            heard(said)
+            on_update(update)
     try:
         return process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         return None
 
 
-def _ignore(news: object) -> None:
-    """Take no notice."""
-
-
-def supervise(folder: str, news: int) -> None:
+def supervise(folder: str, updates: int) -> None:
     """Start the ranks, wait for their results and write the outcome; the main function of the supervisor."""
     job = json.loads(Path(folder, "job.json").read_text(encoding="utf-8"))
     outcome: tuple[str, object]
@@ -159,7 +148,7 @@ def supervise(folder: str, news: int) -> None:
         outcome = ("failed", (type(error).__name__, f"the local ranks could not start: {_described(error)}"))
     else:
         try:
-            outcome = _Ranks(task, job, str(Path(folder, "shared")), Connection(news, readable=False)).outcome()
+            outcome = _Ranks(task, job, str(Path(folder, "shared")), Connection(updates, readable=False)).outcome()
         except SystemExit:
             # The caller is gone, so nobody else will clean up.
             shutil.rmtree(folder, ignore_errors=True)
@@ -170,9 +159,9 @@ def supervise(folder: str, news: int) -> None:
 
 
 class _Ranks:
-    """The rank processes and what has been heard of them."""
+    """The rank processes, their results and failures."""
 
-    def __init__(self, task: Callable[[int, str], Any], job: dict[str, Any], folder: str, news: Connection) -> None:
+    def __init__(self, task: Callable[[int, str], Any], job: dict[str, Any], folder: str, updates: Connection) -> None:
         self.deadline: float = job["deadline"]
         self.timeout_s: float = job["timeout_s"]
         self.results: dict[int, Any] = {}
@@ -182,7 +171,7 @@ class _Ranks:
         context = multiprocessing.get_context("fork")
         for rank in range(job["ranks"]):
             here, there = context.Pipe(duplex=False)
-            process = context.Process(target=_run_task, args=(task, rank, folder, there, news), daemon=True)
+            process = context.Process(target=_run_task, args=(task, rank, folder, there, updates), daemon=True)
             process.start()
             there.close()
             self.processes.append(process)
@@ -192,10 +181,10 @@ class _Ranks:
         """Wait for all ranks, or for a failure; leaves no process behind."""
         try:
             while self._open() and not self.failures:
-                self._listen(self.deadline)
+                self._wait_for_results(self.deadline)
             until = min(time.time() + AFTERMATH_S, self.deadline)
             while self.failures and self._open() and time.time() < until:
-                self._listen(until)
+                self._wait_for_results(until)
         finally:
             for process in self.processes:
                 process.kill()
@@ -209,8 +198,8 @@ class _Ranks:
     def _open(self) -> list[int]:
         return [rank for rank in range(len(self.processes)) if rank not in self.results]
 
-    def _listen(self, until: float) -> None:
-        """Take in whatever comes next."""
+    def _wait_for_results(self, until: float) -> None:
+        """Wait for the next results and failures."""
         waiting = self._open()
         # Standard input ends when the process that wants the results ends.
         sources = [item for rank in waiting for item in (self.pipes[rank], self.processes[rank].sentinel)]
@@ -222,9 +211,9 @@ class _Ranks:
             self.failures.append(_Failure(True, len(self.failures), "ProgramError", message))
         for rank in waiting:
             if self.pipes[rank] in ready or self.processes[rank].sentinel in ready:
-                self._hear(rank)
+                self._receive(rank)
 
-    def _hear(self, rank: int) -> None:
+    def _receive(self, rank: int) -> None:
         try:
             # Poll first: a rank that was killed has ended without a word.
             answer = self.pipes[rank].recv() if self.pipes[rank].poll() else None
@@ -237,8 +226,8 @@ class _Ranks:
         if answer[0] == "done":
             self.results[rank] = answer[1]
         else:
-            complained = answer[0] == "failed"
-            self.failures.append(_Failure(complained, len(self.failures), answer[1], f"rank {rank}: {answer[2]}"))
+            raised = answer[0] == "failed"
+            self.failures.append(_Failure(raised, len(self.failures), answer[1], f"rank {rank}: {answer[2]}"))
 
 
 def _exit_reason(code: int | None) -> str:
@@ -248,10 +237,10 @@ def _exit_reason(code: int | None) -> str:
     return f"the process ended with exit status {code} before it was done"
 
 
-def _run_task(task: Callable[[int, str], Any], rank: int, folder: str, pipe: Connection, news: Connection) -> None:
+def _run_task(task: Callable[[int, str], Any], rank: int, folder: str, pipe: Connection, updates: Connection) -> None:
     """Run the task in a rank's own process."""
     try:
-        with listening(news.send):
+        with listening(updates.send):
             answer: tuple[Any, ...] = ("done", task(rank, folder))
     except Exception as error:  # noqa: BLE001 - everything has to reach the caller.
         answer = ("failed", type(error).__name__, _described(error))
@@ -271,7 +260,7 @@ _listener: ContextVar[Listener | None] = ContextVar("collopt_rank_listener", def
 
 @contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
-    """Hand what is told within the context to `listener`; None lets nobody hear it."""
+    """Pass updates within the context to `listener`; None ignores them."""
     token = _listener.set(listener)
     try:
         yield
@@ -279,21 +268,21 @@ def listening(listener: Listener | None) -> Iterator[None]:
         _listener.reset(token)
 
 
-def tell(news: object) -> None:
-    """Say something to whoever listens; from a process of its own, where there is one, so it has to be picklable.
+def notify(update: object) -> None:
+    """Send an update, which has to be picklable, to the listener of this rank.
 
     >>> with listening(print):
-    ...     tell("half of it is done")
+    ...     notify("half of it is done")
     half of it is done
-    >>> tell("and nobody hears this")
+    >>> notify("and nobody hears this")
     """
     if listener := _listener.get():
-        listener(news)
+        listener(update)
 
 
 @contextmanager
 def memory_for(what: str, mending: str) -> Iterator[None]:
-    """Tell that tensors do not fit memory; torch has no exception of its own for that on CPUs.
+    """Raise `UnsupportedError` if tensors do not fit in memory; on CPUs torch has no exception of its own for that.
 
     >>> with memory_for("elements=8 of int32", "fewer"):
     ...     raise MemoryError

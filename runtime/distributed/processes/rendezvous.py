@@ -1,10 +1,11 @@
-"""Brings ranks together, on this machine or as a launcher has started them, and has each do its part of a task."""
+"""Brings ranks together, on this machine or as a launcher such as torchrun started them, and runs a task on each."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -15,34 +16,28 @@ from ....errors import ColloptError, MissingDependencyError, ProgramError, Unsup
 from ..calls.agreement import first_line
 from ..calls.arguments import import_torch
 from .local_ranks import Listener, listening, run_ranks
-from .torchrun import launch_of_environment, launched_rank
 
 BACKENDS = ("gloo", "nccl")
-PROGRAMS = ("the plan", "the plans")
-"""Terms whose values, digests, would tell nobody anything."""
+PROGRAMS = ("the plan", "the plans")  # Terms whose values, digests, would tell nobody anything
 
 Part = TypeVar("Part")
 
 
-class Meeting(NamedTuple):
-    """Who meets, and how.
-
-    `backend`: One of `BACKENDS`; a process group that there is already keeps its own.
-    `timeout_s`: Seconds for everything.
-    """
+class Rendezvous(NamedTuple):
+    """How the ranks find each other."""
 
     num_ranks: int
-    backend: str
-    timeout_s: float
+    backend: str  # One of `BACKENDS`; a process group that there is already keeps its own
+    timeout_s: float  # Seconds for everything
 
 
 def on_all_ranks(
     task: Callable[[Any], Part],
-    meeting: Meeting,
+    rendezvous: Rendezvous,
     *,
     terms: Mapping[str, object],
     preload: Sequence[str] = (),
-    heard: Listener | None = None,
+    on_update: Listener | None = None,
 ) -> list[Part]:
     """Run ``task(device)`` on every rank, in torch.distributed's default group.
 
@@ -52,31 +47,31 @@ def on_all_ranks(
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("running a plan needs torch; install it with: pip install 'collopt[torch]'")
     if launched_rank() is not None:
-        with listening(heard):
-            return _as_one_of_them(task, meeting, terms)
+        with listening(on_update):
+            return _as_one_of_them(task, rendezvous, terms)
     return run_ranks(
-        partial(_as_local_rank, task, meeting),
-        meeting.num_ranks,
-        timeout_s=meeting.timeout_s,
+        partial(_as_local_rank, task, rendezvous),
+        rendezvous.num_ranks,
+        timeout_s=rendezvous.timeout_s,
         preload=("torch", "torch.distributed", *preload),
-        heard=heard,
+        on_update=on_update,
     )
 
 
-def _as_one_of_them(task: Callable[[Any], Part], meeting: Meeting, terms: Mapping[str, object]) -> list[Part]:
-    """Be one of the ranks that somebody else started, and hear from the others."""
+def _as_one_of_them(task: Callable[[Any], Part], rendezvous: Rendezvous, terms: Mapping[str, object]) -> list[Part]:
+    """Run the task as one rank of a launcher, and gather the parts of all."""
     _, dist = import_torch()
     if dist.is_initialized():
-        _check_size(meeting, dist.get_world_size())
-        return _gathered(task, meeting, terms, int(os.environ.get("LOCAL_RANK", dist.get_rank())))
+        _check_size(rendezvous, dist.get_world_size())
+        return _gathered(task, rendezvous, terms, int(os.environ.get("LOCAL_RANK", dist.get_rank())))
     launch = launch_of_environment()
     assert launch is not None  # Or `launched_rank` would have said that this process is no rank.
-    _check_size(meeting, launch.size)
-    _check_backend(meeting.backend, launch.local_size)
-    with _told_by(f"rank {launch.rank} of {launch.size} could not join the others at {launch.meeting_point}"):
-        dist.init_process_group(meeting.backend, timeout=timedelta(seconds=meeting.timeout_s))
+    _check_size(rendezvous, launch.size)
+    _check_backend(rendezvous.backend, launch.local_size)
+    with _as_program_error(f"rank {launch.rank} of {launch.size} could not join the others at {launch.master}"):
+        dist.init_process_group(rendezvous.backend, timeout=timedelta(seconds=rendezvous.timeout_s))
     try:
-        return _gathered(task, meeting, terms, launch.local_rank)
+        return _gathered(task, rendezvous, terms, launch.local_rank)
     finally:
         # After a failure the group may be past an orderly end, and the failure is what is to be told.
         with suppress(RuntimeError):
@@ -84,12 +79,12 @@ def _as_one_of_them(task: Callable[[Any], Part], meeting: Meeting, terms: Mappin
 
 
 def _gathered(
-    task: Callable[[Any], Part], meeting: Meeting, terms: Mapping[str, object], local_rank: int
+    task: Callable[[Any], Part], rendezvous: Rendezvous, terms: Mapping[str, object], local_rank: int
 ) -> list[Part]:
     import torch.distributed as dist
 
-    parts: list[Any] = [None] * meeting.num_ranks
-    with _told_by(f"rank {dist.get_rank()} of {meeting.num_ranks} could not finish"):
+    parts: list[Any] = [None] * rendezvous.num_ranks
+    with _as_program_error(f"rank {dist.get_rank()} of {rendezvous.num_ranks} could not finish"):
         device = _device(dist.get_backend(), local_rank)
         # Gloo ends the process, without an exception, where sizes differ.
         dist.all_gather_object(parts, {name: str(value) for name, value in terms.items()})
@@ -98,32 +93,32 @@ def _gathered(
     return parts
 
 
-def _as_local_rank(task: Callable[[Any], Part], meeting: Meeting, rank: int, folder: str) -> Part:
-    """Be one of the ranks that `on_all_ranks` started."""
+def _as_local_rank(task: Callable[[Any], Part], rendezvous: Rendezvous, rank: int, folder: str) -> Part:
+    """Run the task as a rank that `on_all_ranks` started."""
     import torch
     import torch.distributed as dist
 
-    _check_backend(meeting.backend, meeting.num_ranks)
+    _check_backend(rendezvous.backend, rendezvous.num_ranks)
     torch.set_num_threads(1)
     if "lo" in (name for _, name in socket.if_nameindex()):
         # Everything stays on this machine, whatever its host name resolves to.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     dist.init_process_group(
-        meeting.backend,
+        rendezvous.backend,
         init_method=f"file://{folder}/rendezvous",
         rank=rank,
-        world_size=meeting.num_ranks,
-        timeout=timedelta(seconds=meeting.timeout_s),
+        world_size=rendezvous.num_ranks,
+        timeout=timedelta(seconds=rendezvous.timeout_s),
     )
-    part = task(_device(meeting.backend, rank))
+    part = task(_device(rendezvous.backend, rank))
     dist.barrier()
     dist.destroy_process_group()
     return part
 
 
 def _device(backend: str, local_rank: int) -> Any:
-    """Return where tensors belong, and make it the current place if it is a GPU."""
+    """Return the device of the rank's tensors, and make it the current one if it is a GPU."""
     import torch
 
     if backend != "nccl":
@@ -133,9 +128,9 @@ def _device(backend: str, local_rank: int) -> Any:
     return device
 
 
-def _check_size(meeting: Meeting, size: int) -> None:
-    if size != meeting.num_ranks:
-        raise UnsupportedError(f"{size} processes were started, the plan is for {meeting.num_ranks} ranks")
+def _check_size(rendezvous: Rendezvous, size: int) -> None:
+    if size != rendezvous.num_ranks:
+        raise UnsupportedError(f"{size} processes were started, the plan is for {rendezvous.num_ranks} ranks")
 
 
 def _check_agreement(terms: Sequence[Mapping[str, str]]) -> None:
@@ -148,8 +143,8 @@ def _check_agreement(terms: Sequence[Mapping[str, str]]) -> None:
 
 
 @contextmanager
-def _told_by(what: str) -> Iterator[None]:
-    """Turn what torch raises when ranks do not come, or leave, into an error of ours: its first line after `what`."""
+def _as_program_error(what: str) -> Iterator[None]:
+    """Raise torch's errors about missing ranks as `ProgramError`: their first line after `what`."""
     try:
         yield
     except ColloptError:
@@ -159,7 +154,7 @@ def _told_by(what: str) -> Iterator[None]:
 
 
 def _check_backend(backend: str, local_ranks: int) -> None:
-    """Say what there is if the backend cannot run here."""
+    """Refuse a backend that cannot run here."""
     import torch
     import torch.distributed as dist
 
@@ -175,3 +170,79 @@ def _check_backend(backend: str, local_ranks: int) -> None:
             f"{local_ranks} local ranks need as many GPUs for nccl, there are {gpus}; use gloo, or with NCCL 2.30 or "
             "later set NCCL_MULTI_RANK_GPU_ENABLE=1"
         )
+
+
+REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torch.distributed needs to bring ranks together; torchrun sets all of them."""
+LAST_PORT = 65535
+
+
+class Launch(NamedTuple):
+    """What a launcher has told this process.
+
+    `rank`, `size`: Which of how many ranks this process is.
+    `local_rank`, `local_size`: The same among the ranks on this machine; taken to be all of them where the launcher
+        does not say.
+    `master`: Host and port at which the ranks meet.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    master: str
+
+
+def launched_rank() -> int | None:
+    """Return which rank this process is, or None if nobody has started it as one.
+
+    It is one if torch.distributed is initialised, or by the environment variables that torchrun sets.  `run_local`
+    starts processes where this is None, and runs one rank in this process otherwise.
+
+    Returns
+    -------
+    int or None
+
+    Raises
+    ------
+    UnsupportedError
+        If some of the variables are missing or make no sense.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        rank: int = distributed.get_rank()
+        return rank
+    launch = launch_of_environment()
+    return None if launch is None else launch.rank
+
+
+def launch_of_environment() -> Launch | None:
+    """Read the environment variables of torchrun.
+
+    Batch systems set some of these names too, each for itself, so a lonely one means nothing: a launch is a
+    ``WORLD_SIZE`` together with a ``RANK`` or a ``MASTER_ADDR``, and then everything has to be there.
+    """
+    if "WORLD_SIZE" not in os.environ or not {"RANK", "MASTER_ADDR"} & os.environ.keys():
+        return None
+    if missing := [name for name in REQUIRED if not os.environ.get(name)]:
+        raise UnsupportedError(
+            f"the environment has WORLD_SIZE but no {missing[0]}; start the ranks with torchrun, which sets "
+            f"{', '.join(REQUIRED)}, or unset WORLD_SIZE to run all ranks on this machine"
+        )
+    size = _number("WORLD_SIZE", 1, sys.maxsize)
+    rank = _number("RANK", 0, size - 1)
+    port = _number("MASTER_PORT", 1, LAST_PORT)
+    local_size = _number("LOCAL_WORLD_SIZE", 1, size) if "LOCAL_WORLD_SIZE" in os.environ else size
+    local_rank = _number("LOCAL_RANK", 0, local_size - 1) if "LOCAL_RANK" in os.environ else rank
+    return Launch(rank, size, local_rank, local_size, f"{os.environ['MASTER_ADDR']}:{port}")
+
+
+def _number(name: str, least: int, most: int) -> int:
+    text = os.environ[name]
+    value = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+    if not least <= value <= most:
+        upper = "" if most == sys.maxsize else f" to {most}"
+        raise UnsupportedError(
+            f"the environment variable {name} is {text!r}; expected a whole number from {least}{upper or ' on'}"
+        )
+    return value

@@ -7,20 +7,13 @@ from typing import NamedTuple
 
 
 class TorchFacts(NamedTuple):
-    """What there is of torch.
+    """What there is of torch."""
 
-    `version`: None where torch is not installed or cannot be imported.
-    `accelerator`: Such as ``CUDA 12.8`` or ``ROCm 6.4``, which this build is for; empty for one without.
-    `backends`: Of torch.distributed: gloo, nccl (which is RCCL on ROCm), mpi.
-    `devices`: Names of the GPUs that torch sees.
-    `problem`: Why torch cannot be imported; empty if it can, or is not installed.
-    """
-
-    version: str | None
-    accelerator: str = ""
-    backends: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
-    problem: str = ""
+    version: str | None  # None where torch is not installed or cannot be imported
+    accelerator: str = ""  # Such as ``CUDA 12.8`` or ``ROCm 6.4``, which this build is for; empty for one without
+    backends: tuple[str, ...] = ()  # Of torch.distributed: gloo, nccl (which is RCCL on ROCm), mpi
+    devices: tuple[str, ...] = ()  # Names of the GPUs that torch sees
+    problem: str = ""  # Why torch cannot be imported; empty if it can, or is not installed
 
 
 def torch_facts() -> TorchFacts:

@@ -46,7 +46,7 @@ class Operation(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Elements that stay on this rank."""
+    """Elements copied inside this rank."""
 
     source: Piece
     target: Piece

@@ -1,24 +1,20 @@
 """Cuts a program into rounds of messages, for libraries that send and receive in batches.
 
-torch.distributed has no thread blocks: a rank posts a batch of sends and receives, waits for all of it, adds up what
-has to be added, and posts the next.  Every rank works out the same rounds from the same program.  A transfer goes into
-the first round after the data that it forwards has come in, and after earlier users of the memory that it fills have
-gone, in which neither end already has as many operations as fit.  Explicit dependencies need no second look: in a
-program without races two steps are ordered wherever their order matters to the data.
+torch.distributed has no thread blocks: a rank posts a batch of sends and receives, waits for all of it, reduces what it
+received, and posts the next.  Every rank derives the same rounds from the same program.  A transfer goes into the first
+round after the data that it forwards has come in, and after earlier users of the memory that it fills, in which neither
+end has reached the limit of operations.  Explicit dependencies need no second look: in a program without races two
+steps are ordered wherever their order matters to the data.
 
 With several slices the whole program runs once for each slice of the data, one round apart, so that a rank forwards
 the first slice while it receives the second: a tree of height h takes h + s - 1 rounds of 1 / s of the data each.
 
-Finds the first round in which a message can go.
-
-A round begins with its sends and local copies, which read memory; in the course of it receives and copies fill memory;
-and at its end sums are made, stage by stage.  So moments are ordered like ``round * STAGES + stage``, with stage 0 for
-what sends read and receives fill and stages from 1 on for sums.
-
-Finds places, in elements, for what a rank's scratch holds from round to round.
+A round begins with its sends and local copies, which read memory; during it receives and copies fill memory; and at its
+end sums are computed, stage by stage.  So moments are ordered like ``round * STAGES + stage``, with stage 0 for what
+sends read and receives fill and stages from 1 on for sums.
 
 Chunks of scratch that some message treats as one piece of memory stay one.  Such a piece is needed from the first round
-that has to do with it to the last one, for each slice by itself, and gives its place to another one after that.
+that uses it to the last one, for each slice by itself, and gives its place to another one after that.
 """
 
 from __future__ import annotations
@@ -28,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -65,14 +62,10 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """What can be in flight at the same time.
+    """What can be in flight at the same time."""
 
-    `messages`: Between ranks.  Both ends post them in this order.
-    `copies`: Inside ranks.
-    """
-
-    messages: tuple[Message, ...]
-    copies: tuple[Message, ...]
+    messages: tuple[Message, ...]  # Between ranks.  Both ends post them in this order
+    copies: tuple[Message, ...]  # Inside ranks
 
 
 def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OPERATIONS) -> tuple[Round, ...]:
@@ -149,8 +142,8 @@ class _Contents:
                 ChunkRange(place.buffer, found[begin])
                 for place, found in ((step.source, sources), (end.target, targets))
             )
-            added = ChunkRange(operand.buffer, operands[begin]) if operand else None
-            yield Message(site.rank, there.rank, source, target, after - begin, 0, chunks[begin], added)
+            summand = ChunkRange(operand.buffer, operands[begin]) if operand else None
+            yield Message(site.rank, there.rank, source, target, after - begin, 0, chunks[begin], summand)
 
     def _chunks(self, rank: int, place: ChunkRange, count: int) -> Sequence[int]:
         """Numbers in the collective of some chunks of memory."""
@@ -221,27 +214,14 @@ def _joined(messages: Sequence[Message], program: Program) -> list[Message]:
     """Join messages of one pair of ranks that continue each other everywhere, inside one shard."""
     joined: list[Message] = []
     blocks = program.layout.blocks
-    for message in sorted(messages, key=_by_pair_and_place):
-        if (
-            joined
-            and _continues(joined[-1], message)
-            and blocks[bisect_right(blocks, message.first) - 1] < message.first
-        ):
+    key = attrgetter("sender", "receiver", "slice_number", "stage", "source.buffer", "source.start")
+    for message in sorted(messages, key=key):
+        inside = blocks[bisect_right(blocks, message.first) - 1] < message.first
+        if joined and inside and _continues(joined[-1], message):
             joined[-1] = joined[-1]._replace(chunks=joined[-1].chunks + message.chunks)
         else:
             joined.append(message)
     return joined
-
-
-def _by_pair_and_place(message: Message) -> tuple[int, int, int, int, str, int]:
-    return (
-        message.sender,
-        message.receiver,
-        message.slice_number,
-        message.stage,
-        message.source.buffer,
-        message.source.start,
-    )
 
 
 def _continues(one: Message, other: Message) -> bool:
@@ -256,8 +236,7 @@ def _continues(one: Message, other: Message) -> bool:
 
 Moments = npt.NDArray[np.int64]
 
-STAGES = 2**20
-"""More than the contributions to one chunk, which are at most as many as ranks."""
+STAGES = 2**20  # More than the contributions to one chunk, which are at most as many as ranks
 
 
 class RoundPlanner:
@@ -308,7 +287,7 @@ class RoundPlanner:
         return number, stage
 
     def _free_round(self, message: Message, number: int) -> int:
-        """Return the first round from `number` on in which both ends have room, and take it."""
+        """Return the first round from `number` on in which both ends are below the limit, and reserve it."""
         sender, receiver = message.sender, message.receiver
         if sender == receiver:
             return number
@@ -334,13 +313,11 @@ class RoundPlanner:
     ) -> Iterator[Moments]:
         """Yield what is known about a place: as such, and as part of memory that input and output share."""
         yield moments[rank][place.buffer][place.start : place.start + message.chunks]
-        if self.program.in_place and place.buffer != "scratch" and not _stays_where_it_is(message):
+        ends = message.source.buffer, message.target.buffer
+        # In place, a local copy from input to output does nothing.
+        stays = message.sender == message.receiver and ends == ("input", "output")
+        if self.program.in_place and place.buffer != "scratch" and not stays:
             yield moments[rank]["both"][message.first : message.first + message.chunks]
-
-
-def _stays_where_it_is(message: Message) -> bool:
-    """Whether a message is a copy that does nothing where input and output are the same memory."""
-    return message.sender == message.receiver and (message.source.buffer, message.target.buffer) == ("input", "output")
 
 
 def _latest(moments: list[Moments]) -> int:

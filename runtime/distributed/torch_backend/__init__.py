@@ -1,1 +1,1 @@
-"""Init_process_group("collopt")."""
+"""The ``collopt`` backend of torch.distributed."""

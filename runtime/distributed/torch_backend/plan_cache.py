@@ -1,36 +1,41 @@
-"""The plans that a group of ranks has, and which of them suits a call; knows nothing of torch."""
+"""Plans of a group of the ``collopt`` backend: its settings, the choice for a call, and the agreement of the ranks."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from ....errors import ColloptError, FileFormatError, TopologyError
+from ....errors import ColloptError, FileFormatError, ProgramError, TopologyError, UnsupportedError
 from ....planners import Plan, load_plan, plan
-from ....schedules import Collective
+from ....schedules import Collective, as_bytes
+from ....support.validation import shown
 from ....topologies import Topology, read_topology
+from ...programs.checks import check_counts
+from ..calls.agreement import first_line
 from ..execution.execute import program_of
-from .settings import BackendSettings
 
 
 class Request(NamedTuple):
-    """What a rank was asked to do: so many bytes in all, from or to a root if the collective has one."""
+    """A call: so many bytes in all, from or to a root if the collective has one."""
 
     collective: Collective
     num_bytes: int
     root: int | None
 
 
-class PlanShelf:
-    """The plans for one number of ranks: those in the folder, and those that are made when they are first wanted."""
+class PlanCache:
+    """The plans for one number of ranks: those of the folder, and those made on first use."""
 
     def __init__(self, settings: BackendSettings, num_ranks: int) -> None:
         self.num_ranks = num_ranks
         self.slices = settings.slices
         self.folder = None if settings.plans is None else Path(settings.plans)
-        self.topology = _topology_of(settings)
+        known = settings.topology
+        self.topology = known if known is None or isinstance(known, Topology) else read_topology(known)
         self._others: set[int] = set()
         self._digest = hashlib.sha256(f"{settings.slices} {settings.min_bytes}".encode())
         if self.topology is not None:
@@ -51,7 +56,7 @@ class PlanShelf:
         if suitable:
             return suitable[0]
         if self.topology is None or self.topology.num_ranks != self.num_ranks:
-            return self._lack(request)
+            return self._reason(request)
         key = request.collective, request.root
         if key not in self._made:
             self._made[key] = self._planned(*key)
@@ -83,32 +88,31 @@ class PlanShelf:
             of, known = before[0][0], before[0][1].topology
         if found.topology.digest != known.digest:
             raise TopologyError(
-                f"{name} is for another network of {self.num_ranks} ranks, {_told(found.topology)}, than {of}, "
-                f"{_told(known)}; keep the plans for one network in a folder"
+                f"{name} is for another network of {self.num_ranks} ranks, {_description(found.topology)}, than {of}, "
+                f"{_description(known)}; keep the plans for one network in a folder"
             )
 
     def _suitable(self, collective: Collective, root: int | None) -> list[Plan]:
-        return [each for each, of_root in self._offers.get(collective, ()) if of_root == root]
+        return [each for each, of_root in self._lowered.get(collective, ()) if of_root == root]
 
     @cached_property
-    def _offers(self) -> dict[Collective, list[tuple[Plan, int | None]]]:
+    def _lowered(self) -> dict[Collective, list[tuple[Plan, int | None]]]:
         """Plans with equal shards that can be lowered, and their roots."""
-        offers: dict[Collective, list[tuple[Plan, int | None]]] = {}
+        plans: dict[Collective, list[tuple[Plan, int | None]]] = {}
         for _, each in self._plans:
             try:
                 layout = program_of(each).layout
             except ColloptError:
                 continue
             if not each.collective.is_sharded or len(set(layout.shards)) == 1:
-                offers.setdefault(each.collective, []).append((each, layout.root))
-        return offers
+                plans.setdefault(each.collective, []).append((each, layout.root))
+        return plans
 
     def _fastest(self, request: Request) -> Plan:
         """Compare predicted times; the first by file name wins a draw."""
-        return min(self._suitable(request.collective, request.root), key=lambda each: self._time(each, request))
-
-    def _time(self, each: Plan, request: Request) -> float:
-        return each.estimate(request.num_bytes, self.slices if each.schedule.num_trees else None)
+        size, slices = request.num_bytes, self.slices
+        suitable = self._suitable(request.collective, request.root)
+        return min(suitable, key=lambda each: each.estimate(size, slices if each.schedule.num_trees else None))
 
     def _planned(self, collective: Collective, root: int | None) -> Plan | str:
         assert self.topology is not None  # `find` has looked.
@@ -120,10 +124,10 @@ class PlanShelf:
             return f"no plan of it can be made or run on {self.topology.name}: {error}"
         return made
 
-    def _lack(self, request: Request) -> str:
+    def _reason(self, request: Request) -> str:
         """Say what there is instead."""
         where = "the topology given" if self.folder is None else str(self.folder)
-        there = sorted({each.name + _rooted(root) for each, offers in self._offers.items() for _, root in offers})
+        there = sorted({each.name + _rooted(root) for each, plans in self._lowered.items() for _, root in plans})
         if there:
             wanted = f"it{_rooted(request.root)}"
             return f"{where} has no plan of {wanted}; those that can be run here are of {', '.join(there)}"
@@ -137,12 +141,155 @@ def _rooted(root: int | None) -> str:
     return "" if root is None else f" with root {root}"
 
 
-def _told(topology: Topology) -> str:
+def _description(topology: Topology) -> str:
     """Name a network such that two of one name and size differ."""
     return f"{topology!r} (digest {topology.digest[:12]})"
 
 
-def _topology_of(settings: BackendSettings) -> Topology | None:
-    if settings.topology is None or isinstance(settings.topology, Topology):
-        return settings.topology
-    return read_topology(settings.topology)
+PLANS_VARIABLE = "COLLOPT_PLANS"
+TOPOLOGY_VARIABLE = "COLLOPT_TOPOLOGY"
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class BackendSettings:
+    """What one group of ranks is to do; the same as `configure` takes, and checked when the group is made.
+
+    Attributes
+    ----------
+    plans : path or None
+        Folder with plan files.
+    topology : Topology, path or None
+        Network to plan on where there is no file.
+    slices : int
+        Pieces of the data that follow each other; see `collopt.runtime.execute`.
+    min_bytes : int
+        Smaller messages go to the wrapped backend.
+    """
+
+    plans: PathLike | None = None
+    topology: Topology | PathLike | None = None
+    slices: int = 1
+    min_bytes: int = 0
+
+
+_configured: list[BackendSettings] = []
+
+
+def configure(
+    *,
+    plans: PathLike | None = None,
+    topology: Topology | PathLike | None = None,
+    slices: int = 1,
+    min_bytes: int | str = 0,
+) -> BackendSettings:
+    """Say where the ``collopt`` backend has its plans from, for all groups that are made from now on.
+
+    All ranks have to say the same.  Without this call the environment variables ``COLLOPT_PLANS`` and
+    ``COLLOPT_TOPOLOGY`` say it; a call counts more than they do.
+
+    Parameters
+    ----------
+    plans : path, optional
+        Folder of files that `Plan.save` wrote, each called ``*.json``, for any collectives and numbers of ranks.  Where
+        several suit a call, the one with the least predicted time at its size is taken.
+    topology : Topology or path, optional
+        Network of a group of as many ranks, and its file.  Plan files for as many ranks have to be for this network;
+        a collective without one is planned when it is first called.
+    slices : int
+        Pieces of the data that follow each other through the network; see `collopt.runtime.execute`.
+    min_bytes : int or str
+        Bytes of the whole collective, such as ``"64K"``, below which the wrapped backend is used.
+
+    Returns
+    -------
+    BackendSettings
+        Can be given to one group as its ``pg_options`` too, which then counts more than anything else.
+
+    Raises
+    ------
+    UnsupportedError
+        If an argument is none of these.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> configure(topology=ring(4, bandwidth=25), min_bytes="64K").min_bytes
+    65536
+    """
+    settings = _checked(BackendSettings(plans, topology, slices, min_bytes))  # type: ignore[arg-type]  # or text
+    _configured[:] = [settings]
+    return settings
+
+
+def _checked(settings: BackendSettings) -> BackendSettings:
+    """Return the same settings with a number as `min_bytes`, or raise `UnsupportedError` for what is none."""
+    for name, value in (("plans", settings.plans), ("topology", settings.topology)):
+        if value is not None and not isinstance(value, (str, os.PathLike)):
+            if name == "topology" and isinstance(value, Topology):
+                continue
+            raise UnsupportedError(f"{name} is {shown(value)}; expected a path{' or a Topology' * (name != 'plans')}")
+    check_counts({"slices": settings.slices})
+    least = as_bytes(settings.min_bytes) if isinstance(settings.min_bytes, str) else settings.min_bytes
+    check_counts({"min_bytes": least}, least=0)
+    return replace(settings, min_bytes=least)
+
+
+def current_settings() -> BackendSettings:
+    """Return the settings of the last call of `configure`, or those of the environment."""
+    if _configured:
+        return _configured[0]
+    plans, topology = (os.environ.get(name) or None for name in (PLANS_VARIABLE, TOPOLOGY_VARIABLE))
+    return BackendSettings(plans, topology)
+
+
+def settings_of(options: object) -> BackendSettings:
+    """Return the settings of a group that was made with these ``pg_options``."""
+    settings = _checked(options) if isinstance(options, BackendSettings) else current_settings()
+    if settings.plans is None and settings.topology is None:
+        raise UnsupportedError(
+            f"the collopt backend has neither plans nor a topology; set {PLANS_VARIABLE} to a folder of plan files, or "
+            "call collopt.runtime.backend.configure before init_process_group"
+        )
+    if settings.plans is not None and not Path(settings.plans).is_dir():
+        raise UnsupportedError(f"plans is {shown(str(settings.plans))}; expected a folder with plan files in it")
+    return settings
+
+
+FINE = "fine"
+REFUSED = "refused: "
+
+
+def compare(store: Any, rank: int, size: int, mine: str | ColloptError) -> None:
+    """Raise on every rank unless all ranks tell the same."""
+    own = f"{REFUSED}{mine}" if isinstance(mine, ColloptError) else mine
+    try:
+        # A store may have seen a group of the same name, which was destroyed.
+        name = f"collopt-{store.add(f'collopt-turn-{rank}', 1)}"
+        store.set(f"{name}-{rank}", own)
+        if rank == 0:
+            texts = [store.get(f"{name}-{each}").decode() for each in range(size)]
+            store.set(f"{name}-verdict", _verdict(texts))
+        verdict = store.get(f"{name}-verdict").decode()
+    except RuntimeError as error:
+        if isinstance(mine, ColloptError):
+            raise mine from None
+        raise ProgramError(f"the ranks could not compare their plans: {first_line(error)}") from error
+    if isinstance(mine, ColloptError):
+        raise mine
+    if verdict != FINE:
+        raise ProgramError(verdict)
+
+
+def _verdict(texts: list[str]) -> str:
+    for rank, each in enumerate(texts):
+        if each.startswith(REFUSED):
+            return f"rank {rank} has {each}"
+    for rank, each in enumerate(texts):
+        if each != texts[0]:
+            return (
+                f"ranks 0 and {rank} have different plans or settings for the collopt backend; give all ranks the same "
+                "files and the same arguments of configure"
+            )
+    return FINE

@@ -23,24 +23,15 @@ from weakref import finalize
 from ....errors import UnsupportedError
 from ....planners import Plan
 from ....schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective
-from ..calls.arguments import check_process, import_torch
-from ..calls.reduce_ops import TYPES
-from .call_forms import are_alike, done, in_lists, joined, misplacement, spread
-from .plan_cache import PlanShelf, Request
-from .settings import BackendSettings
-from .works import run_plan
-from .wrapped_backends import available_devices, connected, forget_lane, lane, plain_group, register
+from ..calls.arguments import TYPES, check_process, import_torch
+from .plan_cache import BackendSettings, PlanCache, Request
+from .works import are_alike, done, in_lists, joined, misplacement, run_plan, split_into
 
 torch, dist = import_torch()
 ProcessGroup: Any = dist.ProcessGroup
 
-OPERATIONS = {
-    dist.ReduceOp.SUM: "sum",
-    dist.ReduceOp.PRODUCT: "prod",
-    dist.ReduceOp.MIN: "min",
-    dist.ReduceOp.MAX: "max",
-    dist.ReduceOp.AVG: "avg",
-}
+Op = dist.ReduceOp
+OPERATIONS = {Op.SUM: "sum", Op.PRODUCT: "prod", Op.MIN: "min", Op.MAX: "max", Op.AVG: "avg"}
 
 logger = logging.getLogger("collopt.runtime.backend")
 
@@ -52,7 +43,7 @@ _gone: list[Any] = []
 class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     """A group that runs collectives by plans."""
 
-    def __init__(self, options: Any, group_options: object, settings: BackendSettings, shelf: PlanShelf) -> None:
+    def __init__(self, options: Any, group_options: object, settings: BackendSettings, cache: PlanCache) -> None:
         # With the store, which the base class would take too, pybind11 makes an object that cannot be overridden.
         super().__init__(options.group_rank, options.group_size)
         check_process(self)
@@ -64,9 +55,9 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         self._ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
         self._devices = tuple(backends)
         self._settings = settings
-        self._shelf = shelf
+        self._cache = cache
         self._misplacement = misplacement(self._ranks)
-        self._lanes: dict[str, Any] = {}
+        self._plan_groups: dict[str, Any] = {}
         self._over = False
         self.planned: Counter[str] = Counter()
         self.passed_on: Counter[str] = Counter()
@@ -77,20 +68,20 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
 
     @in_lists
     def allreduce(self, tensors: list[Any], opts: Any = None) -> Any:
-        """Add up in place."""
+        """Reduce in place."""
         opts = opts or dist.AllreduceOptions()
         if len(tensors) == 1 and (plan := self._plan_for(ALLREDUCE, tensors[0], tensors[0].numel(), opts)):
             return self._run(plan, tensors[0], tensors[0], opts)
         return self._plain.allreduce(tensors, opts)
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> Any:
-        """Add up several tensors, as one."""
+        """Reduce several tensors, as one."""
         opts = opts or dist.AllreduceCoalescedOptions()
         elements = sum(tensor.numel() for tensor in tensors)
         alike = len({(tensor.dtype, tensor.device) for tensor in tensors}) == 1
-        if self._can(alike, ALLREDUCE) and (plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts)):
+        if self._alike(alike, ALLREDUCE) and (plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts)):
             whole = joined(tensors)
-            return self._run(plan, whole, whole, opts, tensors, partial(spread, whole, tensors))
+            return self._run(plan, whole, whole, opts, tensors, partial(split_into, whole, tensors))
         return self._plain.allreduce_coalesced(tensors, opts)
 
     @in_lists
@@ -103,7 +94,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
 
     @in_lists
     def reduce(self, tensors: list[Any], opts: Any = None) -> Any:
-        """Add up at the root, whose tensor alone changes."""
+        """Reduce to the root, whose tensor alone changes."""
         opts = opts or dist.ReduceOptions()
         if len(tensors) == 1 and (plan := self._plan_for(REDUCE, tensors[0], tensors[0].numel(), opts)):
             return self._run(plan, tensors[0], tensors[0], opts)
@@ -117,7 +108,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         return self._plain._allgather_base(output, input, opts)
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:  # noqa: A002
-        """Add up one tensor and share it out."""
+        """Reduce one tensor, and scatter it."""
         opts = opts or dist.ReduceScatterOptions()
         if plan := self._plan_for(REDUCE_SCATTER, input, input.numel(), opts):
             return self._run(plan, output, input, opts)
@@ -129,18 +120,18 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         opts = opts or dist.AllgatherOptions()
         outputs, own = output_tensors[0], input_tensors[0]
         elements = sum(tensor.numel() for tensor in outputs)
-        if self._can(are_alike(outputs, own), ALLGATHER) and (plan := self._plan_for(ALLGATHER, own, elements, opts)):
+        if self._alike(are_alike(outputs, own), ALLGATHER) and (plan := self._plan_for(ALLGATHER, own, elements, opts)):
             whole = torch.empty(elements, dtype=own.dtype, device=own.device)
-            return self._run(plan, whole, own, opts, outputs, partial(spread, whole, outputs))
+            return self._run(plan, whole, own, opts, outputs, partial(split_into, whole, outputs))
         return self._plain.allgather(output_tensors, input_tensors, opts)
 
     @in_lists
     def reduce_scatter(self, output_tensors: list[Any], input_tensors: list[list[Any]], opts: Any = None) -> Any:
-        """Add up one tensor per rank, each for its rank."""
+        """Reduce one tensor per rank, each to its rank."""
         opts = opts or dist.ReduceScatterOptions()
         inputs, own = input_tensors[0], output_tensors[0]
         elements = sum(tensor.numel() for tensor in inputs)
-        if self._can(are_alike(inputs, own), REDUCE_SCATTER) and (
+        if self._alike(are_alike(inputs, own), REDUCE_SCATTER) and (
             plan := self._plan_for(REDUCE_SCATTER, own, elements, opts)
         ):
             whole = joined(inputs)
@@ -154,7 +145,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         return done(outputs)
 
     def reduce_scatter_single_coalesced(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
-        """Add up several tensors and share them out, one after the other."""
+        """Reduce and scatter several tensors, one after the other."""
         for output, own in zip(outputs, inputs, strict=True):
             self.reduce_scatter_single(output, own, opts).wait()
         return done(outputs)
@@ -182,28 +173,28 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
-    def _can(self, alike: bool, collective: Collective) -> bool:
-        """Say so if a call's tensors differ too much to be one."""
+    def _alike(self, alike: bool, collective: Collective) -> bool:
+        """Whether a call's tensors are alike; if not, log it."""
         if not alike:
             self._pass_on(collective, "its tensors differ in size, type or device")
         return alike
 
     def _plan_for(self, collective: Collective, whole: Any, elements: int, opts: Any) -> Plan | None:
-        """Choose a plan, by what is the same on all ranks alone; say why if there is none."""
+        """Choose a plan from what is the same on all ranks; log why if there is none."""
         num_bytes = elements * whole.element_size()
         if self.size() == 1 or num_bytes < max(1, self._settings.min_bytes):
             self.passed_on[collective.name] += 1
             return None
         root = opts.rootRank if collective.has_one_root else None
         reason = self._obstacle(collective, whole, opts)
-        found = reason or self._shelf.find(Request(collective, num_bytes, root))
+        found = reason or self._cache.find(Request(collective, num_bytes, root))
         if isinstance(found, str):
             self._pass_on(collective, found)
             return None
         return found
 
     def _obstacle(self, collective: Collective, whole: Any, opts: Any) -> str | None:
-        """Say why no plan at all would do."""
+        """Return why no plan applies, if so."""
         if self._misplacement:
             return self._misplacement
         if whole.layout != torch.strided:
@@ -220,7 +211,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         return None
 
     def _pass_on(self, collective: Collective, reason: str) -> None:
-        """Count a call that the wrapped backend gets, and say so the first time, on the first rank."""
+        """Count a call for the wrapped backend, and log the reason once."""
         self.passed_on[collective.name] += 1
         text = f"{collective} on {self.size()} ranks runs without a plan: {reason}"
         if text not in _said:
@@ -236,12 +227,12 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         results: Sequence[Any] = (),
         afterwards: Callable[[], object] = lambda: None,
     ) -> Any:
-        """Run a plan, or begin to if the caller is not going to wait at once."""
+        """Run a plan, asynchronously unless the caller waits at once."""
         begun = run_plan(
             plan,
             output,
             input,
-            group=self.lane_for(output.device.type),
+            group=self.plan_group_for(output.device.type),
             slices=self._settings.slices,
             op=OPERATIONS[opts.reduceOp.op] if plan.collective.reduces else "sum",
             # Older versions of torch do not tell.
@@ -252,21 +243,21 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         self.planned[plan.collective.name] += 1
         return begun
 
-    def lane_for(self, device: str | None = None) -> Any:
+    def plan_group_for(self, device: str | None = None) -> Any:
         """Return the plain group that plans run on; all ranks come here at the same call."""
         check_process(self)
         if self._over:
             raise UnsupportedError("the group has been destroyed; make another one")
         found = device if device in self._devices else self._devices[-1]
-        if found not in self._lanes:
-            self._lanes[found] = lane(self._options, self._ranks, found)
-        return self._lanes[found]
+        if found not in self._plan_groups:
+            self._plan_groups[found] = plan_group(self._options, self._ranks, found)
+        return self._plan_groups[found]
 
     def shutdown(self) -> None:
         """End all communication; `destroy_process_group` calls this."""
         self._over = True
-        while self._lanes:
-            forget_lane(self._lanes.popitem()[1])
+        while self._plan_groups:
+            close_plan_group(self._plan_groups.popitem()[1])
         self._plain.shutdown()
         # A model that holds this group keeps it alive, and so keeps the plain one.
         finalize(self, _gone.append, self._plain).atexit = False
@@ -274,6 +265,73 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     def abort(self) -> None:
         """End all communication without waiting for it."""
         self._over = True
-        for each in self._lanes.values():
+        for each in self._plan_groups.values():
             each.abort()
         self._plain.abort()
+
+
+NAMES = {"cpu": "gloo", "cuda": "nccl"}  # Wrapped backends by type of device
+
+
+def available_devices() -> tuple[str, ...]:
+    """Return the types of devices that there is a backend for: Gloo for the CPU, and NCCL where there are GPUs."""
+    there = {"cpu": dist.is_gloo_available(), "cuda": dist.is_nccl_available() and torch.cuda.is_available()}
+    if not any(there.values()):
+        raise UnsupportedError("this build of torch has neither gloo nor nccl, which the collopt backend wraps")
+    return tuple(device for device, found in there.items() if found)
+
+
+def plain_group(options: Any, prefix: str, backends: dict[str, Any]) -> Any:
+    """Make a group of torch's own kind."""
+    store = dist.PrefixStore(prefix, options.store)
+    group = dist.ProcessGroup(store, options.group_rank, options.group_size)
+    register(group, backends)
+    return group
+
+
+def register(group: Any, backends: dict[str, Any]) -> None:
+    """Let a group use backends by type of device; the last is for calls without tensors."""
+    kinds = {device: getattr(dist.ProcessGroup.BackendType, NAMES[device].upper()) for device in backends}
+    group._set_default_backend(kinds[next(reversed(kinds))])
+    for device, backend in backends.items():
+        group._register_backend(torch.device(device), kinds[device], backend)
+
+
+def connected(options: Any, prefix: str, device: str, nccl_options: object = None) -> Any:
+    """Connect this rank to the others of its group by the backend for one type of device."""
+    store = dist.PrefixStore(f"{prefix}{device}/", options.store)
+    if device == "cpu":
+        made = dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
+    else:
+        nccl = dist.ProcessGroupNCCL
+        chosen = nccl_options if isinstance(nccl_options, nccl.Options) else nccl.Options()
+        chosen._timeout = options.timeout
+        chosen.global_ranks_in_group = options.global_ranks_in_group
+        chosen.group_name = f"{options.group_id}{prefix}"
+        made = nccl(store, options.group_rank, options.group_size, chosen)
+    made._set_sequence_number_for_group()
+    return made
+
+
+def plan_group(options: Any, ranks: list[int], device: str) -> Any:
+    """Make a second, plain group of the same ranks, for the messages of plans on one type of device.
+
+    `new_group` would not do: only the members come here, and its names for such groups count the groups that each
+    member is in, which may differ.  So torch is told no more of the group than sending and receiving asks for;
+    `close_plan_group` takes that back.
+    """
+    prefix = "collopt-plans/"
+    made = plain_group(options, prefix, {device: connected(options, prefix, device)})
+    made._set_group_name(f"{options.group_id}-{prefix}{device}")
+    world = dist.distributed_c10d._world
+    world.pg_map[made] = (NAMES[device], options.store)
+    world.pg_group_ranks[made] = {rank: at for at, rank in enumerate(ranks)}
+    return made
+
+
+def close_plan_group(made: Any) -> None:
+    """Shut down a group of `plan_group`, and let torch forget it."""
+    made.shutdown()
+    world = dist.distributed_c10d._world
+    world.pg_map.pop(made, None)
+    world.pg_group_ranks.pop(made, None)

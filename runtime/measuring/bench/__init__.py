@@ -1,1 +1,1 @@
-"""Collopt bench."""
+"""Benchmark of plans beside the backend's own collectives."""

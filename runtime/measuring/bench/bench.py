@@ -1,4 +1,4 @@
-"""Measures plans beside the backend's own collectives, the way nccl-tests does."""
+"""Benchmark of plans beside the backend's own collectives, as nccl-tests measures them."""
 
 from __future__ import annotations
 
@@ -8,29 +8,41 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ....errors import UnsupportedError
+from ....schedules import ALLGATHER, ALLREDUCE, REDUCE, REDUCE_SCATTER
 from ....support.seed import as_seed
 from ....support.validation import shown
-from ...distributed.calls.reduce_ops import OPERATIONS, check_operation
-from ...distributed.execution.execute import PlanLike, program_of
-from ...distributed.execution.run_report import ELEMENT_BYTES
-from ...distributed.processes.local_ranks import memory_for, tell
-from ...distributed.processes.rendezvous import BACKENDS, Meeting, on_all_ranks
+from ...distributed.calls.arguments import OPERATIONS, check_operation
+from ...distributed.execution.execute import PlanLike, execute, program_of
+from ...distributed.execution.launch import ELEMENT_BYTES
+from ...distributed.processes.local_ranks import memory_for, notify
+from ...distributed.processes.rendezvous import BACKENDS, Rendezvous, on_all_ranks
+from ...distributed.rounds.batches import works_in_place
+from ...interpreter.check import check_program
 from ...programs.checks import check_choice, check_counts, check_seconds
+from ...programs.layout import Layout
 from ...programs.program import Program
-from .buffers import Question, fill_input, fill_wrong, make_expected, make_tensors, wrong_elements
-from .libraries import BackendRival, PlanRival, Rival, comparable
+from .buffers import (
+    DATATYPES,
+    Extent,
+    Workload,
+    extents,
+    fill_input,
+    fill_wrong,
+    make_expected,
+    make_tensors,
+    sweep,
+    wrong_elements,
+)
 from .report import BenchReport, BenchRow, Device, Reading
-from .sizes import DATATYPES, Extent, extents, sweep
 
-PLACES = (False, True)
-"""Out of place, and in place."""
+PLACES = (False, True)  # Out of place, and in place
 
 
 class _Job(NamedTuple):
-    """What every rank has to know; it is pickled."""
+    """The benchmark of one rank, which is pickled."""
 
     programs: tuple[tuple[str, Program], ...]
     sizes: tuple[Extent, ...]
@@ -44,22 +56,22 @@ class _Job(NamedTuple):
 
     @property
     def program(self) -> Program:
-        """Any of them; what is asked of all is the same."""
+        """The first program; all have the same collective, root and shares."""
         return self.programs[0][1]
 
     @property
     def beside_backend(self) -> bool:
-        """Whether the backend has a collective of its own for this."""
+        """Whether the backend has this collective, which needs equal shares."""
         return not self.program.collective.is_sharded or len(set(self.program.layout.parts)) == 1
 
     @property
     def num_rows(self) -> int:
-        """Of the report that comes of it."""
+        """Rows of the report."""
         return len(self.sizes) * (len(self.programs) + self.beside_backend)
 
 
 class _Part(NamedTuple):
-    """One rank's part of a report; rows are the same on all."""
+    """One rank's part of a report, whose rows are those of all ranks."""
 
     device: Device
     backend: str
@@ -94,7 +106,7 @@ def measure_plans(
     plans : mapping of str to Plan or Program
         By the names that the report is to have for them; all for the same ranks, collective, root and shares.
     minbytes, maxbytes, stepfactor, stepbytes : int
-        Sizes as nccl-tests counts them, see `collopt.runtime.measuring.bench.sizes`; without a factor, steps of
+        Sizes as nccl-tests counts them, see `collopt.runtime.measuring.bench.buffers`; without a factor, steps of
         `stepbytes`. They are rounded down to what all parts divide equally.
     iters, warmup_iters : int
         Timed calls of each size, one after the other, and calls before those.
@@ -134,131 +146,98 @@ def measure_plans(
     has allreduce, reduce and broadcast in place only; out of place, its time includes the copy that people then make.
     The backend is left out where shares are not equal, for which torch has no collective.
     """
-    check_words(datatype, op, backend)
+    check_choice("datatype", datatype, DATATYPES)
+    check_choice("op", op, OPERATIONS)
+    check_choice("backend", backend, BACKENDS)
     config = checked_config(minbytes, maxbytes, stepfactor, stepbytes, iters, warmup_iters, check, slices, seed)
     check_seconds("timeout_s", timeout_s)
     if not isinstance(plans, Mapping):
         raise UnsupportedError(f"the plans are {shown(plans)}; expected a mapping of names to them")
     programs = comparable({name: program_of(plan) for name, plan in plans.items()})
-    program, dtype = programs[0][1], DATATYPES[datatype]
-    check_operation(op, dtype, program.layout)
-    sizes = sweep(minbytes, maxbytes, stepfactor, stepbytes)
-    found = extents(program.layout, program.num_ranks, sizes, ELEMENT_BYTES[dtype])
+    program, layout, dtype = programs[0][1], programs[0][1].layout, DATATYPES[datatype]
+    check_operation(op, dtype, layout)
+    found = extents(layout, program.num_ranks, sweep(minbytes, maxbytes, stepfactor, stepbytes), ELEMENT_BYTES[dtype])
     job = _Job(programs, found, dtype, op, slices, iters, warmup_iters, check, config["seed"])
-    report = _begun(job, datatype, config, backend)
+    redop, root = op if layout.reduces else "none", -1 if layout.root is None else layout.root
+    report = BenchReport(
+        program.collective, backend, program.num_ranks, datatype, redop, root, config, (), (), _now(), ""
+    )
     so_far: list[BenchRow] = []
 
-    def heard(news: tuple[str, BenchRow]) -> None:
-        so_far.append(news[1])
+    def on_update(update: tuple[str, BenchRow]) -> None:
+        so_far.append(update[1])
         if on_row is not None:
-            on_row(replace(report, backend=news[0], rows=tuple(so_far)), job.num_rows)
+            on_row(replace(report, backend=update[0], rows=tuple(so_far)), job.num_rows)
 
+    digests = [(name, each.digest) for name, each in programs]
     parts = on_all_ranks(
         partial(_measure, job),
-        Meeting(program.num_ranks, backend, timeout_s),
-        terms=_terms(job, config),
+        Rendezvous(program.num_ranks, backend, timeout_s),
+        terms={"the plans": digests, "the datatype": dtype, "the op": op, **config},
         preload=("collopt.runtime.measuring.bench.bench",),
-        heard=heard,
+        on_update=on_update,
     )
-    return replace(
-        report,
-        backend=parts[0].backend,
-        devices=tuple(part.device for part in parts),
-        rows=parts[0].rows,
-        end_time=now(),
-    )
-
-
-def _begun(job: _Job, datatype: str, config: dict[str, Any], backend: str) -> BenchReport:
-    """Make a report without rows."""
-    layout = job.program.layout
-    return BenchReport(
-        job.program.collective,
-        backend,
-        job.program.num_ranks,
-        datatype,
-        job.op if layout.reduces else "none",
-        -1 if layout.root is None else layout.root,
-        config,
-        (),
-        (),
-        now(),
-        "",
-    )
-
-
-def _terms(job: _Job, config: Mapping[str, Any]) -> dict[str, object]:
-    """What has to be the same on all ranks."""
-    plans = [(name, program.digest) for name, program in job.programs]
-    return {"the plans": plans, "the datatype": job.dtype, "the op": job.op, **config}
+    devices = tuple(part.device for part in parts)
+    return replace(report, backend=parts[0].backend, devices=devices, rows=parts[0].rows, end_time=_now())
 
 
 def _measure(job: _Job, device: Any) -> _Part:
-    """Be one of the ranks."""
+    """Measure all sizes on one rank."""
     import torch.distributed as dist
 
     backend = dist.get_backend()
-    rivals: list[Rival] = [PlanRival(name, program, job.slices) for name, program in job.programs]
+    libraries: list[Library] = [PlanLibrary(name, program, job.slices) for name, program in job.programs]
     if job.beside_backend:
-        rivals.insert(0, BackendRival(backend))
+        libraries.insert(0, BackendLibrary(backend))
     rank, ranks, rows = dist.get_rank(), dist.get_world_size(), []
     for extent in job.sizes:
-        question = Question(job.program.layout, ranks, rank, extent.elements, job.dtype, job.op, job.seed)
-        for rival in rivals:
-            mine = tuple(_reading(job, question, rival, together, device) for together in PLACES)
+        workload = Workload(job.program.layout, ranks, rank, extent.elements, job.dtype, job.op, job.seed)
+        for library in libraries:
+            mine = tuple(_reading(job, workload, library, together, device) for together in PLACES)
             everyones: list[Any] = [None] * ranks
             dist.all_gather_object(everyones, mine)
-            row = BenchRow(rival.name, extent.size, extent.count, *map(_together, zip(*everyones, strict=True)))
+            row = BenchRow(library.name, extent.size, extent.count, *map(_combined, zip(*everyones, strict=True)))
             rows.append(row)
             if rank == 0:
-                tell((backend, row))
-    return _Part(described(rank, device), backend, tuple(rows))
+                notify((backend, row))
+    return _Part(_described(rank, device), backend, tuple(rows))
 
 
-def _reading(job: _Job, question: Question, rival: Rival, together: bool, device: Any) -> Reading | None:
-    """Check what comes out, then take the time; this rank's part of a reading."""
+def _reading(job: _Job, workload: Workload, library: Library, together: bool, device: Any) -> Reading | None:
+    """Check the result, then measure the time: this rank's part of a reading."""
     import torch.distributed as dist
 
-    if together and not rival.in_place(question.layout):
+    if together and not library.in_place(workload.layout):
         return None
-    elements = max(question.input_elements, question.output_elements)
+    elements = max(workload.input_elements, workload.output_elements)
     with memory_for(f"a buffer of {elements} {job.dtype}", "a smaller maxbytes"):
-        output, mine = make_tensors(question, together, device)
-        expected = make_expected(question, output) if question.has_output else None
+        output, mine = make_tensors(workload, together, device)
+        expected = make_expected(workload, output) if workload.has_output else None
     wrong = 0
-    # Without a check too there is a call: the first one makes sure that all ranks mean the same.
+    # At least one call, even without a check: the first one compares the ranks' arguments.
     for _ in range(max(job.check, 1)):
         if expected is not None:
             fill_wrong(output, expected)
-        # After the output, of which it may be a part, or all of it where there is nothing to put in.
-        if question.has_input:
-            fill_input(question, mine)
-        rival.run(question, output, mine)
+        # After the output, of which the input may be a part.
+        if workload.has_input:
+            fill_input(workload, mine)
+        library.run(workload, output, mine)
         if expected is not None and job.check:
-            wrong += wrong_elements(question, output, expected)
+            wrong += wrong_elements(workload, output, expected)
     del expected
     for _ in range(job.warmup_iters):
-        rival.run(question, output, mine)
+        library.run(workload, output, mine)
     dist.barrier()
-    seconds = mean_seconds(partial(rival.run, question, output, mine), job.iters, device)
+    seconds = _mean_seconds(partial(library.run, workload, output, mine), job.iters, device)
     return Reading(seconds * 1e6, wrong if job.check else None)
 
 
-def _together(readings: Sequence[Any]) -> Reading | None:
-    """The slowest rank, and the wrong elements of all."""
+def _combined(readings: Sequence[Any]) -> Reading | None:
+    """Combine the ranks' readings: the time of the slowest, and the wrong elements of all."""
     if readings[0] is None:
         return None
-    checked = readings[0].wrong is not None
-    return Reading(
-        max(each.microseconds for each in readings), sum(each.wrong for each in readings) if checked else None
-    )
-
-
-def check_words(datatype: str, op: str, backend: str) -> None:
-    """Refuse what is no name of its kind."""
-    check_choice("datatype", datatype, DATATYPES)
-    check_choice("op", op, OPERATIONS)
-    check_choice("backend", backend, BACKENDS)
+    wrong = None if readings[0].wrong is None else sum(each.wrong for each in readings)
+    return Reading(max(each.microseconds for each in readings), wrong)
 
 
 def checked_config(
@@ -296,8 +275,8 @@ def checked_config(
     }
 
 
-def mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:
-    """Make a call several times, one after the other, and return the mean time of one."""
+def _mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:
+    """Repeat a call and return its mean time."""
     if device.type == "cuda":
         return _on_gpu(call, times, device)
     begun = time.perf_counter()
@@ -307,7 +286,7 @@ def mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:
 
 
 def _on_gpu(call: Callable[[], object], times: int, device: Any) -> float:
-    """Between two events in the stream, since calls return before their work is done."""
+    """Mean time between two events in the stream, since calls return before their work is done."""
     import torch
 
     cuda: Any = torch.cuda
@@ -321,19 +300,111 @@ def _on_gpu(call: Callable[[], object], times: int, device: Any) -> float:
     return float(begun.elapsed_time(ended)) / 1e3 / times
 
 
-def described(rank: int, device: Any) -> Device:
-    """Say what a rank runs on."""
+def _described(rank: int, device: Any) -> Device:
+    """Describe what a rank runs on."""
     import torch
 
     if device.type != "cuda":
         return Device(rank, os.getpid(), socket.gethostname(), -1, "", device.type)
     found = torch.cuda.get_device_properties(device)
-    # Older versions of torch do not tell the bus.
+    # Older versions of torch lack the bus.
     place = [getattr(found, f"pci_{part}_id", 0) for part in ("domain", "bus", "device")]
     bus = f"{place[0]:04x}:{place[1]:02x}:{place[2]:02x}"
     return Device(rank, os.getpid(), socket.gethostname(), device.index, bus, found.name)
 
 
-def now() -> str:
-    """Date and time of this place."""
+def _now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+class Library(Protocol):
+    """An implementation of a collective."""
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+
+    def in_place(self, layout: Layout) -> bool:
+        """Whether input and output may be the same memory, the smaller being its own part of the larger."""
+
+    def run(self, workload: Workload, output: Any, mine: Any) -> None:
+        """Run the collective on every rank; on GPUs it may return before the work is done."""
+
+
+class PlanLibrary(NamedTuple):
+    """A plan that `execute` runs."""
+
+    name: str
+    program: Program
+    slices: int
+
+    def in_place(self, layout: Layout) -> bool:
+        """Whether the program is right then, too; `execute` has no all-to-all of this kind."""
+        return not layout.in_pairs and works_in_place(self.program)
+
+    def run(self, workload: Workload, output: Any, mine: Any) -> None:
+        """Run the plan."""
+        execute(self.program, output, mine, slices=self.slices, op=workload.op)
+
+
+class BackendLibrary(NamedTuple):
+    """torch.distributed's own collective, after a copy where torch has it in place only and the tensors differ."""
+
+    name: str
+
+    def in_place(self, layout: Layout) -> bool:
+        """Whether torch allows it."""
+        return not layout.in_pairs
+
+    def run(self, workload: Workload, output: Any, mine: Any) -> None:
+        """Call torch."""
+        import torch.distributed as dist
+
+        op = getattr(dist.ReduceOp, {"prod": "PRODUCT"}.get(workload.op, workload.op.upper()))
+        # torch 2.13 renamed some.
+        if workload.collective is ALLGATHER:
+            gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+            gather(output, mine)
+        elif workload.collective is REDUCE_SCATTER:
+            scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+            scatter(output, mine, op=op)
+        elif workload.layout.in_pairs:
+            dist.all_to_all_single(output, mine, list(workload.parts_in), list(workload.parts_out))
+        else:
+            if output.data_ptr() != mine.data_ptr() and workload.has_input:
+                output.copy_(mine)
+            if workload.collective is ALLREDUCE:
+                dist.all_reduce(output, op=op)
+            elif workload.collective is REDUCE:
+                dist.reduce(output, workload.layout.root, op=op)
+            else:
+                dist.broadcast(output, workload.layout.root)
+
+
+def comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Program], ...]:
+    """Refuse programs that are wrong, or of different collectives."""
+    if not programs:
+        raise UnsupportedError("there is no plan to measure; expected at least one")
+    (name, first), *others = programs.items()
+    for each, program in programs.items():
+        check_program(program)
+        if not isinstance(each, str) or not each or not each.isprintable():
+            raise UnsupportedError(f"a plan is called {shown(each)}; expected a name for the last column of a table")
+        if each in BACKENDS:
+            raise UnsupportedError(f"a plan is called {each}, like a backend; give it another name")
+    for other, program in others:
+        for what, one, two in (
+            ("ranks", first.num_ranks, program.num_ranks),
+            ("collective", first.collective, program.collective),
+            ("root", first.layout.root, program.layout.root),
+        ):
+            if one != two:
+                raise UnsupportedError(f"{name} and {other} differ in {what}: {one} and {two}; measure them separately")
+        if _shares(first) != _shares(program):
+            raise UnsupportedError(f"{name} and {other} differ in the shares of the ranks; measure them separately")
+    return tuple(programs.items())
+
+
+def _shares(program: Program) -> tuple[int, ...]:
+    """Shares of the ranks, or of pairs of ranks, in lowest terms."""
+    return program.layout.parts if program.collective.is_sharded or program.layout.in_pairs else ()

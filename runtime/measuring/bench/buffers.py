@@ -1,22 +1,28 @@
-"""Data whose result every rank knows beforehand, element by element, so that wrong ones can be counted.
+"""Sizes as nccl-tests counts them, and test data whose result every rank knows, so that wrong elements can be counted.
 
-Each rank's numbers repeat every `PERIOD` elements, a prime, so that what any rank has anywhere, and what all of them
-come to, follows from one small table per rank and no communication.  Numbers are small whole ones: however a sum is
-put together, the magnitudes of its parts add up to no more than the element type holds exactly, so every order gives
-the same bits.  Factors are 1 and -1, and 2 on one rank only.  Averages alone are not exact, since libraries divide
-before or after they add; they may be off by ``N`` units of rounding.
+The size S is that of the whole result: what all shards have together for allgather and reduce-scatter, what one rank
+has in all for all-to-all (on average for all-to-allv), and one rank's buffer for allreduce, broadcast and reduce.  The
+*count* is that of the call: of one shard, or of what goes from one rank to another, where there are such parts, and of
+the buffer elsewhere.
+
+Each rank's numbers repeat every `PERIOD` elements, a prime, so the data of any rank, and their reduction, follow from
+one small table per rank without communication.  Numbers are small integers: in whatever order a sum is computed, the
+magnitudes of its parts add up to no more than the element type holds exactly, so every order gives the same bits.
+Factors are 1 and -1, and 2 on one rank only.  Only averages are not exact, since libraries divide before or after they
+add; they may be off by ``N`` units of rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ....errors import UnsupportedError
 from ....schedules import BROADCAST, REDUCE, Collective
 from ...distributed.rounds.batches import shard_elements
 from ...programs.layout import Layout
@@ -25,30 +31,24 @@ PERIOD = 8191
 EXACT = {"int8": 127, "uint8": 255, "bfloat16": 2**8, "float16": 2**11}
 """Up to where whole numbers are exact; more than enough for the other types is `ENOUGH`."""
 ENOUGH = 2**16
-SPREAD = 100
-"""Magnitude of what minima and maxima are taken of."""
+SPREAD = 100  # Magnitude of what minima and maxima are taken of
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of one rank.
-
-    `layout`: Of the collective.
-    `elements`: Of the whole collective; of an all-to-all(v), those of all ranks together.
-    `dtype`: By torch's name.
-    """
+class Workload:
+    """A collective as one rank sees it."""
 
     layout: Layout
     num_ranks: int
     rank: int
-    elements: int
-    dtype: str
+    elements: int  # Of the whole collective; of an all-to-all(v), those of all ranks together
+    dtype: str  # By torch's name
     op: str = "sum"
     seed: int = 0
 
     @property
     def collective(self) -> Collective:
-        """What is asked."""
+        """Collective of the layout."""
         return self.layout.collective
 
     @property
@@ -111,34 +111,34 @@ class _Piece(NamedTuple):
     elements: int
 
 
-def make_tensors(question: Question, together: bool, device: Any) -> tuple[Any, Any]:
-    """Make a rank's output and input, of which nothing is known yet."""
+def make_tensors(workload: Workload, together: bool, device: Any) -> tuple[Any, Any]:
+    """Allocate a rank's output and input."""
     import torch
 
     def empty(elements: int) -> Any:
-        return torch.empty(elements, dtype=getattr(torch, question.dtype), device=device)
+        return torch.empty(elements, dtype=getattr(torch, workload.dtype), device=device)
 
     if not together:
-        return empty(question.output_elements), empty(question.input_elements)
-    whole = empty(question.elements)
-    if question.own == "input":
-        return whole, whole[question.begin : question.begin + question.input_elements]
-    if question.own == "output":
-        return whole[question.begin : question.begin + question.output_elements], whole
+        return empty(workload.output_elements), empty(workload.input_elements)
+    whole = empty(workload.elements)
+    if workload.own == "input":
+        return whole, whole[workload.begin : workload.begin + workload.input_elements]
+    if workload.own == "output":
+        return whole[workload.begin : workload.begin + workload.output_elements], whole
     return whole, whole
 
 
-def fill_input(question: Question, tensor: Any) -> None:
+def fill_input(workload: Workload, tensor: Any) -> None:
     """Write a rank's input."""
-    _write([_Piece(_table(question, question.rank), 0, tensor.numel())], tensor)
+    _write([_Piece(_table(workload, workload.rank), 0, tensor.numel())], tensor)
 
 
-def make_expected(question: Question, like: Any) -> Any:
-    """Return what a rank's output has to be, with the shape, type and place of `like`."""
+def make_expected(workload: Workload, like: Any) -> Any:
+    """Return the correct output of a rank, with the shape, type and device of `like`."""
     import torch
 
     expected = torch.empty_like(like)
-    _write(list(_result(question)), expected)
+    _write(list(_result(workload)), expected)
     return expected
 
 
@@ -149,12 +149,12 @@ def fill_wrong(output: Any, expected: Any) -> None:
     output.view(torch.uint8).copy_(~expected.view(torch.uint8))
 
 
-def wrong_elements(question: Question, output: Any, expected: Any) -> int:
-    """Count the elements that are not what they have to be."""
+def wrong_elements(workload: Workload, output: Any, expected: Any) -> int:
+    """Count the elements that differ from the correct ones."""
     import torch
 
-    if question.op == "avg" and question.layout.reduces:
-        tolerance = question.num_ranks * torch.finfo(expected.dtype).eps * expected.double().abs()
+    if workload.op == "avg" and workload.layout.reduces:
+        tolerance = workload.num_ranks * torch.finfo(expected.dtype).eps * expected.double().abs()
         # Written so that a NaN is wrong.
         right = (output.double() - expected.double()).abs() <= tolerance
     else:
@@ -162,19 +162,19 @@ def wrong_elements(question: Question, output: Any, expected: Any) -> int:
     return int(right.numel() - right.sum().item())
 
 
-def _result(question: Question) -> Iterator[_Piece]:
-    if question.layout.reduces:
-        begin = question.begin if question.own == "output" else 0
-        yield _Piece(_combined(question), begin, question.output_elements)
-    elif question.layout.in_pairs:
-        for owner, elements in enumerate(question.parts_in):
-            first = owner * question.num_ranks
-            begin = sum(question.shares[first : first + question.rank])
-            yield _Piece(_table(question, owner), begin, elements)
+def _result(workload: Workload) -> Iterator[_Piece]:
+    if workload.layout.reduces:
+        begin = workload.begin if workload.own == "output" else 0
+        yield _Piece(_combined(workload), begin, workload.output_elements)
+    elif workload.layout.in_pairs:
+        for owner, elements in enumerate(workload.parts_in):
+            first = owner * workload.num_ranks
+            begin = sum(workload.shares[first : first + workload.rank])
+            yield _Piece(_table(workload, owner), begin, elements)
     else:
         # A broadcast is an allgather in which only the root has a shard.
-        for owner, elements in enumerate(question.shares):
-            yield _Piece(_table(question, owner), 0, elements)
+        for owner, elements in enumerate(workload.shares):
+            yield _Piece(_table(workload, owner), 0, elements)
 
 
 def _write(pieces: Sequence[_Piece], tensor: Any) -> None:
@@ -190,10 +190,10 @@ def _write(pieces: Sequence[_Piece], tensor: Any) -> None:
         target[whole:].copy_(values[: piece.elements - whole])
 
 
-def _table(question: Question, rank: int) -> np.ndarray[Any, Any]:
-    """What a rank has: whole numbers, one for each element of a period."""
-    kind = question.op if question.layout.reduces else "none"
-    return _numbers(kind, question.dtype, rank, question.num_ranks, question.seed)
+def _table(workload: Workload, rank: int) -> np.ndarray[Any, Any]:
+    """Data of a rank, integers of shape (PERIOD,)."""
+    kind = workload.op if workload.layout.reduces else "none"
+    return _numbers(kind, workload.dtype, rank, workload.num_ranks, workload.seed)
 
 
 @lru_cache(maxsize=64)
@@ -212,10 +212,69 @@ def _numbers(kind: str, dtype: str, rank: int, num_ranks: int, seed: int) -> np.
     return np.where((places - rank) % groups == 0, random.integers(1, most + 1, PERIOD), 0)
 
 
-def _combined(question: Question) -> np.ndarray[Any, Any]:
-    """What all ranks' numbers come to."""
-    function = {"prod": np.multiply, "min": np.minimum, "max": np.maximum}.get(question.op, np.add)
-    result = _table(question, 0)
-    for rank in range(1, question.num_ranks):
-        result = function(result, _table(question, rank))
-    return result / question.num_ranks if question.op == "avg" else result
+def _combined(workload: Workload) -> np.ndarray[Any, Any]:
+    """Reduction of all ranks' data, shape (PERIOD,)."""
+    function = {"prod": np.multiply, "min": np.minimum, "max": np.maximum}.get(workload.op, np.add)
+    result = reduce(function, (_table(workload, rank) for rank in range(workload.num_ranks)))
+    return result / workload.num_ranks if workload.op == "avg" else result
+
+
+DATATYPES = {
+    "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64", "half": "float16", "float": "float32",
+    "double": "float64", "bfloat16": "bfloat16",
+}  # fmt: skip
+"""torch's names of element types by those of nccl-tests."""
+MAX_SIZES = 10**4
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One size of a sweep."""
+
+    size: int  # Bytes
+    count: int  # Elements as nccl-tests counts them; the average for parts that are not equal
+    elements: int  # Of the whole collective; of an all-to-all(v), those of all ranks together
+
+
+def sweep(minbytes: int, maxbytes: int, stepfactor: int | None, stepbytes: int) -> tuple[int, ...]:
+    """List the sizes of a sweep, in bytes.
+
+    >>> sweep(1024, 16384, 2, 1)
+    (1024, 2048, 4096, 8192, 16384)
+    >>> sweep(1000, 2500, None, 500)
+    (1000, 1500, 2000, 2500)
+    """
+    if maxbytes < minbytes:
+        raise UnsupportedError(f"the sweep ends at {maxbytes} bytes and begins at {minbytes}; expected it to end later")
+    sizes: list[int] = []
+    size = minbytes
+    while size <= maxbytes:
+        if len(sizes) == MAX_SIZES:
+            raise UnsupportedError(
+                f"the sweep from {minbytes} to {maxbytes} bytes has more than {MAX_SIZES} sizes; take larger steps"
+            )
+        sizes.append(size)
+        size = size * stepfactor if stepfactor else size + stepbytes
+    return tuple(sizes)
+
+
+def extents(layout: Layout, num_ranks: int, sizes: tuple[int, ...], element_bytes: int) -> tuple[Extent, ...]:
+    """Round sizes, in bytes, down to equal numbers of whole elements in all parts; leave out empty and repeated ones.
+
+    >>> extents(Layout.of("allgather", 3, 3), 3, (8, 16, 20, 100), 4)
+    (Extent(size=12, count=1, elements=3), Extent(size=96, count=8, elements=24))
+    """
+    # Elements of the smallest whole, ranks among which its bytes are divided, and parts among which its elements are.
+    unit, ranks, parts = 1, 1, 1
+    if layout.in_pairs:
+        unit, ranks, parts = sum(layout.parts), num_ranks, num_ranks**2
+    elif layout.collective.is_sharded:
+        unit, parts = num_ranks, num_ranks
+    times = dict.fromkeys(size * ranks // (unit * element_bytes) for size in sizes)
+    times.pop(0, None)
+    if not times:
+        raise UnsupportedError(
+            f"sizes up to {max(sizes)} bytes are less than one element of {element_bytes} bytes for each part; "
+            f"go up to {-(-unit * element_bytes // ranks)} bytes at least"
+        )
+    return tuple(Extent(time * unit * element_bytes // ranks, time * unit // parts, time * unit) for time in times)

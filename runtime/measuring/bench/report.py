@@ -1,7 +1,4 @@
-"""What a benchmark showed, in the words of nccl-tests.
-
-The text that people know from nccl-tests: a row per size, lines that are no row after a ``#``.
-"""
+"""Result of a benchmark, as the table and the JSON of nccl-tests."""
 
 from __future__ import annotations
 
@@ -26,21 +23,17 @@ class Device(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One measurement.
+    """One measurement."""
 
-    `microseconds`: Mean over the iterations, of the slowest rank.
-    `wrong`: Elements of all ranks and checks that were not as they have to be; None if nothing was checked.
-    """
-
-    microseconds: float
-    wrong: int | None
+    microseconds: float  # Mean over the iterations, of the slowest rank
+    wrong: int | None  # Elements of all ranks and checks that were not as they have to be; None if nothing was checked
 
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One size, as one of those that were compared did it.
+    """One size, measured for one plan or library.
 
-    `name`: Who did it.
+    `name`: Of the plan or library.
     `size`, `count`: Bytes, and elements as nccl-tests counts them.
     `out_of_place`, `in_place`: None where that cannot be done.
     """
@@ -53,18 +46,18 @@ class BenchRow:
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """Those that there are."""
+        """The readings that were taken."""
         return tuple(reading for reading in (self.out_of_place, self.in_place) if reading is not None)
 
     @property
     def wrong(self) -> int:
-        """Wrong elements of both."""
+        """Wrong elements of both readings."""
         return sum(reading.wrong or 0 for reading in self.readings)
 
 
 @dataclass(frozen=True)
 class BenchReport:
-    """What a benchmark showed.
+    """Result of a benchmark.
 
     Attributes
     ----------
@@ -104,12 +97,12 @@ class BenchReport:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that were compared."""
+        """Plans and libraries that were compared."""
         return tuple(dict.fromkeys(row.name for row in self.rows))
 
     @property
     def wrong(self) -> int:
-        """Wrong elements in all."""
+        """Wrong elements of all rows."""
         return sum(row.wrong for row in self.rows)
 
     def algbw(self, row: BenchRow, reading: Reading) -> float:
@@ -126,11 +119,7 @@ class BenchReport:
         return sum(found) / len(found)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values under the names that nccl-tests has in its JSON files.
-
-        There, ``experiment_name`` says who did it, and each of ``average_bus_bandwidth``'s ``experiments`` has an
-        average of its own.
-        """
+        """Return plain values under the names of nccl-tests' JSON files, where an experiment is a plan or library."""
         devices = [
             {"rank": each.rank, "group": 0, **{name: getattr(each, name) for name in Device._fields[1:]}}
             for each in self.devices
@@ -144,7 +133,7 @@ class BenchReport:
             "config": self.config,
             "devices": devices,
             "results": [self._result(row) for row in self.rows],
-            "out_of_bounds": {"count": self.wrong, "okay": _truth(self.wrong == 0)},
+            "out_of_bounds": {"count": self.wrong, "okay": "false" if self.wrong else "true"},
             "average_bus_bandwidth": {
                 "bandwidth": self.average_busbw(),
                 "okay": "unchecked",
@@ -155,7 +144,7 @@ class BenchReport:
 
     def __str__(self) -> str:
         """The table of nccl-tests."""
-        return table_text(self)
+        return "\n".join([*head_lines(self), *(row_line(self, row) for row in self.rows), *tail_lines(self)])
 
     def _result(self, row: BenchRow) -> dict[str, Any]:
         return {
@@ -164,8 +153,7 @@ class BenchReport:
             "type": self.datatype,
             "redop": self.redop,
             "root": str(self.root),
-            "out_of_place": self._place(row, row.out_of_place),
-            "in_place": self._place(row, row.in_place),
+            **{name: self._place(row, getattr(row, name)) for name in ("out_of_place", "in_place")},
             "actual_iterations": self.config["iterations"],
             "experiment_name": row.name,
         }
@@ -181,23 +169,13 @@ class BenchReport:
         }
 
 
-def _truth(value: bool) -> str:
-    """As nccl-tests writes it."""
-    return "true" if value else "false"
-
-
 WHAT = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
 READ = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
 GAP = "  "
 
 
-def table_text(report: BenchReport) -> str:
-    """Write a report."""
-    return "\n".join([*head_lines(report), *(row_line(report, row) for row in report.rows), *tail_lines(report)])
-
-
 def head_lines(report: BenchReport) -> list[str]:
-    """Write what comes before the first row."""
+    """Write the header."""
     config = report.config
     step = f"{config['step_factor']}(factor)" if "step_factor" in config else f"{config['step_bytes']}(bytes)"
     columns = (*WHAT, *READ, *READ)
@@ -209,13 +187,13 @@ def head_lines(report: BenchReport) -> list[str]:
         f"# warmup iters: {config['warmup_iters']} iters: {config['iterations']} validation: {config['validation']}",
         "#",
         "#" + f"{' ' * what}{'out-of-place':^{read}}{GAP}{'in-place':^{read}}"[1:].rstrip(),
-        _commented([name for name, _, _ in columns], "by"),
-        _commented([unit for _, unit, _ in columns], ""),
+        "#" + _aligned([name for name, _, _ in columns], "by")[1:].rstrip(),
+        "#" + _aligned([unit for _, unit, _ in columns], "")[1:].rstrip(),
     ]
 
 
 def tail_lines(report: BenchReport) -> list[str]:
-    """Write what comes after the last row."""
+    """Write the lines below the last row."""
     return [
         f"# Out of bounds values : {report.wrong} {'FAILED' if report.wrong else 'OK'}",
         *(f"# Avg bus bandwidth    : {report.average_busbw(name):g} {name}" for name in report.names),
@@ -233,20 +211,11 @@ def _entries(report: BenchReport, row: BenchRow, reading: Reading | None) -> tup
     if reading is None:
         return ("N/A",) * 4
     return (
-        _figure(reading.microseconds),
+        f"{reading.microseconds:.{2 if reading.microseconds < 10**4 else 0}f}",
         f"{report.algbw(row, reading):.2f}",
         f"{report.busbw(row, reading):.2f}",
         "N/A" if reading.wrong is None else str(reading.wrong),
     )
-
-
-def _figure(microseconds: float) -> str:
-    """Two decimals while they mean something."""
-    return f"{microseconds:.2f}" if microseconds < 10**4 else f"{microseconds:.0f}"
-
-
-def _commented(entries: list[str], name: str) -> str:
-    return "#" + _aligned(entries, name)[1:].rstrip()
 
 
 def _aligned(entries: list[str], name: str) -> str:

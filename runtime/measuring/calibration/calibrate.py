@@ -1,4 +1,4 @@
-"""Fits the bandwidths and latencies of a network's links to measured times."""
+"""Fits bandwidths and latencies of links to measured times by robust regression of relative errors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....errors import UnsupportedError
+from ....support.arrays import FloatArray
 from ....support.formatting import percentage_text
 from ....topologies import Link, Topology
 from ....topologies.network.link_classes import LinkClass, link_classes, matching_classes
-from .alpha_beta import AlphaBeta, fit_alpha_beta
-from .assumed_runs import assumed_run, with_latencies
 from .measured_times import MeasuredTimes
-from .model_times import Reference
+from .model_times import Reference, assumed_run, with_latencies
 
-MOST_DIGITS = 4
-"""Measured times have no more, and plans need the fewer trees the rounder bandwidths are."""
+MAX_DIGITS = 4  # Measured times have no more, and plans need the fewer trees the rounder bandwidths are
 
 
 class Measurement(NamedTuple):
@@ -112,10 +110,7 @@ def fit_times(times: MeasuredTimes) -> AlphaBeta:
 
 
 def calibrate(
-    topology: Topology,
-    measurements: Iterable[Measurement | MeasuredTimes],
-    *,
-    planner: str | None = None,
+    topology: Topology, measurements: Iterable[Measurement | MeasuredTimes], *, planner: str | None = None
 ) -> Calibration:
     """Scale latencies and bandwidths of link classes, so that the network's times agree with measured ones.
 
@@ -167,7 +162,12 @@ def calibrate(
             pairs.append((times, reference))
             models[number] = f"{times.source}: {times.collective}, {reference.text}"
         line = _fit(pairs)
-        _check_told(line, [times for times, _ in pairs])
+        if not line.has_slope and not line.has_latency:
+            sources, off = ", ".join(times.source for times, _ in pairs), percentage_text(line.median_residual)
+            raise UnsupportedError(
+                f"{sources}: the times determine neither latency nor bandwidth, as half of them differ by more than "
+                f"{off} from any line; measure again while nothing else runs"
+            )
         for each in group:
             fits[each.name] = fit = _class_fit(each, names, line, prepared)
             links |= {link[:2]: _fitted(link, fit, line, prepared) for link in each.links}
@@ -205,15 +205,6 @@ def _fit(pairs: Sequence[tuple[MeasuredTimes, Reference]]) -> AlphaBeta:
         raise UnsupportedError(f"{', '.join(times.source for times, _ in pairs)}: {error}") from None
 
 
-def _check_told(line: AlphaBeta, runs: Sequence[MeasuredTimes]) -> None:
-    if not line.has_slope and not line.has_latency:
-        off = percentage_text(line.median_residual)
-        raise UnsupportedError(
-            f"{', '.join(times.source for times in runs)}: the times determine neither latency nor bandwidth, as half "
-            f"of them differ by more than {off} from any line; measure again while nothing else runs"
-        )
-
-
 def _class_fit(links: LinkClass, together: tuple[str, ...], line: AlphaBeta, prepared: Topology) -> ClassFit:
     bandwidth, latency = links.bandwidth, links.latency
     if line.has_slope:
@@ -221,15 +212,9 @@ def _class_fit(links: LinkClass, together: tuple[str, ...], line: AlphaBeta, pre
     if line.has_latency:
         slowest = max(prepared.link(link.tail, link.head).latency for link in links.links)
         latency = _rounded(slowest * Fraction(line.latency), line.latency_error / line.latency)
-    return ClassFit(
-        links,
-        bandwidth,
-        latency,
-        line.slope_error / line.slope if line.has_slope else None,
-        line.latency_error / line.latency if line.has_latency else None,
-        together,
-        line,
-    )
+    slope_error = line.slope_error / line.slope if line.has_slope else None
+    latency_error = line.latency_error / line.latency if line.has_latency else None
+    return ClassFit(links, bandwidth, latency, slope_error, latency_error, together, line)
 
 
 def _fitted(link: Link, fit: ClassFit, line: AlphaBeta, prepared: Topology) -> Link:
@@ -242,8 +227,91 @@ def _fitted(link: Link, fit: ClassFit, line: AlphaBeta, prepared: Topology) -> L
 def _rounded(value: Fraction, error: float) -> Fraction:
     """Keep as few decimal digits as a relative error allows, and four at most."""
     rounded = Fraction(0)
-    for digits in range(MOST_DIGITS):
+    for digits in range(MAX_DIGITS):
         rounded = Fraction(f"{float(value):.{digits}e}")
         if abs(rounded - value) <= value * Fraction(error):
             break
     return rounded
+
+
+MIN_POINTS = 3
+USUAL_ERROR = 0.05
+"""Relative errors up to here count in full, larger ones in proportion: one stray time must not tilt the line."""
+NORMAL_MAD = 1.4826  # Standard deviation over median absolute deviation of normal errors
+CONFIDENCE = 1.96  # Standard errors on either side of 95 %
+
+
+@dataclass(frozen=True)
+class AlphaBeta:
+    """A line through measured times.
+
+    `latency`, `slope`: a and b, both at least 0.
+    `latency_error`, `slope_error`: Half the width of their 95 % confidence intervals.
+    `median_residual`, `worst_residual`: Of the relative errors of the times that the line gives.
+    """
+
+    latency: float
+    slope: float
+    latency_error: float
+    slope_error: float
+    median_residual: float
+    worst_residual: float
+    num_points: int
+
+    @property
+    def has_latency(self) -> bool:
+        """Whether the times tell a latency from none at all."""
+        return self.latency > self.latency_error
+
+    @property
+    def has_slope(self) -> bool:
+        """Whether the times tell a bandwidth from an unlimited one."""
+        return self.slope > self.slope_error
+
+
+def fit_alpha_beta(
+    latencies: FloatArray, loads: FloatArray, times: FloatArray, roundings: FloatArray | None = None
+) -> AlphaBeta:
+    """Fit ``times = a latencies + b loads``.
+
+    Least squares of relative errors, under the loss ``2 (sqrt(1 + z) - 1)`` of `scipy.optimize.least_squares`, which
+    grows with the square of small errors and in proportion to large ones; a and b are at least 0.  The covariance is
+    that of linear least squares with the spread of the residuals taken from their median.  Rounding is no noise, as
+    equal times are rounded alike: what it does to a and b at worst is added to their errors.
+
+    Shapes: all arrays float64 (points,).
+
+    >>> sizes = np.array([1e3, 1e5, 1e7])
+    >>> line = fit_alpha_beta(np.ones(3), sizes / 25e3, 4 + sizes / 25e3)
+    >>> round(line.latency, 6), round(line.slope, 6)
+    (4.0, 1.0)
+    """
+    from scipy.optimize import least_squares, nnls
+
+    if len(times) < MIN_POINTS:
+        raise UnsupportedError(f"there are {len(times)} measured times; expected at least {MIN_POINTS}")
+    # Every column in multiples of the time itself, so that residuals are relative.
+    relative = np.column_stack((latencies, loads)) / times[:, None]
+    scale = np.linalg.norm(relative, axis=0)
+    if not scale.all() or np.linalg.matrix_rank(relative / scale, tol=1e-6) < 2:
+        raise UnsupportedError(
+            "the measured sizes cannot separate latency from bandwidth; measure at least two that are far apart, "
+            "such as -b 1K -e 1G -f 4"
+        )
+    columns, ones = relative / scale, np.ones(len(times))
+    start, _ = nnls(columns, ones)
+    tolerances = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-12)
+    found = least_squares(
+        lambda weights: columns @ weights - ones, np.maximum(start, 1e-12), jac=lambda _: columns, bounds=(0, np.inf),
+        loss="soft_l1", f_scale=USUAL_ERROR, **tolerances,
+    )  # fmt: skip
+    residuals = np.abs(columns @ found.x - ones)
+    spread = NORMAL_MAD * float(np.median(residuals)) * np.sqrt(len(times) / (len(times) - 2))
+    covariance = np.linalg.inv(columns.T @ columns)
+    errors = CONFIDENCE * spread * np.sqrt(np.diag(covariance))
+    if roundings is not None:
+        errors += np.abs(covariance @ columns.T) @ (roundings / times)
+    latency, slope = (found.x / scale).tolist()
+    latency_error, slope_error = (errors / scale).tolist()
+    median, worst = float(np.median(residuals)), float(residuals.max())
+    return AlphaBeta(latency, slope, latency_error, slope_error, median, worst, len(times))

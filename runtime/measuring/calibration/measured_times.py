@@ -1,18 +1,27 @@
-"""Measured times of a collective over sizes, whoever measured them."""
+"""Measured times of a collective, and the reader of what nccl-tests, rccl-tests and `collopt bench` print.
+
+The text is a table whose columns a comment names, beneath other comments and whatever launchers and libraries print in
+between.  Versions differ in their columns, so they are taken from that comment.  The JSON of ``-J`` and of
+``collopt bench --json`` goes by keys.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
-from ....errors import UnsupportedError
+from ....errors import FileFormatError, UnsupportedError
 from ....schedules import COLLECTIVES, Collective
 from ....schedules.traffic.collective import collective_or_given
+from ....support.reading import name_of, read_text
 from ....support.validation import shown
 
-UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")
-"""What nccl-tests measures besides, and nobody plans."""
+UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")  # What nccl-tests measures besides, and nobody plans
 MEASURED: dict[str, Collective | str] = {
     **{each.nccl_name: each for each in COLLECTIVES.values()},
     **{name: name for name in UNPLANNED},
@@ -20,26 +29,18 @@ MEASURED: dict[str, Collective | str] = {
 """By the names of nccl-tests, of its programs and of rccl-tests' JSON, without what these differ in."""
 
 
-MOST_EXPONENT = 300
-"""Of numbers in files; more is no time."""
+MAX_EXPONENT = 300  # Of numbers in files; more is no time
 
 
 class MeasuredRow(NamedTuple):
-    """One measured time.
+    """One measured time."""
 
-    `size`: Bytes as nccl-tests counts them.
-    `microseconds`: More than 0.
-    `by`: Who did it, where a file has several; else empty.
-    `wrong`: Elements that were not as they have to be; None where nothing was checked.
-    `rounding`: Microseconds that the time may be off because it was printed with so many digits.
-    """
-
-    size: int
-    microseconds: float
+    size: int  # Bytes as nccl-tests counts them
+    microseconds: float  # More than 0
     in_place: bool = False
-    by: str = ""
-    wrong: float | None = None
-    rounding: float = 0.0
+    by: str = ""  # Who did it, where a file has several; else empty
+    wrong: float | None = None  # Elements that were not as they have to be; None where nothing was checked
+    rounding: float = 0.0  # Microseconds that the time may be off because it was printed with so many digits
 
 
 @dataclass(frozen=True)
@@ -122,4 +123,294 @@ def half_digit(text: str) -> float:
     mantissa, _, exponent = text.lower().partition("e")
     digits = len(mantissa.partition(".")[2])
     # The power as text, which rounds once.
-    return float(f"5e{min(int(exponent or 0), MOST_EXPONENT) - digits - 1}")
+    return float(f"5e{min(int(exponent or 0), MAX_EXPONENT) - digits - 1}")
+
+
+MAX_BYTES = 64 * 2**20
+MAX_COLUMNS = 64
+PLACE = ("time", "algbw", "busbw", "#wrong")
+USUAL = ("size", "count", "type", "redop", "root", *PLACE, *PLACE)
+"""Columns of a table without the comment that names them."""
+TIMES = ("time", "cputime", "cpu_time")
+MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
+"""In one of what times are given in."""
+
+_LABEL = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\]<std(?:out|err)>:|\d{1,9}:(?=\s))")
+"""What ``mpirun --tag-output`` and ``srun --label`` put before each line."""
+_STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
+_BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
+_RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
+_UNIT = re.compile(r"\([^()\s]{1,16}\)")
+_JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
+
+
+class _Place(NamedTuple):
+    """Where one of the two readings of a row is."""
+
+    time: int
+    wrong: int | None
+    in_place: bool
+
+
+def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
+    """Read the text or the JSON of nccl-tests or rccl-tests, or of ``collopt bench``.
+
+    Parameters
+    ----------
+    path : str or path
+        What the program printed, log lines and all, or what it wrote with ``-J``.
+
+    Returns
+    -------
+    MeasuredTimes
+        Without rows of zero bytes and readings that are N/A; times in ns, ms or s come in µs.
+
+    Raises
+    ------
+    FileFormatError
+        If it cannot be read or is none of these, holds more than one collective, has units of its own, is cut short, or
+        measured nothing; the message names the file and the line.
+    """
+    text, where = read_text(path, MAX_BYTES), name_of(path)
+    if not text.strip():
+        raise FileFormatError(f"{where} is empty; expected the output of nccl-tests")
+    found = read_results(text, where) if _JSON.match(text) else _Table(where).read(text)
+    if not found.rows:
+        raise FileFormatError(f"{where} has no measured times; expected the output of nccl-tests, as text or JSON")
+    return found
+
+
+class _Table:
+    """Reads a text line by line."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._columns: tuple[str, ...] = USUAL
+        self._places = _places(USUAL)
+        self._unit = 1.0
+        self._collective: tuple[Collective | str, int] | None = None
+        self._ranks: set[int] = set()
+        self._num_ranks: int | None = None
+        self._line = 0
+
+    def read(self, text: str) -> MeasuredTimes:
+        rows: list[MeasuredRow] = []
+        for number, line in enumerate(text.splitlines(), 1):
+            self._line = number
+            unlabeled = _LABEL.sub("", line, count=1) if _LABEL.match(line) else line
+            words = unlabeled.split(maxsplit=MAX_COLUMNS)
+            # Before a comment names the columns, lines of other programs may begin with a number.
+            known = self._columns is not USUAL
+            if words and words[0].startswith("#"):
+                self._comment(unlabeled.strip(), words)
+            elif words and re.fullmatch(r"\d{1,18}", words[0]) and (known or len(words) == len(USUAL)):
+                rows += self._row(words)
+        return MeasuredTimes(
+            self._where,
+            None if self._collective is None else self._collective[0],
+            self._num_ranks or (max(self._ranks) + 1 if self._ranks else None),
+            tuple(rows),
+        )
+
+    def _comment(self, line: str, words: list[str]) -> None:
+        if found := _STARTS.match(line):
+            self._measures(found[1])
+        elif found := _BENCH.match(line):
+            self._measures(found[1])
+            self._num_ranks = int(found[2])
+        elif found := _RANK.match(line):
+            self._ranks.add(int(found[1]))
+        # The first word may be "#" alone or hold the first column, and the last row of names has units.
+        names = [word for word in (words[0].lstrip("#"), *words[1:]) if word]
+        if names and names[0] == "size" and any(name in TIMES for name in names):
+            self._columns, self._places, self._unit = tuple(names), _places(tuple(names)), 1.0
+        elif names[:2] == ["size", "count"]:
+            raise FileFormatError(f"{self._at()} names columns, but none 'time', in µs; expected those of nccl-tests")
+        elif names and all(_UNIT.fullmatch(name) for name in names):
+            self._units(names)
+
+    def _units(self, units: list[str]) -> None:
+        """Take the unit of times from the row beneath the names: those of rates have a slash."""
+        size, *rest = units
+        found = {unit for unit in rest if "/" not in unit and unit != "(elements)"}
+        if size != "(B)" or len(found) > 1 or not found <= MICROSECONDS.keys():
+            told = ", ".join(dict.fromkeys([size, *sorted(found)]))
+            raise FileFormatError(
+                f"{self._at()} gives sizes and times in {told}; expected (B), and one of {', '.join(MICROSECONDS)}"
+            )
+        self._unit = MICROSECONDS[found.pop()] if found else 1.0
+
+    def _measures(self, program: str) -> None:
+        name = collective_called(program.rpartition("/")[2])
+        if name is None:
+            raise FileFormatError(f"{self._at()} measures {shown(program)}; expected a program of nccl-tests")
+        if self._collective is not None and self._collective[0] != name:
+            first, line = self._collective
+            raise FileFormatError(
+                f"{self._at()} starts {name} after the {first} of line {line}; put each into a file of its own"
+            )
+        self._collective = (name, self._line)
+
+    def _row(self, words: list[str]) -> Iterator[MeasuredRow]:
+        by = "by" in self._columns
+        expected = len(self._columns) - by
+        places = self._places
+        if len(words) < expected and len(places) == 2 and len(words) == expected - (places[1].time - places[0].time):
+            # Without a reading out of place, its columns are blank.
+            places = (places[1]._replace(time=places[0].time, wrong=places[0].wrong),)
+        elif len(words) < expected:
+            raise FileFormatError(f"{self._at()} has {len(words)} columns; expected {expected}: is it cut short?")
+        for place in places:
+            time = self._number(words[place.time], "time")
+            wrong = self._number(words[place.wrong], "#wrong") if place.wrong is not None else None
+            if time and (size := int(words[0])):
+                name = " ".join(words[expected:]) if by else ""
+                rounding = half_digit(words[place.time]) * self._unit
+                yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong, rounding)
+
+    def _number(self, word: str, column: str) -> float | None:
+        if word.upper() in ("N/A", "NAN", "-NAN"):
+            return None
+        try:
+            number = float(word)
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < math.inf:
+            raise FileFormatError(f"{self._at()} has {shown(word)} as {column}; expected a number or N/A")
+        return number
+
+    def _at(self) -> str:
+        return f"{self._where}, line {self._line}"
+
+
+def _places(columns: tuple[str, ...]) -> tuple[_Place, ...]:
+    """Find where times are; what old versions call error is no count."""
+    times = [number for number, name in enumerate(columns) if name in TIMES][:2]
+    ends = [*times[1:], len(columns)]
+    return tuple(
+        _Place(time, columns.index("#wrong", time, end) if "#wrong" in columns[time:end] else None, place == 1)
+        for place, (time, end) in enumerate(zip(times, ends, strict=True))
+    )
+
+
+MAX_DIGITS = 100
+JSON_TIMES = ("time", "cpu_time")
+ROUNDING = 0.005
+"""Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
+
+
+class _Printed(float):
+    """A number that knows with how many digits it was written."""
+
+    rounding: float
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.rounding = half_digit(text)
+        return number
+
+
+def read_results(text: str, where: str) -> MeasuredTimes:
+    """Read measured times from JSON; sizes in bytes."""
+    data = _decoded(text, where)
+    if isinstance(data, list):
+        return _of_flat(data, where)
+    if not isinstance(data, Mapping) or not isinstance(data.get("results"), list):
+        raise FileFormatError(f"{where} has no list 'results'; expected the JSON that nccl-tests writes with -J")
+    rows: list[MeasuredRow] = []
+    for number, result in enumerate(data["results"]):
+        at = f"{where}, results[{number}]"
+        entry = _mapping(result, at)
+        by = entry.get("experiment_name")
+        for key, in_place in (("out_of_place", False), ("in_place", True)):
+            if entry.get(key) is not None:
+                reading = _mapping(entry[key], f"{at}.{key}")
+                # nccl-tests leaves the name empty where there is nothing to tell apart.
+                rows += _row(entry, reading, "nwrong", in_place, by if isinstance(by, str) else "", f"{at}.{key}")
+    return MeasuredTimes(where, _collective(data, where), _num_ranks(data), tuple(rows))
+
+
+def _of_flat(data: Sequence[object], where: str) -> MeasuredTimes:
+    rows: list[MeasuredRow] = []
+    names: dict[Collective | str | None, None] = {}
+    ranks = 0
+    for number, result in enumerate(data):
+        at = f"{where}, entry {number}"
+        entry = _mapping(result, at)
+        names[collective_called(str(entry.get("name", "")))] = None
+        ranks = max(ranks, _whole(entry.get("ranks", 0), f"{at}: ranks"))
+        rows += _row(entry, entry, "wrong", bool(entry.get("inPlace")), "", at)
+    if len(names) > 1:
+        raise FileFormatError(f"{where} holds {', '.join(map(str, names))}; put each into a file of its own")
+    return MeasuredTimes(where, next(iter(names), None), ranks or None, tuple(rows))
+
+
+def _decoded(text: str, where: str) -> object:
+    try:
+        return json.loads(text, parse_int=_short_integer, parse_float=_Printed)
+    except json.JSONDecodeError as error:
+        raise FileFormatError(
+            f"{where} is not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); is it cut short?"
+        ) from None
+    except RecursionError:
+        raise FileFormatError(f"{where} is nested too deeply; expected the few levels of nccl-tests") from None
+    except ValueError as error:
+        raise FileFormatError(f"{where}: {error}") from None
+
+
+def _row(
+    entry: Mapping[str, Any], reading: Mapping[str, Any], wrong: str, in_place: bool, by: str, at: str
+) -> list[MeasuredRow]:
+    """Return one row, or none where nothing was measured."""
+    key = next((key for key in JSON_TIMES if key in reading), "time")
+    size = _whole(entry.get("size"), f"{at}: size")
+    time, count = _number(reading.get(key), f"{at}: {key}"), _number(reading.get(wrong), f"{at}: {wrong}")
+    rounding = min(ROUNDING, getattr(reading.get(key), "rounding", ROUNDING))
+    return [MeasuredRow(size, time, in_place, by, count, rounding)] if size and time else []
+
+
+def _mapping(value: object, at: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise FileFormatError(f"{at} is {shown(value)}; expected an object")
+    return value
+
+
+def _whole(value: object, at: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**18:
+        raise FileFormatError(f"{at} is {shown(value)}; expected a whole number")
+    return value
+
+
+def _number(value: object, at: str) -> float | None:
+    """Read a number, or None for null and for what nccl-tests and rccl-tests write instead of one."""
+    if value is None or (isinstance(value, str) and value.upper() in ("NAN", "N/A")):
+        return None
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise FileFormatError(f"{at} is {shown(value)}; expected a number of at least 0")
+    return number
+
+
+def _collective(data: Mapping[str, Any], where: str) -> Collective | str | None:
+    if "collective" in data:
+        if name := collective_called(str(data["collective"])):
+            return name
+        raise FileFormatError(f"{where}: collective is {shown(data['collective'])}; expected one of nccl-tests")
+    words = data.get("args")
+    program = words[0] if isinstance(words, list) and words else ""
+    return collective_called(program.rpartition("/")[2]) if isinstance(program, str) else None
+
+
+def _num_ranks(data: Mapping[str, Any]) -> int | None:
+    devices = data.get("devices")
+    count = data.get("num_ranks", len(devices) if isinstance(devices, list) else 0)
+    return count if isinstance(count, int) and not isinstance(count, bool) and 0 < count < 10**9 else None
+
+
+def _short_integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"an integer has {len(text)} digits; expected at most {MAX_DIGITS}")
+    return int(text)

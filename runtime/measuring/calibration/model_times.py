@@ -1,9 +1,14 @@
-"""What a network's description says that a collective takes: a wait, and a time per byte."""
+"""Modelled time of a measured collective: a latency, and a time per byte.
+
+The output of nccl-tests does not say which algorithm NCCL ran, so a run is assumed.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -12,6 +17,8 @@ from ....planners import plan
 from ....planners.registry import as_planner
 from ....schedules import Collective, schedule_time
 from ....topologies import Link, Topology
+from ....topologies.network.link_classes import LinkClass
+from .measured_times import MeasuredTimes
 
 NS_PER_US = 1000
 PARTS = {"sendrecv": Fraction(1), "gather": Fraction(1, 2), "scatter": Fraction(1, 2), "hypercube": Fraction(1, 2)}
@@ -19,18 +26,12 @@ PARTS = {"sendrecv": Fraction(1), "gather": Fraction(1, 2), "scatter": Fraction(
 
 
 class Reference(NamedTuple):
-    """The time of a collective on a network as described: ``latency + size * per_byte``.
+    """The time of a collective on a network as described: ``latency + size * per_byte``."""
 
-    `latency`: Microseconds.
-    `per_byte`: Microseconds per byte, as nccl-tests counts them.
-    `links`: Tail and head of links that it depends on; empty means all.
-    `text`: What it assumes.
-    """
-
-    latency: Fraction
-    per_byte: Fraction
-    links: frozenset[tuple[str, str]]
-    text: str
+    latency: Fraction  # Microseconds
+    per_byte: Fraction  # Microseconds per byte, as nccl-tests counts them
+    links: frozenset[tuple[str, str]]  # Tail and head of links that it depends on; empty means all
+    text: str  # What it assumes
 
 
 def over_one_path(topology: Topology, collective: Collective | str, links: Iterable[Link]) -> Reference:
@@ -75,15 +76,9 @@ def _shortest_path(topology: Topology, links: list[Link]) -> list[Link]:
     leaving: dict[str, list[Link]] = {}
     for link in links:
         leaving.setdefault(link.tail, []).append(link)
-    best: list[Link] = []
     ranks = set(topology.compute_nodes)
-    for start in topology.compute_nodes:
-        found = _nearest(start, leaving, ranks)
-        if found and (not best or len(found) < len(best)):
-            best = found
-        if len(best) == 1:
-            break
-    return best
+    paths = filter(None, (_nearest(start, leaving, ranks) for start in topology.compute_nodes))
+    return min(paths, key=len, default=[])
 
 
 def _nearest(start: str, leaving: dict[str, list[Link]], ranks: set[str]) -> list[Link]:
@@ -102,3 +97,61 @@ def _nearest(start: str, leaving: dict[str, list[Link]], ranks: set[str]) -> lis
                 return path
             waiting.append(link.head)
     return []
+
+
+LATENCY_IF_NONE = Fraction(1)  # Microseconds per link that are scaled where the network states none
+
+
+def with_latencies(topology: Topology, group: Sequence[LinkClass]) -> Topology:
+    """Give the links of some classes a latency that can be scaled, if none of them has one."""
+    if any(each.latency for each in group):
+        return topology
+    meant = {link[:2] for each in group for link in each.links}
+    links = tuple(link._replace(latency=LATENCY_IF_NONE) if link[:2] in meant else link for link in topology.links)
+    return replace(topology, links=links)
+
+
+def assumed_run(
+    topology: Topology, times: MeasuredTimes, group: Sequence[LinkClass], planner: str | None, *, named: bool
+) -> Reference:
+    """Say what the run of a measurement takes on the network as described."""
+    source, collective, ranks = times.source, times.collective, times.num_ranks
+    if collective is None:
+        raise UnsupportedError(f"{source} does not say which collective was measured; say it, such as allreduce")
+    if ranks is None:
+        ranks = 2 if named else topology.num_ranks
+    if ranks == 2 and (named or topology.num_ranks == 2):
+        links = [topology.link(link.tail, link.head) for each in group for link in each.links]
+        with _about(source):
+            found = over_one_path(topology, collective, links)
+        unused = [each.name for each in group if found.links.isdisjoint(link[:2] for link in each.links)]
+        if named and unused:
+            raise UnsupportedError(
+                f"{source} is about {unused[0]}, but the shortest path over its classes has no such link; leave it out"
+            )
+        return found
+    if named:
+        raise UnsupportedError(
+            f"{source} was measured on {ranks} ranks, and link classes go with times between two; leave them out"
+        )
+    if ranks != topology.num_ranks:
+        how = "name the link classes between them" if ranks == 2 else "give the network of just those"
+        raise UnsupportedError(
+            f"{source} was measured on {ranks} ranks, and the network has {topology.num_ranks}; {how}"
+        )
+    if not isinstance(collective, Collective):
+        raise UnsupportedError(
+            f"{source} measured {collective} on {ranks} ranks, which no plan models; measure it between two, and "
+            "name the link classes between them: --class NAMES=FILE"
+        )
+    chosen = planner or ("shortest-paths" if collective.in_pairs else "ring")
+    with _about(source):
+        return over_the_network(topology, collective, chosen)
+
+
+@contextmanager
+def _about(source: str) -> Iterator[None]:
+    try:
+        yield
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{source}: {error}") from None
