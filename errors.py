@@ -13,13 +13,8 @@ __all__ = [
     "ColloptError",
     "FileFormatError",
     "MissingDependencyError",
-    "NoAnswerError",
-    "ProgramError",
-    "SolverError",
-    "TooLargeError",
-    "TopologyError",
-    "UnsupportedError",
 ]
+__all__ += ["NoAnswerError", "ProgramError", "SolverError", "TooLargeError", "TopologyError", "UnsupportedError"]
 
 
 class ColloptError(Exception):

@@ -166,7 +166,7 @@ PLANNERS = {
         Planner(
             "shortest-paths",
             "each pair over one shortest path, all at once, as libraries send it",
-            "pairs.shortest_paths:plan_shortest_paths",
+            "pairs.multicommodity:plan_shortest_paths",
             _for([ALL_TO_ALL]) | _for([ALL_TO_ALLV], "traffic"),
         ),
         Planner(

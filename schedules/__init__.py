@@ -24,12 +24,13 @@ from .expansions.predicted_cost import (
 )
 from .expansions.reversal import (
     allreduce_schedule,
+    base_reduce_scatter,
+    base_schedule,
     reduce_scatter_schedule,
     relabelled,
     reversed_schedule,
     without_repeats,
 )
-from .expansions.stored_broadcasts import base_reduce_scatter, base_schedule
 from .fast.schedule import AllToAllvSchedule, Stage
 from .fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
 from .flows.schedule import FlowPath, FlowSchedule

@@ -35,14 +35,12 @@ def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def schedule_from_json(data: object, where: str) -> Schedule:
-    """Build the schedule that a decoded JSON value describes; errors as for `forest_from_json`.
+    """Build the schedule that a decoded JSON value describes; parameters and errors as for `forest_from_json`.
 
     Parameters
     ----------
-    data : object
-        As `schedule_to_json` returns it.
-    where : str
-        Names the file in error messages.
+    data, where
+        As `schedule_to_json` returns it, and the name of the file in error messages.
 
     Returns
     -------

@@ -42,19 +42,14 @@ Status = Literal["ok", "not applicable", "failed"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of asking one planner, or for one bound.
-
-    `status`: Planners that do not suit a topology are not applicable; failures, whatever exception they end with, are
-        for people to look into.
-    `seconds`: Wall time of planning, with what compilation and imports it took; laying the outcomes out takes more.
-    """
+    """What came of asking one planner, or for one bound."""
 
     kind: Kind  # whether `answer` says what cannot be beaten, or what can be done
     name: str  # a key of `BOUNDS` or of `PLANNERS`
     answer: Bound | Plan | None  # None where there is none
-    status: Status
+    status: Status  # planners that do not suit a topology are not applicable; failures are for people to look into
     reason: str  # why there is no answer; of a bound that is not about all schedules, what it is about
-    seconds: float
+    seconds: float  # wall time of planning, with what compilation and imports it took
 
     @property
     def limit(self) -> Fraction | None:
@@ -79,7 +74,10 @@ def outcomes(
     check_topology(topology)
     collective = as_collective(collective, COLLECTIVES.values(), "there is no planner or bound for")
     shard_weights(topology, collective, root, weights)
-    _check_sizes(sizes)
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence | None):
+        raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
+    for size in sizes or ():
+        as_bytes(size)
     given = (("root", root), ("weights", weights), ("traffic", traffic))
     shards: dict[str, Any] = {name: value for name, value in given if value is not None}
     tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", BOUNDS, _of_kind(collective))]
@@ -183,13 +181,6 @@ def _names(names: Sequence[str] | None, what: str, known: Iterable[str], is_usua
         if not isinstance(name, str) or name not in known:
             raise unknown_name(what.removesuffix("s"), name, known)
     return list(dict.fromkeys(names))
-
-
-def _check_sizes(sizes: Sequence[int | str] | None) -> None:
-    if isinstance(sizes, str) or not isinstance(sizes, Sequence | None):
-        raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
-    for size in sizes or ():
-        as_bytes(size)
 
 
 def _size(kind: Kind, name: str, collective: Collective, sizes: Sequence[int | str] | None) -> dict[str, Any]:

@@ -39,7 +39,9 @@ def lp_bound(
     """Bound the speed of a collective by the dual of its linear program.
 
     Unlike `collopt.bound` this takes switches that do not give out what they take in, and for allreduce it is about
-    trees alone, and then the best that can be said about them: see `Prices.scope`.
+    trees alone, and then the best that can be said about them: see `Prices.scope`.  Raises `UnsupportedError` if the
+    request is not of its form; `BoundError` if some rank is out of reach; `NoAnswerError` if the program was not solved
+    in time.
 
     Parameters
     ----------
@@ -55,15 +57,6 @@ def lp_bound(
     -------
     Bound
         With `Prices` for a witness.
-
-    Raises
-    ------
-    UnsupportedError
-        If the request is not of its form.
-    BoundError
-        If some rank is out of reach.
-    NoAnswerError
-        If the program was not solved in time.
 
     Examples
     --------

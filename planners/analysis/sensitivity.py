@@ -36,6 +36,10 @@ def sensitivity(
 ) -> pd.DataFrame:
     """Say for every link what more bandwidth would gain.
 
+    Raises `UnsupportedError` if the request is not of its form, or `together` is no function that returns hashable
+    values; `BoundError` if some rank is out of reach; `NoAnswerError` if the program has no exact answer, or `step` is
+    too small for one.
+
     Parameters
     ----------
     topology : Topology
@@ -61,15 +65,6 @@ def sensitivity(
           together have the algorithm bandwidth: so this is the part that rests on the group, and what doubling it would
           gain if the prices held all the way.
         - ``gain``: what widening by `step` was found to gain, divided by it.
-
-    Raises
-    ------
-    UnsupportedError
-        If the request is not of its form, or `together` is no function that returns hashable values.
-    BoundError
-        If some rank is out of reach.
-    NoAnswerError
-        If the program has no exact answer, or `step` is too small for one.
 
     Notes
     -----

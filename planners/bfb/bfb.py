@@ -40,6 +40,9 @@ def bfb_schedule(
 ) -> StepSchedule:
     """Build the breadth-first broadcast of the least bandwidth time.
 
+    Raises `UnsupportedError` if there are switches or too many ranks, or an option is not of its form; `BoundError` if
+    some rank cannot reach another; `CapacityOverflowError` if exact arithmetic would leave int64.
+
     Parameters
     ----------
     network : DirectGraph or Topology
@@ -54,15 +57,6 @@ def bfb_schedule(
     -------
     StepSchedule
         Best for its number of chunks; `collopt.schedules.verified_step_loads` checks that it is a schedule.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are switches or too many ranks, or an option is not of its form.
-    BoundError
-        If some rank cannot reach another.
-    CapacityOverflowError
-        If exact arithmetic would leave int64.
 
     Examples
     --------

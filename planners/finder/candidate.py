@@ -131,13 +131,7 @@ class Candidate:
         return self._graph
 
     def topology(self, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
-        """Build the network to plan on.
-
-        Parameters
-        ----------
-        bandwidth, latency : number
-            GB/s and µs of each link.
-        """
+        """Build the network to plan on, with links of `bandwidth` GB/s and `latency` µs."""
         return Topology.from_graph(self.graph(), bandwidth=bandwidth, latency=latency)
 
     def schedule(self) -> StepSchedule:
@@ -157,12 +151,8 @@ class Candidate:
     def plan(self, collective: AnyCollective = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0) -> Plan:
         """Make a verified plan of the schedule that the candidate's cost is about, to save, export or run.
 
-        Parameters
-        ----------
-        collective : {"allgather", "reduce_scatter", "allreduce"}
-            What to plan.
-        bandwidth, latency : number
-            GB/s and µs of each link.
+        Raises `UnsupportedError` for other collectives than ``"allgather"``, ``"reduce_scatter"`` and ``"allreduce"``;
+        links have `bandwidth` GB/s and `latency` µs.
 
         Examples
         --------
@@ -182,14 +172,7 @@ class Candidate:
         return plan_of_schedule(topology, collective, made, planner="finder", options={"recipe": self.name})
 
     def bounded(self, gap: Exact = Fraction(1, 100)) -> Candidate:
-        """Return a copy that knows its all-to-all better; `find_topologies` knows only what shortest paths reach.
-
-        Parameters
-        ----------
-        gap : number
-            How far apart the two numbers of `all_to_all` may be, as a part of the larger one; see
-            `all_to_all_rate_bounds`.
-        """
+        """Return a copy whose numbers of `all_to_all` are at most `gap` of the larger one apart."""
         from ..pairs.direct_connect_rate import all_to_all_rate_bounds
 
         return self.changed(all_to_all=all_to_all_rate_bounds(self.graph(), gap))
@@ -219,17 +202,10 @@ class Candidate:
     ) -> Fraction:
         """Predict the time of a collective by the alpha-beta model, in µs.
 
-        Parameters
-        ----------
-        collective : {"allgather", "reduce_scatter", "allreduce", "all_to_all"}
-            An allreduce is a reduce-scatter and an allgather; an all-to-all takes its lower bound of throughput, no
-            latency.
-        size : int or str
-            M, such as ``"1M"``: bytes of all shards of an allgather together, bytes per rank of the others.
-        alpha : number
-            µs per step.
-        node_bandwidth : number
-            B: GB/s of all ports of a node together.
+        Units: `size` M, bytes of all shards of an allgather together, bytes per rank of the others; `alpha` µs per
+        step; `node_bandwidth` B, GB/s of all ports of a node together.  An all-to-all takes its lower bound of
+        throughput, without latency.  Raises `UnsupportedError` for another collective, or an all-to-all whose
+        throughput was left out.
         """
         return self.time_of(collective, Workload.read(size, alpha, node_bandwidth))
 

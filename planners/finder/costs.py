@@ -1,4 +1,4 @@
-"""What the topology finder works out exactly for one size: the best breadth-first broadcasts of what it builds.
+"""Exact costs of the topologies that the finder builds for one size, by their best breadth-first broadcasts.
 
 Theorems say what the schedules of expansions take; the best breadth-first broadcast of the same graph can take less,
 and that of a line graph can beat what Theorem 7 allows.  Both directions are looked at: a reduce-scatter costs what an
@@ -17,9 +17,8 @@ import numpy as np
 from ...schedules import StepCost
 from ...topologies import DirectGraph, bandwidth_optimum, moore_steps
 from ..plans.stages import Trace
-from .bases import Entry
+from .bases import MAX_SEARCHED_DEGREE, Entry, best_circulants, circulant_base, line_graph_circulants
 from .candidate import Candidate, is_no_worse
-from .circulant_bases import MAX_SEARCHED_DEGREE, best_circulants, circulant_base, line_graph_circulants
 from .constructions import Base, Construction, LineGraph, transposed
 from .table import FinderTable
 
@@ -81,11 +80,9 @@ class Costing:
             yield from self._measured(recipe)
 
     def of_line_graphs(self, tables: Iterable[FinderTable], known: Iterable[Candidate]) -> Iterator[Candidate]:
-        """Make candidates of line graphs of all that the tables know of, where they may beat what is known.
+        """Make candidates of line graphs of all that the tables know of, where they may beat a known allgather.
 
-        What promises fewest steps, and of these least data by Theorem 7, is measured first, up to a limit that from
-        some 1000 nodes on leaves only a few.  Those that could be better at an allreduce only, and not at an allgather,
-        are not measured.
+        What promises fewest steps, and of these least data by Theorem 7, is measured first, up to a limit.
         """
         allgathers = {candidate.cost for candidate in known}
         measured = 0
@@ -141,10 +138,7 @@ class Costing:
                 yield _line_graph(base.recipe, times)
 
     def _line_graph_bases(self) -> Iterator[tuple[int, int]]:
-        """How often a line graph can have been taken, and of how many nodes the base then is.
-
-        None has two-way links only, but for that of a complete graph with self-loops; and those of rings are rings.
-        """
+        """How often a line graph can have been taken, and the nodes of the base; none is two-way, or of degree 1."""
         if self._two_way or self._degree < 2:
             return
         times, size = 1, self._nodes
@@ -154,10 +148,7 @@ class Costing:
             times += 1
 
     def _wide_circulants(self) -> Iterator[Base]:
-        """A circulant graph of low diameter where `best_circulants` has none; its T_B may not be optimal.
-
-        C(15, {1, 4, 5}) refutes Conjecture 1: its best breadth-first broadcast takes 1 M/B, and not 14/15.
-        """
+        """A circulant of low diameter where `best_circulants` has none; T_B may not be optimal (Conjecture 1)."""
         from ...topologies.direct_connect.circulant_search import low_diameter_offsets
 
         nodes, degree = self._nodes, self._degree

@@ -81,14 +81,9 @@ class Frontier(Sequence[Candidate]):
         alpha: Exact | None = None,
         node_bandwidth: Exact | None = None,
     ) -> Candidate:
-        """Return the candidate that takes least time, the first of those that are equal also in all-to-all throughput.
+        """Return the candidate that takes least time, of equals the one with more all-to-all throughput.
 
-        Parameters
-        ----------
-        collective : {"allgather", "reduce_scatter", "allreduce", "all_to_all"}
-            As for `Candidate.runtime`.
-        size, alpha, node_bandwidth : number, optional
-            As for `Candidate.runtime`; what the search was for by default.
+        Parameters are as for `Candidate.runtime`; by default they are what the search was for.
         """
         work = Workload.read(
             self.workload.num_bytes if size is None else size,
@@ -104,16 +99,13 @@ class Frontier(Sequence[Candidate]):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """List the candidates.
+        """List the candidates, one row each.
 
-        Returns
-        -------
-        DataFrame
-            One row each: ``nodes``, ``degree``, ``name``; ``steps``, ``bandwidth_factor`` (a float) and
-            ``bandwidth_factor_exact`` (a Fraction) of the allgather; ``reduce_scatter_steps``,
-            ``reduce_scatter_factor`` and ``reduce_scatter_factor_exact`` likewise; ``breadth_first``,
-            ``reduce_scatter_breadth_first``, ``allreduce_us``; where all-to-all was asked for ``all_to_all_lower``,
-            ``all_to_all_upper`` and ``all_to_all_us``; and ``candidate``, the `Candidate`.
+        Columns are ``nodes``, ``degree``, ``name``; ``steps``, ``bandwidth_factor`` (a float) and
+        ``bandwidth_factor_exact`` (a Fraction) of the allgather; ``reduce_scatter_steps``, ``reduce_scatter_factor``
+        and ``reduce_scatter_factor_exact`` likewise; ``breadth_first``, ``reduce_scatter_breadth_first``,
+        ``allreduce_us``; where all-to-all was bounded ``all_to_all_lower``, ``all_to_all_upper`` and ``all_to_all_us``;
+        and ``candidate``, the `Candidate`.
         """
         import pandas as pd
 

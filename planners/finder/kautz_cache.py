@@ -52,11 +52,10 @@ def stored_transpose_factor(degree: int, size: int) -> Fraction:
 
 
 def load_kautz_table(degree: int) -> None:
-    """Have the figures of all graphs of one degree and their transposes ready: out of the cache, or worked out now.
+    """Load the figures of all graphs of one degree and their transposes from the cache, or compute them and fill it.
 
-    One graph takes milliseconds, all together some seconds.  What is worked out is put into the cache.  A file that
-    cannot be read or is not what it should be is written anew; where no file can be written, the table lasts as long as
-    the process.
+    A file that cannot be read or is wrong is written anew; where none can be written, the table lasts as long as the
+    process.
     """
     if degree in _tables or degree + 1 >= LARGEST:
         return

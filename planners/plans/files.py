@@ -28,6 +28,10 @@ INT64_MAX = 2**63 - 1
 def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) -> Plan:
     """Read a plan and verify it, so that whatever is loaded proves what it claims.
 
+    Raises `FileFormatError` if the file cannot be read, is cut short, of a newer version, or not a plan;
+    `TopologyError` if the plan is for another network than `topology`; `CertificateError` if the plan does not prove
+    what it claims.
+
     Parameters
     ----------
     path : str or path
@@ -38,15 +42,6 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
     Returns
     -------
     Plan
-
-    Raises
-    ------
-    FileFormatError
-        If the file cannot be read, is cut short, of a newer version, or not a plan.
-    TopologyError
-        If the plan is for another network than `topology`.
-    CertificateError
-        If the plan does not prove what it claims.
     """
     check_path(path)
     try:

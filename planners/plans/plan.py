@@ -209,34 +209,19 @@ class Plan:
         }
 
     def estimate(self, size: int | str, slices: int | None = None) -> float:
-        """Predicted time in µs, by the alpha-beta model: pipelined, but for plans in steps; see `schedule_time`.
+        """Predict the time in µs by the alpha-beta model; `size` is bytes in all, such as ``2**30`` or "1G".
 
-        Raises `UnsupportedError` if the size or the number of slices is not understood, or slices are given for steps.
-
-        Parameters
-        ----------
-        size : int or str
-            Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
-        slices : int, optional
-            Pieces that follow each other along trees or paths; infinitely many by default.  Steps take none.
+        With `slices`, as many pieces follow each other along trees or paths, infinitely many by default.  Raises
+        `UnsupportedError` if the size or the number of slices is not understood, or slices are given for steps.
         """
         num_bytes = as_bytes(size)
         return float(schedule_time(self.schedule, self.topology, num_bytes, slices, inverse_rate=self.inverse_rate))
 
     def simulate(self, size: int | str, *, simulator: str = "event-driven", **options: Any) -> float:
-        """Time in µs by a simulation of the plan on its topology; see `collopt.runtime.simulate` for more than that.
+        """Simulate the plan on its topology and return the time in µs; see `collopt.runtime.simulate` for more.
 
-        Raises `UnsupportedError` for an unknown simulator, options that it does not take, or a size that is not
-        understood.
-
-        Parameters
-        ----------
-        size : int or str
-            Bytes in all, as for `estimate`.
-        simulator : str
-            ``"event-driven"``, or what another package registered in the entry point group `SIMULATORS`.
-        **options : object
-            As the simulator takes them: ``slices`` and ``steps`` of `collopt.runtime.simulate`.
+        The simulator is ``"event-driven"``, with options ``slices`` and ``steps``, or what another package registered
+        in the entry point group `SIMULATORS`.  Raises `UnsupportedError` for unknown simulators, options or sizes.
 
         Examples
         --------
@@ -279,19 +264,10 @@ class Plan:
         return tuple(in_network(forest, self.topology) for forest in self.trees.forests)
 
     def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
-        """Write the plan in a runtime's format.
+        """Write the plan to `path` in a runtime's format, with the options of its exporter.
 
-        Raises `UnsupportedError` for an unknown format, options that it does not take or that are missing, or a plan
-        that it cannot hold.
-
-        Parameters
-        ----------
-        format : str
-            ``"msccl-xml"``, or what another package registered in the entry point group `EXPORTERS`.
-        path : path
-            File to write.
-        **options : object
-            As the format's exporter takes them.
+        The format is ``"msccl-xml"``, or what another package registered in the entry point group `EXPORTERS`.  Raises
+        `UnsupportedError` for an unknown format, wrong or missing options, or a plan that it cannot hold.
         """
         call_registered(EXPORTERS, "export format", format, (self, path), options)
 

@@ -1,4 +1,4 @@
-"""What a plan file must look like, checked by pydantic; imported only when a file is read."""
+"""Pydantic schema of plan files; imported only when a file is read."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 PriceRow = Annotated[tuple[str, str, str], PlainValidator(_as_price_row)]
 
 
-class PricesEntry(BaseModel):
-    """Prices of links, and per rank of hops, each with both ends; see `collopt.schedules.bounds.cut_duals.Prices`."""
-
+class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class PricesEntry(_Entry):
+    """Prices of links, and per rank of hops, each with both ends; see `collopt.schedules.bounds.cut_duals.Prices`."""
 
     links: list[PriceRow]
     into: list[list[PriceRow]]
@@ -48,10 +50,8 @@ class PricesEntry(BaseModel):
     relays: list[str]
 
 
-class BoundEntry(BaseModel):
+class BoundEntry(_Entry):
     """The bound and its witness: nodes of a cut, of one around each rank, or of parts; prices; or lengths of links."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     inverse_rate: ExactText
     weights: list[int] = Field(default_factory=list)
@@ -62,10 +62,8 @@ class BoundEntry(BaseModel):
     lengths: list[PriceRow] | None = None
 
 
-class PlanDocument(BaseModel):
+class PlanDocument(_Entry):
     """All but the loads of the links; the header, the topology and the schedule are checked by their own readers."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     what: ClassVar[str] = "trees"
     since: ClassVar[int] = 1

@@ -1,7 +1,6 @@
-"""What happened while a plan was made: how long each stage took, and which way it went.
+"""Stages of planning: how long each took, and which way it went.
 
-Stages are also told to the logger ``collopt.planners`` of the standard library: when one ends at the level INFO, when
-one starts, and facts, at DEBUG.
+They are logged to ``collopt.planners`` of the standard library: their ends at level INFO, starts and facts at DEBUG.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ def on_stage(
     count: Callable[[int, int], None] = _ignore_count,
     text: Callable[[str], None] = _ignore_text,
 ) -> Iterator[None]:
-    """Tell `listener` the name of every stage that starts within the context; progress displays use this.
+    """Call `listener` with the name of every stage that starts within the context, as progress displays do.
 
-    They must not raise: it may end the work, or be taken for the work's own error, to which there may be another way.
+    The functions must not raise: it may end the work, or be taken for the work's own error.
 
     Parameters
     ----------
@@ -46,8 +45,8 @@ def on_stage(
         Takes how much of a long piece of work is done, and how much there is, wherever this is known.  Each count
         starts at 0, never falls, and ends at its total, also where the work ends early; one stage may have several.
     text : callable, optional
-        Takes what is known in words of work without a total, such as ``"12,345 iterations"``, and of counts within
-        counts; an empty text takes the last one back.
+        Takes the progress of work without a total, such as ``"12,345 iterations"``, and of counts within counts; an
+        empty text takes the last one back.
 
     Examples
     --------

@@ -8,11 +8,11 @@ corners have small denominators.  Trees are packed into the shares of the links;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
-from math import floor, gcd, lcm
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from ...topologies import Topology
 from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import checked_count, tree_problem
+from .problem import checked_count, tree_problem, whole_numbers
 from .strength import allreduce_bound
 
 MAX_COLUMNS = 200_000  # beyond this a round takes minutes
@@ -249,13 +249,5 @@ def _forest(topology: Topology, direction: Direction, rates: BestRates, count: i
     """Pack trees of one kind into the network of their shares."""
     shares = zip(topology.links, rates.shares[direction], strict=True)
     links = tuple(link._replace(bandwidth=share) for link, share in shares if share > 0)
-    problem = tree_problem(replace(topology, links=links), direction, _whole(rates.root_rates))
+    problem = tree_problem(replace(topology, links=links), direction, whole_numbers(rates.root_rates))
     return best_forest(problem, bottleneck(problem), count, trace)
-
-
-def _whole(amounts: Sequence[Fraction]) -> tuple[int, ...]:
-    """Scale fractions to integers without a common divisor."""
-    scale = lcm(*(amount.denominator for amount in amounts))
-    scaled = [int(amount * scale) for amount in amounts]
-    common = gcd(*scaled)
-    return tuple(amount // common for amount in scaled)

@@ -83,7 +83,10 @@ def shard_weights(
         return ()
     if not collective.is_sharded:
         raise UnsupportedError(f"{collective} takes no weights; only allgather and reduce_scatter do")
-    return _whole(as_weights(weights, topology.num_ranks))
+    whole = whole_numbers(as_weights(weights, topology.num_ranks))
+    if sum(whole) > MAX_WEIGHT:
+        raise UnsupportedError(f"the weights need more than {MAX_WEIGHT} equal parts; round them to fewer digits")
+    return () if set(whole) == {1} else whole
 
 
 def check_request(topology: object, collective: object) -> Collective:
@@ -105,15 +108,12 @@ def checked_count(trees_per_root: int) -> int:
     return as_whole(trees_per_root, "trees_per_root", most=MAX_TREES_PER_ROOT)
 
 
-def _whole(weights: tuple[Fraction, ...]) -> tuple[int, ...]:
-    """Scale weights to integers without a common divisor; equal ones are left out."""
-    scale = lcm(*(weight.denominator for weight in weights))
-    scaled = [int(weight * scale) for weight in weights]
+def whole_numbers(amounts: Sequence[Fraction]) -> tuple[int, ...]:
+    """Scale fractions to integers without a common divisor."""
+    scale = lcm(*(amount.denominator for amount in amounts))
+    scaled = [int(amount * scale) for amount in amounts]
     common = gcd(*scaled)
-    whole = tuple(weight // common for weight in scaled)
-    if sum(whole) > MAX_WEIGHT:
-        raise UnsupportedError(f"the weights need more than {MAX_WEIGHT} equal parts; round them to fewer digits")
-    return () if set(whole) == {1} else whole
+    return tuple(amount // common for amount in scaled)
 
 
 def _check_reachable(problem: TreeProblem) -> None:

@@ -22,14 +22,13 @@ EXACT_FLOATS = 2**53  # floats up to here are whole numbers that add up exactly
 
 @dataclass(frozen=True)
 class LinkLengths(Witness):
-    """Lengths of links: data that goes from one rank to another takes at least their distance from the network.
+    """Length duals of links: data that goes from one rank to another takes at least their distance from the network.
 
     *All-to-all(v)*: let T be the traffic and f the rate that a traffic of 1 gets.  What goes from s to t at the rate f
-    T(s, t) passes links whose lengths add up to the distance of s and t, or more; all links together have the sum of
-    bandwidth times length to give away.  So  ``1 / f`` is at least ``sum of T(s, t) dist(s, t)`` over ``sum of b(e)
-    length(e)``.  This is weak duality for linear program (3) of the direct-connect paper (appendix A.5) with
-    bandwidths, switches and traffic; at the best lengths the bound is met.  With equal lengths it is the paper's bound
-    by the sum of distances.
+    T(s, t) passes links whose lengths sum to ``dist(s, t)`` or more, out of the sum of bandwidth times length that all
+    links have: ``1 / f`` is at least ``sum of T(s, t) dist(s, t)`` over ``sum of b(e) length(e)``.  This is weak
+    duality for linear program (3) of the direct-connect paper (appendix A.5), which the best lengths meet; equal
+    lengths give the paper's bound by the sum of distances.
 
     Attributes
     ----------

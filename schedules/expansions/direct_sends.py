@@ -36,8 +36,8 @@ class DirectSends(NamedTuple):
         return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     @classmethod
-    def spread(cls, *columns: IntArray) -> DirectSends:
-        """Read columns of any shapes that fit together, with an entry for every place of the common shape."""
+    def broadcast(cls, *columns: IntArray) -> DirectSends:
+        """Flatten columns after broadcasting them to their common shape."""
         return cls(*(column.reshape(-1) for column in np.broadcast_arrays(*columns)))
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> DirectSends:

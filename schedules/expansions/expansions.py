@@ -74,8 +74,8 @@ def _line_graph_schedule(graph: DirectGraph, schedule: StepSchedule) -> StepSche
     columns = (sends.steps[old] + 1, entering[sends.sources[old]], lower, lower + share)
     steps, sources, lower, upper = (column.reshape(len(old), -1, 1) for column in columns)
     tails, heads = (first[old] + number).reshape(-1, 1, 1), leaving[sends.heads[old]].reshape(-1, 1, degree)
-    onwards = DirectSends.spread(steps, sources, lower, upper, tails, heads)
-    both = DirectSends.joined([DirectSends.spread(*begin), onwards])
+    onwards = DirectSends.broadcast(steps, sources, lower, upper, tails, heads)
+    both = DirectSends.joined([DirectSends.broadcast(*begin), onwards])
     return both.only(both.sources != both.heads).schedule(graph.num_arcs, chunks, schedule.direction)
 
 
@@ -113,7 +113,7 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
     of_source, of_head = copy[:, None], copy
     steps, sources, lower, upper, near, far = (column[:, None, None] for column in sends)
     along = (near * copies + of_source, far * copies + of_head)
-    main = DirectSends.spread(steps, sources * copies + of_source, lower * finer, upper * finer, *along)
+    main = DirectSends.broadcast(steps, sources * copies + of_source, lower * finer, upper * finer, *along)
 
     # The arcs into a node are numbered, and number p brings part p of the shards of the other copies of the node.
     by_head = np.argsort(heads, kind="stable")
@@ -123,7 +123,7 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
     of_source, of_head = np.nonzero(~np.eye(copies, dtype=np.bool_))
     lower = (copy[:, None] * graph.degree + port) * (chunks // ports)
     along = (tails * copies + copy[:, None], heads * copies + of_head)
-    last = DirectSends.spread(
+    last = DirectSends.broadcast(
         _column(schedule.num_steps), heads * copies + of_source, lower, lower + many * (chunks // ports), *along
     )
     return DirectSends.joined([main, last]).schedule(graph.num_nodes * copies, chunks, schedule.direction)
@@ -165,7 +165,7 @@ def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule)
             along = (tails * worth[phase] + here, heads * worth[phase] + here)
             chosen = (lower + part * chunks, upper + part * chunks)
             parts.append(
-                DirectSends.spread(steps + phase * length, sources * worth[phase] + from_there, *chosen, *along)
+                DirectSends.broadcast(steps + phase * length, sources * worth[phase] + from_there, *chosen, *along)
             )
     return DirectSends.joined(parts).schedule(size**n, n * chunks, schedule.direction)
 

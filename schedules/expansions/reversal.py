@@ -1,4 +1,4 @@
-"""Reversed and relabelled schedules: an allgather makes a reduce-scatter, and both an allreduce."""
+"""Reversed, relabelled and stored schedules: an allgather makes a reduce-scatter, and both an allreduce."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import DirectGraph, reverse_symmetry
 from ...topologies.graphs.isomorphism import as_permutation, preserves_arcs
+from ...topologies.graphs.stored_broadcasts import base_schedule_rows, base_transpose_names
 from ...topologies.network.direct_graph import as_direct_graph
 from ..steps.allreduce import StepAllreduce
 from ..steps.schedule import StepSchedule
@@ -191,3 +192,56 @@ def without_repeats(schedule: StepSchedule) -> StepSchedule:
 def _check_schedule(schedule: object) -> None:
     if not isinstance(schedule, StepSchedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
+
+
+def base_schedule(name: str) -> StepSchedule:
+    """Return the bandwidth-optimal allgather that comes with a graph whose breadth-first ones are not.
+
+    Parameters
+    ----------
+    name : str
+        One of `collopt.topologies.base_schedule_names` or `collopt.topologies.base_transpose_names`.
+
+    Returns
+    -------
+    StepSchedule
+
+    Examples
+    --------
+    >>> base_schedule("Diamond")
+    <StepSchedule: allgather of 8 ranks, 3 steps, 2 chunks per shard, 112 sends>
+    """
+    stored = base_schedule_rows(name)
+    # Steps are counted from 1 there.
+    sends = (
+        (step - 1, source, chunk, chunk + 1, (tail, head)) for source, chunk, tail, head, step in stored.rows.tolist()
+    )
+    return StepSchedule.from_sends(stored.graph.num_nodes, stored.chunks, sends)
+
+
+def base_reduce_scatter(name: str) -> StepSchedule:
+    """Return a bandwidth-optimal reduce-scatter on one of the graphs that `base_schedule` knows.
+
+    The allgather of the transposed graph reversed (direct-connect paper, Corollary 1.1); of DBJMod(2, 3), which is
+    isomorphic to its transpose, its own (Theorem 2).
+
+    Parameters
+    ----------
+    name : str
+        As for `base_schedule`.
+
+    Returns
+    -------
+    StepSchedule
+        In as many steps as the allgather, of direction "reduce".
+
+    Examples
+    --------
+    >>> base_reduce_scatter("Diamond")
+    <StepSchedule: reduce-scatter of 8 ranks, 3 steps, 2 chunks per shard, 112 sends>
+    """
+    graph = base_schedule_rows(name).graph
+    transpose = graph.transpose()
+    if {graph.name, transpose.name}.isdisjoint(base_transpose_names()):
+        return reduce_scatter_schedule(graph, base_schedule(name))
+    return reversed_schedule(base_schedule(transpose.name))

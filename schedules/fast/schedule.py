@@ -43,7 +43,7 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AllToAllvSchedule(StagedArrays, PairSchedule):
-    """How n servers of m GPUs exchange what a matrix says, as FAST does it.
+    """How n servers of m GPUs exchange what a matrix says, as FAST does it; see `schedule_all_to_allv`.
 
     Rank r is GPU ``r % m`` of server ``r // m``.  For every two servers, GPU p of the one sends one stream to its peer,
     GPU p of the other:
@@ -53,12 +53,12 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     3. Redistribution: after each stage, peers hand what is not theirs to other GPUs of their server.
     4. What stays inside a server goes directly, at the same time as the first stages.
 
-    Servers of unequal sizes consist of parts of equally many GPUs, the most that divides all sizes.  In all arrays, and
-    in what is said above of streams and stages, "server" then means such a part.  But a part's streams may hold bytes
-    of all GPUs of the server that it belongs to, and for all GPUs of the other.
+    Servers of unequal sizes consist of parts of equally many GPUs, the most that divides all sizes.  In all arrays,
+    "server" then means such a part, whose streams may hold bytes of all GPUs of its server, and for all GPUs of the
+    other.
 
-    All that is stored follows from the matrix alone, so every rank can work it out for itself.  The arrays cannot be
-    written to through a schedule; they are not copied.
+    All that is stored follows from the matrix alone, so every rank can compute it.  The arrays are read-only, not
+    copied.
 
     Attributes
     ----------
@@ -78,10 +78,6 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         Which bytes of each of the m streams to the partner it sends.
     server_sizes : tuple of int
         GPUs of each server, where these are unequal; otherwise empty.
-
-    See Also
-    --------
-    collopt.planners.schedule_all_to_allv : Makes one.
     """
 
     parts: ClassVar[str] = "stages"
@@ -155,11 +151,8 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     def to_frame(self) -> pd.DataFrame:
         """List what each GPU sends to each other in each phase.
 
-        Returns
-        -------
-        pandas.DataFrame
-            Columns ``phase`` ("balance", "local", "stage" or "redistribute"), ``stage`` (-1 for the first two),
-            ``source``, ``destination`` and ``bytes``; copies of a GPU to itself are left out.
+        Columns are ``phase`` ("balance", "local", "stage" or "redistribute"), ``stage`` (-1 for the first two),
+        ``source``, ``destination`` and ``bytes``; copies of a GPU to itself are left out.
         """
         import pandas as pd
 

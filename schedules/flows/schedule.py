@@ -122,14 +122,10 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     def from_paths(
         cls, traffic: IntArray, chunks_per_unit: int, paths: Iterable[tuple[int, tuple[int, ...], tuple[int, ...]]]
     ) -> FlowSchedule:
-        """Build a schedule from ``(chunks, path, steps)`` tuples, such as `FlowPath`; it is not verified.
+        """Build a schedule, not verified, from ``(chunks, path, steps)`` tuples, such as `FlowPath`, in any order.
 
-        Parameters
-        ----------
-        traffic, chunks_per_unit
-            As the attributes.
-        paths : iterable of tuple
-            In any order: chunks, node numbers, and a step for each link between them.
+        Traffic and chunks per unit are as the attributes; a path has node numbers, and a step for each link between
+        them.
         """
         try:
             given = np.asarray(traffic)

@@ -28,10 +28,8 @@ def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
 
     Parameters
     ----------
-    schedule : FlowSchedule
-        Trusted in nothing.
-    topology : Topology
-        Trusted: it was checked when it was made.
+    schedule, topology
+        As for `verified_loads`.
 
     Returns
     -------

@@ -54,16 +54,9 @@ class StepCost(_Figures):
         return super().__new__(cls, int(steps), Fraction(bandwidth_factor))
 
     def runtime(self, num_bytes: int | str, *, alpha: Exact, node_bandwidth: Exact) -> Fraction:
-        """Time of the schedule by the alpha-beta model, in µs.
+        """Time of the schedule by the alpha-beta model, in µs, for M bytes in all, such as ``"1M"``.
 
-        Parameters
-        ----------
-        num_bytes : int or str
-            M: bytes in all, such as ``"1M"``.
-        alpha : int, float, str or Fraction
-            µs per step.
-        node_bandwidth : int, float, str or Fraction
-            B: GB/s of all ports of a node together, self-loops included.
+        `alpha` is µs per step; `node_bandwidth` is B, GB/s of all ports of a node together, self-loops included.
         """
         delay, speed = as_latency(alpha, "a step"), as_factor(node_bandwidth, "node_bandwidth")
         return self.steps * delay + self.bandwidth_factor * as_bytes(num_bytes) / (speed * NS_PER_US)

@@ -121,16 +121,9 @@ class StepSchedule(RoutedSchedule):
         sends: Iterable[tuple[int, int, int, int, tuple[int, ...]]],
         direction: Direction = "broadcast",
     ) -> StepSchedule:
-        """Build a schedule from ``(step, source, lower, upper, path)`` tuples, such as `Send`; it is not verified.
+        """Build a schedule, not verified, from `Send` or such tuples, in any order.
 
-        Parameters
-        ----------
-        num_ranks, chunks_per_shard : int
-            As the attributes.
-        sends : iterable of tuple
-            In any order; paths are tuples of node numbers.
-        direction : {"broadcast", "reduce"}
-            As the attribute.
+        Numbers and the direction are as the attributes; paths are tuples of node numbers.
         """
         numbers: dict[tuple[int, ...], int] = {}
         rows = as_rows(sends, numbers)

@@ -32,10 +32,8 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
 
     Parameters
     ----------
-    schedule : StepSchedule
-        Trusted in nothing.
-    topology : Topology
-        Trusted: it was checked when it was made.
+    schedule, topology
+        As for `verified_loads`.
 
     Returns
     -------
@@ -60,10 +58,8 @@ def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) 
 
     Parameters
     ----------
-    schedule : StepSchedule or StepAllreduce
-        Trusted in nothing.
-    topology : Topology
-        Trusted.
+    schedule, topology
+        As for `verified_loads`.
 
     Returns
     -------

@@ -282,14 +282,7 @@ class Forest(RoutedSchedule):
     ) -> Forest:
         """Build a forest, not verified, from ``(root, weight, paths)`` triples, one path per rank but the root.
 
-        Parameters
-        ----------
-        num_ranks, trees_per_root
-            As the attributes.
-        trees : sequence of tuple
-            Roots, weights, and paths as sequences of node numbers.
-        root_weights, direction
-            As the attributes.
+        Paths are sequences of node numbers; all else is as the attributes.
 
         Examples
         --------

@@ -70,10 +70,8 @@ def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntAr
 
     Parameters
     ----------
-    schedule : Forest or Allreduce
-        Trusted in nothing.
-    topology : Topology
-        Trusted.
+    schedule, topology
+        As for `verified_loads`.
 
     Returns
     -------

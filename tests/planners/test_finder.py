@@ -19,7 +19,7 @@ from collopt.planners.bfb.bfb import bfb_cost, plan_bfb
 from collopt.planners.finder import costs as finder_costs
 from collopt.planners.finder import find as finder
 from collopt.planners.finder import kautz_cache
-from collopt.planners.finder.circulant_bases import best_circulants
+from collopt.planners.finder.bases import best_circulants
 from collopt.planners.finder.constructions import Base, DegreeExpansion, LineGraph
 from collopt.planners.finder.costs import Costing
 from collopt.planners.finder.frontier import efficient
