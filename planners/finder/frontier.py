@@ -90,13 +90,7 @@ class Frontier(Sequence[Candidate]):
             self.workload.alpha if alpha is None else alpha,
             self.workload.node_bandwidth if node_bandwidth is None else node_bandwidth,
         )
-        return min(
-            self.candidates,
-            key=lambda candidate: (
-                candidate.time_of(collective, work),
-                -candidate.all_to_all[0] if candidate.all_to_all else 0,
-            ),
-        )
+        return min(self.candidates, key=lambda each: (each.time_of(collective, work), -(each.all_to_all or (0,))[0]))
 
     def to_frame(self) -> pd.DataFrame:
         """List the candidates, one row each.

@@ -27,7 +27,6 @@ from .bases import (
     searched_bases,
 )
 from .constructions import (
-    Base,
     CartesianPower,
     CartesianProduct,
     Construction,
@@ -41,6 +40,7 @@ Kind = Literal["any", "reverse-symmetric", "two-way"]
 """What graphs are looked for: those that are their own transpose, up to the order of the nodes, can be made two-way."""
 
 MAX_SEARCHED_NODES = 64
+RINGS = ("unidirectional_ring", "bidirectional_ring")
 TIES = 4  # topologies of equal T_L and T_B that are kept where all-to-all matters
 
 
@@ -89,7 +89,9 @@ class FinderTable:
         if kind != "two-way":
             yield from self._line_graphs(nodes, degree, kind)
         elif degree % 2 == 0:
-            yield from map(_two_way, self.best(nodes, degree // 2, "reverse-symmetric"))
+            for entry in self.best(nodes, degree // 2, "reverse-symmetric"):
+                # Appendix A.6; links of both directions may coincide, so the graph may not be simple.
+                yield entry._replace(recipe=TwoWay(entry.recipe), simple=False, breadth_first=False)
         yield from self._degree_expansions(nodes, degree, kind)
         yield from self._powers(nodes, degree, kind)
         yield from self._parallels(nodes, degree, kind)
@@ -116,7 +118,9 @@ class FinderTable:
 
     def _degree_expansions(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
         """Theorem 11, for graphs without self-loops."""
-        for copies in _common_divisors(nodes, degree):
+        for copies in range(2, degree + 1):
+            if nodes % copies or degree % copies or nodes == copies:
+                continue
             size = nodes // copies
             for entry in self.best(size, degree // copies, kind):
                 if not entry.loop_free:
@@ -152,7 +156,7 @@ class FinderTable:
             if degree % times:
                 continue
             for entry in self.best(nodes, degree // times, kind):
-                if not isinstance(entry.recipe, Parallel) and not _is_ring(entry.recipe):
+                if not isinstance(entry.recipe, Parallel) and getattr(entry.recipe, "family", "") not in RINGS:
                     yield entry._replace(recipe=Parallel(entry.recipe, times), simple=False)
 
     def _allowed(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
@@ -225,20 +229,6 @@ def _product(one: Entry, other: Entry, nodes: int, hops: int) -> Entry:
 
 def _parts(recipe: Construction) -> tuple[Construction, ...]:
     return recipe.factors if isinstance(recipe, CartesianProduct) else (recipe,)
-
-
-def _two_way(entry: Entry) -> Entry:
-    """Appendix A.6; links of both directions may coincide, so the graph may not be simple."""
-    return entry._replace(recipe=TwoWay(entry.recipe), simple=False, breadth_first=False)
-
-
-def _is_ring(recipe: Construction) -> bool:
-    return isinstance(recipe, Base) and recipe.family in ("unidirectional_ring", "bidirectional_ring")
-
-
-def _common_divisors(nodes: int, degree: int) -> Iterator[int]:
-    """Numbers above 1 that divide both and leave more than one node."""
-    return (copies for copies in range(2, degree + 1) if not nodes % copies and not degree % copies and nodes > copies)
 
 
 def _roots(nodes: int) -> Iterator[tuple[int, int]]:
