@@ -22,18 +22,6 @@ from .modelling import cvxpy_constraints
 from .modelling.blocks import Blocks
 from .modelling.pyomo_model import PyomoModel
 
-__all__ = [
-    "Blocks",
-    "PyomoModel",
-    "all_to_all",
-    "allreduce",
-    "allreduce_cuts",
-    "allreduce_rounding",
-    "bfb",
-    "bfb_rounding",
-    "cvxpy_constraints",
-    "sharing",
-    "survival",
-    "synthesis",
-    "throughput",
-]
+__all__ = ["Blocks", "PyomoModel", "cvxpy_constraints"]
+__all__ += ["all_to_all", "bfb", "bfb_rounding", "synthesis", "throughput"]
+__all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "sharing", "survival"]

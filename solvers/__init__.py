@@ -12,19 +12,7 @@ from .highs.solution import DualStatus, PrimalStatus, Solution, Status, Terminat
 from .lp.certified_interval import Interval
 from .lp.exact_optimum import ExactAnswer
 
-__all__ = [
-    "Algorithm",
-    "DualStatus",
-    "ExactAnswer",
-    "HighsOptions",
-    "Interval",
-    "PrimalStatus",
-    "Progress",
-    "Session",
-    "Solution",
-    "Status",
-    "Termination",
-    "limited_threads",
-    "seeded",
-    "solve",
-]
+__all__ = ["Session", "Solution", "solve"]
+__all__ += ["Algorithm", "HighsOptions", "Progress", "limited_threads", "seeded"]
+__all__ += ["DualStatus", "PrimalStatus", "Status", "Termination"]
+__all__ += ["ExactAnswer", "Interval"]

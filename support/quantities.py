@@ -59,17 +59,12 @@ def as_bytes(size: int | str) -> int:
     Parameters
     ----------
     size : int or str
-        Bytes, or a number with one of the suffixes K, M, G, T (powers of 1024; ``"64KB"`` and ``"64KiB"`` mean the
-        same).
+        A whole number of bytes from 1 to below 10^18, or a number with one of the suffixes K, M, G, T (powers of 1024;
+        ``"64KB"`` and ``"64KiB"`` mean the same); otherwise `UnsupportedError`.
 
     Returns
     -------
     int
-
-    Raises
-    ------
-    UnsupportedError
-        If it is not a whole, positive number of bytes, or 10^18 bytes or more.
 
     Examples
     --------

@@ -50,85 +50,22 @@ from .switched.fabrics import dragonfly, fat_tree, leaf_spine, rail
 from .switched.scale_out import Box, Nic
 from .switched.vendor_boxes import dgx1_v100, dgx_a100, dgx_h100, mi250, mi300x
 
-__all__ = [
-    "DISTANCE_REGULAR",
-    "Adjacency",
-    "BaseSchedule",
-    "Box",
-    "CatalogueEntry",
-    "DirectGraph",
-    "IntersectionArray",
-    "Link",
-    "LinkArrays",
-    "LinkClass",
-    "Nic",
-    "Topology",
-    "automorphisms",
-    "average_distance",
-    "bandwidth_optimum",
-    "base_schedule_names",
-    "base_schedule_rows",
-    "base_transpose_names",
-    "bidirectional",
-    "bidirectional_ring",
-    "build",
-    "cartesian_power",
-    "cartesian_product",
-    "catalogue",
-    "circulant",
-    "circulant_diameter",
-    "circulant_digraph",
-    "complete",
-    "complete_bipartite",
-    "compose",
-    "de_bruijn",
-    "degree_expansion",
-    "dgx1_v100",
-    "dgx_a100",
-    "dgx_h100",
-    "diamond",
-    "directed_circulant",
-    "distance_regular",
-    "distance_sum",
-    "double_binary_tree",
-    "dragonfly",
-    "fat_tree",
-    "generalized_kautz",
-    "hamming",
-    "hypercube",
-    "intersection_array",
-    "is_distance_regular",
-    "is_isomorphism",
-    "is_moore_optimal",
-    "is_reverse_symmetric",
-    "is_vertex_transitive",
-    "isomorphism",
-    "kautz",
-    "leaf_spine",
-    "least_circulant_diameter",
-    "line_graph",
-    "link_classes",
-    "low_diameter_circulant",
-    "low_diameter_offsets",
-    "mi250",
-    "mi300x",
-    "modified_de_bruijn",
-    "moore_bound",
-    "moore_steps",
-    "orbits",
-    "parallel",
-    "rail",
-    "read_box",
-    "read_topology",
-    "reverse_symmetry",
-    "ring",
-    "shifted_ring",
-    "symmetries",
-    "torus",
-    "twisted_hypercube",
-    "twisted_torus",
-    "undirected_moore_bound",
-    "undirected_moore_steps",
-    "unidirectional_ring",
-    "write_topology",
-]
+__all__ = ["Link", "LinkArrays", "LinkClass", "Topology"]
+__all__ += ["link_classes", "read_topology", "symmetries", "write_topology"]
+__all__ += ["CatalogueEntry", "build", "catalogue"]
+__all__ += ["Box", "Nic", "compose", "dgx1_v100", "dgx_a100", "dgx_h100", "mi250", "mi300x", "read_box"]
+__all__ += ["dragonfly", "fat_tree", "leaf_spine", "rail"]
+__all__ += ["complete", "hypercube", "ring", "torus", "twisted_hypercube", "twisted_torus"]
+__all__ += ["bidirectional_ring", "double_binary_tree", "shifted_ring", "unidirectional_ring"]
+__all__ += ["circulant", "circulant_digraph", "directed_circulant", "low_diameter_circulant"]
+__all__ += ["circulant_diameter", "least_circulant_diameter", "low_diameter_offsets"]
+__all__ += ["DISTANCE_REGULAR", "complete_bipartite", "diamond", "distance_regular", "hamming"]
+__all__ += ["de_bruijn", "generalized_kautz", "kautz", "modified_de_bruijn"]
+__all__ += ["BaseSchedule", "base_schedule_names", "base_schedule_rows", "base_transpose_names"]
+__all__ += ["Adjacency", "DirectGraph", "bidirectional", "line_graph", "parallel"]
+__all__ += ["cartesian_power", "cartesian_product", "degree_expansion"]
+__all__ += ["automorphisms", "is_isomorphism", "isomorphism", "orbits"]
+__all__ += ["is_reverse_symmetric", "is_vertex_transitive", "reverse_symmetry"]
+__all__ += ["IntersectionArray", "average_distance", "distance_sum", "intersection_array", "is_distance_regular"]
+__all__ += ["bandwidth_optimum", "is_moore_optimal", "moore_bound", "moore_steps"]
+__all__ += ["undirected_moore_bound", "undirected_moore_steps"]

@@ -31,12 +31,8 @@ def isomorphism(graph: DirectGraph, other: DirectGraph) -> IntArray | None:
     Returns
     -------
     ndarray of int64, shape (nodes,), or None
-        The node of `other` for each node of `graph`; None if the graphs are not isomorphic.
-
-    Raises
-    ------
-    NoAnswerError
-        If `MAX_ATTEMPTS` were not enough to find one or to rule all out.
+        The node of `other` for each node of `graph`; None if the graphs are not isomorphic;
+        `NoAnswerError` if `MAX_ATTEMPTS` pairs of nodes did not decide it.
 
     Examples
     --------
@@ -67,11 +63,7 @@ def automorphisms(graph: DirectGraph) -> IntArray:
     ndarray of int64, shape (found, nodes)
         Each row maps the nodes, and is checked arc by arc; the identity is left out.  The group that they generate has
         the same orbits of nodes as the full automorphism group, of which it may be a proper subgroup.
-
-    Raises
-    ------
-    NoAnswerError
-        If `MAX_ATTEMPTS` were not enough to distinguish two nodes or to map one to the other.
+        `NoAnswerError` if `MAX_ATTEMPTS` pairs of nodes did not decide whether two are alike.
 
     Examples
     --------

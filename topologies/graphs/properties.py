@@ -201,12 +201,7 @@ def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
     Returns
     -------
     ndarray of int64, shape (nodes,), or None
-        It is also one from the transpose to the graph; None if there is none.
-
-    Raises
-    ------
-    NoAnswerError
-        If the search reached its limit; see `collopt.topologies.isomorphism`.
+        It is also one from the transpose to the graph; None if there is none.  `NoAnswerError` as by `isomorphism`.
     """
     return isomorphism(graph, graph.transpose())
 
@@ -245,11 +240,7 @@ def is_vertex_transitive(graph: DirectGraph) -> bool:
     Returns
     -------
     bool
-
-    Raises
-    ------
-    NoAnswerError
-        If the search reached its limit; see `collopt.topologies.orbits`.
+        `NoAnswerError` as by `automorphisms`.
 
     Examples
     --------

@@ -7,24 +7,9 @@ from fractions import Fraction
 from ..network.topology import Link, Topology
 from .scale_out import SCALE_UP_LATENCY, Box, Nic, repeat_box
 
-CUBE_MESH = (
-    (0, 1, 1),
-    (0, 2, 1),
-    (0, 3, 2),
-    (0, 4, 2),
-    (1, 2, 2),
-    (1, 3, 1),
-    (1, 5, 2),
-    (2, 3, 2),
-    (2, 6, 1),
-    (3, 7, 1),
-    (4, 5, 1),
-    (4, 6, 1),
-    (4, 7, 2),
-    (5, 6, 2),
-    (5, 7, 1),
-    (6, 7, 2),
-)
+SINGLE_LINKS = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
+DOUBLE_LINKS = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
+CUBE_MESH = tuple(sorted([(a, b, 1) for a, b in SINGLE_LINKS] + [(a, b, 2) for a, b in DOUBLE_LINKS]))
 """Pairs of GPUs of a DGX-1 V100 and the NVLinks between them, as ``nvidia-smi topo -m`` shows them (NV1, NV2)."""
 
 
