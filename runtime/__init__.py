@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .chakra.export import plan_traces
-from .chakra.reader import read_trace
 from .chakra.replay import Replay, replay_traces
-from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, rotate_trace, write_trace
+from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, read_trace, rotate_trace, write_trace
 from .distributed.all_to_allv.all_to_all_single import all_to_all_single
 from .distributed.execution.execute import execute
 from .distributed.execution.launch import RunReport, run_local
@@ -28,9 +27,8 @@ from .mscclpp.lowering.lower import to_execution_plan, write_mscclpp
 from .mscclpp.machine.machine import interpret_mscclpp
 from .nccl.tuner import write_nccl_tuner
 from .programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
-from .programs.unfused import without_receive_reduce
-from .simulation.result import Simulation
-from .simulation.simulate import simulate, simulate_sizes
+from .programs.transformations import without_receive_reduce
+from .simulation.simulate import Simulation, simulate, simulate_sizes
 
 __all__ = [
     "Attribute",

@@ -1,1 +1,1 @@
-"""Chakra traces."""
+"""Chakra execution traces: export, files, replay."""

@@ -1,12 +1,8 @@
 """Plans as Chakra execution traces, from which ASTRA-sim runs custom collectives.
 
-Each rank's file lists what it sends and receives, with true dependencies only: a send waits for the receives that bring
-what it sends, or, where sums are made, for the additions that follow these.  Nothing else is ordered, as ASTRA-sim's
-custom collectives start every node whose dependencies are done, and its network queues them.
-
-Sizes.  Older versions of ASTRA-sim take the bytes of a message from the node; newer ones work them out from the size of
-the collective and from chunk counts in the node, unless these are -1.  The files have both where the chunks divide the
-bytes, and are then right for collectives of other sizes too in the newer versions; otherwise the counts are -1.
+Dependencies are those of the data only: a send waits for the receives, or additions, that bring what it sends.  Older
+versions of ASTRA-sim take the bytes of a message from the node, newer ones from the size of the collective and the
+chunk counts in the node, unless these are -1; files have both where the chunks divide the bytes.
 """
 
 from __future__ import annotations

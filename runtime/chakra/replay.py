@@ -1,12 +1,9 @@
-"""Runs Chakra execution traces on a topology, by the rules of ASTRA-sim's custom collectives.
+"""Replay of Chakra execution traces by the rules of ASTRA-sim's custom collectives, in whole ns (its cycles).
 
-A node starts when all nodes that it depends on are over.  A send is over when its message has come, a receive when it
-has started and its message has come, and a computation after its duration, or 1 ns where that is 0; nodes of a rank
-that do not depend on each other run side by side.  The k-th send and receive of the same tag, ends and size belong
-together.  Time counts in whole nanoseconds, ASTRA-sim's cycles: a message of B bytes takes a link of bandwidth b and
-latency l the whole part of ``l + B / b``, and keeps it busy for that of ``B / b``.
-
-Messages take a path of the fewest links.  Several that wait for the same link go in the order of their nodes.
+A send is over when its message has come, a receive when it has started and its message has come, a computation after
+its duration or 1 ns.  The k-th send and receive of the same tag, ends and size match.  A message of B bytes takes a
+path of the fewest links, of each ``floor(l + B / b)``, and keeps it busy for ``floor(B / b)``; links serve in node
+order.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Files for size ranges."""
+"""Folders of runtime files for ranges of message sizes."""

@@ -1,4 +1,4 @@
-"""Families of MSCCL files, each for some sizes: which file a runtime picks for a size, and where there is none."""
+"""Selection of MSCCL and MSCCL++ files by message size: which file of a folder a runtime picks for a call."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from typing import NamedTuple
 from ...errors import FileFormatError, UnsupportedError
 from ...support.validation import as_path, shown
 from ..interpreter.findings import Finding, Findings, LintReport
-from ..msccl.format.dialects import UNLIMITED, Dialect, dialect_of
-from ..msccl.format.limits import RUNTIMES
-from ..msccl.lint.lint import lint_file
-from ..msccl.lint.loading import environment_of, sizes_text
+from ..msccl.format.limits import RUNTIMES, UNLIMITED, Dialect, dialect_of
+from ..msccl.lint.lint import environment_of, lint_file, sizes_text
 from ..mscclpp.lint import RUNTIME as MSCCLPP
 from ..mscclpp.lint import VERSION as MSCCLPP_VERSION
 from ..mscclpp.lint import lint_plan

@@ -1,9 +1,4 @@
-"""Families of files: a folder in which every plan has the sizes for which it is the fastest.
-
-Which plan that is, the alpha-beta model says: `Plan.estimate`.  Sizes are those of the whole buffer, as nccl-tests
-counts them, which is also what the runtimes compare with the limits of a file: those of an allgather or reduce_scatter
-of all shards, those of an all_to_all of one rank's buffer.
-"""
+"""Folders of files of which a runtime picks, for each message size, that of the fastest plan."""
 
 from __future__ import annotations
 
@@ -24,9 +19,8 @@ from ...planners import Plan
 from ...schedules import as_bytes
 from ...support.validation import as_list, as_path, shown
 from ..interpreter.findings import Severity
-from ..msccl.format.dialects import dialect_of
-from ..msccl.format.limits import RUNTIMES
-from ..msccl.lint.loading import environment_of, loading_of
+from ..msccl.format.limits import RUNTIMES, dialect_of
+from ..msccl.lint.lint import environment_of, loading_of
 from ..mscclpp.lint import LOADING as MSCCLPP_LOADING
 from ..programs.checks import check_choice
 from .windows import MSCCLPP, FamilyReport, lint_family

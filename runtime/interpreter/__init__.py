@@ -1,1 +1,1 @@
-"""Reference machine, checks, findings."""
+"""Reference interpreter of programs, its static checks, and lint findings."""

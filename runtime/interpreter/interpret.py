@@ -1,14 +1,16 @@
-"""Runs programs on numpy arrays: the reference machine for everything that `collopt.runtime` writes.
+"""Reference interpreter of programs on random 64-bit integers, under random interleavings of the thread blocks.
 
-Inputs are random 64-bit integers, which add up exactly, modulo 2^64: a sum that misses a contribution or has one twice
-comes out right with probability 2^-64.  Thread blocks take turns at random, connections hold a bounded number of
-transfers, outputs start out as noise; at the end every rank must hold what the collective promises.  If one does not,
-the same run is made again with symbols, to say what it holds instead.
+Connections hold a bounded number of transfers; outputs and scratch start as noise.  A run with wrong results is
+repeated with symbolic sums, to say which contributions a chunk holds; see docs/explanation/programs.md.
 """
 
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +18,9 @@ import numpy.typing as npt
 
 from ...errors import ProgramError
 from ..programs.checks import check_counts
-from ..programs.program import Program
+from ..programs.ordering import Site
+from ..programs.program import ChunkRange, Instruction, Program, ThreadBlock
 from .check import check_program
-from .machine import READY, Machine, described, expected_outputs, symbolic_inputs, unwritten
 
 Data = npt.NDArray[Any]
 
@@ -155,3 +157,230 @@ def _describe_wrong(program: Program, machine: Machine, symbols: list[Data], ran
     held = described(machine.memory[rank]["output"][chunk, 0], program)
     wanted = described(expected_outputs(program, symbols)[rank][chunk, 0], program)
     return f"rank {rank} ends with {held} in output chunk {chunk}; expected {wanted}"
+
+
+READY = -1
+NOBODY = -2
+CYCLE_SHOWN = 12
+
+
+@dataclass
+class _Block:
+    """A thread block at work; `sends_to` and `recvs_from` name its connections."""
+
+    rank: int
+    number: int
+    code: ThreadBlock
+    next_step: int = 0
+    sends_to: tuple[int, int, int] | None = field(init=False)
+    recvs_from: tuple[int, int, int] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        peer, channel = self.code.send_peer, self.code.channel
+        self.sends_to = None if peer is None else (self.rank, peer, channel)
+        peer = self.code.recv_peer
+        self.recvs_from = None if peer is None else (peer, self.rank, channel)
+
+
+class Machine:
+    """Memory, connections and thread blocks of all ranks."""
+
+    def __init__(self, program: Program, fifo_depth: int, inputs: list[Data], poison: Callable[[int], Data]) -> None:
+        self.program = program
+        self.fifo_depth = fifo_depth
+        self.memory = [
+            self._buffers(rank.rank, inputs[rank.rank].copy(), poison(rank.output_chunks), poison(rank.scratch_chunks))
+            for rank in program.ranks
+        ]
+        self.blocks = [
+            _Block(rank.rank, number, code) for rank in program.ranks for number, code in enumerate(rank.thread_blocks)
+        ]
+        self.first_block = np.cumsum([0, *(len(rank.thread_blocks) for rank in program.ranks)]).tolist()
+        self.senders = {block.sends_to: index for index, block in enumerate(self.blocks) if block.sends_to}
+        self.receivers = {block.recvs_from: index for index, block in enumerate(self.blocks) if block.recvs_from}
+        self.fifos: dict[tuple[int, int, int], deque[Data]] = {
+            connection: deque() for connection in (*self.senders, *self.receivers)
+        }
+
+    def _buffers(self, rank: int, own: Data, output: Data, scratch: Data) -> dict[str, Data]:
+        if self.program.in_place:
+            # The smaller of the two becomes its own part of the larger.
+            begin, end = self.program.layout.input_range(rank)
+            first, last = self.program.layout.output_range(rank)
+            if end - begin >= last - first:
+                output = own[first - begin : last - begin]
+            else:
+                output[begin - first : end - first] = own
+                own = output[begin - first : end - first]
+        return {"input": own, "output": output, "scratch": scratch}
+
+    def finished(self, index: int) -> bool:
+        """Whether a block has run all its steps."""
+        block = self.blocks[index]
+        return block.next_step == len(block.code.instructions)
+
+    def blocker(self, index: int) -> int:
+        """Return the block that this one has to wait for, `READY` or `NOBODY`."""
+        block = self.blocks[index]
+        step = block.code.instructions[block.next_step]
+        for wait in step.depends:
+            other = self.first_block[block.rank] + wait.thread_block
+            if other >= self.first_block[block.rank + 1]:
+                return NOBODY
+            if self.blocks[other].next_step <= wait.step:
+                return NOBODY if self.finished(other) else other
+        if step.kind == "send" and block.sends_to and len(self.fifos[block.sends_to]) >= self.fifo_depth:
+            return self._unless_finished(self.receivers.get(block.sends_to))
+        if step.receives and block.recvs_from and not self.fifos[block.recvs_from]:
+            return self._unless_finished(self.senders.get(block.recvs_from))
+        return READY
+
+    def _unless_finished(self, index: int | None) -> int:
+        return NOBODY if index is None or self.finished(index) else index
+
+    def execute(self, index: int) -> None:
+        """Run the next step of a block that nothing holds back."""
+        block = self.blocks[index]
+        step = block.code.instructions[block.next_step]
+        data = self._received(block, step) if step.receives else self._held(block, step.source, step.count).copy()
+        if step.kind == "send":
+            self.fifos[block.sends_to].append(data)  # type: ignore[index]
+        else:
+            target = self._held(block, step.target, step.count)
+            if step.kind == "recv_reduce":
+                data = data + self._held(block, step.source, step.count)
+            target[...] = target + data if step.kind == "reduce" else data
+        block.next_step += 1
+
+    def _received(self, block: _Block, step: Instruction) -> Data:
+        data = self.fifos[block.recvs_from].popleft()  # type: ignore[index]
+        if len(data) != step.count:
+            raise ProgramError(
+                f"{Site(block.rank, block.number, block.next_step)} receives {step.count} chunks but "
+                f"{len(data)} were sent"
+            )
+        return data
+
+    def _held(self, block: _Block, place: ChunkRange | None, count: int) -> Data:
+        assert place is not None  # The checks know which kinds have which ends.
+        return self.memory[block.rank][place.buffer][place.start : place.start + count]
+
+    def check_finished(self) -> None:
+        """Refuse unfinished blocks, telling who waits for whom, and data that nobody took."""
+        stuck = [index for index in range(len(self.blocks)) if not self.finished(index)]
+        if stuck:
+            raise ProgramError(self._describe_deadlock(stuck[0]))
+        for (sender, receiver, channel), fifo in self.fifos.items():
+            if fifo:
+                raise ProgramError(
+                    f"{len(fifo)} transfers from rank {sender} to rank {receiver} on channel {channel} are never "
+                    "received"
+                )
+
+    def _describe_deadlock(self, index: int) -> str:
+        trail: list[int] = []
+        while index not in trail and index != NOBODY:
+            trail.append(index)
+            index = self.blocker(index)
+        if index == NOBODY:
+            return f"the program deadlocks: {self._site(trail[-1])} waits for something that never happens"
+        cycle = [self._site(member) for member in trail[trail.index(index) :]]
+        shown = cycle[:CYCLE_SHOWN] + ([f"... ({len(cycle)} in all)"] if len(cycle) > CYCLE_SHOWN else [])
+        return f"the program deadlocks: {' waits for '.join([*shown, cycle[0]])}"
+
+    def _site(self, index: int) -> str:
+        block = self.blocks[index]
+        step = block.code.instructions[block.next_step]
+        peer = f" from rank {block.code.recv_peer}" if step.receives else ""
+        if step.kind == "send":
+            peer = f" to rank {block.code.send_peer}"
+        return f"{Site(block.rank, block.number, block.next_step)} ({step.kind}{peer})"
+
+
+def expected_outputs(program: Program, inputs: list[Data]) -> list[Data]:
+    """What every rank's output has to hold in the end, worked out from the definition of the collective."""
+    layout = program.layout
+    if not layout.reduces:
+        # In rank order the inputs are all chunks in order; ranks without data have none.
+        chunks = np.concatenate(inputs)
+        parts = [[chunks[begin:end] for begin, end in layout.output_ranges(rank)] for rank in range(program.num_ranks)]
+        return [part[0] if len(part) == 1 else np.concatenate(part) for part in parts]
+    total = inputs[0].copy()
+    for other in inputs[1:]:
+        total = total + other
+    return [total[slice(*layout.output_range(rank))] for rank in range(program.num_ranks)]
+
+
+RANKS_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What has been added up in a chunk.
+
+    `terms`: How often chunk c of the collective, as rank r had it in its input, is part of the sum, by (c, r).
+    `poisoned`: Whether memory that nobody had written to is part of it.
+    """
+
+    terms: Counter[tuple[int, int]]
+    poisoned: bool = False
+
+    def __add__(self, other: Contents) -> Contents:
+        """Add up two chunks."""
+        return Contents(self.terms + other.terms, self.poisoned or other.poisoned)
+
+
+def symbolic_inputs(program: Program) -> list[npt.NDArray[np.object_]]:
+    """Return each rank's input, every chunk standing for itself."""
+    inputs = []
+    for rank in range(program.num_ranks):
+        begin, end = program.layout.input_range(rank)
+        column = np.empty((end - begin, 1), dtype=np.object_)
+        for chunk in range(begin, end):
+            column[chunk - begin, 0] = Contents(Counter({(chunk, rank): 1}))
+        inputs.append(column)
+    return inputs
+
+
+def unwritten(chunks: int) -> npt.NDArray[np.object_]:
+    """Return memory that nobody has written to."""
+    column = np.empty((chunks, 1), dtype=np.object_)
+    column[:, 0] = [Contents(Counter(), poisoned=True) for _ in range(chunks)]
+    return column
+
+
+def described(contents: Contents, program: Program) -> str:
+    """Spell it out: ``"chunk 0 of rank 2"``, or ``"chunk 5 of ranks 0, 1, 3"``, the same rank listed once per time."""
+    if not contents.terms:
+        return "nothing"
+    if not program.layout.reduces:
+        parts = [_owned(chunk, program) for chunk, _ in sorted(contents.terms.elements())]
+    else:
+        parts = [_summed(chunk, contents, program) for chunk in sorted({chunk for chunk, _ in contents.terms})]
+    return " plus ".join([*parts, *["garbage"] * contents.poisoned])
+
+
+def _owned(chunk: int, program: Program) -> str:
+    """Name a chunk by its owner, and by whom it is for where that is not everyone."""
+    offsets = program.layout.offsets
+    shard = bisect_right(offsets, chunk) - 1
+    inside = f"chunk {chunk - offsets[shard]}"
+    if not program.layout.in_pairs:
+        return f"{inside} of rank {shard}"
+    source, destination = divmod(shard, program.num_ranks)
+    return f"{inside} from rank {source} for rank {destination}"
+
+
+def _summed(chunk: int, contents: Contents, program: Program) -> str:
+    """Say which ranks have contributed to a chunk."""
+    times = [contents.terms[chunk, rank] for rank in range(program.num_ranks)]
+    if set(times) == {1}:
+        return f"chunk {chunk} of all ranks"
+    ranks = [f"{rank}" if count == 1 else f"{rank} ({count} times)" for rank, count in enumerate(times) if count]
+    missing = [str(rank) for rank, count in enumerate(times) if not count]
+    text = ", ".join(_few(ranks))
+    return f"chunk {chunk} of ranks {text}" + (f" without {', '.join(_few(missing))}" if missing else "")
+
+
+def _few(names: list[str]) -> list[str]:
+    return names if len(names) <= RANKS_SHOWN else [*names[:RANKS_SHOWN], f"... ({len(names)} in all)"]

@@ -1,1 +1,1 @@
-"""From schedules to programs."""
+"""Lowering of schedules to programs."""

@@ -1,13 +1,12 @@
-"""Joins the transfers of an all-to-all(v) and finds them places in scratch.
+"""Joining of an all-to-all(v)'s transfers and allocation of scratch for forwarded chunks, step by step.
 
-The steps of the schedule are gone through one after the other.  What a rank sends to another in one step, and is one
-piece of memory at the sender, goes as one transfer.  What is not for the receiver gets a piece of its scratch, which
-goes to something else from the step on after the one in which it is sent on.  So scratch holds what a rank keeps for
-others between steps, what comes in during one, and gaps.
+What a rank sends another in one step, adjacent in memory, is one transfer.  What the receiver forwards gets a part of
+its scratch, free again from the step after the one in which it is sent on.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
@@ -15,7 +14,6 @@ from typing import NamedTuple
 
 from ..programs.layout import Layout
 from ..programs.program import Buffer
-from ..programs.scratch_slots import ScratchSlots
 from .flow_transfers import FlowStrand
 
 
@@ -119,3 +117,49 @@ def _joined(hops: Sequence[_Hop], max_count: int, borders: Collection[int]) -> I
 def _continues(one: _Hop, other: _Hop) -> bool:
     """Whether one hop goes on where the other ends, in memory and in the row of chunks."""
     return one[:4] == other[:4] and one.place + one.chunks == other.place and one.first + one.chunks == other.first
+
+
+class ScratchSlots:
+    """The scratch of one rank while its program is written.
+
+    A request gets the smallest gap that it fits into, or new places at the end.
+
+    `size`: Places that were ever in use at the same time, and gaps between them.
+
+    >>> slots = ScratchSlots()
+    >>> slots.take(2), slots.take(3)
+    (0, 2)
+    >>> slots.give(0, 2)
+    >>> slots.take(1), slots.take(2), slots.size
+    (0, 5, 7)
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._gaps: list[tuple[int, int]] = []
+
+    def take(self, count: int) -> int:
+        """Return the first of `count` places in a row."""
+        fitting = [gap for gap in self._gaps if gap[1] - gap[0] >= count]
+        if not fitting:
+            # The last gap grows if it is at the end.
+            begin = self.size
+            if self._gaps and self._gaps[-1][1] == self.size:
+                begin, _ = self._gaps.pop()
+            self.size = begin + count
+            return begin
+        begin, end = min(fitting, key=lambda gap: gap[1] - gap[0])
+        self._gaps.remove((begin, end))
+        if begin + count < end:
+            insort(self._gaps, (begin + count, end))
+        return begin
+
+    def give(self, begin: int, count: int) -> None:
+        """Take places back; they have been given out."""
+        end = begin + count
+        number = bisect_left(self._gaps, (begin, end))
+        if number < len(self._gaps) and self._gaps[number][0] == end:
+            end = self._gaps.pop(number)[1]
+        if number and self._gaps[number - 1][1] == begin:
+            begin = self._gaps.pop(number - 1)[0]
+        insort(self._gaps, (begin, end))

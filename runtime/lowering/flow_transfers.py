@@ -1,19 +1,14 @@
-"""Which chunks of an all-to-all(v) follow which path, as transfers from rank to rank.
-
-A path of a `FlowSchedule` carries consecutive chunks of what its first rank has for its last one; the paths of two
-ranks share those out in the order in which the schedule lists them.  What passes switches on the way from one rank to
-the next is one transfer.  A *strand* is a range of chunks that stays together on its path; paths are cut into several
-where they carry more than one step may move.
-"""
+"""Chunk ranges of an all-to-all(v) on their paths, or in stages; see docs/explanation/programs.md."""
 
 from __future__ import annotations
 
+from math import gcd, lcm
 from typing import NamedTuple
 
 import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
-from ...schedules import Collective, FlowSchedule
+from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
 from ..programs.layout import Layout
 from .tree_transfers import MAX_TRANSFERS, pieces
 
@@ -114,3 +109,63 @@ def _check_amounts(schedule: FlowSchedule, layout: Layout) -> None:
         raise ProgramError(
             f"the paths from rank {source} to rank {destination} carry {carried[pair]} chunks; expected {wanted[pair]}"
         )
+
+
+MAX_CHUNKS = 2**22
+"""Chunks of a program: every check, and every rank that runs it, looks at each of them."""
+LOCAL_STEP = 1
+"""That of the first stage."""
+
+
+def staged_layout(schedule: AllToAllvSchedule, collective: Collective) -> tuple[Layout, int]:
+    """Lay out what ranks have for each other, and say how much a chunk is.
+
+    Units: result in bytes.
+    """
+    amounts = schedule.traffic.ravel().tolist()
+    parts = (schedule.pieces(server) for server in range(schedule.servers))
+    chunk = gcd(*amounts, *(int(np.gcd.reduce(column)) for each in parts for column in (each.first, each.length)))
+    if not chunk:
+        raise UnsupportedError(
+            "the schedule's traffic is 0 everywhere, so there is nothing to send; expected some traffic"
+        )
+    if sum(amounts) // chunk > MAX_CHUNKS:
+        raise UnsupportedError(
+            f"parts of the schedule are multiples of {chunk}, of {sum(amounts)} in all, which makes "
+            f"{sum(amounts) // chunk} chunks; expected at most {MAX_CHUNKS}: schedule larger units, such as tokens for "
+            f"bytes, or traffic rounded up to multiples of {_coarser(schedule, sum(amounts))}"
+        )
+    return pair_layout(collective, schedule.num_ranks, [amount // chunk for amount in amounts]), chunk
+
+
+def _coarser(schedule: AllToAllvSchedule, total: int) -> int:
+    """Find multiples that make few enough chunks.
+
+    All from one server for another is dealt out evenly to pairs of their parts, and of each of these to the GPUs of a
+    part.
+    """
+    m = schedule.gpus_per_server
+    shares = lcm(*(one // m * (other // m) * m for one in schedule.sizes for other in schedule.sizes))
+    return -(-2 * total // MAX_CHUNKS) * shares
+
+
+def staged_strands(schedule: AllToAllvSchedule, layout: Layout, chunk: int, max_count: int) -> list[FlowStrand]:
+    """Give every piece of the schedule its chunks and ranks, in strands of at most `max_count`, as equal as can be."""
+    ranks = schedule.num_ranks
+    found: list[FlowStrand] = []
+    for server in range(schedule.servers):
+        each = schedule.pieces(server)
+        columns = (each.stage, each.origin, each.proxy, each.peer, each.final, each.first, each.length)
+        for stage, origin, proxy, peer, final, first, length in zip(*(one.tolist() for one in columns), strict=True):
+            hops = [(stage + at, *ends) for at, ends in enumerate(((origin, proxy), (proxy, peer), (peer, final)))]
+            steps, senders, receivers = zip(*(hop for hop in hops if hop[1] != hop[2]), strict=True)
+            begin = layout.offsets[origin * ranks + final] + first // chunk
+            found += [
+                FlowStrand(*piece, (*senders, receivers[-1]), steps)
+                for piece in pieces(begin, begin + length // chunk, max_count)
+            ]
+    inside = (schedule.homes[:, None] == schedule.homes) & ~np.eye(ranks, dtype=np.bool_)
+    for source, destination in np.argwhere(inside & (schedule.traffic > 0)).tolist():
+        begin, end = layout.offsets[source * ranks + destination : source * ranks + destination + 2]
+        found += [FlowStrand(*piece, (source, destination), (LOCAL_STEP,)) for piece in pieces(begin, end, max_count)]
+    return found

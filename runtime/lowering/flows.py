@@ -1,15 +1,8 @@
-"""From the paths, or stages, of an all-to-all(v) to per-rank programs.
+"""Lowering of a `FlowSchedule` or an `AllToAllvSchedule` to per-rank programs; see docs/explanation/programs.md.
 
-`collopt.runtime.lowering.flow_scratch` puts all transfers into one global order, by the steps of the schedule, and says
-where each chunk stands meanwhile.  Each thread block runs its transfers in this order.  Nothing waits for the end of a
-step: a send from scratch waits for the receives that brought its chunks, all of earlier steps, and a receive into
-scratch for the sends that emptied its place, of earlier steps too.  What has to come before a transfer thus comes
-before it in the global order, and `collopt.runtime.lowering.lower` says why such programs cannot deadlock.  The
-stages of `collopt.runtime.lowering.staged_transfers` follow one another at each rank: there a send waits for the sends,
-and a receive for the receives, of the stage before, which are earlier in the global order too.
-
-A step may wait for several others.  MSCCL has one wait per step, so each further one costs a step that does nothing
-else, which counts as much as any other.
+A send from scratch waits for the receives that brought its chunks, a receive into scratch for the sends that emptied
+its place; in stages, each transfer between servers also waits for those of the stage before.  MSCCL has one wait per
+step, so each further one costs a nop.
 """
 
 from __future__ import annotations
@@ -26,8 +19,7 @@ from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from .fitting import LoweringOptions
 from .flow_scratch import Move, Routed, joined_moves
-from .flow_transfers import FlowStrand, flow_layout, flow_strands
-from .staged_transfers import staged_layout, staged_strands
+from .flow_transfers import FlowStrand, flow_layout, flow_strands, staged_layout, staged_strands
 from .tree_transfers import pieces
 
 Sites = npt.NDArray[np.int64]

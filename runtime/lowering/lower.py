@@ -1,36 +1,8 @@
-"""From schedules made of trees, or in steps, to per-rank programs.
+"""Lowering of schedules of trees, steps and paths to per-rank programs of thread blocks.
 
-`collopt.runtime.lowering.tree_transfers` says which chunks follow which trees, and puts all transfers of the program
-into one global order: each rank sends a strand towards the root after it has received it from all its children, and
-away from the root after it has received it from its parent, and a root spreads a strand after it has received it from
-all its children.  What has to come before is in each case at a lower level, so earlier in the order.
-
-Schedules in steps.  They consist of trees too, which `collopt.runtime.lowering.step_trees` finds: a schedule is refused
-unless every rank gets every part of every shard from a rank that held it before that step began.  So steps grow from
-the root of such a tree to its leaves, and fall on the way back, on which they are counted from the last one.  The level
-of a hop is its step, and the statement above holds for these levels as well: `collopt.runtime.lowering.step_transfers`.
-Nothing waits for the end of a step; a rank goes on as soon as it has what it sends next.  Strands that travel as one
-transfer were touched last by one transfer, or by none, at either end, so what has to come before them comes before that
-transfer.
-
-Sums.  The first contribution that a rank receives is added to its own input, into its output where that is to hold the
-strand in the end, and into scratch otherwise; further ones are added there, one after the other in the global order.
-The input is never written.  Scratch holds each strand that passes an inner rank once, so it is never larger than what
-the rank does not keep: input less output.  An allreduce needs none.
-
-Steps.  Each thread block runs its transfers in the global order.  A step waits for the step before it that dealt with
-the same strand on the same rank: a send for the last receive, a receive that adds for the one that added before, and a
-receive of a final sum for the send of the partial one that it overwrites.
-
-No deadlock.  Suppose that some transfers never happen and take the first of them in the global order.  The earlier
-steps of its sending and of its receiving thread block belong to earlier transfers, so they have finished; so do the
-steps that its two ends wait for.  Both ends are therefore at this transfer and nothing holds them back, whether the
-connection buffers data or not: a contradiction.  (Local copies wait for nothing.)  When a runtime runs the whole list
-again for every slice of the data, the same holds for the order (slice, global order).
-
-Thread blocks.  Every connection (sender, receiver, channel) gets a sending block on one rank and a receiving block on
-the other; receiving and sending on are never fused, because RCCL from ROCm 6.1 on refuses to launch fused steps
-(ROCm/rccl#1005).  It refuses to add while receiving too: see `collopt.runtime.programs.unfused`.
+One global order of all transfers, in which each comes after all that it waits for, makes programs free of deadlocks;
+see docs/explanation/programs.md for the order and the proof.  Receiving and sending on are never fused, because RCCL
+from ROCm 6.1 on launches no fused steps (ROCm/rccl#1005).
 """
 
 from __future__ import annotations
@@ -57,14 +29,13 @@ from ...schedules.traffic.collective import CollectiveName, as_collective
 from ...support.validation import shown
 from ..programs.channels import assign_channels
 from ..programs.checks import check_counts
-from ..programs.instances import replicated
 from ..programs.layout import Layout
 from ..programs.program import Program
+from ..programs.transformations import replicated
 from .fitting import LoweringOptions, check_fitting, lowered
 from .flows import lower_flow, lower_stages
 from .rank_writer import Known, write_rank
-from .step_transfers import joined_hops, step_shares
-from .step_trees import check_step_halves, step_trees
+from .step_transfers import check_step_halves, joined_hops, step_shares, step_trees
 from .tree_transfers import (
     MAX_TRANSFERS,
     Hop,
@@ -114,7 +85,7 @@ def lower(
         mean more thread blocks at work at the same time.
     instances : int
         Parts that every transfer is divided into, each with thread blocks and channels of its own; see
-        `collopt.runtime.programs.instances` for how the two differ, and go together.
+        `collopt.runtime.programs.transformations` for how the two differ, and go together.
     name : str or None
         Name of the program; that of the collective if left out.
 

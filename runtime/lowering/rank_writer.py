@@ -1,4 +1,4 @@
-"""Writes the thread blocks of one rank; see `collopt.runtime.lowering.lower` for what they have to be."""
+"""Thread blocks of one rank: its ends of all transfers, in the global order."""
 
 from __future__ import annotations
 

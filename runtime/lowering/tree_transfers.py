@@ -1,16 +1,4 @@
-"""Which chunks follow which trees, and one order for all their transfers.
-
-Chunks.  The data is cut into the fewest equal chunks with which each tree carries a whole number of them.  The trees of
-a root share out the chunks of its shard in the order in which the forest lists them; in an allreduce, shards are the
-parts of the buffer that the roots add up, in proportion to their weights and in rank order.  A *strand* is a range of
-chunks that stays together: it follows one tree that adds up, one that spreads, or, in an allreduce, one of each.  A
-range is cut where it exceeds what one step may move, and, in an allreduce, wherever either forest changes trees.
-
-Order.  A *hop* is one strand on one edge of one of its trees.  Its *level* is the length of the longest chain of hops
-of its strand that has to come before it.  When adding up, a rank sends once all its children have, so the level is its
-height above the leaves; when spreading, it is the depth, on top of the height of the strand's adding tree.  All hops
-of the program are ordered by level, then the one with the longest way still to go first, then by strand.
-"""
+"""Chunk ranges of the trees of a schedule, and the global order of their hops; see docs/explanation/programs.md."""
 
 from __future__ import annotations
 

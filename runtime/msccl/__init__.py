@@ -1,1 +1,1 @@
-"""MSCCL XML: written, read, and judged as each runtime would."""
+"""MSCCL XML: export, format and lint."""

@@ -1,4 +1,4 @@
-"""The writers of this room as `Plan.export` calls them; pyproject.toml lists them as entry points."""
+"""The exporter of MSCCL XML that `Plan.export` finds as an entry point."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from ...planners import Plan
 from ..lowering.lower import lower
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
-from ..programs.packing import document_steps, packed
 from ..programs.program import Program
-from ..programs.unfused import without_receive_reduce
+from ..programs.transformations import document_steps, packed, without_receive_reduce
 from .format.limits import RuntimeLimits, check_limits, runtime_limits
 from .format.writer import write_xml
 
@@ -57,7 +56,7 @@ def export_msccl_xml(
     protocol : {"Simple", "LL", "LL128"}
         How data are sent.
     max_thread_blocks : int or None
-        Where a rank has more, some of them are joined: `collopt.runtime.programs.packing`.
+        Where a rank has more, some of them are joined: `collopt.runtime.programs.transformations`.
     placement : {"out-of-place", "in-place", "both"} or None
         Calls that the file is for.
 

@@ -1,1 +1,1 @@
-"""MSCCL++ execution plans: written, read back, checked and run."""
+"""MSCCL++ execution plans: export, format, lowering, interpreter and lint."""

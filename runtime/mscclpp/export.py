@@ -1,13 +1,15 @@
-"""The MSCCL++ writer as `Plan.export` calls it; pyproject.toml lists it as an entry point."""
+"""The exporter of MSCCL++ plans that `Plan.export` finds as an entry point, with estimates of what replicas need."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
@@ -16,14 +18,21 @@ from ...topologies import Topology
 from ..lowering.lower import lower
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
-from ..programs.program import Program
-from .format.execution_plan import CHANNEL_TYPES, MAX_CHANNELS, MAX_OPERATIONS, MAX_THREADS, ExecutionPlan
-from .format.writer import to_mscclpp_text
-from .lowering.block_capacity import crowding, first_replica, most_apart
-from .lowering.channels import Connections
+from ..programs.program import Program, RankProgram, ThreadBlock
+from .format.execution_plan import (
+    CHANNEL_TYPES,
+    MAX_CHANNELS,
+    MAX_OPERATIONS,
+    MAX_THREADS,
+    ExecutionPlan,
+    to_mscclpp_text,
+)
 from .lowering.lower import DEFAULT_SLICE_BYTES, DEFAULT_THREAD_BLOCKS, common_count, port_pairs, to_execution_plan
+from .lowering.thread_blocks import WEIGHTS, merged_blocks
+from .lowering.transfers import Connections
 
 __all__ = ["boxes_of", "export_mscclpp_json", "least_needs"]
+
 
 NAME_LENGTH = 63
 STEPS = (16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
@@ -268,3 +277,79 @@ def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None)
         channels = {f"{kind} channels": len(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}
         found.append({"operations": operations} | channels)
     return found
+
+
+class Crowding(NamedTuple):
+    """What thread blocks hold once they are merged.
+
+    `heaviest`: About how many operations the longest one has, or 0 where none are merged.
+    `refusal`: Why the executor cannot take them, whatever else they hold, or empty where that is not certain.
+    """
+
+    heaviest: int
+    refusal: str
+
+
+def first_replica(pair: Program) -> Program:
+    """Take the first of two replicas, only to count with: its waits are still those of the two."""
+    # As in `replicated`, the replicas of a block follow one another.
+    ranks = tuple(replace(rank, thread_blocks=rank.thread_blocks[::2]) for rank in pair.ranks)
+    return replace(pair, ranks=ranks)
+
+
+def most_apart(program: Program, max_thread_blocks: int) -> int:
+    """Most replicas that have thread blocks of their own; at least 1."""
+    most = max((len(rank.thread_blocks) for rank in program.ranks), default=1)
+    return max(1, max_thread_blocks // max(1, most))
+
+
+def crowding(program: Program, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> Crowding:
+    """Find out what the thread blocks hold of several replicas of a program."""
+    if instances <= most_apart(program, max_thread_blocks):
+        return Crowding(0, "")
+    found = [_of_rank(rank, boxes, max_thread_blocks, instances) for rank in program.ranks]
+    return Crowding(max(each.heaviest for each in found), next((each.refusal for each in found if each.refusal), ""))
+
+
+def _of_rank(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> Crowding:
+    # As in `replicated`, the replicas of a block follow one another.
+    weights = [
+        weight
+        for block in rank.thread_blocks
+        for weight in [sum(WEIGHTS[step.kind] for step in block.instructions)] * instances
+    ]
+    needs = [_least(block, rank.rank, boxes) for block in rank.thread_blocks]
+    heaviest, refusal = 0, ""
+    for at, group in enumerate(merged_blocks(weights, max_thread_blocks)):
+        heaviest = max(heaviest, sum(weights[block] for block in group))
+        counts: Counter[str] = Counter()
+        for block in group:
+            counts.update(needs[block // instances])
+        where = f"rank {rank.rank} thread block {at}"
+        # It greets the ranks that it has transfers with.
+        if counts["operations"] and (length := counts["operations"] + 1) > MAX_OPERATIONS:
+            refusal = refusal or (
+                f"{where} has at least {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}"
+            )
+        for kind in ("memory", "port"):
+            if counts[kind] > MAX_CHANNELS:
+                refusal = refusal or (
+                    f"{where} uses {counts[kind]} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}"
+                )
+    return Crowding(heaviest, refusal)
+
+
+def _least(block: ThreadBlock, rank: int, boxes: Sequence[int]) -> Counter[str]:
+    """Operations that a thread block has at least, and channels that it uses."""
+    counts: Counter[str] = Counter()
+    for peer, used in (
+        (block.send_peer, any(step.kind == "send" for step in block.instructions)),
+        (block.recv_peer, any(step.receives for step in block.instructions)),
+    ):
+        if peer is not None and used:
+            counts["port" if boxes[peer] != boxes[rank] else "memory"] += 1
+    near = block.send_peer is not None and boxes[block.send_peer] == boxes[rank]
+    for step in block.instructions:
+        # Between a put into memory and its signal, and between a wait and a sum, all threads wait for each other.
+        counts["operations"] += {"send": 3 if near else 1, "recv": 1, "recv_reduce": 3}.get(step.kind, 0)
+    return counts

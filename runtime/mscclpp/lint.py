@@ -1,6 +1,6 @@
-"""Says what becomes of an MSCCL++ execution plan: is it refused, does it hang, are its data right, for which sizes.
+"""Lint of an MSCCL++ execution plan: is it refused, does it hang, is its result right, for which sizes.
 
-Here a plan is refused that the executor would refuse, misread or run wild on; it checks less itself.
+A plan is refused that the executor would refuse, misread or run out of bounds on; it checks less itself.
 """
 
 from __future__ import annotations

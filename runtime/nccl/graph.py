@@ -1,24 +1,29 @@
-"""Writes rings as a graph file of NCCL: what ``NCCL_GRAPH_FILE`` makes it use instead of a search of its own.
+"""Rings as an NCCL graph file (``NCCL_GRAPH_FILE``), in the form of NCCL's dumps (src/graph/xml.cc of NCCL 2.x).
 
-The form is that of NCCL's own dumps (``NCCL_GRAPH_DUMP_FILE``; src/graph/xml.cc and search.cc of NCCL 2.x): elements
-``graphs``, ``graph`` (0 stands for rings), ``channel`` and ``gpu``, the last by its hexadecimal number in the box;
-where a ring leaves the box, a ``net`` before the first and one behind the last.  Every box reads a file of its own.
+``graph`` 0 stands for rings; a ``gpu`` is named by its hexadecimal number in the box; where a ring leaves the box, a
+``net`` stands before the first gpu and after the last.  Every box reads a file of its own.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
 
 from ...errors import UnsupportedError
 from ...planners import Plan
+from ...schedules import Forest
 from ...support.validation import as_integers, is_int, shown
 from ...support.writing import write_whole
 from ..programs.checks import check_choice
-from .ring_channels import ring_channels
 
 __all__ = ["PATH_TYPES", "export_nccl_graph"]
+
 
 RING_GRAPH, RING_PATTERN = "0", "4"
 PATH_TYPES = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")
@@ -40,7 +45,7 @@ def export_nccl_graph(
     Parameters
     ----------
     plan : Plan
-        Of rings; see `collopt.runtime.nccl.ring_channels.ring_channels`.
+        Of rings; see `collopt.runtime.nccl.graph.ring_channels`.
     path : path
         File to write.
     gpus_per_box : int, optional
@@ -125,3 +130,63 @@ def _channel(ring: tuple[int, ...], first: int, count: int) -> list[int]:
         )
     start = enters[0] if enters else 0
     return [ring[(start + step) % len(ring)] - first for step in range(count)]
+
+
+MAX_CHANNELS = 32
+"""What all versions of NCCL take."""
+
+WANTED = "expected the same rings for all data, such as of a plan by 'ring'"
+
+Ring = tuple[int, ...]
+
+
+def ring_channels(plan: Plan) -> tuple[Ring, ...]:
+    """List the rings that a plan spreads its data over equally.
+
+    >>> import collopt
+    >>> topology = collopt.topologies.ring(4)
+    >>> ring_channels(collopt.plan(topology, "allgather", planner="ring"))
+    ((0, 1, 2, 3), (0, 3, 2, 1))
+    """
+    if not isinstance(plan, Plan):
+        raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
+    shares = [_shares(forest, plan.planner) for forest in plan.trees.forests]
+    if shares[0] != shares[-1] and _turned(shares[0]) != shares[-1]:
+        raise UnsupportedError(f"the plan by {plan.planner!r} reduces along other rings than it broadcasts; {WANTED}")
+    # The least common number of shares that makes each ring's a whole one.
+    total = math.lcm(*(share.denominator for share in shares[-1].values()))
+    if total > MAX_CHANNELS:
+        raise UnsupportedError(
+            f"the plan by {plan.planner!r} makes {total} channels of NCCL, which takes at most {MAX_CHANNELS}; "
+            "expected fewer rings, or rings with equal shares"
+        )
+    return tuple(ring for ring in sorted(shares[-1]) for _ in range(int(shares[-1][ring] * total)))
+
+
+def _shares(forest: Forest, planner: str) -> dict[Ring, Fraction]:
+    """What part of every root's shard goes around each ring."""
+    ranks = forest.num_ranks
+    chains = np.argsort(forest.depths, axis=1)
+    if (np.sort(forest.depths, axis=1) != np.arange(ranks)).any():
+        raise UnsupportedError(f"the plan by {planner!r} has trees in which a rank sends to several others; {WANTED}")
+    if forest.direction == "reduce":
+        chains = chains[:, ::-1]
+    uses: dict[int, Counter[Ring]] = {}
+    for root, weight, chain in zip(forest.roots.tolist(), forest.weights.tolist(), chains.tolist(), strict=True):
+        uses.setdefault(root, Counter())[_from_lowest(chain)] += weight
+    shares = [{ring: Fraction(weight, use.total()) for ring, weight in use.items()} for use in uses.values()]
+    if any(share != shares[0] for share in shares):
+        raise UnsupportedError(
+            f"the plan by {planner!r} sends the data of some ranks around other rings than that of others; {WANTED}"
+        )
+    return shares[0]
+
+
+def _turned(shares: dict[Ring, Fraction]) -> dict[Ring, Fraction]:
+    """The same rings the other way round."""
+    return {_from_lowest(ring[::-1]): share for ring, share in shares.items()}
+
+
+def _from_lowest(ring: Sequence[int]) -> Ring:
+    first = ring.index(min(ring))
+    return tuple(ring[first:]) + tuple(ring[:first])

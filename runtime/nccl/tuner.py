@@ -1,8 +1,8 @@
-"""Writes the configuration of NCCL's example tuner plugin: which of NCCL's algorithms to take at which size.
+"""Configuration of NCCL's example tuner plugin: which algorithm to take at which size.
 
 A line has ``collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks``, with -1 for any; see
-plugins/tuner/example of NCCL, and ``NCCL_TUNER_PLUGIN`` and ``NCCL_TUNER_CONFIG_FILE``.  NCCL has rings for all
-collectives, and double binary trees for allreduce.  A plan of another kind is not among what it can choose from.
+plugins/tuner/example of NCCL, ``NCCL_TUNER_PLUGIN`` and ``NCCL_TUNER_CONFIG_FILE``.  NCCL has rings for all
+collectives, and double binary trees for allreduce.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...schedules import ALLREDUCE, TREE_COLLECTIVES
 from ...support.validation import is_int, shown
 from ...support.writing import write_whole
 from ..programs.checks import check_choice, check_counts
-from .ring_channels import MAX_CHANNELS, ring_channels
+from .graph import MAX_CHANNELS, ring_channels
 
 __all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]
 

@@ -1,1 +1,1 @@
-"""What every rank does: from schedules to programs of thread blocks and steps."""
+"""Programs of thread blocks and steps: types, layout, order, channels, transformations."""

@@ -1,4 +1,4 @@
-"""Gives every transfer of a connection one of its channels."""
+"""Assignment of a connection's transfers to channels."""
 
 from __future__ import annotations
 

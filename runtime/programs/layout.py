@@ -1,11 +1,8 @@
-"""Where the chunks of a collective stand in the buffers of each rank.
+"""Positions of a collective's chunks in the buffers of each rank.
 
-All chunks of a collective are numbered in one row: shard by shard, chunk by chunk.  Every buffer of every rank holds
-some consecutive ones of them, so two numbers per buffer say everything.  Broadcast is an allgather, and reduce a
-reduce-scatter, in which all chunks belong to the shard of the root.
-
-In an all-to-all(v) the shards are what each rank has for each: first those of rank 0 for ranks 0, 1, ..., then those of
-rank 1.  So every input holds consecutive chunks, and every output one shard from each rank, in rank order.
+All chunks are numbered in one row, shard by shard; every buffer holds consecutive ones.  Broadcast is an allgather, and
+reduce a reduce-scatter, whose chunks all belong to the root's shard.  In an all-to-all(v) the shards are those of rank
+0 for ranks 0, 1, ..., then those of rank 1: an output has one shard from each rank, in rank order.
 """
 
 from __future__ import annotations

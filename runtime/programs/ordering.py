@@ -1,13 +1,7 @@
-"""Which steps of a program come before which, and whether any order exists at all.
+"""Topological order of a program's steps (Kahn's algorithm); see docs/explanation/programs.md.
 
-Steps get numbers in document order: rank by rank, block by block.  Two relations are built on them.
-
-*Waiting* is what can deadlock.  A runtime's connection buffers little and the amount is its own business, so a send is
-taken to finish only together with its receive: both are one node, which has to come after the earlier steps and the
-dependencies of both ends.  A program whose waiting relation has no cycle finishes however small the buffers are.
-
-*Happening before* is what protects data.  Here a send may finish long before its receive, so the only edge between the
-two ends goes from the send to the receive.
+*Waiting* can deadlock: a send counts as finished only together with its receive.  *Happens before* protects data: the
+only edge between the two goes from the send to the receive.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """`Program`: what every rank does, thread block by thread block, step by step.
 
-The shape is that of MSCCL's interpreter (Cowan et al., "MSCCLang: Microsoft Collective Communication Language",
-ASPLOS 2023), so a program can be written as MSCCL XML without thinking, but nothing here depends on that format: the
-numpy interpreter and torch.distributed run the same programs.
-
-Time is not part of a program.  Its order is: the steps of one thread block run one after the other; a step starts once
-every step in its `depends` has finished; the k-th receive of a connection takes the data of its k-th send.
+The shape is that of MSCCL's interpreter (Cowan et al., "MSCCLang: Microsoft Collective Communication Language", ASPLOS
+2023).  The steps of one thread block run in order; a step starts once every step in its `depends` has finished; the
+k-th receive of a connection takes the data of its k-th send.
 """
 
 from __future__ import annotations

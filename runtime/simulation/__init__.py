@@ -1,1 +1,1 @@
-"""Event-driven simulator."""
+"""Event-driven simulation of plans."""

@@ -1,23 +1,7 @@
-"""An event loop for transfers that cross links one piece after the other.
+"""Discrete-event simulation of transfers that cross links piece by piece.
 
-A *transfer* crosses its hops in order and is cut into *pieces*, all transfers into equally many.  A piece of a transfer
-may start once the same pieces of all transfers before it have come.  A link carries one piece at a time, each for the
-hop's *ticks*; after that many, and the hop's *delay*, the last bit is at the far end.  A piece may be on several hops
-of its transfer at the same time: it goes on as soon as its first bit has come, or as much later as a faster link needs
-so as never to wait for bits in the middle of the piece.  A transfer without hops is over when it starts.
-
-Each link takes, of the pieces that wait for it, the one with the least sum of its number and its transfer's level; of
-several the one whose hop has the smallest number.  If levels count the hops before a transfer, that sum is the round in
-which a pipeline without any stop would carry the piece.  Links never wait while there is a piece for them.
-
-All times are integers, so equal input gives equal output.
-
-    repeat: let pieces that wait for nothing any more join the queues of their first links
-            send the first piece of the queue of every idle link that has one
-            take the earliest events, all of that time: a link is idle again; a piece has come to its next link, whose
-            queue it joins, or to its end, so that what waited for nothing else may start
-
-Queues are binary heaps in parts of arrays.
+A link carries one piece at a time, for the hop's *ticks*, and its last bit arrives *delay* later.  Of waiting pieces it
+takes the least (piece + level of the transfer, hop); all times are integers.  See docs/explanation/programs.md.
 """
 
 from __future__ import annotations

@@ -1,39 +1,29 @@
-"""What a plan takes, event by event: links that are busy, latencies, ranks that wait for data and for sums.
-
-The model.  A link carries one piece at a time, at its bandwidth, and every bit arrives its latency later.  A rank sends
-a piece on when all of it has come, and a sum when all parts of it have; adding takes no time.  A switch passes a piece
-on while it comes in, and keeps what has to wait for a busy link.  All data of a tree, or of a path of a flow, is cut
-into equally many slices, which follow each other.  Of pieces that wait for a link, the one goes first that a pipeline
-without any stop would have taken first; see `collopt.runtime.simulation.event_loop`.
-
-Steps need not be waited for: in a real run a rank sends over each link in the order of steps, as soon as it has what it
-is to send next.  With ``steps="wait"`` nothing of a step begins before all of the step before has come, which is what
-`Plan.estimate` assumes.
-
-So no link is busy for less than its load over its bandwidth, and no plan is faster than its bound.  With ever more
-slices, and without latencies, the time comes down towards that of `Plan.estimate`.
-"""
+"""Event-driven simulation of plans: busy links, latencies, ranks that wait for data; see docs/explanation/programs.md."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import CertificateError, UnsupportedError
 from ...planners import Plan
-from ...schedules import as_bytes
+from ...schedules import Collective, as_bytes
 from ...support.arrays import IntArray
+from ...support.formatting import bandwidth_text, time_text
 from ...support.validation import as_whole, shown
+from ...topologies import Topology
 from ..programs.checks import check_choice
-from .result import Simulation
 from .transfers import PieceTimes, Transfers, piece_times, with_gates
 from .tree_transfers import transfers_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 Waiting = Literal["overlap", "wait"]
 
@@ -211,3 +201,129 @@ def _run_part(
         )
     starts[hops] = timeline.starts + now
     return now + timeline.finish
+
+
+NS_PER_US = 1000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation:
+    """One run of a plan, event by event.
+
+    Attributes
+    ----------
+    topology : Topology
+    collective : Collective
+    num_bytes : int
+        As nccl-tests counts them.
+    slices : int
+        Pieces that each transfer was cut into.
+    time : Fraction
+        µs until the last byte came.
+    transfers : Transfers
+        What was sent.
+    times : PieceTimes
+        Of one piece on each hop.
+    starts : ndarray of int64, shape (hops, slices)
+        When each piece began to enter the link, in ticks.
+    """
+
+    topology: Topology
+    collective: Collective
+    num_bytes: int
+    slices: int
+    time: Fraction
+    transfers: Transfers
+    times: PieceTimes
+    starts: IntArray
+
+    @property
+    def microseconds(self) -> float:
+        """Time until the last byte came."""
+        return float(self.time)
+
+    @property
+    def algbw(self) -> float:
+        """Algorithm bandwidth in GB/s as in nccl-tests: bytes over time."""
+        return float(self.num_bytes / (self.time * NS_PER_US))
+
+    @property
+    def busbw(self) -> float:
+        """Bus bandwidth in GB/s as in nccl-tests; see `collopt.schedules.bus_factor`."""
+        return self.algbw * float(self.collective.bus_factor(self.topology.num_ranks))
+
+    @property
+    def num_events(self) -> int:
+        """Pieces that entered links."""
+        return self.starts.size
+
+    @property
+    def link_busy(self) -> pd.DataFrame:
+        """One row per link.
+
+        ``tail``, ``head``, ``bytes`` that it carried, ``pieces``, ``busy_us``, and ``share`` of the whole time for
+        which it was busy.
+        """
+        import pandas as pd
+
+        links = len(self.topology.links)
+        busy, data = np.zeros(links), np.zeros(links)
+        np.add.at(busy, self.transfers.hop_links, self._microseconds(self.times.ticks * self.slices))
+        np.add.at(data, self.transfers.hop_links, self._bytes[self.transfers.hop_owners] * self.slices)
+        return pd.DataFrame(
+            {
+                "tail": [link.tail for link in self.topology.links],
+                "head": [link.head for link in self.topology.links],
+                "bytes": data,
+                "pieces": np.bincount(self.transfers.hop_links, minlength=links) * self.slices,
+                "busy_us": busy,
+                "share": busy / self.microseconds,
+            }
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Tabulate the events.
+
+        Returns
+        -------
+        DataFrame
+            One row for each piece that entered a link, by time: ``start_us`` and ``end_us``, between which it kept the
+            link busy; the link's ``tail`` and ``head``; ``sender`` and ``receiver``, the ranks between which it is on
+            its way; the number of the ``transfer`` and of the ``slice``; ``bytes``.
+        """
+        import pandas as pd
+
+        hops = np.repeat(np.arange(len(self.starts)), self.slices)
+        owners = self.transfers.hop_owners[hops]
+        starts = self.starts.ravel()
+        links, names = self.transfers.hop_links[hops], np.array(self.topology.nodes, dtype=object)
+        frame = pd.DataFrame(
+            {
+                "start_us": self._microseconds(starts),
+                "end_us": self._microseconds(starts + self.times.ticks[hops]),
+                "tail": names[self.topology.arrays.tails[links]],
+                "head": names[self.topology.arrays.heads[links]],
+                "sender": names[self.transfers.senders[owners]],
+                "receiver": names[self.transfers.receivers[owners]],
+                "transfer": owners,
+                "slice": np.tile(np.arange(self.slices), len(self.starts)),
+                "bytes": self._bytes[owners],
+            }
+        )
+        order = np.lexsort((frame["slice"], frame["transfer"], links, starts))
+        return frame.iloc[order].reset_index(drop=True)
+
+    @property
+    def _bytes(self) -> npt.NDArray[np.float64]:
+        """Bytes of one piece of each transfer."""
+        return self.transfers.amounts.astype(np.float64) * float(self.num_bytes * self.transfers.unit / self.slices)
+
+    def _microseconds(self, ticks: IntArray) -> npt.NDArray[np.float64]:
+        return ticks.astype(np.float64) * float(self.times.tick)
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        return (
+            f"<Simulation: {self.collective} of {self.num_bytes} bytes on {self.topology.name}, {self.slices} slices: "
+            f"{time_text(self.time)}, {bandwidth_text(self.algbw)}>"
+        )

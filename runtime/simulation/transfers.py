@@ -1,18 +1,4 @@
-"""Transfers between ranks that wait for each other, each with its way through the network.
-
-What `collopt.runtime.lowering.lower` makes of schedules for machines, but with links, without buffers, and for flows
-as well: this is what the simulator runs and what execution traces list.  `collopt.runtime.simulation.tree_transfers`
-and `collopt.runtime.simulation.step_transfers` make it of schedules.
-
-Keeps what is sent over a link in the order of steps.
-
-Runtimes send over a connection in the order of the program: what is ready does not overtake what belongs to an earlier
-step and is not.  So for each link and step there is a transfer over no link, a *gate*, that waits for all that the
-sends over this link in this step wait for, and for the gate of the link's step before; and the sends wait for the
-latter.  The gate says nothing of when a send has come, only that it could be sent.
-
-How long pieces of transfers take on links, in whole ticks.
-"""
+"""Transfers between ranks with dependencies and routes, the order of steps on links, and times; see docs/explanation/programs.md."""
 
 from __future__ import annotations
 

@@ -7,9 +7,8 @@ from typing import Any
 from runtime_forests import random_schedule
 
 from collopt.runtime.lowering.lower import lower
-from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan
+from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, document_of
 from collopt.runtime.mscclpp.format.reader import parse_document
-from collopt.runtime.mscclpp.format.writer import document_of
 from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 

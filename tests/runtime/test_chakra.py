@@ -22,7 +22,7 @@ from collopt.runtime import (
     simulate,
     write_trace,
 )
-from collopt.runtime.chakra import reader
+from collopt.runtime.chakra import trace as reader
 from collopt.topologies import complete, dgx_a100, kautz, mi250, ring, torus
 from sample_files import sample
 

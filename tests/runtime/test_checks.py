@@ -35,7 +35,7 @@ from collopt.runtime import (
     lower,
     without_receive_reduce,
 )
-from collopt.runtime.interpreter.hazards import check_hazards
+from collopt.runtime.interpreter.check import check_hazards
 from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.programs.ordering import global_order
 from collopt.schedules import TreeSchedule

@@ -8,7 +8,7 @@ import pytest
 from runtime_forests import exchange, random_schedule
 
 from collopt.runtime import lower
-from collopt.runtime.interpreter.machine import Contents, described, symbolic_inputs, unwritten
+from collopt.runtime.interpreter.interpret import Contents, described, symbolic_inputs, unwritten
 
 
 def test_contents_add_up() -> None:

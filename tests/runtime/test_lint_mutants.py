@@ -11,11 +11,10 @@ from runtime_forests import random_schedule
 
 from collopt.runtime import Program, lower, to_xml_text
 from collopt.runtime.interpreter.findings import Findings, LintReport
-from collopt.runtime.msccl.format.dialects import dialect_of
 from collopt.runtime.msccl.format.document import read_document
-from collopt.runtime.msccl.lint.lint import lint_file
-from collopt.runtime.msccl.lint.to_program import layout_of, program_of
-from collopt.runtime.programs.unfused import without_receive_reduce
+from collopt.runtime.msccl.format.limits import dialect_of
+from collopt.runtime.msccl.lint.lint import layout_of, lint_file, program_of
+from collopt.runtime.programs.transformations import without_receive_reduce
 
 
 def written(runtime: str, collective: str, seed: int = 0) -> str:

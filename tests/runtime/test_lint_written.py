@@ -15,11 +15,9 @@ import collopt
 from collopt.runtime import interpret_file, lower, read_xml
 from collopt.runtime.interpreter.findings import Findings, LintReport
 from collopt.runtime.interpreter.interpret import run_interleaving
-from collopt.runtime.msccl.format.dialects import dialect_of
 from collopt.runtime.msccl.format.document import read_document
-from collopt.runtime.msccl.format.limits import RUNTIMES
-from collopt.runtime.msccl.lint.lint import lint_file
-from collopt.runtime.msccl.lint.to_program import layout_of, program_of
+from collopt.runtime.msccl.format.limits import RUNTIMES, dialect_of
+from collopt.runtime.msccl.lint.lint import layout_of, lint_file, program_of
 from collopt.topologies import ring, torus
 
 CALLS = [(topology, collective) for topology in sorted(TOPOLOGIES) for collective in COLLECTIVES]

@@ -20,9 +20,15 @@ import collopt
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import lower
 from collopt.runtime.mscclpp.export import boxes_of, export_mscclpp_json
-from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, Gpu, Operation, Place, flat_length
+from collopt.runtime.mscclpp.format.execution_plan import (
+    ExecutionPlan,
+    Gpu,
+    Operation,
+    Place,
+    flat_length,
+    to_mscclpp_text,
+)
 from collopt.runtime.mscclpp.format.reader import read_mscclpp
-from collopt.runtime.mscclpp.format.writer import to_mscclpp_text
 from collopt.runtime.mscclpp.lowering.lower import to_execution_plan, write_mscclpp
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 from collopt.schedules import REDUCE

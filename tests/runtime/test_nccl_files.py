@@ -13,7 +13,7 @@ import collopt
 from collopt.errors import UnsupportedError
 from collopt.planners import plan_of_schedule
 from collopt.runtime import write_nccl_tuner
-from collopt.runtime.nccl.ring_channels import ring_channels
+from collopt.runtime.nccl.graph import ring_channels
 from collopt.schedules import Forest
 from collopt.topologies import complete, dgx_a100, ring
 

@@ -14,7 +14,7 @@ import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import Program, interpret_file, lower, read_xml, run_program, without_receive_reduce
 from collopt.runtime.msccl.export import export_msccl_xml
-from collopt.runtime.programs.packing import document_steps, packed
+from collopt.runtime.programs.transformations import document_steps, packed
 from collopt.schedules import FlowSchedule, TreeSchedule
 from collopt.topologies import dgx_h100
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.runtime.distributed.rounds.rounds import Message, Round, RoundScratch
+from collopt.runtime.lowering.flow_scratch import ScratchSlots
 from collopt.runtime.programs.program import ChunkRange
-from collopt.runtime.programs.scratch_slots import ScratchSlots
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 6)), max_size=60))

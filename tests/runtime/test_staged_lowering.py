@@ -31,7 +31,7 @@ from collopt.runtime import (
     write_xml,
 )
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
-from collopt.runtime.lowering import staged_transfers
+from collopt.runtime.lowering import flow_transfers as staged_transfers
 from collopt.schedules import AllToAllvSchedule
 
 PRELOAD = ("torch", "torch.distributed", "collopt.runtime.distributed.execution.execute")

@@ -31,10 +31,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import UnsupportedError
+from ...lowering.flow_scratch import ScratchSlots
 from ...programs.checks import check_counts
 from ...programs.ordering import Order, Site, global_order
 from ...programs.program import ChunkRange, Program
-from ...programs.scratch_slots import ScratchSlots
 
 MAX_OPERATIONS = 64
 """Sends and receives of one rank in one batch; NCCL has been seen to hang with some hundreds (pytorch#174288)."""

@@ -1,1 +1,1 @@
-"""Dialects, limits, reader, writer."""
+"""MSCCL XML: limits and dialects of the runtimes, reader, writer."""

@@ -1,8 +1,7 @@
-"""An MSCCL file as its parsers see it: algorithm, gpus, thread blocks and steps, with all numbers read as they do.
+"""MSCCL XML as the runtimes' parsers read it: algorithm, gpus, thread blocks and steps.
 
-All three parsers descend from NCCL's small one: no prolog and no document type, double quotes only, attributes set off
-by single spaces, no text between elements, and of white space there only spaces and line ends.  Nothing is expanded and
-nothing is nested by calls, so that time and memory grow with the size of the file alone.
+All three parsers descend from NCCL's: no prolog, no document type, double quotes only, attributes set off by single
+spaces, no text between elements.  Nothing is expanded and nothing recurses, so time and memory are linear in the file.
 """
 
 from __future__ import annotations

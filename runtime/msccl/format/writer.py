@@ -1,8 +1,6 @@
-"""Writes programs as MSCCL XML and reads them back.
+"""Writer of MSCCL XML for microsoft/msccl, Azure/msccl-executor-nccl, and RCCL from ROCm 5.5 to 7.12 (2.28.3).
 
-Three runtimes load such files: microsoft/msccl, Azure/msccl-executor-nccl, and RCCL from ROCm 5.5 until MSCCL was taken
-out again (RCCL 2.28.3).  Their parsers descend from NCCL's own and take less than XML: no prolog, no tabs, double
-quotes only.  They check little, so everything is checked here before a file is written, and again when one is read.
+Their parsers take less than XML and check little, so a program is checked before it is written and when it is read.
 """
 
 from __future__ import annotations

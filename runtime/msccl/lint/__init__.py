@@ -1,1 +1,1 @@
-"""What a runtime makes of a file."""
+"""Lint of MSCCL XML files."""

@@ -1,4 +1,4 @@
-"""Lint rules for the header and the gpu elements of an MSCCL file: what runtimes check, and what they should."""
+"""Lint rules for the header and the gpu elements of an MSCCL file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from ....schedules import ALLGATHER, REDUCE_SCATTER
 from ....support.validation import shown
 from ...interpreter.findings import Findings
 from ...programs.layout import Layout
-from ..format.dialects import MSCCL_DEFAULT_MAX_BYTES, Dialect
 from ..format.document import Document, Gpu, at
-from ..format.limits import MAX_NODES, SPELLINGS
+from ..format.limits import MAX_NODES, MSCCL_DEFAULT_MAX_BYTES, SPELLINGS, Dialect
 
 PROTOCOLS = ("Simple", "LL", "LL128")
 NAME_LENGTH = 63

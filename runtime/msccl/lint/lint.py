@@ -1,24 +1,25 @@
-"""Says what becomes of an MSCCL XML file in a runtime: is it rejected, ignored, does it hang, are its data right.
-
-The runtimes say little about that themselves: a file that lacks an attribute, or lies in another folder, leaves NCCL's
-own algorithms at work without a word, and one that is wrong can stop a communicator or wait for ever.
-"""
+"""Lint of an MSCCL XML file for a runtime: is it rejected or ignored, does it hang, is its result right."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
 
+from ....errors import ProgramError, UnsupportedError
+from ....schedules import Collective
 from ....support.reading import read_bytes
-from ...interpreter.findings import EnoughError, Findings, LintReport, Severity
+from ...interpreter.findings import EnoughError, Findings, LintReport, Severity, Window
 from ...mscclpp.lint import RUNTIME, lint_plan
 from ...programs.checks import check_counts
-from ..format.dialects import Dialect, dialect_of
-from ..format.document import Document, read_document
-from .header_rules import check_gpus, check_header
-from .loading import environment_of, loading_of, summary_of, windows_of
+from ...programs.layout import Layout
+from ...programs.program import Program
+from ..format.document import Document, at, read_document
+from ..format.limits import SPELLINGS, UNLIMITED, Dialect, dialect_of
+from ..format.reader import rank_program
+from .header_rules import check_gpus, check_header, chunks_of_buffers
 from .run import check_meaning
 from .step_rules import check_blocks
-from .to_program import layout_of, program_of
 
 MAX_BYTES = 2**26
 """A rank keeps 4095 elements of some 130 bytes; this is enough for hundreds of ranks that all have so many."""
@@ -112,3 +113,152 @@ def _check(document: Document, dialect: Dialect, resident: int, findings: Findin
     if not findings.has(*WRONG):
         placements = dialect.placements(document.numbers.get("inplace", 0), document.numbers.get("outofplace", 1))
         check_meaning(program, *placements, PLACES.get(document.words.get("proto", ""), 2), findings)
+
+
+LIBRARY = "the folder of the library"
+FOLDERS = {
+    "msccl-executor-nccl": f"{LIBRARY} + /msccl-algorithms or /../share/nccl/msccl-algorithms, or "
+    "/usr/share/nccl/msccl-algorithms",
+    "rccl": f"{LIBRARY} + /msccl-algorithms or /../share/rccl/msccl-algorithms",
+}
+
+
+def environment_of(paths: list[str], dialect: Dialect) -> Mapping[str, str]:
+    """Variables that make a runtime look at files; those that read whole folders look at the first one's."""
+    if dialect.absent or not paths:
+        return {}
+    full = [Path(path).absolute() for path in paths]
+    if dialect.is_microsoft:
+        return {"MSCCL_XML_FILES": ":".join(map(str, full)), "NCCL_ALGO": "MSCCL,RING,TREE"}
+    folder = str(full[0].parent)
+    if dialect.name == "rccl":
+        return {"RCCL_MSCCL_ENABLE": "1", "RCCL_MSCCL_FORCE_ENABLE": "1", "MSCCL_ALGO_DIR": folder}
+    return {"NCCL_MSCCL_ENABLE": "1", "MSCCL_ALGO_DIR": folder}
+
+
+def loading_of(dialect: Dialect, document: Document | None) -> tuple[str, ...]:
+    """What there is to know besides the variables."""
+    if dialect.absent:
+        return ()
+    chunks = document.numbers["nchunksperloop"] if document else 1
+    channels = document.numbers["nchannels"] if document else 1
+    lines = []
+    if dialect.is_microsoft:
+        lines.append("a file that is rejected is skipped with a warning; NCCL_DEBUG=INFO says which are connected")
+        lines.append("MSCCL_XML_FILES holds 4 files at most, with colons between them, so that no path may hold one")
+    else:
+        lines.append(
+            f"files are read from MSCCL_ALGO_DIR, or else from {FOLDERS[dialect.name]}; keep no other files there: "
+            "all files for this number of ranks are loaded, and one that is rejected stops the communicator"
+        )
+    if dialect.name == "msccl-executor-nccl":
+        lines.append("the library must be the executor's own libnccl.so, and each process have one GPU")
+    if dialect.name == "rccl":
+        lines.append("RCCL has no MSCCL from ROCm 7.13 on, and before it must have been built with its kernels")
+        lines.append("RCCL needs RCCL_MSCCL_FORCE_ENABLE except on machines that it knows, such as 8x MI300X")
+        lines.append("if ncclCommSplit crashes, set RCCL_MSCCL_ENABLE=0 to run without MSCCL (ROCm/TheRock#7874)")
+    if channels > 1:
+        lines.append(f"the communicator must have {channels} channels; NCCL_MAX_NCHANNELS must not be below")
+    if chunks > 1:
+        lines.append(f"only calls whose total number of elements is a multiple of {chunks} pick the file")
+    return tuple(lines)
+
+
+def windows_of(dialect: Dialect, document: Document | None) -> tuple[Window, ...]:
+    """Calls that a file is for."""
+    if document is None:
+        return ()
+    numbers = document.numbers
+    placements = dialect.placements(numbers.get("inplace", 0), numbers.get("outofplace", 0))
+    sizes = dialect.sizes(numbers.get("minBytes"), numbers.get("maxBytes"))
+    return tuple(
+        Window(document.words["coll"], numbers["ngpus"], in_place, *sizes)
+        for in_place, applies in zip((True, False), placements, strict=True)
+        if applies
+    )
+
+
+def summary_of(dialect: Dialect, document: Document | None) -> str:
+    """Which calls a file is for."""
+    if document is None:
+        return ""
+    windows = windows_of(dialect, document)
+    places = " and ".join("in place" if window.in_place else "out of place" for window in windows)
+    sizes = sizes_text(windows[0].first, windows[0].beyond) if windows else "of no size"
+    return f"{document.words['coll'][:40]} on {document.numbers['ngpus']} ranks, {places or 'for no call'}, {sizes}"
+
+
+def sizes_text(first: int, beyond: int) -> str:
+    """Say which sizes there are from one up to another that is not among them."""
+    if first >= beyond:
+        return "of no size"
+    if beyond >= UNLIMITED:
+        return f"from {first} bytes" if first else "of any size"
+    return f"from {first} to {beyond - 1} bytes"
+
+
+MAX_RANKS, MAX_PAIRED = 4096, 1024
+"""More than that the parsers do not keep, and a table of all pairs of so many."""
+MAX_CHUNKS = 2**24
+"""In all buffers of all ranks; each is a number in memory when the file is run."""
+
+
+def layout_of(document: Document, findings: Findings) -> Layout | None:
+    """Where the chunks of a file's collective stand; None, with the reason as a finding, if that cannot be told."""
+    collective = SPELLINGS.get(document.words["coll"])
+    ranks, chunks = document.numbers["ngpus"], document.numbers["nchunksperloop"]
+    if collective is None:
+        findings.add(
+            "not checked", f"what {document.words['coll'][:40]!r} computes is not known, so its data is not checked"
+        )
+        return None
+    if sorted(gpu.number for gpu in document.gpus) != list(range(len(document.gpus))) or ranks != len(document.gpus):
+        return None  # There is a rank without an element, which is told elsewhere.
+    most = MAX_PAIRED if collective.in_pairs else MAX_RANKS
+    total = sum(max(0, gpu.scratch_chunks) for gpu in document.gpus) + 2 * ranks * max(0, chunks)
+    if ranks > most or chunks < 1 or total > MAX_CHUNKS:
+        findings.add(
+            "not checked", f"{total} chunks on {ranks} ranks are too many to interpret, so data is not checked"
+        )
+        return None
+    try:
+        if collective.in_pairs:
+            return Layout.of(collective, ranks, chunks * ranks)
+        return Layout.of(collective, ranks, chunks, _shards(document, collective))
+    except ProgramError as error:
+        findings.add("wrong data", str(error).replace("the program", "the file"), at(document.line))
+    except UnsupportedError as error:
+        findings.add("wrong data", str(error), at(document.line))
+    return None
+
+
+def _shards(document: Document, collective: Collective) -> tuple[int, ...]:
+    """Find the root of a broadcast or reduce: only it has an input, or an output, or nobody to send or receive from."""
+    if not collective.has_one_root:
+        return ()
+    ranks, chunks = document.numbers["ngpus"], document.numbers["nchunksperloop"]
+    broadcast = not collective.reduces
+    roots = {gpu.number for gpu in document.gpus if (gpu.input_chunks if broadcast else gpu.output_chunks) > 0}
+    if len(roots) != 1:
+        roots = {
+            gpu.number
+            for gpu in document.gpus
+            if not any((block.recv if broadcast else block.send) >= 0 for block in gpu.blocks)
+        }
+    if len(roots) != 1:
+        raise UnsupportedError(f"{len(roots)} ranks could be the root of the {collective}; expected one")
+    return tuple(chunks if rank in roots else 0 for rank in range(ranks))
+
+
+def program_of(document: Document, layout: Layout, findings: Findings) -> Program:
+    """Translate a file; it has the gpu elements and thread blocks that it should, and steps of known types."""
+    ranks = sorted(document.gpus, key=lambda gpu: gpu.number)
+    shards = layout.shards if layout.collective.has_one_root else ()
+    return Program(
+        document.words.get("name", "unnamed"),
+        layout.collective,
+        document.numbers["ngpus"],
+        layout.chunks,
+        tuple(rank_program(gpu, *chunks_of_buffers(layout, gpu.number), findings) for gpu in ranks),
+        shards=shards,
+    )

@@ -1,7 +1,4 @@
-"""An order for programs that need connections which hold something, such as rings in which every rank sends first.
-
-Runs what a linted file does, in place and out of place, and says what comes of it.
-"""
+"""Runs of a linted file's program, in place and out of place, with connections that buffer some chunks."""
 
 from __future__ import annotations
 
@@ -12,9 +9,8 @@ from itertools import accumulate
 
 from ....errors import ProgramError
 from ....support.seed import current_seed
-from ...interpreter.check import check_program
+from ...interpreter.check import check_hazards, check_program
 from ...interpreter.findings import Findings
-from ...interpreter.hazards import check_hazards
 from ...interpreter.interpret import run_interleaving
 from ...programs.ordering import Order, Site, global_order, match_transfers, sites
 from ...programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock

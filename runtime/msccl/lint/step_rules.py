@@ -1,4 +1,4 @@
-"""Lint rules for the thread blocks and steps of an MSCCL file: what runtimes check, and what they should."""
+"""Lint rules for the thread blocks and steps of an MSCCL file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections import Counter, defaultdict
 from ....support.validation import shown
 from ...interpreter.findings import Findings, Severity
 from ...programs.layout import Layout
-from ..format.dialects import FUSED, Dialect
 from ..format.document import Block, Document, Gpu, Step, at
-from ..format.limits import CONNECTIONS_PER_CHANNEL, MAX_COUNT
+from ..format.limits import CONNECTIONS_PER_CHANNEL, FUSED, MAX_COUNT, Dialect
 from .header_rules import chunks_of_buffers
 
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})

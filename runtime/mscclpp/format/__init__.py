@@ -1,1 +1,1 @@
-"""ExecutionPlan, JSON in and out."""
+"""`ExecutionPlan`, its JSON writer, reader and checks."""

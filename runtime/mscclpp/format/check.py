@@ -1,7 +1,7 @@
-"""Looks at an MSCCL++ execution plan as a whole: limits, sizes, and whether both ends of everything agree.
+"""Consistency checks of an MSCCL++ execution plan: limits, sizes, matching signals and semaphores.
 
-The executor checks the number of operations of a thread block and the alignment of the buffers.  Going over its other
-limits overwrites memory, and signals without waits hang this call or the next.
+The executor checks the number of operations of a thread block and the alignment of buffers.  Exceeding its other limits
+overwrites memory, and signals without waits hang this call or the next.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Fields of a decoded MSCCL++ plan: each of its type and within its limits, none missing and none too many.
-
-Reads the operations of an MSCCL++ thread block, with what their indices stand for.
-"""
+"""Reader of the fields and operations of a decoded MSCCL++ plan: each of its type and within its limits."""
 
 from __future__ import annotations
 

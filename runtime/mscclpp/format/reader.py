@@ -1,7 +1,7 @@
-"""Reads MSCCL++ execution plans strictly: what the executor would reject, misread or run wild on is refused.
+"""Strict reader of MSCCL++ execution plans.
 
-The executor's loader looks up the keys that it knows and ignores all others; indices it does not check at all.  Here a
-key that it ignores is refused too, because whoever wrote it meant something by it.
+The executor's loader ignores unknown keys and does not check indices.  Here an unknown key is refused too, because
+whoever wrote it meant something by it.
 """
 
 from __future__ import annotations

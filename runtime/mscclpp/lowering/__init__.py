@@ -1,1 +1,1 @@
-"""From Program to ExecutionPlan."""
+"""Lowering of a `Program` to an `ExecutionPlan`."""

@@ -1,8 +1,6 @@
-"""Writes programs as MSCCL++ execution plans (JSON, as MSCCL++ 0.9 loads them).
+"""Lowering of programs to MSCCL++ execution plans, as MSCCL++ 0.9 loads them.
 
-What becomes of sends and receives is told in `collopt.runtime.mscclpp.lowering.transfers`, what becomes of thread
-blocks in `collopt.runtime.mscclpp.lowering.thread_blocks`.  The executor checks little of what it loads, so a plan is
-validated and run by the interpreter, which also looks for races, before it is written.
+The executor checks little of what it loads, so a plan is validated and run by the interpreter before it is written.
 """
 
 from __future__ import annotations
@@ -32,15 +30,15 @@ from ..format.execution_plan import (
     WRITTEN,
     ExecutionPlan,
     Gpu,
+    document_of,
     largest_message,
     message_chunks,
+    to_mscclpp_text,
 )
 from ..format.reader import parse_document
-from ..format.writer import document_of, to_mscclpp_text
 from ..machine.machine import run_execution_plan
-from .channels import Connections
 from .thread_blocks import RankWriter
-from .transfers import Transfers, plan_transfers, untold_transfers
+from .transfers import Connections, Transfers, plan_transfers, untold_transfers
 
 DEFAULT_SLICE_BYTES = 2**20
 DEFAULT_THREAD_BLOCKS = 108

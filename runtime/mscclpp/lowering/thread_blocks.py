@@ -1,14 +1,7 @@
-"""From the steps of one rank to thread blocks of MSCCL++ operations.
+"""Thread blocks of MSCCL++ operations from the steps of one rank; see docs/explanation/programs.md.
 
-Thread blocks of a GPU tell each other by semaphores, one for each pair (releasing, acquiring).  All of them must run at
-once; where a program has more than the GPU runs, the lightest are merged, which may make transfers wait for each other
-that need not.  The steps of a merged block follow the program's global order, in which every transfer can run once all
-before it have, so merging brings no deadlock about.
-
-The first thread of a block waits, signals and acquires; all of its threads copy and add.  So a ``nop``, which makes
-the threads of a block wait for each other, stands between a wait and what relies on it, between copying or adding and
-the signal or release that tells of it, and between two operations of which one writes what the other one touches.  It
-is left out where the first thread relies on its own wait.
+Thread blocks of a GPU synchronize by semaphores, one for each pair (releasing, acquiring).  All must run at once; where
+there are too many, the lightest are merged, their steps in the program's global order, so merging causes no deadlock.
 """
 
 from __future__ import annotations
@@ -31,8 +24,7 @@ from ..format.execution_plan import (
     Place,
     flat_length,
 )
-from .channels import Connections, End
-from .transfers import Transfers, stays_in_place
+from .transfers import Connections, End, Transfers, stays_in_place
 
 
 class SyncedBlock:

@@ -1,22 +1,7 @@
-"""What a program's sends and receives become when the sender writes into the receiver's memory itself.
+"""Credits, acknowledgements and channels of one-sided puts; see docs/explanation/programs.md.
 
-In a program a receive writes its target when its turn has come.  A put writes it when the *sender's* turn has come,
-which is earlier, and with a port channel it reads its source later than the sender's turn.  So each transfer may need
-two more messages, both from the receiver to the sender:
-
-*credit*: the target may be overwritten now.  Left out where every earlier access to the target is known to have
-happened before the send, or there is none.
-
-*acknowledgement*: the source has been read.  Port channels only, and left out where nothing overwrites the source
-later, or what does happens after the receive anyway.  (Flushing is no way to find out: the executor's ``flush`` does
-nothing, and its ``pwsf`` takes a wrong source offset.)
-
-Both are given at the receive, in program order.  A program without deadlocks has none even if sends finish together
-with their receives, which is what credits and acknowledgements amount to, so they bring none about.
-
-A receive that adds gets what comes straight where the sum is to stand, and adds the rest to it.  Where the sum so far
-stands there already, what comes goes to scratch of its own and is added from there: scratch grows by what is received
-so.
+A *credit* from the receiver says that the target may be overwritten, an *acknowledgement* that the source has been
+read.
 """
 
 from __future__ import annotations
@@ -32,7 +17,7 @@ import numpy.typing as npt
 
 from ...programs.ordering import Order
 from ...programs.program import Buffer, ChunkRange, Instruction, Program
-from ..format.execution_plan import Place
+from ..format.execution_plan import ChannelType, Place
 
 MOST_CLOCKS = 2**26
 """Of all steps, held at a time where one rank has no more: a quarter of a gigabyte."""
@@ -225,3 +210,50 @@ def _acknowledgements(
 
 def _after(numbers: Iterable[int], number: int, position: npt.NDArray[np.int64]) -> Sequence[int]:
     return [other for other in numbers if position[other] > position[number]]
+
+
+End = tuple[ChannelType, int]
+"""A channel of a GPU: its type, and its position among those of that type."""
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Channels of a plan.
+
+    `senders`, `receivers`: Both ends of each connection.
+    `peers`: Other end of each channel of each rank.
+    """
+
+    senders: dict[tuple[int, int, int], End]
+    receivers: dict[tuple[int, int, int], End]
+    peers: list[dict[ChannelType, list[int]]]
+
+    @classmethod
+    def of(cls, program: Program, on_ports: set[tuple[int, int]]) -> Connections:
+        """Give every connection a channel at either end.
+
+        Each connection has a pair of channels for itself: data and signals go one way, credits the other.
+        """
+        found = sorted(
+            (
+                min(rank.rank, block.send_peer),
+                max(rank.rank, block.send_peer),
+                rank.rank,
+                block.send_peer,
+                block.channel,
+            )
+            for rank in program.ranks
+            for block in rank.thread_blocks
+            if block.send_peer is not None
+        )
+        connections = cls({}, {}, [{"memory": [], "port": []} for _ in program.ranks])
+        for _, _, sender, receiver, channel in found:
+            kind: ChannelType = "port" if (sender, receiver) in on_ports else "memory"
+            for ends, here, there in (
+                (connections.senders, sender, receiver),
+                (connections.receivers, receiver, sender),
+            ):
+                peers = connections.peers[here][kind]
+                ends[sender, receiver, channel] = kind, len(peers)
+                peers.append(there)
+        return connections

@@ -1,1 +1,1 @@
-"""Interpreter with race check."""
+"""Interpreter of execution plans with race detection."""

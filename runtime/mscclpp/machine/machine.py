@@ -1,16 +1,7 @@
-"""Runs MSCCL++ execution plans on numpy arrays, and finds what nothing keeps in order.
+"""Interpreter of MSCCL++ execution plans on numpy arrays, with race detection by vector clocks.
 
-Thread blocks, and the proxies that carry out what is put on port channels, take turns at random.  Inputs are random
-64-bit integers, outputs start out as noise, and at the end every rank must hold what the collective promises.
-Pipelines run in several slices.
-
-Every thread block and every proxy is a sequential process, so vector clocks decide what happens before what (Fidge
-1988, Mattern 1989): the clock of a process says how far every other one is known to have come.  Clocks travel with
-signals and semaphores.  Inside a thread block the first thread knows what it waited for and the others do not, and
-nobody knows what the other threads have copied or added, until a ``nop``.  An access to a chunk must know of all
-earlier accesses that it conflicts with; a put must know that the other GPU has started; and a GPU must know, when it
-has finished, of everything that others did to its memory.  So a race is found whether or not the data of this very run
-come out right.
+Thread blocks, and the proxies of port channels, take turns at random; pipelines run in several slices.  See
+docs/explanation/programs.md.
 """
 
 from __future__ import annotations
@@ -27,8 +18,7 @@ from ...programs.checks import check_counts
 from ...programs.layout import Layout
 from ..format.execution_plan import SIGNALLING, WAITING, ExecutionPlan, Operation, Place, channel_pairs
 from ..format.reader import read_mscclpp
-from .expected_data import check_data, layout_of
-from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, unrolled
+from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, check_data, layout_of, unrolled
 
 Resource = tuple[str, int, int]
 """What processes wait for: a channel ("memory" or "port", rank, position) or a semaphore ("semaphore", rank, "

@@ -1,0 +1,311 @@
+"""Transformations of programs: replicas that share the data, packed thread blocks, split receive-reduce steps."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import accumulate
+from typing import NamedTuple
+
+from ...errors import ProgramError, UnsupportedError
+from .checks import check_counts, require_program
+from .layout import Layout
+from .ordering import Site, global_order
+from .program import Buffer, ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+
+MAX_INSTRUCTIONS = 2**22
+"""Steps of all replicas: with their thread blocks, two to three gigabytes."""
+
+
+def replicated(program: Program, instances: int) -> Program:
+    """Divide all chunks, and have a program for each part.
+
+    >>> from collopt.runtime.lowering.lower import lower
+    >>> from collopt.schedules import Forest
+    >>> program = lower(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]), "allgather")
+    >>> print(replicated(program, 3))
+    allgather: allgather on 2 ranks, 6 chunks, 18 steps, 3 channels
+    """
+    require_program(program)
+    check_counts({"instances": instances})
+    if instances == 1:
+        return program
+    if (steps := program.num_instructions * instances) > MAX_INSTRUCTIONS:
+        raise UnsupportedError(
+            f"instances is {instances}, which makes {steps} steps; expected at most {MAX_INSTRUCTIONS} steps, "
+            f"so at most {max(1, MAX_INSTRUCTIONS // program.num_instructions)} instances"
+        )
+    return replace(
+        program,
+        chunks_per_loop=program.chunks_per_loop * instances,
+        ranks=tuple(_replicated_rank(program, rank, instances) for rank in program.ranks),
+        shards=tuple(shard * instances for shard in program.shards),
+    )
+
+
+def _replicated_rank(program: Program, rank: RankProgram, instances: int) -> RankProgram:
+    places = _Places(program.layout, rank, instances)
+    blocks = tuple(
+        _replica(block, number, instances, program.num_channels, places)
+        for block in rank.thread_blocks
+        for number in range(instances)
+    )
+    return RankProgram(
+        rank.rank,
+        instances * rank.input_chunks,
+        instances * rank.output_chunks,
+        instances * rank.scratch_chunks,
+        blocks,
+    )
+
+
+def _replica(block: ThreadBlock, number: int, instances: int, channels: int, places: _Places) -> ThreadBlock:
+    """Return what a thread block does on one of the parts."""
+    steps = tuple(
+        Instruction(
+            step.kind,
+            places.moved(step.source, step.count, number),
+            places.moved(step.target, step.count, number),
+            step.count,
+            tuple(Dependency(wait.thread_block * instances + number, wait.step) for wait in step.depends),
+        )
+        for step in block.instructions
+    )
+    return ThreadBlock(block.send_peer, block.recv_peer, number * channels + block.channel, steps)
+
+
+class _Places:
+    """Where the chunks of one rank's buffers are once they are divided."""
+
+    def __init__(self, layout: Layout, rank: RankProgram, instances: int) -> None:
+        self.rank = rank.rank
+        self.instances = instances
+        begin, end = layout.input_range(rank.rank)
+        self.borders: dict[Buffer, Sequence[int]] = {
+            "input": _inside(layout.blocks, begin, end),
+            "output": _pieces_of_output(layout, rank.rank),
+            "scratch": (0, rank.scratch_chunks),
+        }
+        # Steps that follow each other often have the same chunks.
+        self._moved = cache(self._find)
+
+    def moved(self, place: ChunkRange | None, count: int, number: int) -> ChunkRange | None:
+        """Return where a replica has its part of some chunks."""
+        return None if place is None else self._moved(place.buffer, place.start, count, number)
+
+    def _find(self, buffer: Buffer, start: int, count: int, number: int) -> ChunkRange:
+        borders = self.borders[buffer]
+        piece = bisect_right(borders, start) - 1
+        begin, end = borders[piece], borders[piece + 1]
+        if start + count > end:
+            raise ProgramError(
+                f"a step of rank {self.rank} moves {buffer} chunks {start} to {start + count - 1}, which are not of "
+                f"one shard, so {self.instances} instances cannot share it; give lower the number of instances"
+            )
+        return ChunkRange(buffer, begin * self.instances + number * (end - begin) + start - begin)
+
+
+def _inside(borders: Sequence[int], begin: int, end: int) -> list[int]:
+    """Borders of a range of chunks that lie in another, counted from where it begins."""
+    inner = {border for border in borders if begin < border < end}
+    return [border - begin for border in sorted({begin, end} | inner)]
+
+
+def _pieces_of_output(layout: Layout, rank: int) -> list[int]:
+    """Borders of the shards in a rank's output."""
+    if layout.in_pairs:
+        sizes = (end - begin for begin, end in layout.output_ranges(rank))
+        return list(accumulate(sizes, initial=0))
+    return _inside(layout.blocks, *layout.output_range(rank))
+
+
+def packed(program: Program, max_thread_blocks: int, max_steps: int) -> Program:
+    """Join thread blocks, the shortest first, until no rank has too many.
+
+    >>> from collopt.runtime.lowering.lower import lower
+    >>> from collopt.schedules import Forest
+    >>> program = lower(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]), "allgather")
+    >>> [len(packed(program, most, 64).ranks[0].thread_blocks) for most in (3, 2, 1)]
+    [3, 2, 1]
+    """
+    require_program(program)
+    check_counts({"max_thread_blocks": max_thread_blocks, "max_steps": max_steps})
+    if all(len(rank.thread_blocks) <= max_thread_blocks for rank in program.ranks):
+        return program
+    order = global_order(program)
+    places = {order.sites[number]: place for place, number in enumerate(order.sequence)}
+    ranks = tuple(
+        _joined(rank, _groups(rank, max_thread_blocks, max_steps), places)
+        if len(rank.thread_blocks) > max_thread_blocks
+        else rank
+        for rank in program.ranks
+    )
+    return replace(program, ranks=ranks)
+
+
+def document_steps(block: ThreadBlock) -> int:
+    """Steps of a block in a format in which a step can wait for one other, and each further wait is a step."""
+    return sum(max(1, len(step.depends)) for step in block.instructions)
+
+
+class _Group(NamedTuple):
+    """Blocks of a rank that become one; fields in the order in which groups are considered."""
+
+    steps: int
+    members: tuple[int, ...]
+    sends: bool
+    receives: bool
+    channel: int
+
+    def fits(self, other: _Group, max_steps: int) -> bool:
+        """Whether two groups can be one block."""
+        local = not (self.sends or self.receives) or not (other.sends or other.receives)
+        apart = not (self.sends and other.sends) and not (self.receives and other.receives)
+        return self.steps + other.steps <= max_steps and (local or (apart and self.channel == other.channel))
+
+    def joined(self, other: _Group) -> _Group:
+        """Return both as one."""
+        channel = self.channel if self.sends or self.receives else other.channel
+        ways = self.sends or other.sends, self.receives or other.receives
+        return _Group(self.steps + other.steps, tuple(sorted(self.members + other.members)), *ways, channel)
+
+
+def _groups(rank: RankProgram, max_thread_blocks: int, max_steps: int) -> list[_Group]:
+    """Decide which blocks become one: always the two shortest that fit each other, the shortest of all first."""
+    groups = sorted(
+        _Group(
+            document_steps(block), (number,), block.send_peer is not None, block.recv_peer is not None, block.channel
+        )
+        for number, block in enumerate(rank.thread_blocks)
+    )
+    place = 0
+    while len(groups) > max_thread_blocks and place < len(groups):
+        one = groups[place]
+        partner = next((other for other in groups[place + 1 :] if one.fits(other, max_steps)), None)
+        if partner is None:
+            place += 1
+            continue
+        groups.remove(one)
+        groups.remove(partner)
+        groups = sorted([*groups, one.joined(partner)])
+        place = 0
+    # Blocks stay about where they were: those that others wait for came first.
+    return sorted(groups, key=lambda group: group.members)
+
+
+def _joined(rank: RankProgram, groups: list[_Group], places: dict[Site, int]) -> RankProgram:
+    """Write the blocks of one rank anew."""
+    orders = [
+        sorted(
+            (
+                Site(rank.rank, member, step)
+                for member in group.members
+                for step in range(len(rank.thread_blocks[member].instructions))
+            ),
+            key=places.__getitem__,
+        )
+        for group in groups
+    ]
+    moved = {site: Dependency(block, step) for block, order in enumerate(orders) for step, site in enumerate(order)}
+    blocks = []
+    for number, (group, order) in enumerate(zip(groups, orders, strict=True)):
+        members = [rank.thread_blocks[member] for member in group.members]
+        steps = tuple(_moved_step(rank, site, number, moved) for site in order)
+        send_peer, recv_peer = (
+            next((peer for peer in peers if peer is not None), None)
+            for peers in ([each.send_peer for each in members], [each.recv_peer for each in members])
+        )
+        blocks.append(ThreadBlock(send_peer, recv_peer, group.channel, steps))
+    return replace(rank, thread_blocks=tuple(blocks))
+
+
+def _moved_step(rank: RankProgram, site: Site, block: int, moved: dict[Site, Dependency]) -> Instruction:
+    """Return a step with its waits as they are now; those for the block itself are kept by its order."""
+    instruction = rank.thread_blocks[site.thread_block].instructions[site.step]
+    last: dict[int, int] = {}
+    for wait in instruction.depends:
+        now = moved[Site(rank.rank, wait.thread_block, wait.step)]
+        if now.thread_block != block:
+            last[now.thread_block] = max(now.step, last.get(now.thread_block, -1))
+    return replace(instruction, depends=tuple(Dependency(*wait) for wait in last.items()))
+
+
+def without_receive_reduce(program: Program) -> Program:
+    """Replace each recv_reduce by a recv and a reduce.
+
+    What is received to be added to the sum so far goes to scratch of the thread block first, and is added from there.
+    Where the sum begins with the rank's own input, in scratch, what comes is received there and the input added to it;
+    in the output, which may be the input's memory, the input is copied there and what came to the block's scratch
+    added to it.  Each thread block needs as much scratch as its largest such step moves, on top of the program's own.
+
+    Parameters
+    ----------
+    program : Program
+        Checked or not.
+
+    Returns
+    -------
+    Program
+        It does the same in up to three times as many steps per thread block.
+
+    Examples
+    --------
+    >>> from collopt.runtime.lowering.lower import lower
+    >>> from collopt.schedules import Forest
+    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+    >>> program = lower(replace(forest, direction="reduce"), "reduce_scatter")
+    >>> [step.kind for step in without_receive_reduce(program).ranks[0].thread_blocks[0].instructions]
+    ['recv', 'copy', 'reduce']
+    """
+    require_program(program)
+    return replace(program, ranks=tuple(_split_rank(rank) for rank in program.ranks))
+
+
+def _split_rank(rank: RankProgram) -> RankProgram:
+    # A step becomes up to three, and whoever waited for it waits for the last of them.
+    numbers: dict[Dependency, Dependency] = {}
+    for block_number, block in enumerate(rank.thread_blocks):
+        after = -1
+        for number, step in enumerate(block.instructions):
+            after += len(_split(step, 0, ()))
+            numbers[Dependency(block_number, number)] = Dependency(block_number, after)
+    scratch = rank.scratch_chunks
+    blocks = []
+    for block in rank.thread_blocks:
+        staging = scratch
+        scratch += max((step.count for step in block.instructions if _is_staged(step)), default=0)
+        blocks.append(replace(block, instructions=tuple(_split_block(block, staging, numbers))))
+    return replace(rank, scratch_chunks=scratch, thread_blocks=tuple(blocks))
+
+
+def _split_block(block: ThreadBlock, staging: int, numbers: dict[Dependency, Dependency]) -> Iterator[Instruction]:
+    for step in block.instructions:
+        yield from _split(step, staging, tuple(numbers.get(wait, wait) for wait in step.depends))
+
+
+def _split(step: Instruction, staging: int, depends: tuple[Dependency, ...]) -> list[Instruction]:
+    if step.kind != "recv_reduce":
+        return [replace(step, depends=depends)]
+    if not _is_staged(step):
+        return [
+            Instruction("recv", None, step.target, step.count, depends),
+            Instruction("reduce", step.source, step.target, step.count),
+        ]
+    arrival = ChunkRange("scratch", staging)
+    steps = [
+        Instruction("recv", None, arrival, step.count),
+        Instruction("copy", step.source, step.target, step.count, depends),
+        Instruction("reduce", arrival, step.target, step.count),
+    ]
+    if step.source == step.target:
+        steps[1:] = [replace(steps[2], depends=depends)]
+    return steps
+
+
+def _is_staged(step: Instruction) -> bool:
+    """Whether what comes cannot go straight to where the sum is to stand."""
+    if step.kind != "recv_reduce" or step.target is None:
+        return False
+    return step.source == step.target or step.target.buffer == "output"
