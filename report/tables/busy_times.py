@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import Simulation, simulate
-from ...runtime.lowering.tree_transfers import shard_chunks, strands_of
+from ...runtime.lowering.tree_transfers import shard_chunks, tree_chunks
 from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, TreeSchedule
 from ...support.arrays import IntArray
 from ...support.validation import shown
@@ -197,15 +197,15 @@ def numbered(schedule: Schedule, run: Simulation) -> Simulation:  # noqa: ARG001
 def _numbered_allreduce(schedule: Allreduce, run: Simulation) -> Simulation:
     sent, (_, before) = run.transfers, hops_before(schedule)
     shards = shard_chunks(schedule)
-    strands = sorted(strands_of(schedule, shards, max_count=max(shards)), key=lambda strand: strand.first)
-    later = np.array([before[each.spreading] - schedule.reduce.heights[each.adding] for each in strands])
+    ranges = sorted(tree_chunks(schedule, shards, max_count=max(shards)), key=lambda each: each.first)
+    later = np.array([before[each.broadcast_tree] - schedule.reduce.heights[each.reduce_tree] for each in ranges])
     if not later.any():
         return run
-    strand = np.searchsorted([each.first for each in strands], sent.firsts)
+    strand = np.searchsorted([each.first for each in ranges], sent.firsts)
     return replace(run, transfers=replace(sent, levels=sent.levels + np.where(sent.adds, 0, later[strand])))
 
 
 def _pairs(schedule: Allreduce) -> list[tuple[int, int]]:
     """Trees that add up and spread the same data."""
     shards = shard_chunks(schedule)
-    return [(each.adding, each.spreading) for each in strands_of(schedule, shards, max_count=max(shards))]
+    return [(each.reduce_tree, each.broadcast_tree) for each in tree_chunks(schedule, shards, max_count=max(shards))]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..programs.layout import Layout
 from ..programs.program import Buffer
-from .flow_transfers import FlowStrand
+from .flow_transfers import PathChunks
 
 
 class Move(NamedTuple):
@@ -37,7 +37,7 @@ class Routed(NamedTuple):
 
 
 class _Hop(NamedTuple):
-    """One strand on its way to the next rank; fields in the order in which those of one step are sorted."""
+    """One chunk range on its way to the next rank; fields in the order in which those of one step are sorted."""
 
     sender: int
     receiver: int
@@ -46,33 +46,43 @@ class _Hop(NamedTuple):
     place: int
     first: int
     chunks: int
-    strand: int
+    number: int
+
+    def continued_by(self, other: _Hop) -> bool:
+        """Whether another hop goes on where this one ends, in memory and in the row of chunks."""
+        ends = self.place + self.chunks, self.first + self.chunks
+        return self[:4] == other[:4] and ends == (other.place, other.first)
 
 
 def joined_moves(
-    strands: Sequence[FlowStrand], layout: Layout, num_ranks: int, max_count: int, borders: Collection[int] = ()
+    ranges: Sequence[PathChunks], layout: Layout, num_ranks: int, max_count: int, borders: Collection[int] = ()
 ) -> Routed:
-    """Put everything in order and in its place."""
+    """Order all transfers by step, join adjacent ones and give each its place."""
     outputs = _output_places(layout, num_ranks)
     inputs = [layout.input_range(rank)[0] for rank in range(num_ranks)]
-    places: list[tuple[Buffer, int]] = [("input", strand.first - inputs[strand.ranks[0]]) for strand in strands]
+    places: list[tuple[Buffer, int]] = [("input", each.first - inputs[each.ranks[0]]) for each in ranges]
     slots = [ScratchSlots() for _ in range(num_ranks)]
     moves: list[Move] = []
-    for step, hops in _hops_by_step(strands):
+    steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for number, each in enumerate(ranges):
+        for hop, step in enumerate(each.steps):
+            steps[step].append((number, hop))
+    for step, found in sorted(steps.items()):
         left = []
-        ready = [_hop(strands[number], hop, places[number], number) for number, hop in hops]
-        for joined in _joined(sorted(ready), max_count, borders):
+        ready = sorted(_hop(ranges[number], at, places[number], number) for number, at in found)
+        for joined in _joined(ready, max_count, borders):
             one, chunks = joined[0], sum(hop.chunks for hop in joined)
+            target: tuple[Buffer, int]
             if one.arrives:
-                pair = strands[one.strand].ranks[0] * num_ranks + one.receiver
-                target: tuple[Buffer, int] = "output", outputs[pair] + one.first - layout.offsets[pair]
+                pair = ranges[one.number].ranks[0] * num_ranks + one.receiver
+                target = "output", outputs[pair] + one.first - layout.offsets[pair]
             else:
                 target = "scratch", slots[one.receiver].take(chunks)
             moves.append(Move(step, one.sender, one.receiver, one.first, chunks, (one.buffer, one.place), target))
             if one.buffer == "scratch":
                 left.append((one.sender, one.place, chunks))
             for hop in joined:
-                places[hop.strand] = target[0], target[1] + hop.first - one.first
+                places[hop.number] = target[0], target[1] + hop.first - one.first
         for rank, place, chunks in left:
             slots[rank].give(place, chunks)
     return Routed(moves, [each.size for each in slots])
@@ -84,47 +94,26 @@ def _output_places(layout: Layout, num_ranks: int) -> list[int]:
     return [columns[pair % num_ranks][pair // num_ranks] for pair in range(num_ranks**2)]
 
 
-def _hop(strand: FlowStrand, hop: int, place: tuple[Buffer, int], number: int) -> _Hop:
-    sender, receiver = strand.ranks[hop : hop + 2]
-    arrives = hop + 2 == len(strand.ranks)
-    return _Hop(sender, receiver, arrives, *place, strand.first, strand.chunks, number)
-
-
-def _hops_by_step(strands: Sequence[FlowStrand]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Yield each step, with the numbers of its strands and of their hops."""
-    steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for number, strand in enumerate(strands):
-        for hop, step in enumerate(strand.steps):
-            steps[step].append((number, hop))
-    yield from sorted(steps.items())
+def _hop(chunks: PathChunks, hop: int, place: tuple[Buffer, int], number: int) -> _Hop:
+    sender, receiver = chunks.ranks[hop : hop + 2]
+    return _Hop(sender, receiver, hop + 2 == len(chunks.ranks), *place, chunks.first, chunks.chunks, number)
 
 
 def _joined(hops: Sequence[_Hop], max_count: int, borders: Collection[int]) -> Iterator[list[_Hop]]:
     """Group hops that continue each other."""
     group: list[_Hop] = []
-    total = 0
     for hop in hops:
-        joins = bool(group) and _continues(group[-1], hop) and hop.first not in borders
-        if group and not (joins and total + hop.chunks <= max_count):
+        joins = bool(group) and group[-1].continued_by(hop) and hop.first not in borders
+        if group and not (joins and hop.first + hop.chunks - group[0].first <= max_count):
             yield group
-            group, total = [], 0
+            group = []
         group.append(hop)
-        total += hop.chunks
     if group:
         yield group
 
 
-def _continues(one: _Hop, other: _Hop) -> bool:
-    """Whether one hop goes on where the other ends, in memory and in the row of chunks."""
-    return one[:4] == other[:4] and one.place + one.chunks == other.place and one.first + one.chunks == other.first
-
-
 class ScratchSlots:
-    """The scratch of one rank while its program is written.
-
-    A request gets the smallest gap that it fits into, or new places at the end.
-
-    `size`: Places that were ever in use at the same time, and gaps between them.
+    """Best-fit allocator of one rank's scratch; `size`: places ever in use at the same time, gaps included.
 
     >>> slots = ScratchSlots()
     >>> slots.take(2), slots.take(3)

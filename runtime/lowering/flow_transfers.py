@@ -10,12 +10,12 @@ import numpy as np
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
 from ..programs.layout import Layout
-from .tree_transfers import MAX_TRANSFERS, pieces
+from .tree_transfers import MAX_TRANSFERS, split_range
 
 LIMIT = 2**62
 
 
-class FlowStrand(NamedTuple):
+class PathChunks(NamedTuple):
     """Chunks ``first .. first + chunks - 1`` of the collective go from each of `ranks` to the next, in `steps`."""
 
     first: int
@@ -50,8 +50,8 @@ def pair_layout(collective: Collective, num_ranks: int, shards: list[int]) -> La
     return Layout.of(collective, num_ranks, sum(shards), () if equal else shards)
 
 
-def flow_strands(schedule: FlowSchedule, layout: Layout, max_count: int) -> list[FlowStrand]:
-    """Give every path its chunks, in strands of at most `max_count`, as equal as can be."""
+def flow_chunks(schedule: FlowSchedule, layout: Layout, max_count: int) -> list[PathChunks]:
+    """Give every path its chunks, in ranges of at most `max_count`, as equal as can be."""
     _check_paths(schedule)
     _check_amounts(schedule, layout)
     parts = -(-schedule.weights // max_count)
@@ -62,15 +62,15 @@ def flow_strands(schedule: FlowSchedule, layout: Layout, max_count: int) -> list
             f"chunks each; expected at most {MAX_TRANSFERS}: plan with fewer chunks per unit"
         )
     used = [0] * schedule.num_ranks**2
-    strands = []
+    found = []
     for chunks, path, steps in schedule.paths():
         stops = [number for number, node in enumerate(path) if node < schedule.num_ranks]
         ranks, times = tuple(path[stop] for stop in stops), tuple(steps[stop] for stop in stops[:-1])
         pair = path[0] * schedule.num_ranks + path[-1]
         begin = layout.offsets[pair] + used[pair]
         used[pair] += chunks
-        strands += [FlowStrand(*piece, ranks, times) for piece in pieces(begin, begin + chunks, max_count)]
-    return strands
+        found += [PathChunks(*part, ranks, times) for part in split_range(begin, begin + chunks, max_count)]
+    return found
 
 
 def _check_paths(schedule: FlowSchedule) -> None:
@@ -102,12 +102,12 @@ def _check_amounts(schedule: FlowSchedule, layout: Layout) -> None:
     carried = np.zeros(schedule.num_ranks**2, dtype=np.int64)
     if int(schedule.weights.sum(dtype=np.float64)) < LIMIT:
         np.add.at(carried, schedule.sources * schedule.num_ranks + schedule.destinations, schedule.weights)
-    wanted = np.array(layout.shards, dtype=np.int64)
-    wanted[:: schedule.num_ranks + 1] = 0
-    for pair in np.flatnonzero(carried != wanted).tolist():
+    needed = np.array(layout.shards, dtype=np.int64)
+    needed[:: schedule.num_ranks + 1] = 0
+    for pair in np.flatnonzero(carried != needed).tolist():
         source, destination = divmod(pair, schedule.num_ranks)
         raise ProgramError(
-            f"the paths from rank {source} to rank {destination} carry {carried[pair]} chunks; expected {wanted[pair]}"
+            f"the paths from rank {source} to rank {destination} carry {carried[pair]} chunks; expected {needed[pair]}"
         )
 
 
@@ -118,10 +118,7 @@ LOCAL_STEP = 1
 
 
 def staged_layout(schedule: AllToAllvSchedule, collective: Collective) -> tuple[Layout, int]:
-    """Lay out what ranks have for each other, and say how much a chunk is.
-
-    Units: result in bytes.
-    """
+    """Lay out what ranks have for each other, and return the bytes of a chunk."""
     amounts = schedule.traffic.ravel().tolist()
     parts = (schedule.pieces(server) for server in range(schedule.servers))
     chunk = gcd(*amounts, *(int(np.gcd.reduce(column)) for each in parts for column in (each.first, each.length)))
@@ -139,20 +136,16 @@ def staged_layout(schedule: AllToAllvSchedule, collective: Collective) -> tuple[
 
 
 def _coarser(schedule: AllToAllvSchedule, total: int) -> int:
-    """Find multiples that make few enough chunks.
-
-    All from one server for another is dealt out evenly to pairs of their parts, and of each of these to the GPUs of a
-    part.
-    """
+    """Find multiples that make few enough chunks, each shared evenly by pairs of parts and by the GPUs of a part."""
     m = schedule.gpus_per_server
     shares = lcm(*(one // m * (other // m) * m for one in schedule.sizes for other in schedule.sizes))
     return -(-2 * total // MAX_CHUNKS) * shares
 
 
-def staged_strands(schedule: AllToAllvSchedule, layout: Layout, chunk: int, max_count: int) -> list[FlowStrand]:
-    """Give every piece of the schedule its chunks and ranks, in strands of at most `max_count`, as equal as can be."""
+def staged_chunks(schedule: AllToAllvSchedule, layout: Layout, chunk: int, max_count: int) -> list[PathChunks]:
+    """Give every piece of the schedule its chunks and ranks, in ranges of at most `max_count`, as equal as can be."""
     ranks = schedule.num_ranks
-    found: list[FlowStrand] = []
+    found: list[PathChunks] = []
     for server in range(schedule.servers):
         each = schedule.pieces(server)
         columns = (each.stage, each.origin, each.proxy, each.peer, each.final, each.first, each.length)
@@ -161,11 +154,13 @@ def staged_strands(schedule: AllToAllvSchedule, layout: Layout, chunk: int, max_
             steps, senders, receivers = zip(*(hop for hop in hops if hop[1] != hop[2]), strict=True)
             begin = layout.offsets[origin * ranks + final] + first // chunk
             found += [
-                FlowStrand(*piece, (*senders, receivers[-1]), steps)
-                for piece in pieces(begin, begin + length // chunk, max_count)
+                PathChunks(*part, (*senders, receivers[-1]), steps)
+                for part in split_range(begin, begin + length // chunk, max_count)
             ]
     inside = (schedule.homes[:, None] == schedule.homes) & ~np.eye(ranks, dtype=np.bool_)
     for source, destination in np.argwhere(inside & (schedule.traffic > 0)).tolist():
         begin, end = layout.offsets[source * ranks + destination : source * ranks + destination + 2]
-        found += [FlowStrand(*piece, (source, destination), (LOCAL_STEP,)) for piece in pieces(begin, end, max_count)]
+        found += [
+            PathChunks(*part, (source, destination), (LOCAL_STEP,)) for part in split_range(begin, end, max_count)
+        ]
     return found

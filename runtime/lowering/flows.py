@@ -7,22 +7,19 @@ step, so each further one costs a nop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
-from ..programs.channels import assign_channels
 from ..programs.layout import Layout
-from ..programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
-from .fitting import LoweringOptions
-from .flow_scratch import Move, Routed, joined_moves
-from .flow_transfers import FlowStrand, flow_layout, flow_strands, staged_layout, staged_strands
-from .tree_transfers import pieces
-
-Sites = npt.NDArray[np.int64]
+from ..programs.program import ChunkRange, Dependency, Instruction, Program
+from .flow_scratch import Routed, joined_moves
+from .flow_transfers import PathChunks, flow_chunks, flow_layout, staged_chunks, staged_layout
+from .rank_writer import LoweringOptions, RankWriter, Site, written_program
+from .tree_transfers import split_range
 
 NOWHERE = -1
 WIDTH = 2**32
@@ -30,65 +27,30 @@ WIDTH = 2**32
 
 
 def lower_flow(schedule: FlowSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    """Lower a flow; see `collopt.runtime.lowering.lower.lower`, which has looked at everything but the schedule."""
+    """Lower a flow; see `collopt.runtime.lowering.lower.lower`, which has checked everything but the schedule."""
     layout = flow_layout(schedule, collective)
-    strands = flow_strands(schedule, layout, options.max_count)
-    return _program(name, layout, strands, [0] * schedule.num_ranks, options)
+    return _program(name, layout, flow_chunks(schedule, layout, options.max_count), [0] * schedule.num_ranks, options)
 
 
 def lower_stages(schedule: AllToAllvSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower a schedule in stages in the same way."""
     schedule.verify()
     layout, chunk = staged_layout(schedule, collective)
-    strands = staged_strands(schedule, layout, chunk, options.max_count)
-    return _program(name, layout, strands, schedule.homes.tolist(), options)
+    ranges = staged_chunks(schedule, layout, chunk, options.max_count)
+    return _program(name, layout, ranges, schedule.homes.tolist(), options)
 
 
 def _program(
-    name: str, layout: Layout, strands: Sequence[FlowStrand], homes: Sequence[int], options: LoweringOptions
+    name: str, layout: Layout, ranges: Sequence[PathChunks], homes: Sequence[int], options: LoweringOptions
 ) -> Program:
     """Write the programs of all ranks; what goes from home to home is in stages."""
-    max_steps, max_count, channels, _ = options
-    ranks = len(homes)
-    routed = joined_moves(strands, layout, ranks, max_count, options.borders(layout))
-    lanes = assign_channels(
-        [(move.sender, move.receiver) for move in routed.moves],
-        [move.chunks for move in routed.moves],
-        max_steps,
-        channels,
-    )
-    events: list[list[int]] = [[] for _ in range(ranks)]
-    for number, move in enumerate(routed.moves):
-        events[move.sender].append(number)
-        events[move.receiver].append(number)
-    written = tuple(
-        _Writer(rank, layout, routed, lanes, homes).program(own, _copies(rank, layout, ranks, max_count), max_steps)
-        for rank, own in enumerate(events)
-    )
-    shards = layout.shards if len(set(layout.shards)) > 1 else ()
-    return Program(name, layout.collective, ranks, layout.chunks, written, shards=shards)
+    routed = joined_moves(ranges, layout, len(homes), options.max_count, options.borders(layout))
+    sizes = [move.chunks for move in routed.moves]
+    writer = partial(_FlowRankWriter, layout, routed, homes, options.max_count)
+    return written_program(name, layout.collective, layout, len(homes), routed.moves, sizes, options, writer)
 
 
-def _copies(rank: int, layout: Layout, num_ranks: int, max_count: int) -> list[Instruction]:
-    """Bring what a rank has for itself from its input to its output."""
-    own = rank * num_ranks + rank
-    source = layout.offsets[own] - layout.input_range(rank)[0]
-    target = sum(layout.shards[pair] for pair in range(rank, own, num_ranks))
-    return [
-        Instruction("copy", ChunkRange("input", source + first), ChunkRange("output", target + first), count)
-        for first, count in pieces(0, layout.shards[own], max_count)
-    ]
-
-
-class _End(NamedTuple):
-    """A rank's end of a connection."""
-
-    sends: bool
-    peer: int
-    lane: int
-
-
-class _Turns:
+class _Stages:
     """What one rank sends, or receives, in stages: each block's last step in the current one, and in that before."""
 
     def __init__(self) -> None:
@@ -96,7 +58,7 @@ class _Turns:
         self.steps: dict[int, int] = {}
         self.before: dict[int, int] = {}
 
-    def take(self, stage: int, here: int) -> list[int]:
+    def add(self, stage: int, here: int) -> list[int]:
         """Add a step to a stage, not to an earlier one than last time, and return those that it comes after."""
         if stage > self.stage:
             self.stage, self.steps, self.before = stage, {}, self.steps
@@ -105,73 +67,52 @@ class _Turns:
         return [step for block, step in self.before.items() if block != here // WIDTH]
 
 
-class _Writer:
-    """Writes the thread blocks of one rank."""
+class _FlowRankWriter(RankWriter):
+    """Writes one rank's ends of moves; `written`, `read`: last step that wrote, and read, each chunk of scratch."""
 
-    def __init__(self, rank: int, layout: Layout, routed: Routed, lanes: Sequence[int], homes: Sequence[int]) -> None:
-        self.rank = rank
-        self.homes = homes
-        self.turns = {True: _Turns(), False: _Turns()}
+    def __init__(self, layout: Layout, routed: Routed, homes: Sequence[int], max_count: int, rank: int) -> None:
         self.layout = layout
         self.moves = routed.moves
-        self.lanes = lanes
-        # The last step that wrote to, and that read, each chunk of scratch.
-        self.written: Sites = np.full(routed.scratch[rank], NOWHERE, dtype=np.int64)
-        self.read: Sites = np.full(routed.scratch[rank], NOWHERE, dtype=np.int64)
+        self.homes = homes
+        self.max_count = max_count
+        self.rank = rank
+        self.stages = {True: _Stages(), False: _Stages()}
+        self.scratch = routed.scratch[rank]
+        self.written: npt.NDArray[np.int64] = np.full(self.scratch, NOWHERE, dtype=np.int64)
+        self.read = self.written.copy()
 
-    def program(self, events: Sequence[int], copies: Sequence[Instruction], max_steps: int) -> RankProgram:
-        """Write receiving, copying and sending blocks in this order, as MSCCL can only wait for blocks 0 to 127."""
-        ends = [self._end(number) for number in events]
-        blocks = sorted(set(ends))
-        own = [
-            ThreadBlock(None, None, 0, tuple(copies[start : start + max_steps]))
-            for start in range(0, len(copies), max_steps)
+    def copies(self) -> list[Instruction]:
+        """Copy the own shard."""
+        ranks = len(self.homes)
+        own = self.rank * ranks + self.rank
+        source = self.layout.offsets[own] - self.layout.input_range(self.rank)[0]
+        target = sum(self.layout.shards[pair] for pair in range(self.rank, own, ranks))
+        return [
+            Instruction("copy", ChunkRange("input", source + first), ChunkRange("output", target + first), count)
+            for first, count in split_range(0, self.layout.shards[own], self.max_count)
         ]
-        receiving = sum(not end.sends for end in blocks)
-        places = {end: number + len(own) * (number >= receiving) for number, end in enumerate(blocks)}
-        steps: dict[_End, list[Instruction]] = {end: [] for end in blocks}
-        waited: dict[_End, dict[int, int]] = {end: {} for end in blocks}
-        for number, end in zip(events, ends, strict=True):
-            here = places[end] * WIDTH + len(steps[end])
-            steps[end].append(self._step(self.moves[number], here, waited[end]))
-        written = [
-            ThreadBlock(end.peer if end.sends else None, None if end.sends else end.peer, end.lane, tuple(steps[end]))
-            for end in blocks
-        ]
-        begin, after = self.layout.input_range(self.rank)
-        output = sum(last - first for first, last in self.layout.output_ranges(self.rank))
-        sizes = after - begin, output, len(self.written)
-        return RankProgram(self.rank, *sizes, (*written[:receiving], *own, *written[receiving:]))
 
-    def _end(self, number: int) -> _End:
-        move, lane = self.moves[number], self.lanes[number]
-        return _End(True, move.receiver, lane) if move.sender == self.rank else _End(False, move.sender, lane)
-
-    def _step(self, move: Move, here: int, waited: dict[int, int]) -> Instruction:
+    def step(self, number: int, here: Site, waited: dict[int, int]) -> Instruction:
         """Write this rank's end of a move."""
+        move, code = self.moves[number], here[0] * WIDTH + here[1]
         sends = move.sender == self.rank
         buffer, place = move.source if sends else move.target
         sites: list[int] = []
         if self.homes[move.sender] != self.homes[move.receiver]:
-            sites = self.turns[sends].take(move.step, here)
+            sites = self.stages[sends].add(move.step, code)
         if buffer == "scratch":
             touched = slice(place, place + move.chunks)
             sites += np.unique((self.written if sends else self.read)[touched]).tolist()
-            (self.read if sends else self.written)[touched] = here
-        waits = _waits(sites, waited)
-        chunks = ChunkRange(buffer, place)
-        return Instruction(
-            "send" if sends else "recv", chunks if sends else None, None if sends else chunks, move.chunks, waits
-        )
+            (self.read if sends else self.written)[touched] = code
+        waits, chunks = _waits(sites, waited), ChunkRange(buffer, place)
+        if sends:
+            return Instruction("send", chunks, None, move.chunks, waits)
+        return Instruction("recv", None, chunks, move.chunks, waits)
 
 
-def _waits(sites: Sequence[int], waited: dict[int, int]) -> tuple[Dependency, ...]:
+def _waits(sites: Iterable[int], waited: dict[int, int]) -> tuple[Dependency, ...]:
     """The last step of each thread block among `sites`, but those that the block at hand has waited for already."""
-    last: dict[int, int] = {}
-    for site in sorted(sites):
-        if site != NOWHERE:
-            block, step = divmod(site, WIDTH)
-            last[block] = step
+    last = dict(divmod(site, WIDTH) for site in sorted(sites) if site != NOWHERE)
     needed = {block: step for block, step in last.items() if waited.get(block, -1) < step}
     waited.update(needed)
     return tuple(Dependency(block, step) for block, step in needed.items())

@@ -8,12 +8,14 @@ from ROCm 6.1 on launches no fused steps (ROCm/rccl#1005).
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial, singledispatch
 
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import (
     COLLECTIVES,
+    PAIR_COLLECTIVES,
     Allreduce,
     AllToAllvSchedule,
     AnyStepSchedule,
@@ -27,29 +29,24 @@ from ...schedules import (
 )
 from ...schedules.traffic.collective import CollectiveName, as_collective
 from ...support.validation import shown
-from ..programs.channels import assign_channels
 from ..programs.checks import check_counts
 from ..programs.layout import Layout
 from ..programs.program import Program
 from ..programs.transformations import replicated
-from .fitting import LoweringOptions, check_fitting, lowered
 from .flows import lower_flow, lower_stages
-from .rank_writer import Known, write_rank
+from .rank_writer import LoweringOptions, TreeRankWriter, TreeTransfers, written_program
 from .step_transfers import check_step_halves, joined_hops, step_shares, step_trees
 from .tree_transfers import (
     MAX_TRANSFERS,
     Hop,
-    Strand,
+    TreeChunks,
     check_forest,
     check_halves,
-    cut_strands,
+    cut_shares,
     ordered_hops,
-    pieces,
     shard_chunks,
-    strands_of,
+    tree_chunks,
 )
-
-_Routed = tuple[Layout, tuple[int, ...], list[Strand], list[Hop]]
 
 
 def lower(
@@ -120,18 +117,14 @@ def lower(
     if not isinstance(name, str | None):
         raise UnsupportedError(f"name is {shown(name)}; expected text, or None for that of the collective")
     collective = as_collective(collective, COLLECTIVES.values(), "there is no lowering for")
-    check_fitting(schedule, collective)
+    _check_fitting(schedule, collective)
     with _collector_paused():
         return replicated(lowered(schedule, collective, options, name or collective.name), instances)
 
 
-lowered.register(FlowSchedule)(lower_flow)
-lowered.register(AllToAllvSchedule)(lower_stages)
-
-
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Spare millions of objects, none of which is part of a cycle, the search for cycles, which takes longer."""
+    """Pause garbage collection: millions of objects, none of which is part of a cycle, take long to search."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -141,100 +134,96 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
+def _check_fitting(schedule: Schedule, collective: Collective) -> None:
+    """Refuse a schedule that is not for this collective; what is none, `lowered` refuses."""
+    if not isinstance(schedule, Schedule):
+        return
+    found = schedule.phases
+    if bool(found) == collective.in_pairs:
+        raise UnsupportedError(
+            f"{collective} was requested, but the schedule is a {type(schedule).__name__}; a FlowSchedule or an "
+            f"AllToAllvSchedule is for {' or '.join(map(str, PAIR_COLLECTIVES))}, and nothing else is"
+        )
+    if collective.has_one_root and not schedule.pipelined:
+        raise UnsupportedError(
+            f"{collective} was requested, but a schedule in steps is for shards of all ranks; expected allgather, "
+            "reduce_scatter or allreduce, or a schedule made of trees"
+        )
+    if found != collective.phases:
+        needs, has = (each[0] if len(each) == 1 else "both" for each in (collective.phases, found))
+        raise UnsupportedError(
+            f"{collective} was requested, but the schedule's {schedule.parts} are for {has}; {collective} needs {needs}"
+        )
+
+
+@singledispatch
+def lowered(schedule: Schedule, collective: Collective, options: LoweringOptions, name: str) -> Program:  # noqa: ARG001
+    """Lower a schedule that is for the collective; every kind registers how, and all others are refused."""
+    raise UnsupportedError(
+        f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees, of steps or of "
+        "paths can be lowered, and those of schedule_all_to_allv"
+    )
+
+
+lowered.register(FlowSchedule)(lower_flow)
+lowered.register(AllToAllvSchedule)(lower_stages)
+
+
 @lowered.register(Forest)
-def _lowered_forest(schedule: Forest, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    roots = int((schedule.root_weights > 0).sum())
-    if collective.has_one_root and roots != 1:
-        raise UnsupportedError(f"{collective} was requested, but {roots} ranks have data; expected one, the root")
-    check_forest(schedule)
-    return _written(_routed_trees(schedule, collective, options.max_count), collective, options, name)
-
-
 @lowered.register(Allreduce)
-def _lowered_allreduce(schedule: Allreduce, collective: Collective, options: LoweringOptions, name: str) -> Program:
+def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    if collective.has_one_root and (roots := int((schedule.root_weights > 0).sum())) != 1:
+        raise UnsupportedError(f"{collective} was requested, but {roots} ranks have data; expected one, the root")
     for forest in schedule.forests:
         check_forest(forest)
-    check_halves(schedule)
-    return _written(_routed_trees(schedule, collective, options.max_count), collective, options, name)
+    if isinstance(schedule, Allreduce):
+        check_halves(schedule)
+    shards = shard_chunks(schedule)
+    _check_size("trees", schedule, shards, options.max_count, "plan with fewer trees per root")
+    ranges = tree_chunks(schedule, shards, options.max_count)
+    layout = _layout(collective, shards)
+    return _written(layout, ranges, ordered_hops(schedule, ranges), collective, options, name)
 
 
 @lowered.register(StepSchedule)
-def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    return _written(_routed_steps(schedule, collective, options), collective, options, name)
-
-
 @lowered.register(StepAllreduce)
-def _lowered_step_allreduce(
-    schedule: StepAllreduce, collective: Collective, options: LoweringOptions, name: str
+def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    if isinstance(schedule, StepAllreduce):
+        check_step_halves(schedule)
+    trees = {half.direction: step_trees(half) for half in schedule.schedules}
+    shards, shares = step_shares(schedule, trees)
+    _check_size("steps", schedule, shards, options.max_count, "cut shards into fewer chunks")
+    layout, ranges = _layout(collective, shards), cut_shares(shares, shards, options.max_count)
+    hops = joined_hops(trees, ranges, options.max_count, options.borders(layout))
+    return _written(layout, ranges, hops, collective, options, name)
+
+
+def _written(
+    layout: Layout,
+    ranges: list[TreeChunks],
+    hops: list[Hop],
+    collective: Collective,
+    options: LoweringOptions,
+    name: str,
 ) -> Program:
-    check_step_halves(schedule)
-    return _lowered_steps(schedule, collective, options, name)
-
-
-def _written(routed: _Routed, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Write the programs of all ranks."""
-    max_steps, max_count, channels, _ = options
-    layout, shards, strands, hops = routed
-    sizes = [strands[hop.strand].chunks if hop.strands == 1 else _chunks_of(hop, strands) for hop in hops]
-    lanes = assign_channels([(hop.sender, hop.receiver) for hop in hops], sizes, max_steps, channels)
-    # Numbers of hops and not hops with their channels: there are millions.
-    events: list[list[int]] = [[] for _ in shards]
-    for number, hop in enumerate(hops):
-        events[hop.sender].append(number)
-        events[hop.receiver].append(number)
-    known = Known(layout, strands, hops, sizes, lanes, max_steps)
-    ranks = tuple(
-        write_rank(known, rank, own, _copies(rank, layout, shards, max_count)) for rank, own in enumerate(events)
-    )
-    return Program(name, collective, len(shards), layout.chunks, ranks, shards=_given(collective, shards))
-
-
-def _given(collective: Collective, shards: tuple[int, ...]) -> tuple[int, ...]:
-    """Shards as programs list them: not those that nobody sees, or that are equal."""
-    return () if collective.has_two_phases or len(set(shards)) == 1 else shards
+    known = TreeTransfers(layout, ranges, hops, options.max_count)
+    writer = partial(TreeRankWriter, known)
+    return written_program(name, collective, layout, len(layout.shards), hops, known.sizes, options, writer)
 
 
 def _layout(collective: Collective, shards: tuple[int, ...]) -> Layout:
-    return Layout.of(collective, len(shards), sum(shards), _given(collective, shards))
+    given = () if collective.has_two_phases or len(set(shards)) == 1 else shards
+    return Layout.of(collective, len(shards), sum(shards), given)
 
 
-def _routed_trees(schedule: TreeSchedule, collective: Collective, max_count: int) -> _Routed:
-    """Lay out the collective; chunks of every rank's shard, strands, and hops in the global order."""
-    shards = shard_chunks(schedule)
-    transfers = len(schedule.forests) * (schedule.num_ranks - 1) * (sum(shards) // max_count)
-    _check_size("trees", sum(shards), transfers, max_count, "plan with fewer trees per root")
-    strands = strands_of(schedule, shards, max_count)
-    return _layout(collective, shards), shards, strands, ordered_hops(schedule, strands)
-
-
-def _routed_steps(schedule: AnyStepSchedule, collective: Collective, options: LoweringOptions) -> _Routed:
-    """Return the same of a schedule in steps."""
-    trees = {half.direction: step_trees(half) for half in schedule.schedules}
-    shards, shares = step_shares(schedule, trees)
-    max_count, layout = options.max_count, _layout(collective, shards)
-    transfers = len(trees) * (schedule.num_ranks - 1) * (sum(shards) // max_count)
-    _check_size("steps", sum(shards), transfers, max_count, "cut shards into fewer chunks")
-    strands = cut_strands(shares, shards, max_count)
-    return layout, shards, strands, joined_hops(trees, strands, max_count, options.borders(layout))
-
-
-def _check_size(what: str, chunks: int, transfers: int, max_count: int, remedy: str) -> None:
+def _check_size(
+    what: str, schedule: TreeSchedule | AnyStepSchedule, shards: tuple[int, ...], max_count: int, remedy: str
+) -> None:
     """Refuse a division of the data so fine that writing it down would take all memory."""
-    if transfers > MAX_TRANSFERS:
+    halves, chunks = len(schedule.phases), sum(shards)
+    if (transfers := halves * (schedule.num_ranks - 1) * (chunks // max_count)) > MAX_TRANSFERS:
         raise TooLargeError(
             f"the {what} divide the data into {chunks} chunks, which takes {transfers} transfers of {max_count} chunks "
             f"each; expected at most {MAX_TRANSFERS}: {remedy}"
         )
-
-
-def _chunks_of(hop: Hop, strands: Sequence[Strand]) -> int:
-    last = strands[hop.strand + hop.strands - 1]
-    return last.first + last.chunks - strands[hop.strand].first
-
-
-def _copies(rank: int, layout: Layout, shards: Sequence[int], max_count: int) -> list[tuple[int, int]]:
-    """(first chunk, count) of what a rank takes from its own input as it is."""
-    if layout.reduces and len(shards) > 1:
-        return []
-    begin, end = layout.input_range(rank)
-    return pieces(begin, end, max_count)

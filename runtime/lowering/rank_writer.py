@@ -1,43 +1,152 @@
-"""Thread blocks of one rank: its ends of all transfers, in the global order."""
+"""Thread blocks of all ranks from the transfers of a program in their global order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from ...schedules import Collective
+from ..programs.channels import assign_channels
 from ..programs.layout import Layout
-from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, RankProgram, ThreadBlock
-from .tree_transfers import Hop, Strand
+from ..programs.program import (
+    Buffer,
+    ChunkRange,
+    Dependency,
+    Instruction,
+    Kind,
+    Program,
+    RankProgram,
+    ThreadBlock,
+)
+from .tree_transfers import Hop, TreeChunks, split_range
 
 _Chunks = tuple[Buffer, int]
-_Step = tuple[int, int]
+Site = tuple[int, int]
 """`ChunkRange` and `Dependency` while they are worked with, because tuples are compared faster."""
 
 
-class Known:
+class LoweringOptions(NamedTuple):
+    """The options of `collopt.runtime.lowering.lower.lower`, which says what they mean."""
+
+    max_steps: int
+    max_count: int
+    channels: int
+    instances: int
+
+    def borders(self, layout: Layout) -> frozenset[int]:
+        """Chunks that no step may reach from below: where a shard begins, if instances are to divide it."""
+        return frozenset(layout.blocks) if self.instances > 1 else frozenset()
+
+
+class _Transfer(Protocol):
+    """Data from one rank to another."""
+
+    @property
+    def sender(self) -> int: ...
+    @property
+    def receiver(self) -> int: ...
+
+
+class _End(NamedTuple):
+    """A rank's end of a connection."""
+
+    sends: bool
+    peer: int
+    channel: int
+
+
+class RankWriter(ABC):
+    """Writes the steps of one rank; `scratch`: chunks of scratch used so far."""
+
+    scratch = 0
+
+    @abstractmethod
+    def step(self, number: int, here: Site, waited: dict[int, int]) -> Instruction:
+        """Write this rank's end of a transfer as step `here`; `waited` has the block's last wait for each block."""
+
+    @abstractmethod
+    def copies(self) -> list[Instruction]:
+        """Bring what the rank keeps from its input to its output."""
+
+
+def written_program(
+    name: str,
+    collective: Collective,
+    layout: Layout,
+    num_ranks: int,
+    transfers: Sequence[_Transfer],
+    sizes: Sequence[int],
+    options: LoweringOptions,
+    writer: Callable[[int], RankWriter],
+) -> Program:
+    """Write the programs of all ranks from all transfers, and their chunks, in the global order."""
+    connections = [(transfer.sender, transfer.receiver) for transfer in transfers]
+    channels = assign_channels(connections, sizes, options.max_steps, options.channels)
+    # Numbers of transfers and not transfers with their channels: there are millions.
+    events: list[list[int]] = [[] for _ in range(num_ranks)]
+    for number, (sender, receiver) in enumerate(connections):
+        events[sender].append(number)
+        events[receiver].append(number)
+    ranks = []
+    for rank, own in enumerate(events):
+        ends = [
+            _End(True, connections[number][1], channels[number])
+            if connections[number][0] == rank
+            else _End(False, connections[number][0], channels[number])
+            for number in own
+        ]
+        steps = writer(rank)
+        blocks = _thread_blocks(own, ends, steps, options.max_steps)
+        begin, end = layout.input_range(rank)
+        output = sum(last - first for first, last in layout.output_ranges(rank))
+        ranks.append(RankProgram(rank, end - begin, output, steps.scratch, blocks))
+    given = () if collective.has_two_phases or len(set(layout.shards)) == 1 else layout.shards
+    return Program(name, collective, num_ranks, layout.chunks, tuple(ranks), shards=given)
+
+
+def _thread_blocks(
+    events: Sequence[int], ends: Sequence[_End], writer: RankWriter, max_steps: int
+) -> tuple[ThreadBlock, ...]:
+    """Write receiving, copying and sending blocks in this order, as MSCCL can only wait for blocks 0 to 127."""
+    copies, blocks = writer.copies(), sorted(set(ends))
+    copying = [
+        ThreadBlock(None, None, 0, tuple(copies[start : start + max_steps]))
+        for start in range(0, len(copies), max_steps)
+    ]
+    receiving = sum(not end.sends for end in blocks)
+    places = {end: number + len(copying) * (number >= receiving) for number, end in enumerate(blocks)}
+    steps: dict[_End, list[Instruction]] = {end: [] for end in blocks}
+    waited: dict[_End, dict[int, int]] = {end: {} for end in blocks}
+    for number, end in zip(events, ends, strict=True):
+        mine = steps[end]
+        mine.append(writer.step(number, (places[end], len(mine)), waited[end]))
+    written = [
+        ThreadBlock(end.peer if end.sends else None, None if end.sends else end.peer, end.channel, tuple(steps[end]))
+        for end in blocks
+    ]
+    return (*written[:receiving], *copying, *written[receiving:])
+
+
+class TreeTransfers:
     """What the writers of all ranks share; equal steps are one object, since there are millions."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        strands: Sequence[Strand],
-        hops: Sequence[Hop],
-        sizes: Sequence[int],
-        lanes: Sequence[int],
-        max_steps: int,
-    ) -> None:
+    def __init__(self, layout: Layout, ranges: Sequence[TreeChunks], hops: Sequence[Hop], max_count: int) -> None:
         self.layout = layout
-        self.strands = strands
+        self.ranges = ranges
         self.hops = hops
-        self.sizes = sizes
-        self.lanes = lanes
-        self.max_steps = max_steps
+        self.max_count = max_count
+        self.sizes = [ranges[hop.first_range].chunks if hop.ranges == 1 else self._joined_size(hop) for hop in hops]
         self.instruction = cache(_instruction)
+
+    def _joined_size(self, hop: Hop) -> int:
+        last = self.ranges[hop.first_range + hop.ranges - 1]
+        return last.first + last.chunks - self.ranges[hop.first_range].first
 
 
 def _instruction(
-    kind: Kind, source: _Chunks | None, target: _Chunks | None, count: int, after: _Step | None = None
+    kind: Kind, source: _Chunks | None, target: _Chunks | None, count: int, after: Site | None = None
 ) -> Instruction:
     return Instruction(
         kind,
@@ -48,70 +157,31 @@ def _instruction(
     )
 
 
-def write_rank(known: Known, rank: int, events: Sequence[int], copies: Sequence[tuple[int, int]]) -> RankProgram:
-    """Write blocks in the order receiving, copying, sending, since MSCCL can only wait for blocks 0 to 127."""
-    return _RankWriter(known, rank).program(events, copies)
+class TreeRankWriter(RankWriter):
+    """Writes one rank's ends of hops; `places`: where it keeps each range, and the step that its next use waits for."""
 
-
-class _Place(NamedTuple):
-    """Where a rank keeps a strand, and the step that has to come before anything else is done with it."""
-
-    chunks: _Chunks
-    after: _Step | None
-
-
-class _RankWriter:
-    """Writes the thread blocks of one rank."""
-
-    def __init__(self, known: Known, rank: int) -> None:
+    def __init__(self, known: TreeTransfers, rank: int) -> None:
         self.known = known
         self.rank = rank
         self.input_first, self.input_end = known.layout.input_range(rank)
         self.output_first, self.output_end = known.layout.output_range(rank)
-        self.scratch = 0
-        self.places: dict[int, _Place] = {}
+        self.places: dict[int, tuple[_Chunks, Site | None]] = {}
 
-    def program(self, events: Sequence[int], copies: Sequence[tuple[int, int]]) -> RankProgram:
-        """Write all thread blocks; see `write_rank`."""
-        ends = [self._end(number) for number in events]
-        blocks = sorted(set(ends))
-        own = self._copy_blocks(copies)
-        receiving = sum(not sends for sends, _, _ in blocks)
-        places = {end: number + len(own) * (number >= receiving) for number, end in enumerate(blocks)}
-        steps: dict[int, list[Instruction]] = {number: [] for number in places.values()}
-        waited: dict[int, dict[int, int]] = {number: {} for number in places.values()}
-        for number, end in zip(events, ends, strict=True):
-            block = places[end]
-            here = block, len(steps[block])
-            steps[block].append(self._step(number, here, waited[block]))
-        written = [
-            ThreadBlock(peer if sends else None, None if sends else peer, lane, tuple(steps[places[sends, peer, lane]]))
-            for sends, peer, lane in blocks
-        ]
-        sizes = self.input_end - self.input_first, self.output_end - self.output_first, self.scratch
-        return RankProgram(self.rank, *sizes, (*written[:receiving], *own, *written[receiving:]))
-
-    def _end(self, number: int) -> tuple[bool, int, int]:
-        """Whether this rank sends a hop, to or from whom, and on which channel."""
-        hop, lane = self.known.hops[number], self.known.lanes[number]
-        return (True, hop.receiver, lane) if hop.sender == self.rank else (False, hop.sender, lane)
-
-    def _copy_blocks(self, copies: Sequence[tuple[int, int]]) -> list[ThreadBlock]:
-        steps = [
-            self.known.instruction("copy", ("input", first - self.input_first), self._kept(first), count)
-            for first, count in copies
-        ]
+    def copies(self) -> list[Instruction]:
+        """Copy the own part of the result, which nothing is added to."""
+        if self.known.layout.reduces and len(self.known.layout.shards) > 1:
+            return []
         return [
-            ThreadBlock(None, None, 0, tuple(steps[start : start + self.known.max_steps]))
-            for start in range(0, len(steps), self.known.max_steps)
+            self.known.instruction("copy", ("input", first - self.input_first), self._kept(first), count)
+            for first, count in split_range(self.input_first, self.input_end, self.known.max_count)
         ]
 
-    def _step(self, number: int, here: _Step, waited: dict[int, int]) -> Instruction:
-        """Write this rank's end of a transfer and remember where its strands are now."""
+    def step(self, number: int, here: Site, waited: dict[int, int]) -> Instruction:
+        """Write this rank's end of a hop and remember where its ranges are now."""
         hop, count = self.known.hops[number], self.known.sizes[number]
-        first = self.known.strands[hop.strand].first
-        # Of joined strands the first one speaks for all.
-        place = self.places.get(hop.strand)
+        first = self.known.ranges[hop.first_range].first
+        # Of joined ranges the first one speaks for all.
+        place = self.places.get(hop.first_range)
         held, after = place or (("input", first - self.input_first), None)
         wait = None
         if after and waited.get(after[0], -1) < after[1]:
@@ -119,9 +189,9 @@ class _RankWriter:
             waited[after[0]] = after[1]
             wait = after
         if hop.sender == self.rank:
-            self._remember(hop, held, here if hop.adds else after)
+            self._remember(hop, held, here if hop.reduces else after)
             return self.known.instruction("send", held, None, count, wait)
-        if not hop.adds:
+        if not hop.reduces:
             target = self._kept(first)
             self._remember(hop, target, here)
             return self.known.instruction("recv", None, target, count, wait)
@@ -129,21 +199,20 @@ class _RankWriter:
         self._remember(hop, target, here)
         return self.known.instruction("recv_reduce", held, target, count, wait)
 
-    def _remember(self, hop: Hop, chunks: _Chunks, after: _Step | None) -> None:
-        """Take note of where the strands of a hop are, one after the other, and what comes before their next use."""
-        self.places[hop.strand] = _Place(chunks, after)
-        if hop.strands > 1:
-            before = self.known.strands[hop.strand].first
-            for number in range(hop.strand + 1, hop.strand + hop.strands):
-                distance = self.known.strands[number].first - before
-                self.places[number] = _Place((chunks[0], chunks[1] + distance), after)
+    def _remember(self, hop: Hop, chunks: _Chunks, after: Site | None) -> None:
+        """Note where the ranges of a hop are, one after the other, and what comes before their next use."""
+        self.places[hop.first_range] = chunks, after
+        if hop.ranges > 1:
+            before = self.known.ranges[hop.first_range].first
+            for number in range(hop.first_range + 1, hop.first_range + hop.ranges):
+                self.places[number] = (chunks[0], chunks[1] + self.known.ranges[number].first - before), after
 
     def _kept(self, first: int) -> _Chunks:
         """Where a rank keeps a chunk of its output."""
         return "output", first - self.output_first
 
     def _new_sum(self, first: int, count: int) -> _Chunks:
-        """Where a rank adds up chunks of the collective."""
+        """Where a rank reduces chunks of the collective."""
         if self.output_first <= first < self.output_end:
             return self._kept(first)
         self.scratch += count

@@ -1,4 +1,4 @@
-"""Trees of a schedule in steps, and the global order of their hops, adjacent ones joined; see docs/explanation/programs.md."""
+"""Trees of schedules in steps, and the global order of their hops; see docs/explanation/programs.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...schedules import AnyStepSchedule, StepAllreduce, StepSchedule
 from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 from ...support.validation import shown
-from .tree_transfers import MAX_TRANSFERS, Hop, Share, Strand
+from .tree_transfers import MAX_TRANSFERS, Hop, Share, TreeChunks
 
 
 def step_shares(
@@ -41,63 +41,54 @@ def step_shares(
     return (whole // unit,) * schedule.num_ranks, shares
 
 
-class _Row(NamedTuple):
-    """One strand on one edge of its tree, in a step of the whole program."""
-
-    level: int
-    strand: int
-    sender: int
-    receiver: int
-    adds: bool
-
-
 def joined_hops(
-    trees: Mapping[Direction, StepTrees], strands: Sequence[Strand], max_count: int, borders: Collection[int] = ()
+    trees: Mapping[Direction, StepTrees], ranges: Sequence[TreeChunks], max_count: int, borders: Collection[int] = ()
 ) -> list[Hop]:
     """All hops in the global order, those joined that can be."""
-    # A reduce-scatter adds up a rank's own shard in its output, and those of others in scratch.
+    # A reduce-scatter reduces a rank's own shard in its output, and those of others in scratch.
     apart = "broadcast" not in trees
-    ranks = max(half.parents.shape[1] for half in trees.values())
-    touched: list[dict[int, int]] = [{} for _ in range(ranks)]
+    num_ranks = max(half.parents.shape[1] for half in trees.values())
+    touched: list[dict[int, int]] = [{} for _ in range(num_ranks)]
     hops: list[Hop] = []
     last, chunks, state = None, 0, None
-    for row in _rows(trees, strands):
-        strand = strands[row.strand]
-        own = apart and row.receiver == strand.root
-        now = (touched[row.sender].get(row.strand), touched[row.receiver].get(row.strand), own)
-        chunks += strand.chunks
-        follows = last == row._replace(strand=row.strand - 1) and strand.first not in borders
+    for level, number, sender, receiver, reduces in _rows(trees, ranges):
+        each = ranges[number]
+        own = apart and receiver == each.root
+        now = (touched[sender].get(number), touched[receiver].get(number), own)
+        chunks += each.chunks
+        follows = last == (level, number - 1, sender, receiver, reduces) and each.first not in borders
         if follows and state == now and chunks <= max_count:
-            hops[-1] = hops[-1]._replace(strands=hops[-1].strands + 1)
+            hops[-1] = hops[-1]._replace(ranges=hops[-1].ranges + 1)
         else:
-            hops.append(Hop(row.strand, row.sender, row.receiver, row.adds))
-            chunks, state = strand.chunks, now
-        last = row
-        touched[row.receiver][row.strand] = len(hops)
-        if row.adds:
-            touched[row.sender][row.strand] = len(hops)
+            hops.append(Hop(number, sender, receiver, reduces))
+            chunks, state = each.chunks, now
+        last = level, number, sender, receiver, reduces
+        touched[receiver][number] = len(hops)
+        if reduces:
+            touched[sender][number] = len(hops)
     return hops
 
 
-def _rows(trees: Mapping[Direction, StepTrees], strands: Sequence[Strand]) -> Iterator[_Row]:
-    """Yield single hops by step; those of one step by sender, receiver and strand."""
+def _rows(
+    trees: Mapping[Direction, StepTrees], ranges: Sequence[TreeChunks]
+) -> Iterator[tuple[int, int, int, int, bool]]:
+    """Yield (level, range, sender, receiver, reduces) of single hops, by step, sender, receiver and range."""
     done, parts = 0, []
     for direction in ("reduce", "broadcast"):
         if direction not in trees:
             continue
-        adds, half = direction == "reduce", trees[direction]
+        reduces, half = direction == "reduce", trees[direction]
         number_of_steps = int(half.steps.max()) + 1
-        followed = np.array([strand.adding if adds else strand.spreading for strand in strands])
+        followed = np.array([each.reduce_tree if reduces else each.broadcast_tree for each in ranges])
         numbers, children = np.nonzero(half.parents[followed] >= 0)
         parents, steps = (table[followed[numbers], children] for table in (half.parents, half.steps))
-        levels = done + (number_of_steps - 1 - steps if adds else steps)
-        ends = (children, parents) if adds else (parents, children)
-        parts.append((levels, numbers, *ends, np.full(len(numbers), adds)))
+        levels = done + (number_of_steps - 1 - steps if reduces else steps)
+        ends = (children, parents) if reduces else (parents, children)
+        parts.append((levels, numbers, *ends, np.full(len(numbers), reduces)))
         done += number_of_steps
-    levels, numbers, senders, receivers, adding = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((numbers, receivers, senders, levels))
-    columns = (column[order].tolist() for column in (levels, numbers, senders, receivers, adding))
-    return (_Row(*row) for row in zip(*columns, strict=True))
+    columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    order = np.lexsort((columns[1], columns[3], columns[2], columns[0]))
+    return zip(*(column[order].tolist() for column in columns), strict=True)
 
 
 NEVER = 2**62

@@ -22,17 +22,14 @@ MAX_TRANSFERS = 2**26
 """Some tens of GB as steps."""
 
 
-class Strand(NamedTuple):
-    """Chunks ``first .. first + chunks - 1`` of the collective, of the shard of `root`.
-
-    `adding` is the tree that adds them up and `spreading` the one that spreads them; -1 where there is none.
-    """
+class TreeChunks(NamedTuple):
+    """Chunks ``first .. first + chunks - 1`` of all, of the shard of `root`, on one or two trees (-1: none)."""
 
     root: int
     first: int
     chunks: int
-    adding: int
-    spreading: int
+    reduce_tree: int
+    broadcast_tree: int
 
 
 class Share(NamedTuple):
@@ -45,16 +42,13 @@ class Share(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """One strand on its way from one rank to another; `adds` says that the receiver adds its own.
+    """Chunk ranges from number `first_range` on, adjacent at both ends, sent to a rank that may add its own."""
 
-    With `strands` above 1 it is that many, from number `strand` on, as one piece of memory at either end.
-    """
-
-    strand: int
+    first_range: int
     sender: int
     receiver: int
-    adds: bool
-    strands: int = 1
+    reduces: bool
+    ranges: int = 1
 
 
 def shard_chunks(schedule: TreeSchedule) -> tuple[int, ...]:
@@ -71,30 +65,30 @@ def _chunk_size(schedule: TreeSchedule) -> Fraction:
     )
 
 
-def strands_of(schedule: TreeSchedule, shards: Sequence[int], max_count: int) -> list[Strand]:
-    """Give every tree its chunks, in strands of at most `max_count`, as equal as can be."""
+def tree_chunks(schedule: TreeSchedule, shards: Sequence[int], max_count: int) -> list[TreeChunks]:
+    """Give every tree its chunks, in ranges of at most `max_count`, as equal as can be."""
     chunk = _chunk_size(schedule)
-    return cut_strands({forest.direction: _shares(forest, chunk) for forest in schedule.forests}, shards, max_count)
+    return cut_shares({forest.direction: _shares(forest, chunk) for forest in schedule.forests}, shards, max_count)
 
 
-def cut_strands(shares: Mapping[Direction, Iterable[Share]], shards: Sequence[int], max_count: int) -> list[Strand]:
-    """Cut the shares of the trees of one direction, or of both, into strands of at most `max_count` chunks."""
+def cut_shares(shares: Mapping[Direction, Iterable[Share]], shards: Sequence[int], max_count: int) -> list[TreeChunks]:
+    """Cut the shares of the trees of one direction, or of both, into ranges of at most `max_count` chunks."""
     offsets = list(accumulate(shards, initial=0))
     if len(shares) == 1:
         ((direction, only),) = shares.items()
         return [
-            Strand(root, offsets[root] + first, chunks, *((tree, -1) if direction == "reduce" else (-1, tree)))
+            TreeChunks(root, offsets[root] + first, chunks, *((tree, -1) if direction == "reduce" else (-1, tree)))
             for root, begin, end, tree in only
-            for first, chunks in pieces(begin, end, max_count)
+            for first, chunks in split_range(begin, end, max_count)
         ]
-    adding: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    reduce_trees: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for root, begin, _, tree in shares["reduce"]:
-        adding[root].append((begin, tree))
+        reduce_trees[root].append((begin, tree))
     return [
-        Strand(root, offsets[root] + first, chunks, tree, spreading)
-        for root, begin, end, spreading in shares["broadcast"]
-        for left, right, tree in _overlaps(adding[root], begin, end)
-        for first, chunks in pieces(left, right, max_count)
+        TreeChunks(root, offsets[root] + first, chunks, tree, broadcast_tree)
+        for root, begin, end, broadcast_tree in shares["broadcast"]
+        for left, right, tree in _overlaps(reduce_trees[root], begin, end)
+        for first, chunks in split_range(left, right, max_count)
     ]
 
 
@@ -117,8 +111,8 @@ def _overlaps(shares: Sequence[tuple[int, int]], begin: int, end: int) -> Iterat
         begin, number = until, number + 1
 
 
-def pieces(begin: int, end: int, most: int) -> list[tuple[int, int]]:
-    """Cut a range into as few pieces (first, count) of at most `most` as possible, sizes differing by at most one."""
+def split_range(begin: int, end: int, most: int) -> list[tuple[int, int]]:
+    """Cut a range into the fewest parts (first, count) of at most `most`, sizes differing by at most one."""
     if begin == end:
         return []
     number = -(-(end - begin) // most)
@@ -127,48 +121,36 @@ def pieces(begin: int, end: int, most: int) -> list[tuple[int, int]]:
     return list(zip(accumulate(counts[:-1], initial=begin), counts, strict=True))
 
 
-def ordered_hops(schedule: TreeSchedule, strands: Sequence[Strand]) -> list[Hop]:
+def ordered_hops(schedule: TreeSchedule, ranges: Sequence[TreeChunks]) -> list[Hop]:
     """All hops in the global order."""
-    adding = np.array([strand.adding for strand in strands])
-    spreading = np.array([strand.spreading for strand in strands])
-    # Height of each strand's adding tree, and of its spreading one.
-    before, after = np.zeros((2, len(strands)), dtype=np.int64)
+    trees = np.array([(each.reduce_tree, each.broadcast_tree) for each in ranges]).T
+    parts = []
     for forest in schedule.forests:
-        if forest.direction == "reduce":
-            before = forest.heights[adding]
-        else:
-            after = forest.heights[spreading]
-    parts = [
-        _hops_in(forest, adding, after) if forest.direction == "reduce" else _hops_out(forest, spreading, before)
-        for forest in schedule.forests
-    ]
-    numbers, senders, receivers, adds, levels, left, ranks = (
-        np.concatenate(columns) for columns in zip(*parts, strict=True)
-    )
-    order = np.lexsort((ranks, numbers, -left, levels))
-    columns = (column[order].tolist() for column in (numbers, senders, receivers, adds))
-    return [Hop(*row) for row in zip(*columns, strict=True)]
+        reduces = forest.direction == "reduce"
+        own, other = trees if reduces else trees[::-1]
+        opposite = [each for each in schedule.forests if each.direction != forest.direction]
+        parts.append(_hop_columns(forest, own, opposite[0].heights[other] if opposite else np.zeros_like(own)))
+    columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    numbers, *_, levels, left, children = columns
+    order = np.lexsort((children, numbers, -left, levels))
+    return [Hop(*row) for row in zip(*(column[order].tolist() for column in columns[:4]), strict=True)]
 
 
-def _hops_out(forest: Forest, trees: IntArray, before: IntArray) -> tuple[npt.NDArray[np.generic], ...]:
-    """Columns strand, sender, receiver, adds, level, hops still to go, and the rank that names the hop in its tree."""
-    numbers, heads = np.nonzero(forest.routes[trees] >= 0)
-    levels = before[numbers] + forest.depths[trees[numbers], heads] - 1
-    left = _heights(forest)[trees[numbers], heads]
-    senders = forest.parents[trees[numbers], heads]
-    return numbers, senders, heads, np.zeros(len(heads), dtype=np.bool_), levels, left, heads
+def _hop_columns(forest: Forest, trees: IntArray, other: IntArray) -> tuple[npt.NDArray[np.generic], ...]:
+    """Columns range, sender, receiver, reduces, level, hops still to go and child, for the tree of each range.
+
+    Shapes: `trees`, `other` (the height of each range's tree of the other direction) int64 (ranges,).
+    """
+    numbers, children = np.nonzero(forest.routes[trees] >= 0)
+    own, reduces = trees[numbers], forest.direction == "reduce"
+    parents = forest.parents[own, children]
+    below, above = heights_below(forest)[own, children], forest.depths[own, children] - 1
+    if reduces:
+        return numbers, children, parents, np.full(len(own), reduces), below, above + other[numbers], children
+    return numbers, parents, children, np.full(len(own), reduces), above + other[numbers], below, children
 
 
-def _hops_in(forest: Forest, trees: IntArray, after: IntArray) -> tuple[npt.NDArray[np.generic], ...]:
-    """Return the same columns for hops towards the root."""
-    numbers, tails = np.nonzero(forest.routes[trees] >= 0)
-    levels = _heights(forest)[trees[numbers], tails]
-    left = forest.depths[trees[numbers], tails] - 1 + after[numbers]
-    receivers = forest.parents[trees[numbers], tails]
-    return numbers, tails, receivers, np.ones(len(tails), dtype=np.bool_), levels, left, tails
-
-
-def _heights(forest: Forest) -> IntArray:
+def heights_below(forest: Forest) -> IntArray:
     """Shape (trees, ranks): hops from each rank down to the farthest leaf below it."""
     heights = np.zeros(forest.routes.shape, dtype=np.int64)
     for depth in range(int(forest.depths.max()), 0, -1):
@@ -215,11 +197,11 @@ def _check_spanning(forest: Forest) -> None:
 
 def check_halves(schedule: Allreduce) -> None:
     """Refuse an allreduce whose two forests do not belong together."""
-    adding, spreading = schedule.reduce, schedule.broadcast
-    if (adding.direction, spreading.direction) != ("reduce", "broadcast"):
+    reduce, broadcast = schedule.reduce, schedule.broadcast
+    if (reduce.direction, broadcast.direction) != ("reduce", "broadcast"):
         raise ProgramError(
-            f"the allreduce's forests have directions {adding.direction!r} and {spreading.direction!r}; expected "
+            f"the allreduce's forests have directions {reduce.direction!r} and {broadcast.direction!r}; expected "
             "'reduce' and 'broadcast'"
         )
-    if adding.num_ranks != spreading.num_ranks or not np.array_equal(adding.root_weights, spreading.root_weights):
+    if reduce.num_ranks != broadcast.num_ranks or not np.array_equal(reduce.root_weights, broadcast.root_weights):
         raise ProgramError("the allreduce's forests are for different ranks or shards; expected the same in both")

@@ -1,4 +1,4 @@
-"""Event-driven simulation of plans: busy links, latencies, ranks that wait for data; see docs/explanation/programs.md."""
+"""Event-driven simulation of plans; see docs/explanation/programs.md for the model."""
 
 from __future__ import annotations
 

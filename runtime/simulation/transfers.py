@@ -1,4 +1,4 @@
-"""Transfers between ranks with dependencies and routes, the order of steps on links, and times; see docs/explanation/programs.md."""
+"""Transfers between ranks with dependencies, routes and times, and the order of steps on links."""
 
 from __future__ import annotations
 

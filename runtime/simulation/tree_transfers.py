@@ -28,14 +28,14 @@ from ...schedules.paths.congestion import path_links
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
-from ..lowering.tree_transfers import Strand, check_forest, check_halves, shard_chunks, strands_of
+from ..lowering.tree_transfers import TreeChunks, check_forest, check_halves, heights_below, shard_chunks, tree_chunks
 from .transfers import Part, Transfers, in_direction, joined
 
 MOST_CHUNKS = 2**62
 
 
 def step_transfers(schedule: AnyStepSchedule, topology: Topology) -> Transfers:
-    """List the transfers of a schedule in steps; all is as for `.sent_trees.transfers_of`."""
+    """List the transfers of a schedule in steps; see `transfers_of`."""
     shard = lcm(*(half.chunks_per_shard for half in schedule.schedules))
     if shard * schedule.num_ranks >= MOST_CHUNKS:
         raise CapacityOverflowError(
@@ -44,23 +44,25 @@ def step_transfers(schedule: AnyStepSchedule, topology: Topology) -> Transfers:
     unit = Fraction(1, shard * schedule.num_ranks)
     if isinstance(schedule, StepSchedule):
         return joined([_step_part(schedule, topology, shard, 0)], unit, [_step_waits(schedule)])
-    adding, spreading = schedule.schedules
-    inwards = _step_part(adding, topology, shard, 0)
-    outwards = _step_part(spreading, topology, shard, adding.num_steps)
-    ends = np.flatnonzero(inwards.receivers == adding.sources)
-    begins = np.flatnonzero(outwards.senders == spreading.sources)
+    reduce, broadcast = schedule.schedules
+    inwards = _step_part(reduce, topology, shard, 0)
+    outwards = _step_part(broadcast, topology, shard, reduce.num_steps)
+    ends = np.flatnonzero(inwards.receivers == reduce.sources)
+    begins = np.flatnonzero(outwards.senders == broadcast.sources)
     places = _places([(inwards, ends), (outwards, begins)], schedule.num_ranks, shard)
-    first_turn = adding.num_sends
+    own = places[:-1] // shard
+    turns = _turns(own, places[:-1], np.diff(places), np.full_like(own, reduce.num_steps))
+    first_turn = reduce.num_sends
     first_out = first_turn + len(places) - 1
     before, turn = _covered(places, inwards, ends)
     after, turn_after = _covered(places, outwards, begins)
     waits = [
-        _step_waits(adding),
+        _step_waits(reduce),
         np.stack([before, turn + first_turn]),
         np.stack([turn_after + first_turn, after + first_out]),
-        _step_waits(spreading) + first_out,
+        _step_waits(broadcast) + first_out,
     ]
-    return joined([inwards, _step_turns(places, shard, adding.num_steps), outwards], unit, waits)
+    return joined([inwards, turns, outwards], unit, waits)
 
 
 def _places(parts: list[tuple[Part, IntArray]], ranks: int, shard: int) -> IntArray:
@@ -76,14 +78,6 @@ def _covered(places: IntArray, part: Part, numbers: IntArray) -> tuple[IntArray,
     counts = np.searchsorted(places, part.firsts[numbers] + part.amounts[numbers]) - first
     intervals = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
     return np.repeat(numbers, counts), intervals
-
-
-def _step_turns(places: IntArray, shard: int, level: int) -> Part:
-    """One transfer per interval between places, from the rank whose shard it is of to itself."""
-    own, amounts = places[:-1] // shard, np.diff(places)
-    nowhere = np.full(len(own), -1, dtype=np.int64)
-    no_paths = (np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
-    return Part(own, own, places[:-1], amounts, np.full(len(own), level), False, nowhere, no_paths)
 
 
 def _ends(schedule: StepSchedule) -> tuple[IntArray, IntArray]:
@@ -131,7 +125,7 @@ def _step_waits(schedule: StepSchedule) -> IntArray:
 
 
 def flow_transfers(schedule: FlowSchedule, topology: Topology) -> Transfers:
-    """List the transfers of a flow; all is as for `.sent_trees.transfers_of`."""
+    """List the transfers of a flow; see `transfers_of`."""
     nodes, starts = schedule.path_nodes, schedule.path_starts
     at_rank = nodes < schedule.num_ranks
     owners = np.repeat(np.arange(schedule.num_paths), np.diff(starts))
@@ -186,21 +180,20 @@ transfers_of.register(FlowSchedule)(flow_transfers)
 
 @transfers_of.register(Forest)
 def _of_forest(forest: Forest, topology: Topology) -> Transfers:
-    strands, unit = _strands(forest)
-    part, pairs, _ = _tree_part(forest, topology, strands, 0)
+    ranges, unit = _ranges(forest)
+    part, pairs, _ = _tree_part(forest, topology, ranges, np.zeros(len(ranges), dtype=np.int64))
     return joined([part], unit, [pairs])
 
 
 @transfers_of.register(Allreduce)
 def _of_allreduce(schedule: Allreduce, topology: Topology) -> Transfers:
     check_halves(schedule)
-    strands, unit = _strands(schedule)
-    adding, spreading, tops = schedule.reduce, schedule.broadcast, np.array([each.adding for each in strands])
-    before = adding.heights[tops]
-    inwards, inner, ends = _tree_part(adding, topology, strands, 0)
-    turns = _turns(strands, before)
-    outwards, outer, begins = _tree_part(spreading, topology, strands, before)
-    first_turn, first_out = len(inwards.senders), len(inwards.senders) + len(strands)
+    ranges, unit = _ranges(schedule)
+    before = schedule.reduce.heights[np.array([each.reduce_tree for each in ranges])]
+    inwards, inner, ends = _tree_part(schedule.reduce, topology, ranges, before)
+    roots, firsts, chunks = (np.array(column) for column in zip(*(each[:3] for each in ranges), strict=True))
+    outwards, outer, begins = _tree_part(schedule.broadcast, topology, ranges, before)
+    first_turn, first_out = len(inwards.senders), len(inwards.senders) + len(ranges)
     waits = [
         inner,
         # The transfers into each root come before its turn, and the turn before those out of it.
@@ -208,69 +201,46 @@ def _of_allreduce(schedule: Allreduce, topology: Topology) -> Transfers:
         np.stack([begins[1] + first_turn, begins[0] + first_out]),
         outer + first_out,
     ]
-    return joined([inwards, turns, outwards], unit, waits)
+    return joined([inwards, _turns(roots, firsts, chunks, before), outwards], unit, waits)
 
 
-def _strands(schedule: TreeSchedule) -> tuple[list[Strand], Fraction]:
+def _ranges(schedule: TreeSchedule) -> tuple[list[TreeChunks], Fraction]:
     """Divide the data of trees, as finely as their weights need, and say what share of all data a chunk is."""
     for forest in schedule.forests:
         check_forest(forest)
     shards = shard_chunks(schedule)
-    return strands_of(schedule, shards, max_count=max(shards)), Fraction(1, sum(shards))
+    return tree_chunks(schedule, shards, max_count=max(shards)), Fraction(1, sum(shards))
 
 
 def _tree_part(
-    forest: Forest, topology: Topology, strands: list[Strand], before: IntArray | int
+    forest: Forest, topology: Topology, ranges: list[TreeChunks], before: IntArray
 ) -> tuple[Part, IntArray, tuple[IntArray, IntArray]]:
-    """Transfers of the strands along one forest, pairs of them that wait, and those at roots, each with its strand."""
+    """Transfers of the ranges along one forest, pairs of them that wait, and those at roots, each with its range."""
     inwards = forest.direction == "reduce"
-    trees = np.array([strand.adding if inwards else strand.spreading for strand in strands])
-    routes, parents = forest.routes[trees], forest.parents[trees]
-    strand, rank = np.nonzero(routes >= 0)
+    trees = np.array([each.reduce_tree if inwards else each.broadcast_tree for each in ranges])
+    firsts, chunks = np.array([each[1:3] for each in ranges]).T
+    routes = forest.routes[trees]
+    owner, rank = np.nonzero(routes >= 0)
     number = np.full(routes.shape, -1, dtype=np.int64)
-    number[strand, rank] = np.arange(len(strand))
-    parent = parents[strand, rank]
+    number[owner, rank] = np.arange(len(owner))
+    parent = forest.parents[trees][owner, rank]
     # The transfer on the edge above the parent; none if the parent is the root.
-    above = number[strand, parent]
+    above = number[owner, parent]
     inner = above >= 0
     pairs = np.stack([np.flatnonzero(inner), above[inner]])
-    if inwards:
-        levels = _heights_below(forest, trees)[strand, rank]
-    else:
-        levels = np.broadcast_to(before, len(strands))[strand] + forest.depths[trees][strand, rank] - 1
-    senders, receivers = (rank, parent) if inwards else (parent, rank)
-    part = Part(
-        senders,
-        receivers,
-        np.array([each.first for each in strands])[strand],
-        np.array([each.chunks for each in strands])[strand],
-        levels,
-        inwards,
-        routes[strand, rank].astype(np.int64),
-        _routes(forest, topology),
+    levels = (
+        heights_below(forest)[trees[owner], rank] if inwards else before[owner] + forest.depths[trees[owner], rank] - 1
     )
-    at_root = np.flatnonzero(~inner)
-    return part, pairs if inwards else pairs[::-1], (at_root, strand[at_root])
-
-
-def _heights_below(forest: Forest, trees: IntArray) -> IntArray:
-    """Shape (strands, ranks): hops from each rank to the farthest leaf below it."""
-    depths, parents = forest.depths[trees], forest.parents[trees]
-    heights = np.zeros(depths.shape, dtype=np.int64)
-    for depth in range(int(depths.max()), 0, -1):
-        strand, rank = np.nonzero(depths == depth)
-        np.maximum.at(heights, (strand, parents[strand, rank]), heights[strand, rank] + 1)
-    return heights
-
-
-def _turns(strands: list[Strand], levels: IntArray) -> Part:
-    """One transfer per strand from its root to itself, over no link."""
-    roots, firsts, chunks = (np.array(column) for column in zip(*(strand[:3] for strand in strands), strict=True))
-    nowhere = np.full(len(strands), -1, dtype=np.int64)
-    empty = np.empty(0, dtype=np.int64)
-    return Part(roots, roots, firsts, chunks, levels, False, nowhere, (empty, np.zeros(1, dtype=np.int64)))
-
-
-def _routes(forest: Forest, topology: Topology) -> tuple[IntArray, IntArray]:
     links = path_links(forest.path_starts, forest.path_nodes, topology, forest.direction)
-    return in_direction(links, forest.path_starts - np.arange(len(forest.path_starts)), forest.direction == "reduce")
+    path_routes = in_direction(links, forest.path_starts - np.arange(len(forest.path_starts)), inwards)
+    ends = (rank, parent) if inwards else (parent, rank)
+    paths = routes[owner, rank].astype(np.int64)
+    part = Part(ends[0], ends[1], firsts[owner], chunks[owner], levels, inwards, paths, path_routes)
+    at_root = np.flatnonzero(~inner)
+    return part, pairs if inwards else pairs[::-1], (at_root, owner[at_root])
+
+
+def _turns(roots: IntArray, firsts: IntArray, amounts: IntArray, levels: IntArray) -> Part:
+    """One transfer per range from its root to itself, over no link."""
+    no_paths = (np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    return Part(roots, roots, firsts, amounts, levels, False, np.full_like(roots, -1), no_paths)
