@@ -68,8 +68,7 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     UnsupportedError
         If there are too few or too many traces, something else, or nodes of other kinds.
     ProgramError
-        If a send has no receive or the other way round, an attribute is missing, or nodes wait for each other in a
-        circle.
+        If sends and receives do not match, an attribute is missing, or nodes wait for each other in a cycle.
 
     Examples
     --------

@@ -181,9 +181,8 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     trace : Trace
-        What one rank does.
     path : str or path
-        A file there before is replaced.
+        An existing file is replaced.
 
     Raises
     ------
@@ -231,16 +230,13 @@ def _add_attributes(message: Any, attributes: Sequence[Attribute]) -> None:
 
 
 def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
-    """Make the trace of the rank `shift` further on of one whose peers are that much further on, too.
+    """Shift a trace and its peers by `shift` ranks, in a schedule that looks the same from every rank, such as a ring.
 
     Parameters
     ----------
     trace : Trace
-        Of a rank in a schedule that looks the same from every rank, such as a ring.
-    shift : int
-        How many ranks further on.
-    num_ranks : int
-        After the last of which comes rank 0.
+    shift, num_ranks : int
+        Ranks are counted modulo `num_ranks`.
 
     Returns
     -------
@@ -274,17 +270,16 @@ MOST_NODES = 2**23
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
-    """Read the trace of one rank; it may be compressed by gzip.
+    """Read the trace of one rank, which may be compressed by gzip.
 
     Parameters
     ----------
     path : path
-        File to read.
 
     Returns
     -------
     Trace
-        Attributes that are lists are left out.
+        Without attributes that are lists.
 
     Raises
     ------

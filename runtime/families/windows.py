@@ -100,9 +100,8 @@ def lint_family(
     runtime : {"msccl", "msccl-executor-nccl", "rccl", "mscclpp"}
         What will load them; the last takes MSCCL++ plans, the others MSCCL XML.
     version : str or None
-        As for `lint_file`.
     max_thread_blocks : int or None
-        Likewise.
+        As for `lint_file`.
 
     Returns
     -------
@@ -111,9 +110,9 @@ def lint_family(
     Raises
     ------
     UnsupportedError
-        If there is no file, or for a runtime or version that is not known.
+        If there is no file, or for an unknown runtime or version.
     FileFormatError
-        If a file cannot be read, or is too large to be one.
+        If a file cannot be read or is too large.
     """
     check_choice("runtime", runtime, (*RUNTIMES, MSCCLPP))
     files = _files(paths, runtime)

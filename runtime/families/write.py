@@ -36,7 +36,7 @@ class SizeWindow(NamedTuple):
     ----------
     plan : Plan
     first, last : int
-        Bytes; both are among the sizes.
+        Bytes, both included.
     """
 
     plan: Plan
@@ -52,7 +52,7 @@ def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeW
     plans : sequence of Plan
         Of equally fast ones the first is taken.
     first, last : int
-        Bytes; both are among the sizes.
+        Bytes, both included.
 
     Returns
     -------
@@ -121,22 +121,22 @@ def write_family(
     plans : sequence of Plan
         For one collective, with one root if it has any, on one topology.  Of equally fast ones the first is taken.
     folder : path
-        Where the files go: one that is empty or that does not exist yet, for the runtimes load all files of a folder.
+        Empty, or not there yet, because runtimes load all files of a folder.
     sizes : (int or str, int or str)
-        Smallest and largest size in bytes, such as ``("1K", "1G")``; the smallest may be 0.
+        Smallest and largest size of the whole buffer in bytes, such as ``("1K", "1G")``; the smallest may be 0.
     runtime : str or None
-        What will load the files; ``"msccl-executor-nccl"`` if left out, or ``"mscclpp"`` for its format.
+        What will load the files; by default ``"msccl-executor-nccl"``, or ``"mscclpp"`` for its format.
     format : {"msccl-xml", "mscclpp-json"}
         Of the files.
     **options : object
-        As the format's exporter takes them, for all files; `min_bytes` and `max_bytes` are decided here.
+        As the format's exporter takes them, except `min_bytes` and `max_bytes`.
 
     Returns
     -------
     DataFrame
-        One row per file, by size: ``file``, ``planner``, ``min_bytes`` and ``max_bytes``, both of which the file is
-        for, ``us_at_min`` and ``us_at_max``, the estimated µs for these sizes, and ``algbw``, GB/s of the plan without
-        latency.  A plan that is nowhere the fastest has none.
+        One row per file, by size: ``file``, ``planner``, ``min_bytes`` and ``max_bytes``, both included, ``us_at_min`` and
+        ``us_at_max``, the estimated µs for these sizes, and ``algbw``, GB/s of the plan without latency.  A plan that is
+        nowhere the fastest has none.
 
     Raises
     ------
@@ -146,14 +146,14 @@ def write_family(
     TopologyError
         If the plans are for different networks.
     OSError
-        If the folder is not empty or cannot be written.  Whatever goes wrong, nothing is left behind; only a process
-        that is killed may leave a folder ``.NAME.*.tmp``, beside a new folder, or in one that was there.
+        If the folder is not empty or cannot be written.  Nothing is left behind, except a folder ``.NAME.*.tmp`` by a
+        process that is killed.
 
     Notes
     -----
-    The estimates of all plans are compared at every power of two and at both ends; where the fastest plan changes
-    between two of these, the first size of the next one is found by bisection, to the byte.  Between two neighbouring
-    powers of two a plan that is the fastest at neither may be overlooked if its time is no straight line.
+    Estimates are compared at every power of two and at both ends; where the fastest plan changes, the first size of the
+    next one is found by bisection.  A plan that is the fastest only between two neighboring powers of two may be
+    overlooked if its time is no straight line.
     """
     check_choice("format", format, FORMATS)
     given = _checked_plans(plans)

@@ -44,16 +44,16 @@ class InterpreterReport(NamedTuple):
 def run_program(
     program: Program, *, interleavings: int = 8, seed: int = 0, fifo_depth: int = 2, elements_per_chunk: int = 1
 ) -> InterpreterReport:
-    """Check a program, then run it under several random interleavings and look at the data.
+    """Check a program, then run it under several random interleavings and compare the results with the collective's.
 
     Parameters
     ----------
     program : Program
         Checked or not.
     interleavings : int
-        Number of runs.
+        Number of runs; after `check_program` all give the same data, so they test the machine against the proof.
     seed : int
-        0 or more; the same seed gives the same runs.
+        0 or more.
     fifo_depth : int
         Transfers that a connection holds before its sender has to wait.
     elements_per_chunk : int
@@ -68,12 +68,7 @@ def run_program(
     ProgramError
         If `check_program` refuses the program, or a run deadlocks or leaves wrong data behind.
     UnsupportedError
-        For a collective that programs cannot be written for, or parameters that are not positive.
-
-    Notes
-    -----
-    `check_program` proves that there are neither deadlocks nor races, so all runs give the same data; several are made
-    because the machine and the proof should not have to trust each other.
+        For an unknown collective, or parameters that are not positive.
 
     Examples
     --------

@@ -64,47 +64,40 @@ def lower(
     Parameters
     ----------
     schedule : Schedule
-        Trees that span all ranks, the weights of each rank's trees adding up to ``trees_per_root`` times the weight of
-        its shard; or steps, in which every rank gets every shard from ranks that hold what they send, and in a
-        reduce-scatter no part of it twice.  Or a FlowSchedule: paths, those of two ranks carrying
-        ``chunks_per_unit`` times the traffic between them.  Or an AllToAllvSchedule, which becomes exactly what it
-        says, a chunk being the largest amount that all its parts are multiples of.
+        Trees that span all ranks, the weights of each rank's trees adding up to ``trees_per_root`` times the weight of its
+        shard; steps, in which every rank gets every shard from ranks that hold what they send, and in a reduce-scatter no
+        part twice; a FlowSchedule, whose paths carry ``chunks_per_unit`` times the traffic; or an AllToAllvSchedule, whose
+        chunk is the largest amount that all its parts are multiples of.
     collective : str or Collective
-        What the schedule is for: ``"allgather"`` for direction "broadcast", ``"reduce_scatter"`` for direction
-        "reduce", ``"allreduce"`` for both; a forest with one root also ``"broadcast"`` and ``"reduce"``.  The
-        last two are for ``"all_to_allv"``, or with equal traffic for ``"all_to_all"``.
-    max_steps : int
-        Steps that one thread block may have.  A connection with more transfers is spread over several channels.
-    max_count : int
-        Chunks that one step may move.
+        ``"allgather"`` for direction "broadcast", ``"reduce_scatter"`` for "reduce", ``"allreduce"`` for both; a forest
+        with one root also ``"broadcast"`` and ``"reduce"``.  Flows and stages: ``"all_to_allv"`` or, with equal traffic,
+        ``"all_to_all"``.
+    max_steps, max_count : int
+        Steps that one thread block may have, and chunks that one step may move.
     channels : int
-        Channels that the transfers of every connection are dealt out to at least, where it has as many.  More channels
-        mean more thread blocks at work at the same time.
+        Channels that the transfers of every connection are divided among at least, where it has as many; more channels
+        mean more concurrent thread blocks.  `max_steps` may require more.
     instances : int
-        Parts that every transfer is divided into, each with thread blocks and channels of its own; see
-        `collopt.runtime.programs.transformations` for how the two differ, and go together.
+        Parts that every transfer is divided into, each with thread blocks and channels of its own.
     name : str or None
-        Name of the program; that of the collective if left out.
+        Name of the program; by default that of the collective.
 
     Returns
     -------
     Program
-        Its chunks are laid out as `collopt.runtime.programs.layout` says: the input of allgather and the output of
-        reduce_scatter hold the own shard, everything else all chunks; broadcast has an input, and reduce an output, on
-        the root alone.  An all-to-all(v) has for each rank what the ranks have for each other, its own part included;
-        scratch, where a rank keeps what it passes on, is used again and again.  The buffer of an allreduce is divided
-        among the roots in proportion to their weights, in rank order, which nobody sees from outside.
+        Laid out as in `collopt.runtime.programs.layout`: the input of allgather and the output of reduce_scatter hold the
+        own shard, everything else all chunks; broadcast has an input, and reduce an output, on the root alone.  The
+        buffer of an allreduce is divided among the roots in proportion to their weights, in rank order.
 
     Raises
     ------
     UnsupportedError
-        If the schedule is not for this collective, its weights do not add up, a parameter is not positive, or the
-        chunks are too many to be written down.
+        If the schedule is not for this collective, its weights do not add up, a parameter is not positive, or there are
+        too many chunks.
     ProgramError
-        If a tree does not span the ranks, a schedule in steps does not bring every shard to every rank, or paths do
-        not carry what their ranks have for each other.
+        If a tree does not span the ranks, or steps or paths do not deliver all data.
     CertificateError
-        If an AllToAllvSchedule does not bring everything where it belongs.
+        If an AllToAllvSchedule does not deliver everything.
 
     Examples
     --------

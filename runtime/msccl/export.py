@@ -43,22 +43,18 @@ def export_msccl_xml(
     path : path
         File to write.
     channels : int
-        Channels per connection at least, where it has as many transfers; see `lower`.  More than the busiest connection
-        has transfers are refused.
+        Channels per connection at least; more than the busiest connection has transfers are refused.  See `lower`.
     instances : int
         Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
     runtime : {"msccl", "msccl-executor-nccl", "rccl"}
-        As for `to_xml_text`, as are those below.  Its limit of steps decides how many channels a connection needs.
+        Its limit of steps decides how many channels a connection needs.
     min_bytes : int
-        Smallest buffer.
     max_bytes : int or None
-        Largest buffer.
     protocol : {"Simple", "LL", "LL128"}
-        How data are sent.
     max_thread_blocks : int or None
-        Where a rank has more, some of them are joined: `collopt.runtime.programs.transformations`.
+        Where a rank has more, some of them are joined.
     placement : {"out-of-place", "in-place", "both"} or None
-        Calls that the file is for.
+        As for `to_xml_text`.
 
     Raises
     ------

@@ -66,25 +66,16 @@ def export_mscclpp_json(
     path : path
         File to write.
     channels : int
-        Channels per connection at least, where it has as many transfers; see `lower`.  More than the busiest connection
-        has transfers are refused.
+        Channels per connection at least; more than the busiest connection has transfers are refused.  See `lower`.
     instances : int
         Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
     boxes : sequence of int, or None
-        As for `to_execution_plan`; None means those of `boxes_of`.  Ranks are joined by memory channels inside a box,
-        and by port channels otherwise.
+        As for `to_execution_plan`; None means those of `boxes_of`.
     placement : {"out-of-place", "in-place"}
-        As for `to_execution_plan`, as are those below.
-    slice_bytes : int or None
-        Size of the slices in which data move along trees.
-    min_bytes : int or None
-        Smallest size that the executor takes the plan for.
-    max_bytes : int or None
-        Largest size.
+    slice_bytes, min_bytes, max_bytes : int or None
     max_thread_blocks : int
-        Thread blocks that the GPU runs at once.
     threads_per_block : int
-        A multiple of 32 of at most 1024.
+        As for `to_execution_plan`.
 
     Raises
     ------
@@ -252,11 +243,11 @@ def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None)
     Parameters
     ----------
     program : Program
-        What is copied inside a rank may come to nothing, and is not counted.
+        Copies inside a rank are not counted.
     boxes : sequence of int
         Number of the box that each rank is in.
     unit : int, optional
-        Chunks of the parts that each step is cut into; the steps are left whole by default.
+        Chunks of the parts that each step is cut into; by default steps are whole.
 
     Returns
     -------

@@ -45,7 +45,7 @@ def export_nccl_graph(
     Parameters
     ----------
     plan : Plan
-        Of rings; see `collopt.runtime.nccl.graph.ring_channels`.
+        Of rings.
     path : path
         File to write.
     gpus_per_box : int, optional
@@ -60,7 +60,7 @@ def export_nccl_graph(
     Raises
     ------
     UnsupportedError
-        If the plan does not consist of rings, one of which enters each box once, or an option makes no sense.
+        If the plan does not consist of rings, each of which enters each box once, or an option is invalid.
     OSError
         If the file cannot be written.
     """

@@ -94,14 +94,11 @@ def write_nccl_tuner(
     Parameters
     ----------
     plans : sequence of Plan
-        Of one collective on one topology, each as for `export_nccl_tuner`; they are compared by `Plan.estimate` at
-        powers of two.
+        Of one collective on one topology; compared by `Plan.estimate` at powers of two.
     path : path
-        As for `export_nccl_tuner`.
     protocol : str
-        Likewise.
     boxes : int
-        Likewise.
+        As for `export_nccl_tuner`.
     max_bytes : int
         The largest size.
     """

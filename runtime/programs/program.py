@@ -57,10 +57,9 @@ class Instruction:
     Attributes
     ----------
     kind : {"send", "recv", "copy", "reduce", "recv_reduce"}
-        A send reads `source` and hands it to the thread block's send peer, a recv writes what comes from the receive
-        peer to `target`, a copy does both locally.  A reduce adds `source` to `target`.  A recv_reduce adds `source` to
-        what comes from the receive peer and writes the sum to `target`, which may be `source`.  Adding stands for
-        whatever operation the caller of the collective asked for.
+        A send reads `source`, a recv writes `target`, a copy does both locally.  A reduce adds `source` to `target`.  A
+        recv_reduce adds `source` to what comes from the receive peer and writes the sum to `target`, which may be `source`.
+        Adding stands for the reduction operation of the call.
     source, target : ChunkRange or None
         None on the side that the kind does not use.
     count : int
@@ -125,13 +124,13 @@ class Program:
     Attributes
     ----------
     name : str
-        For people and for file headers; two programs that differ only here do the same.
+        Not part of a program's identity.
     collective : Collective
-        Such as `ALLGATHER`; its name will do.
+        Such as `ALLGATHER`, or its name.
     num_ranks : int
     chunks_per_loop : int
-        Chunks that the whole collective is cut into: for allgather and reduce_scatter, those of all shards; for
-        all_to_all and all_to_allv, those of all ranks for all ranks.
+        Chunks of the whole collective: for allgather and reduce_scatter, those of all shards; for all_to_all and
+        all_to_allv, those of all ranks for all ranks.
     ranks : tuple of RankProgram
         In rank order.
     in_place : bool

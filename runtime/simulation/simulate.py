@@ -43,9 +43,9 @@ def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: W
         Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
     slices : int, optional
         Pieces that the data of each tree or path is cut into; 64 by default, or fewer for plans of very many transfers.
-        A schedule in steps takes none, for its chunks are its pieces.
+        None for a schedule in steps, whose chunks are its pieces.
     steps : {"overlap", "wait"}
-        Whether what is sent in a step begins when its data is there, or when all of the step before has come.
+        Whether a step's data is sent when it is there, or when all of the step before has come.
 
     Returns
     -------
@@ -87,13 +87,10 @@ def simulate_sizes(
     Parameters
     ----------
     plan : Plan
-        As for `simulate`.
     sizes : iterable of int or str
-        Each as for `simulate`.
     slices : int or None
-        As for `simulate`.
     steps : {"overlap", "wait"}
-        Likewise.
+        Each as for `simulate`.
 
     Returns
     -------
@@ -221,7 +218,6 @@ class Simulation:
     time : Fraction
         µs until the last byte came.
     transfers : Transfers
-        What was sent.
     times : PieceTimes
         Of one piece on each hop.
     starts : ndarray of int64, shape (hops, slices)

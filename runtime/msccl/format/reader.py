@@ -27,15 +27,11 @@ MAX_CHUNKS = 2**20
 
 
 def read_xml(path: str | os.PathLike[str]) -> Program:
-    """Read an MSCCL algorithm.
-
-    Steps that only wait (nops) are folded into the step that follows them, so a program that was written by
-    `write_xml` comes back as it was.
+    """Read an MSCCL algorithm; one that `write_xml` wrote comes back as it was, nops folded into the steps after them.
 
     Parameters
     ----------
     path : path
-        File to read.
 
     Returns
     -------
@@ -45,11 +41,10 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
     Raises
     ------
     FileFormatError
-        If the file cannot be read, is not XML, or not in the form that the runtimes' parsers take, or has missing or
-        senseless values; the message names the file and the place.
+        If the file cannot be read, is not in the form that the runtimes' parsers take, or has missing or invalid values;
+        the message names the file and the place.
     UnsupportedError
-        For step types that collopt does not run (those that receive and send on), or if the root of a broadcast or
-        reduce cannot be told.
+        For steps that receive and send on, or if the root of a broadcast or reduce cannot be told.
     """
     return _Reader(path).program()
 
@@ -205,7 +200,6 @@ def interpret_file(
     Parameters
     ----------
     path : str or path
-        An MSCCL algorithm.
     interleavings, seed, fifo_depth : int
         As for `run_program`.
 
@@ -220,7 +214,7 @@ def interpret_file(
     ProgramError
         If the algorithm is wrong.
     UnsupportedError
-        For step types or collectives that programs do not know.
+        For unsupported step types or collectives.
     """
     program = read_xml(path)
     if all(read_placements(path)):

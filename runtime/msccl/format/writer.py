@@ -86,21 +86,21 @@ def to_xml_text(
     Parameters
     ----------
     program : Program
-        Out of place, as `lower` makes it.  A file for broadcast or reduce is right for its own root alone, and no
-        runtime looks at that: load it only where no other root is called for.
+        Out of place, as `lower` makes it.  A file for broadcast or reduce is right for its own root alone, which no
+        runtime checks.
     runtime : {"msccl", "msccl-executor-nccl", "rccl"}
         They differ in limits and in the names of collectives.
     min_bytes, max_bytes : int or None
-        Sizes of the whole buffer for which the runtime picks this algorithm.  If left out, `max_bytes` is 2^40, or 2^30
-        where microsoft/msccl would allocate scratch for that much at once.
+        Sizes of the whole buffer for which the runtime picks this algorithm.  By default `max_bytes` is 2^40, or 2^30 where
+        microsoft/msccl would allocate scratch for that much at once.
     protocol : {"Simple", "LL", "LL128"}
         NCCL's transport protocol.
     max_thread_blocks : int or None
         Thread blocks that the GPU runs at once, if not the 108 of an A100 (RCCL: always 64).
     placement : {"out-of-place", "in-place", "both"} or None
-        Calls that the runtime picks this algorithm for: output and input apart, or the same memory.  "both" is not for
-        microsoft/msccl.  None is "out-of-place" for allgather and reduce_scatter, and for the others, which PyTorch
-        calls in place, "both", or for microsoft/msccl "in-place".  An all_to_all is always out of place.
+        Calls that the runtime picks this algorithm for; "both" is not for microsoft/msccl.  None is "out-of-place" for
+        allgather, reduce_scatter and all_to_all, and for the others, which PyTorch calls in place, "both", or for
+        microsoft/msccl "in-place".
 
     Returns
     -------

@@ -42,7 +42,7 @@ def lint_file(
     runtime : {"msccl", "msccl-executor-nccl", "rccl"}
         What will load it.
     version : str or None
-        For RCCL the release of ROCm, such as ``"6.4"``; the last that the runtime has if left out.
+        For RCCL the release of ROCm, such as ``"6.4"``; by default the last that has MSCCL.
     max_thread_blocks : int or None
         Thread blocks that the GPU runs at once, if not the 108 of an A100 (RCCL: 64).
 
@@ -54,15 +54,14 @@ def lint_file(
     Raises
     ------
     UnsupportedError
-        For a runtime or version that is not known.
+        For an unknown runtime or version.
     FileFormatError
-        If the file cannot be read, or is too large to be one.
+        If the file cannot be read or is too large.
 
     Notes
     -----
-    What the runtimes' parsers check is checked as they do, and what they do not is worked out: the steps are put in an
-    order that excludes deadlocks, for which connections hold nothing, or else what they hold at least; accesses to the
-    same chunk are looked at for races; and the file is run on numbers, and its results compared with the collective's.
+    Beyond the parsers' own checks, steps are put in an order that excludes deadlocks, accesses are checked for races, and
+    the file is run on numbers and its results compared with the collective's.
     """
     dialect = dialect_of(runtime, version)
     resident = dialect.limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks

@@ -46,18 +46,17 @@ def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
     Parameters
     ----------
     path : path
-        File to read.
 
     Returns
     -------
     ExecutionPlan
-        `check_execution_plan` accepts it; `run_execution_plan` finds out whether it moves the right data.
+        Consistent; `interpret_mscclpp` finds out whether it moves the right data.
 
     Raises
     ------
     FileFormatError
-        If the file cannot be read, is not such a plan, or has missing, unknown or senseless values; the message names
-        the file and the place.
+        If the file cannot be read, is not such a plan, or has missing, unknown or invalid values; the message names the
+        file and the place.
     UnsupportedError
         For operations and channels that collopt does not run, such as packets and switch channels.
     """

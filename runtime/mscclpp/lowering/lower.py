@@ -53,9 +53,8 @@ def write_mscclpp(program: Program, path: str | os.PathLike[str], **options: Any
     Parameters
     ----------
     program : Program
-        What the ranks are to do.
     path : str or path
-        A file there before is replaced.
+        An existing file is replaced.
     **options
         As for `to_execution_plan`.
     """
@@ -73,33 +72,33 @@ def to_execution_plan(
     max_thread_blocks: int = DEFAULT_THREAD_BLOCKS,
     threads_per_block: int = MAX_THREADS,
 ) -> ExecutionPlan:
-    """Turn a program into an MSCCL++ execution plan, and make sure that it is right.
+    """Turn a program into an MSCCL++ execution plan, validated and run by the interpreter.
 
     Parameters
     ----------
     program : Program
         Out of place, as `lower` makes it, with equal shards.  A plan for broadcast or reduce is right for its own root
-        alone, and the executor does not look at that.
+        alone, which the executor does not check.
     boxes : sequence of int, or None
-        Number of the box that each rank is in.  Ranks of one box reach each other's memory, through memory channels;
-        others are joined by port channels.  All boxes are of one size, and ranks are numbered box by box.  None means a
-        single box.
+        Number of the box of each rank: boxes of one size, ranks numbered box by box; None means a single box.  Ranks of one
+        box are joined by memory channels, others by port channels.
     placement : {"out-of-place", "in-place"}
         Calls that the plan is for: output and input apart, or the same memory.
     slice_bytes : int or None
-        Size of the slices in which data move along trees, a multiple of 16; all steps are then cut into steps of equal
-        size, because the executor can only slice such.  None moves chunks as a whole.
+        Size of the slices in which data moves along trees, a multiple of 16; all steps are then cut into steps of equal
+        size, because the executor slices only such.  None moves chunks as a whole.
     min_bytes, max_bytes : int or None
-        Sizes for which the executor takes the plan: of the output for allgather, of the input otherwise.  If left out,
-        the smallest and the largest that the plan is right for.
+        Sizes for which the executor takes the plan: of the output for allgather, of the input otherwise.  By default the
+        smallest and the largest that the plan is right for.
     max_thread_blocks : int
-        Thread blocks that the GPU runs at once; thread blocks of the program are merged until there are no more.
+        Thread blocks that the GPU runs at once; those of the program are merged until there are no more.
     threads_per_block : int
         A multiple of 32 of at most 1024.
 
     Returns
     -------
     ExecutionPlan
+        For sums, whatever operation the caller of the collective requests: the executor has no other.
 
     Raises
     ------
@@ -107,10 +106,6 @@ def to_execution_plan(
         If the executor cannot run the program; the message names the limit, the value and what to change.
     ProgramError
         If the program itself is wrong.
-
-    Notes
-    -----
-    The executor only adds up: whatever operation the caller of the collective asks for, it takes sums.
 
     Examples
     --------

@@ -83,7 +83,7 @@ def run_execution_plan(
 def interpret_mscclpp(
     path: str | os.PathLike[str], *, interleavings: int = 8, seed: int = 0, slices: int = 3
 ) -> ExecutionReport:
-    """Read an MSCCL++ plan file and run it as `run_execution_plan` does.
+    """Read an MSCCL++ plan file and run it under random interleavings.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def interpret_mscclpp(
     interleavings : int
         Number of runs, each with its own order of thread blocks.
     seed : int
-        Random seed, 0 or more.
+        0 or more.
     slices : int
         Slices per chunk.
 
@@ -107,7 +107,7 @@ def interpret_mscclpp(
     ProgramError
         If the plan is wrong.
     UnsupportedError
-        For operations that collopt does not run, and as for `run_execution_plan`.
+        For operations that collopt does not run, plans that are too large, and invalid parameters.
     """
     return run_execution_plan(read_mscclpp(path), interleavings=interleavings, seed=seed, slices=slices)
 
