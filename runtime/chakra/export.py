@@ -41,8 +41,7 @@ def export_chakra_et(
         With any schedule.
     path : path
         What the file names begin with; what ASTRA-sim's ``all-reduce-implementation-custom`` and the like take.
-    size : int or str
-    slices, reduce_us : int
+    size, slices, reduce_us : int or str
         As for `plan_traces`.
 
     Raises
@@ -73,7 +72,8 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
     size : int or str
         Bytes in all, as nccl-tests counts them, such as ``"1M"``.
     slices : int
-        Messages that the data of each tree, path or send is cut into, so that ranks forward the first before the last came.
+        Messages that the data of each tree, path or send is cut into, so that ranks forward the first before the last
+        came.
     reduce_us : int
         µs that each addition takes; ASTRA-sim makes 1 ns of 0.
 

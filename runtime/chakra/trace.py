@@ -181,6 +181,7 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     trace : Trace
+        What one rank does.
     path : str or path
         An existing file is replaced.
 
@@ -235,6 +236,7 @@ def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
     Parameters
     ----------
     trace : Trace
+        Of any rank.
     shift, num_ranks : int
         Ranks are counted modulo `num_ranks`.
 
@@ -275,6 +277,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     Parameters
     ----------
     path : path
+        File to read.
 
     Returns
     -------

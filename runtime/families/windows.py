@@ -99,8 +99,7 @@ def lint_family(
         Files, and folders of which all files are meant.
     runtime : {"msccl", "msccl-executor-nccl", "rccl", "mscclpp"}
         What will load them; the last takes MSCCL++ plans, the others MSCCL XML.
-    version : str or None
-    max_thread_blocks : int or None
+    version, max_thread_blocks : str, int or None
         As for `lint_file`.
 
     Returns

@@ -134,9 +134,9 @@ def write_family(
     Returns
     -------
     DataFrame
-        One row per file, by size: ``file``, ``planner``, ``min_bytes`` and ``max_bytes``, both included, ``us_at_min`` and
-        ``us_at_max``, the estimated µs for these sizes, and ``algbw``, GB/s of the plan without latency.  A plan that is
-        nowhere the fastest has none.
+        One row per file, by size: ``file``, ``planner``, ``min_bytes`` and ``max_bytes``, both included, ``us_at_min``
+        and ``us_at_max``, the estimated µs for these sizes, and ``algbw``, GB/s of the plan without latency.  A plan
+        that is nowhere the fastest has none.
 
     Raises
     ------

@@ -24,15 +24,16 @@ from ..programs.program import ChunkRange, Instruction, Program, RankProgram, Th
 def check_program(program: Program) -> None:
     """Refuse a program that could fail on some machine.
 
-    Checked are, in this order: the type of every field; the number of ranks and the buffer sizes; peers, kinds and chunk
-    ranges of every step; that both ends of each connection agree; dependencies; that no steps wait for each other in a
-    cycle even if connections buffer nothing; that accesses to the same chunk are ordered, two additions included; that no
-    step reads what nobody wrote; and that all of the output is written.  With `in_place`, chunks of input and output that
-    are the same memory count as the same chunk.
+    Checked are, in this order: the type of every field; the number of ranks and the buffer sizes; peers, kinds and
+    chunk ranges of every step; that both ends of each connection agree; dependencies; that no steps wait for each other
+    in a cycle even if connections buffer nothing; that accesses to the same chunk are ordered, two additions included;
+    that no step reads what nobody wrote; and that all of the output is written.  With `in_place`, chunks of input and
+    output that are the same memory count as the same chunk.
 
     Parameters
     ----------
     program : Program
+        Anything at all.
 
     Raises
     ------

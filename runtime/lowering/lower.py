@@ -64,14 +64,14 @@ def lower(
     Parameters
     ----------
     schedule : Schedule
-        Trees that span all ranks, the weights of each rank's trees adding up to ``trees_per_root`` times the weight of its
-        shard; steps, in which every rank gets every shard from ranks that hold what they send, and in a reduce-scatter no
-        part twice; a FlowSchedule, whose paths carry ``chunks_per_unit`` times the traffic; or an AllToAllvSchedule, whose
-        chunk is the largest amount that all its parts are multiples of.
+        Trees that span all ranks, the weights of each rank's trees adding up to ``trees_per_root`` times the weight of
+        its shard; steps, in which every rank gets every shard from ranks that hold what they send, and in a
+        reduce-scatter no part twice; a FlowSchedule, whose paths carry ``chunks_per_unit`` times the traffic; or an
+        AllToAllvSchedule, whose chunk is the largest amount that all its parts are multiples of.
     collective : str or Collective
         ``"allgather"`` for direction "broadcast", ``"reduce_scatter"`` for "reduce", ``"allreduce"`` for both; a forest
-        with one root also ``"broadcast"`` and ``"reduce"``.  Flows and stages: ``"all_to_allv"`` or, with equal traffic,
-        ``"all_to_all"``.
+        with one root also ``"broadcast"`` and ``"reduce"``.  Flows and stages: ``"all_to_allv"`` or, with equal
+        traffic, ``"all_to_all"``.
     max_steps, max_count : int
         Steps that one thread block may have, and chunks that one step may move.
     channels : int
@@ -85,8 +85,8 @@ def lower(
     Returns
     -------
     Program
-        Laid out as in `collopt.runtime.programs.layout`: the input of allgather and the output of reduce_scatter hold the
-        own shard, everything else all chunks; broadcast has an input, and reduce an output, on the root alone.  The
+        Laid out as in `collopt.runtime.programs.layout`: the input of allgather and the output of reduce_scatter hold
+        the own shard, everything else all chunks; broadcast has an input, and reduce an output, on the root alone.  The
         buffer of an allreduce is divided among the roots in proportion to their weights, in rank order.
 
     Raises

@@ -10,16 +10,7 @@ from typing import NamedTuple, Protocol
 from ...schedules import Collective
 from ..programs.channels import assign_channels
 from ..programs.layout import Layout
-from ..programs.program import (
-    Buffer,
-    ChunkRange,
-    Dependency,
-    Instruction,
-    Kind,
-    Program,
-    RankProgram,
-    ThreadBlock,
-)
+from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
 from .tree_transfers import Hop, TreeChunks, split_range
 
 _Chunks = tuple[Buffer, int]

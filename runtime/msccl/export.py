@@ -48,9 +48,8 @@ def export_msccl_xml(
         Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
     runtime : {"msccl", "msccl-executor-nccl", "rccl"}
         Its limit of steps decides how many channels a connection needs.
-    min_bytes : int
-    max_bytes : int or None
-    protocol : {"Simple", "LL", "LL128"}
+    min_bytes, max_bytes, protocol : int, int or None, str
+        As for `to_xml_text`.
     max_thread_blocks : int or None
         Where a rank has more, some of them are joined.
     placement : {"out-of-place", "in-place", "both"} or None

@@ -71,10 +71,7 @@ def export_mscclpp_json(
         Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
     boxes : sequence of int, or None
         As for `to_execution_plan`; None means those of `boxes_of`.
-    placement : {"out-of-place", "in-place"}
-    slice_bytes, min_bytes, max_bytes : int or None
-    max_thread_blocks : int
-    threads_per_block : int
+    placement, slice_bytes, min_bytes, max_bytes, max_thread_blocks, threads_per_block
         As for `to_execution_plan`.
 
     Raises

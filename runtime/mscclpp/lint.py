@@ -64,10 +64,7 @@ def _report(path: str | os.PathLike[str], plan: ExecutionPlan | None, findings: 
         VERSION,
         tuple(findings),
         f"{plan.collective} on {plan.num_ranks} ranks, {place}, from {plan.min_bytes} to {plan.max_bytes} bytes",
-        loading=(
-            *LOADING,
-            f"only calls of a multiple of {multiple} bytes can run it",
-        ),
+        loading=(*LOADING, f"only calls of a multiple of {multiple} bytes can run it"),
         windows=(window,),
     )
 

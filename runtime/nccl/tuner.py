@@ -95,9 +95,7 @@ def write_nccl_tuner(
     ----------
     plans : sequence of Plan
         Of one collective on one topology; compared by `Plan.estimate` at powers of two.
-    path : path
-    protocol : str
-    boxes : int
+    path, protocol, boxes : path, str, int
         As for `export_nccl_tuner`.
     max_bytes : int
         The largest size.

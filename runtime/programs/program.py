@@ -58,8 +58,8 @@ class Instruction:
     ----------
     kind : {"send", "recv", "copy", "reduce", "recv_reduce"}
         A send reads `source`, a recv writes `target`, a copy does both locally.  A reduce adds `source` to `target`.  A
-        recv_reduce adds `source` to what comes from the receive peer and writes the sum to `target`, which may be `source`.
-        Adding stands for the reduction operation of the call.
+        recv_reduce adds `source` to what comes from the receive peer and writes the sum to `target`, which may be
+        `source`. Adding stands for the reduction operation of the call.
     source, target : ChunkRange or None
         None on the side that the kind does not use.
     count : int

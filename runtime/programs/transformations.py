@@ -235,13 +235,14 @@ def _moved_step(rank: RankProgram, site: Site, block: int, moved: dict[Site, Dep
 def without_receive_reduce(program: Program) -> Program:
     """Replace each recv_reduce by a recv and a reduce, because RCCL from ROCm 6.1 on launches no fused steps.
 
-    What is added to a partial sum is received in scratch first: each thread block needs as much more scratch as its largest
-    such step moves.  Where the sum begins with the rank's input, the data is received at the target and the input added,
-    or, if the target is output and may be the input's memory, the input is copied there first.
+    What is added to a partial sum is received in scratch first: each thread block needs as much more scratch as its
+    largest such step moves.  Where the sum begins with the rank's input, the data is received at the target and the
+    input added, or, if the target is output and may be the input's memory, the input is copied there first.
 
     Parameters
     ----------
     program : Program
+        Checked or not.
 
     Returns
     -------

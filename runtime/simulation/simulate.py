@@ -86,10 +86,7 @@ def simulate_sizes(
 
     Parameters
     ----------
-    plan : Plan
-    sizes : iterable of int or str
-    slices : int or None
-    steps : {"overlap", "wait"}
+    plan, sizes, slices, steps : Plan, iterable of int or str, int or None, {"overlap", "wait"}
         Each as for `simulate`.
 
     Returns

@@ -32,6 +32,7 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
     Parameters
     ----------
     path : path
+        File to read.
 
     Returns
     -------
@@ -41,8 +42,8 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
     Raises
     ------
     FileFormatError
-        If the file cannot be read, is not in the form that the runtimes' parsers take, or has missing or invalid values;
-        the message names the file and the place.
+        If the file cannot be read, is not in the form that the runtimes' parsers take, or has missing or invalid
+        values; the message names the file and the place.
     UnsupportedError
         For steps that receive and send on, or if the root of a broadcast or reduce cannot be told.
     """
@@ -200,6 +201,7 @@ def interpret_file(
     Parameters
     ----------
     path : str or path
+        File to read.
     interleavings, seed, fifo_depth : int
         As for `run_program`.
 

@@ -91,8 +91,8 @@ def to_xml_text(
     runtime : {"msccl", "msccl-executor-nccl", "rccl"}
         They differ in limits and in the names of collectives.
     min_bytes, max_bytes : int or None
-        Sizes of the whole buffer for which the runtime picks this algorithm.  By default `max_bytes` is 2^40, or 2^30 where
-        microsoft/msccl would allocate scratch for that much at once.
+        Sizes of the whole buffer for which the runtime picks this algorithm.  By default `max_bytes` is 2^40, or 2^30
+        where microsoft/msccl would allocate scratch for that much at once.
     protocol : {"Simple", "LL", "LL128"}
         NCCL's transport protocol.
     max_thread_blocks : int or None

@@ -151,9 +151,7 @@ def _check_sizes(document: Document, gpu: Gpu, layout: Layout | None, dialect: D
         # A root's file says by 0 that the others have none, and one for calls in place that it does without.
         if sizes[name] not in (0, real) and not layout.collective.has_one_root:
             findings.add(
-                "note",
-                f"{name} is {sizes[name]}, but the buffer has {real} chunks; it only bounds offsets",
-                where,
+                "note", f"{name} is {sizes[name]}, but the buffer has {real} chunks; it only bounds offsets", where
             )
 
 

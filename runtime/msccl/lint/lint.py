@@ -60,8 +60,8 @@ def lint_file(
 
     Notes
     -----
-    Beyond the parsers' own checks, steps are put in an order that excludes deadlocks, accesses are checked for races, and
-    the file is run on numbers and its results compared with the collective's.
+    Beyond the parsers' own checks, steps are put in an order that excludes deadlocks, accesses are checked for races,
+    and the file is run on numbers and its results compared with the collective's.
     """
     dialect = dialect_of(runtime, version)
     resident = dialect.limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks

@@ -176,9 +176,7 @@ def _check_ends(step: Step, gpu: Gpu, sizes: dict[str, tuple[int, int]], finding
         told, real = sizes[buffer]
         if letter in CHECKED[step.kind] and not -1 <= start < told:
             findings.add(
-                "rejected",
-                f"{name}off is {start}, but {buffer}_chunks of rank {gpu.number} is {told}",
-                at(step.line),
+                "rejected", f"{name}off is {start}, but {buffer}_chunks of rank {gpu.number} is {told}", at(step.line)
             )
         elif step.kind in kinds and not 0 <= start <= real - step.chunks:
             findings.add(

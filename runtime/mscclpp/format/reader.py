@@ -46,6 +46,7 @@ def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
     Parameters
     ----------
     path : path
+        File to read.
 
     Returns
     -------

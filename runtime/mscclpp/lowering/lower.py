@@ -53,6 +53,7 @@ def write_mscclpp(program: Program, path: str | os.PathLike[str], **options: Any
     Parameters
     ----------
     program : Program
+        What the ranks are to do.
     path : str or path
         An existing file is replaced.
     **options
@@ -80,16 +81,16 @@ def to_execution_plan(
         Out of place, as `lower` makes it, with equal shards.  A plan for broadcast or reduce is right for its own root
         alone, which the executor does not check.
     boxes : sequence of int, or None
-        Number of the box of each rank: boxes of one size, ranks numbered box by box; None means a single box.  Ranks of one
-        box are joined by memory channels, others by port channels.
+        Number of the box of each rank: boxes of one size, ranks numbered box by box; None means a single box.  Ranks of
+        one box are joined by memory channels, others by port channels.
     placement : {"out-of-place", "in-place"}
         Calls that the plan is for: output and input apart, or the same memory.
     slice_bytes : int or None
         Size of the slices in which data moves along trees, a multiple of 16; all steps are then cut into steps of equal
         size, because the executor slices only such.  None moves chunks as a whole.
     min_bytes, max_bytes : int or None
-        Sizes for which the executor takes the plan: of the output for allgather, of the input otherwise.  By default the
-        smallest and the largest that the plan is right for.
+        Sizes for which the executor takes the plan: of the output for allgather, of the input otherwise.  By default
+        the smallest and the largest that the plan is right for.
     max_thread_blocks : int
         Thread blocks that the GPU runs at once; those of the program are merged until there are no more.
     threads_per_block : int

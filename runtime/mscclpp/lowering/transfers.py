@@ -190,11 +190,7 @@ def _credits(
 
 
 def _acknowledgements(
-    order: Order,
-    arrivals: Mapping[int, Place],
-    known: _Knowledge,
-    clocks: _Clocks,
-    on_ports: set[tuple[int, int]],
+    order: Order, arrivals: Mapping[int, Place], known: _Knowledge, clocks: _Clocks, on_ports: set[tuple[int, int]]
 ) -> Iterator[int]:
     """Receives whose sender's source some later step may overwrite before it has been read."""
     for number in arrivals:
