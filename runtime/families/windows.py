@@ -175,9 +175,8 @@ def _check_together(reports: tuple[LintReport, ...], dialect: Dialect, findings:
         findings.add("ignored", f"the files are in {len(folders)} folders; {dialect.name} looks into one, {folders[0]}")
     for report in reports:
         if report.verdict == "rejected":
-            findings.add(
-                "rejected", "the communicator does not start as long as this file is in the folder", report.path
-            )
+            message = "the communicator does not start as long as this file is in the folder"
+            findings.add("rejected", message, report.path)
 
 
 def _about_neighbours(

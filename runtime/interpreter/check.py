@@ -18,7 +18,7 @@ from ...schedules import Collective
 from ...support.arrays import IntArray
 from ..programs.checks import check_structure
 from ..programs.ordering import Order, Site, global_order
-from ..programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
+from ..programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, copies_onto_itself
 
 
 def check_program(program: Program) -> None:
@@ -196,29 +196,16 @@ def _accesses(order: Order, steps: Sequence[int]) -> dict[str, IntArray]:
 
 
 def _in_one_memory(found: dict[str, IntArray], order: Order, program: Program, rank: int) -> dict[str, IntArray]:
-    """Name chunks of input and output by their number in the collective, as one buffer.
-
-    A copy of a chunk onto itself changes nothing, so it is no access.
-    """
+    """Name chunks of input and output by their number in the collective, as one buffer; copies onto themselves are none."""
     firsts = {"input": program.layout.input_range(rank)[0], "output": program.layout.output_range(rank)[0]}
     shared = [rows + np.array([firsts[buffer], 0, 0, 0]) for buffer, rows in found.items() if buffer in firsts]
     others = {buffer: rows for buffer, rows in found.items() if buffer not in firsts}
     if not shared:
         return others
     together = np.concatenate(shared)
-    idle = [_stays(order.instructions[number], firsts) for number in together[:, 2].tolist()]
+    idle = [copies_onto_itself(program, rank, order.instructions[number]) for number in together[:, 2].tolist()]
     kept = together[~np.array(idle)]
     return {"in-place": kept, **others} if len(kept) else others
-
-
-def _stays(step: Instruction, firsts: dict[str, int]) -> bool:
-    """Whether a step copies from the input to the output what is already there."""
-    if step.kind != "copy" or step.source is None or step.target is None:
-        return False
-    buffers = step.source.buffer, step.target.buffer
-    if buffers != ("input", "output"):
-        return False
-    return firsts["input"] + step.source.start == firsts["output"] + step.target.start
 
 
 def _by_segment(rows: IntArray, position: IntArray) -> _Accesses:
@@ -235,22 +222,21 @@ def _by_segment(rows: IntArray, position: IntArray) -> _Accesses:
     return _Accesses(segments, steps[row], writes[row], boundaries[segments])
 
 
-def _neighbours(accesses: _Accesses) -> tuple[IntArray, IntArray]:
+def _neighbors(accesses: _Accesses) -> tuple[IntArray, IntArray]:
     """Row numbers (last write before, next write after) of each row within its segment; -1 for none."""
-    rows = np.arange(len(accesses.segments))
+    rows, beyond = np.arange(len(accesses.segments)), len(accesses.segments)
     last = np.concatenate([[-1], np.maximum.accumulate(np.where(accesses.writes, rows, -1))[:-1]])
-    last[(last < 0) | (accesses.segments[last] != accesses.segments)] = -1
-    beyond = len(rows)
     following = np.minimum.accumulate(np.where(accesses.writes, rows, beyond)[::-1])[::-1]
     after = np.concatenate([following[1:], [beyond]])
     after[after == beyond] = -1
-    after[(after < 0) | (accesses.segments[after] != accesses.segments)] = -1
+    for found in (last, after):
+        found[(found < 0) | (accesses.segments[found] != accesses.segments)] = -1
     return last, after
 
 
 def _unordered(accesses: _Accesses, order: Order, rank: RankProgram, steps: Sequence[int]) -> list[tuple[int, int]]:
     """Rows (earlier, later) of conflicting accesses with no path between them."""
-    last, after = _neighbours(accesses)
+    last, after = _neighbors(accesses)
     has_last = np.flatnonzero(last >= 0)
     reads = np.flatnonzero((after >= 0) & ~accesses.writes)
     earlier = np.concatenate([last[has_last], reads])
@@ -296,7 +282,7 @@ def _describe_race(order: Order, accesses: _Accesses, buffer: str, earlier: int,
 
 
 def _check_written_before_read(order: Order, accesses: _Accesses, buffer: str) -> None:
-    last, _ = _neighbours(accesses)
+    last, _ = _neighbors(accesses)
     for row in np.flatnonzero((last < 0) & ~accesses.writes)[:1]:
         raise ProgramError(
             f"{order.sites[int(accesses.steps[row])]} reads {buffer} chunk {accesses.chunks[row]}, which nothing has "
@@ -306,13 +292,10 @@ def _check_written_before_read(order: Order, accesses: _Accesses, buffer: str) -
 
 def _check_output_written(order: Order, rank: RankProgram, steps: Sequence[int]) -> None:
     """Refuse an output chunk that no step writes."""
-    targets = [(order.instructions[number].target, order.instructions[number].count) for number in steps]
-    covered = 0
-    for start, count in sorted(
-        (target.start, count) for target, count in targets if target and target.buffer == "output"
-    ):
-        if start > covered:
-            break
-        covered = max(covered, start + count)
-    if covered < rank.output_chunks:
-        raise ProgramError(f"rank {rank.rank} never writes output chunk {covered} of {rank.output_chunks}")
+    written = np.zeros(rank.output_chunks + 1, dtype=np.bool_)
+    for number in steps:
+        step = order.instructions[number]
+        if step.target and step.target.buffer == "output":
+            written[step.target.start : step.target.start + step.count] = True
+    if (missing := int(np.argmin(written))) < rank.output_chunks:
+        raise ProgramError(f"rank {rank.rank} never writes output chunk {missing} of {rank.output_chunks}")

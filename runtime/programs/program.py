@@ -202,3 +202,12 @@ class Program:
             f"{self.name}: {self.collective} on {self.num_ranks} ranks, {self.chunks_per_loop} chunks, "
             f"{self.num_instructions} steps, {self.num_channels} channels{scratch}"
         )
+
+
+def copies_onto_itself(program: Program, rank: int, step: Instruction) -> bool:
+    """Whether a step copies from the input to the output what is there already if both are the same memory."""
+    if step.kind != "copy" or step.source is None or step.target is None:
+        return False
+    first, other = program.layout.input_range(rank)[0], program.layout.output_range(rank)[0]
+    buffers = step.source.buffer, step.target.buffer
+    return buffers == ("input", "output") and first + step.source.start == other + step.target.start

@@ -7,7 +7,7 @@ spaces, no text between elements.  Nothing is expanded and nothing recurses, so 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
@@ -73,11 +73,8 @@ def scan(text: str, findings: Findings) -> Iterator[Element]:
             if elements > MAX_ELEMENTS:
                 _refuse(findings, f"there are more than {MAX_ELEMENTS} elements; no parser stores as many", line)
             if stack and children[-1] == MAX_CHILDREN + 1:
-                findings.add(
-                    "wrong data",
-                    f"<{stack[-1]}> has more than {MAX_CHILDREN} elements, for which the parsers have no space",
-                    at(line),
-                )
+                message = f"<{stack[-1]}> has more than {MAX_CHILDREN} elements, for which the parsers have no space"
+                findings.add("wrong data", message, at(line))
             yield Element((*stack[:DEPTH], name), line, attributes)
             if not rest.endswith("/"):
                 stack.append(name)
@@ -136,12 +133,11 @@ def _attributes(rest: str, line: int, findings: Findings) -> dict[str, str]:
         name, value = found.groups()
         number += 1
         if max(len(name), len(value)) > MAX_TEXT:
-            findings.add(
-                "wrong data",
+            message = (
                 f"attribute {name[:40]} is longer than the {MAX_TEXT} characters that the parsers allocate, and "
-                "they write beyond it",
-                at(line),
+                "they write beyond it"
             )
+            findings.add("wrong data", message, at(line))
         if name in attributes:
             findings.add("note", f"attribute {name[:40]} appears twice; the first one is used", at(line))
         attributes.setdefault(name, value)
@@ -169,7 +165,7 @@ class Step(NamedTuple):
     chunks: int
     wait_block: int
     wait_step: int
-    tells: int
+    signals: int
 
 
 @dataclass
@@ -181,7 +177,7 @@ class Block:
     send: int
     recv: int
     channel: int
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list, init=False)
 
 
 @dataclass
@@ -193,21 +189,17 @@ class Gpu:
     input_chunks: int
     output_chunks: int
     scratch_chunks: int
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list, init=False)
 
 
 @dataclass
 class Document:
-    """The algo element.
-
-    `words`: Its attributes that are text.
-    `numbers`: Those that are numbers; what is not there is not there.
-    """
+    """The algo element: its attributes that are text, and those that are numbers, as far as they are there."""
 
     line: int
     words: Mapping[str, str]
     numbers: Mapping[str, int]
-    gpus: list[Gpu] = field(default_factory=list)
+    gpus: list[Gpu] = field(default_factory=list, init=False)
 
 
 WORDS = ("name", "proto", "coll")
@@ -215,7 +207,7 @@ NUMBERS = ("nchannels", "nchunksperloop", "ngpus", "inplace", "outofplace", "min
 LARGE = ("minBytes", "maxBytes")
 GPU = ("id", "i_chunks", "o_chunks", "s_chunks")
 BLOCK = ("id", "send", "recv", "chan")
-STEP = ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep")
+STEP_NUMBERS = ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
 STEP_WORDS = ("type", "srcbuf", "dstbuf")
 
 
@@ -231,7 +223,7 @@ def read_document(text: str, required: tuple[str, ...], findings: Findings) -> D
 
 
 class _Builder:
-    """Puts elements together; `broken` once one of them lacks something."""
+    """Puts elements together; `broken` once one of them lacks an attribute."""
 
     def __init__(self, required: tuple[str, ...], findings: Findings) -> None:
         self.required = required
@@ -241,9 +233,9 @@ class _Builder:
 
     def add(self, element: Element) -> None:
         """Add the next element of the file."""
-        path = element.path
+        line, path = element.line, element.path
         if len(path) == 1 and path[0] != "algo":
-            self.findings.add("rejected", f"the file starts with <{path[0][:40]}>; expected <algo>", at(element.line))
+            self.findings.add("rejected", f"the file starts with <{path[0][:40]}>; expected <algo>", at(line))
             self.broken = True
         elif path == ("algo",):
             self._add_algorithm(element)
@@ -251,15 +243,18 @@ class _Builder:
             return
         elif path == ("algo", "gpu"):
             if self._has(element, GPU):
-                self.document.gpus.append(_gpu(element.line, *self._integers(element, GPU)))
+                self.document.gpus.append(Gpu(line, *self._integers(element, GPU)))
         elif path == ("algo", "gpu", "tb"):
             if self._has(element, BLOCK):
-                self.document.gpus[-1].blocks.append(_block(element.line, *self._integers(element, BLOCK)))
+                self.document.gpus[-1].blocks.append(Block(line, *self._integers(element, BLOCK)))
         elif path == ("algo", "gpu", "tb", "step"):
-            if self._has(element, STEP):
-                self.document.gpus[-1].blocks[-1].steps.append(self._step(element))
+            if self._has(element, (*STEP_NUMBERS, *STEP_WORDS)):
+                number, source_start, target_start, *rest = self._integers(element, STEP_NUMBERS)
+                kind, source, target = (element.attributes[name] for name in STEP_WORDS)
+                step = Step(line, number, kind, source, source_start, target, target_start, *rest)
+                self.document.gpus[-1].blocks[-1].steps.append(step)
         else:
-            self.findings.add("note", f"<{path[-1][:40]}> {IGNORED}", at(element.line))
+            self.findings.add("note", f"<{path[-1][:40]}> {IGNORED}", at(line))
 
     def _add_algorithm(self, element: Element) -> None:
         self._has(element, self.required)
@@ -276,13 +271,7 @@ class _Builder:
             self.broken |= element.path != ("algo",) or name in ("nchannels", "nchunksperloop", "ngpus", "coll")
         return not missing
 
-    def _step(self, element: Element) -> Step:
-        place, *numbers = (element.line, *self._integers(element, [name for name in STEP if name not in STEP_WORDS]))
-        kind, source, target = (element.attributes[name] for name in STEP_WORDS)
-        number, source_start, target_start, *rest = numbers
-        return Step(place, number, kind, source, source_start, target, target_start, *rest)
-
-    def _integers(self, element: Element, names: tuple[str, ...] | list[str]) -> list[int]:
+    def _integers(self, element: Element, names: Sequence[str]) -> list[int]:
         return [self._integer(element, name) for name in names]
 
     def _integer(self, element: Element, name: str) -> int:
@@ -307,16 +296,6 @@ class _Builder:
 
     def _odd(self, element: Element, name: str, what: str) -> None:
         self.findings.add("wrong data", f"{name} is {shown(element.attributes[name])}, {what}", at(element.line))
-
-
-def _gpu(line: int, *numbers: int) -> Gpu:
-    number, inputs, outputs, scratch = numbers
-    return Gpu(line, number, inputs, outputs, scratch)
-
-
-def _block(line: int, *numbers: int) -> Block:
-    number, send, recv, channel = numbers
-    return Block(line, number, send, recv, channel)
 
 
 def _as_c(found: re.Match[str]) -> int:

@@ -178,7 +178,7 @@ class _Reader:
             within(step.line, "srcoff", step.source_start, -1, INT32_MAX)
             within(step.line, "dstoff", step.target_start, -1, INT32_MAX)
             within(step.line, "cnt", step.chunks, 0 if step.kind == "nop" else 1, MAX_COUNT)
-            within(step.line, "hasdep", step.tells, 0, 1)
+            within(step.line, "hasdep", step.signals, 0, 1)
 
     def _shards(self, collective: object, chunks: int, ranks: list[RankProgram]) -> tuple[int, ...]:
         """Find the root of a broadcast or reduce: only it has an input, or an output."""
@@ -306,9 +306,8 @@ class _Waits:
         if self.chain and not waits and step.kind != "nop":
             self.findings.add("rejected", "the step waits for nothing, but comes after a nop", where)
         if step.kind == "nop" and not waits:
-            self.findings.add(
-                "wrong data", "a nop that waits for nothing shifts the numbers of the steps after it", where
-            )
+            message = "a nop that waits for nothing shifts the numbers of the steps after it"
+            self.findings.add("wrong data", message, where)
         if step.kind == "nop" and position == len(self.block.steps) - 1:
             self.findings.add("note", "the thread block ends with a nop, which delays nothing", where)
         self.chain = step.kind == "nop"
@@ -318,30 +317,26 @@ class _Waits:
         name = f"thread block {number} step {awaited}"
         steps = self.steps.get(number)
         if steps is None or awaited >= len(steps):
-            self.findings.add(
-                "hangs", f"the step waits for {name} of rank {self.gpu.number}, which does not exist", where
-            )
+            message = f"the step waits for {name} of rank {self.gpu.number}, which does not exist"
+            self.findings.add("hangs", message, where)
             return None
         if number > MAX_AWAITED_BLOCK:
-            self.findings.add(
-                "hangs", f"the step waits for thread block {number}; numbers up to {MAX_AWAITED_BLOCK} are kept", where
-            )
+            message = f"the step waits for thread block {number}; numbers up to {MAX_AWAITED_BLOCK} are kept"
+            self.findings.add("hangs", message, where)
         # A flag says how far a block has come, so that one raised later answers, too.
         tells = next(
-            (at for at in range(awaited, len(steps)) if steps[at].tells == 1 and steps[at].kind != "nop"), None
+            (at for at in range(awaited, len(steps)) if steps[at].signals == 1 and steps[at].kind != "nop"), None
         )
         if tells is None:
             what = "which is a nop and" if steps[awaited].kind == "nop" else 'which has no hasdep="1" and'
             self.findings.add("hangs", f"the step waits for {name}, {what} never signals that it is done", where)
             return None
         if number == self.block.number and tells >= position:
-            self.findings.add(
-                "hangs", f"the step waits for {name}, which is not before it in its own thread block", where
-            )
+            message = f"the step waits for {name}, which is not before it in its own thread block"
+            self.findings.add("hangs", message, where)
             return None
         if tells != awaited:
-            self.findings.add(
-                "note", f"the step waits for {name}, which does not signal; step {tells} of it does", where
-            )
+            message = f"the step waits for {name}, which does not signal; step {tells} of it does"
+            self.findings.add("note", message, where)
         # What comes before a step in its own thread block has been done anyway.
         return None if number == self.block.number else Dependency(number, self.numbers[number, tells])

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ....errors import UnsupportedError
 from ....support.validation import is_int
@@ -31,23 +33,14 @@ PROTOCOLS = ("Simple", "LL", "LL128")
 TYPES = {"send": "s", "recv": "r", "copy": "cpy", "reduce": "re", "recv_reduce": "rrc"}
 PLACEMENTS = {"out-of-place": (False, True), "in-place": (True, False), "both": (True, True)}
 """Whether a file is for calls in place, and out of place."""
-NOP_ENDS = {"srcbuf": "i", "srcoff": "-1", "dstbuf": "o", "dstoff": "-1", "cnt": "0"}
+NOP_ENDS = {"srcbuf": "i", "srcoff": -1, "dstbuf": "o", "dstoff": -1, "cnt": 0}
+NO_WAIT = {"depid": -1, "deps": -1}
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}")
 """microsoft/msccl keeps 63 characters of a name and no parser decodes entities."""
 
 
-def write_xml(
-    program: Program,
-    path: str | os.PathLike[str],
-    *,
-    runtime: str = "msccl-executor-nccl",
-    min_bytes: int = 0,
-    max_bytes: int | None = None,
-    protocol: str = "Simple",
-    max_thread_blocks: int | None = None,
-    placement: str | None = None,
-) -> None:
+def write_xml(program: Program, path: str | os.PathLike[str], **options: Any) -> None:
     """Write a program as an MSCCL XML file; errors are those of `to_xml_text`.
 
     Parameters
@@ -55,20 +48,11 @@ def write_xml(
     program : Program
         What the ranks are to do.
     path : str or path
-        A file there before is replaced.
-    runtime, min_bytes, max_bytes, protocol, max_thread_blocks, placement
+        An existing file is replaced.
+    **options
         As for `to_xml_text`.
     """
-    text = to_xml_text(
-        program,
-        runtime=runtime,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        protocol=protocol,
-        max_thread_blocks=max_thread_blocks,
-        placement=placement,
-    )
-    write_whole(path, text)
+    write_whole(path, to_xml_text(program, **options))
 
 
 def to_xml_text(
@@ -138,26 +122,28 @@ def to_xml_text(
     check_limits(program, limits, max_thread_blocks)
     if in_place:
         run_program(replace(program, in_place=True), interleavings=1)
-    root = ET.Element(
+    root = _element(
         "algo",
-        {
-            "name": program.name,
-            "proto": protocol,
-            "nchannels": str(program.num_channels),
-            "nchunksperloop": str(_chunks_of_call(program)),
-            "ngpus": str(program.num_ranks),
-            "coll": limits.collectives[program.collective],
-            "inplace": str(int(in_place)),
-            "outofplace": str(int(out_of_place)),
-            "minBytes": str(min_bytes),
-            "maxBytes": str(max_bytes),
-        },
+        name=program.name,
+        proto=protocol,
+        nchannels=program.num_channels,
+        nchunksperloop=_chunks_of_call(program),
+        ngpus=program.num_ranks,
+        coll=limits.collectives[program.collective],
+        inplace=int(in_place),
+        outofplace=int(out_of_place),
+        minBytes=min_bytes,
+        maxBytes=max_bytes,
     )
-    writer = _Writer(program)
-    for rank in program.ranks:
-        writer.add_rank(root, rank)
+    sends = match_transfers(program)
+    partners = sends | {receive: send for send, receive in sends.items()}
+    root.extend(_gpu(program, rank, partners) for rank in program.ranks)
     ET.indent(root, space="  ")
     return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _element(tag: str, **attributes: object) -> ET.Element:
+    return ET.Element(tag, {name: str(value) for name, value in attributes.items()})
 
 
 def _chunks_of_call(program: Program) -> int:
@@ -194,86 +180,51 @@ def _check_window(min_bytes: int, max_bytes: int) -> None:
         raise UnsupportedError(f"max_bytes is {max_bytes}; expected at least 1 and at least min_bytes = {min_bytes}")
 
 
-class _Writer:
-    """Turns ranks into elements; knows where the other end of each transfer is."""
+def _gpu(program: Program, rank: RankProgram, partners: Mapping[Site, Site]) -> ET.Element:
+    """Return the gpu element of a rank; `partners` maps each end of a transfer to the other."""
+    gpu = _element(
+        "gpu", id=rank.rank, i_chunks=rank.input_chunks, o_chunks=rank.output_chunks, s_chunks=rank.scratch_chunks
+    )
+    positions = _document_positions(rank)
+    awaited = {wait for block in rank.thread_blocks for step in block.instructions for wait in step.depends}
+    for number, block in enumerate(rank.thread_blocks):
+        send, recv = (-1 if peer is None else peer for peer in (block.send_peer, block.recv_peer))
+        element = _element("tb", id=number, send=send, recv=recv, chan=block.channel)
+        gpu.append(element)
+        for index, step in enumerate(block.instructions):
+            waits = [{"depid": wait.thread_block, "deps": positions[wait]} for wait in step.depends] or [NO_WAIT]
+            for wait in waits[:-1]:
+                element.append(_element("step", s=len(element), type="nop", **NOP_ENDS, **wait, hasdep=0))
+            far = step
+            if (partner := partners.get(Site(rank.rank, number, index))) is not None:
+                far = program.ranks[partner.rank].thread_blocks[partner.thread_block].instructions[partner.step]
+            hasdep = int(Dependency(number, index) in awaited)
+            kind = TYPES[step.kind]
+            element.append(_element("step", s=len(element), type=kind, **_ends(step, far), **waits[-1], hasdep=hasdep))
+    return gpu
 
-    def __init__(self, program: Program) -> None:
-        sends = match_transfers(program)
-        self.program = program
-        self.partners = {**sends, **{receive: send for send, receive in sends.items()}}
 
-    def add_rank(self, root: ET.Element, rank: RankProgram) -> None:
-        """Append one gpu element."""
-        gpu = ET.SubElement(
-            root,
-            "gpu",
-            {
-                "id": str(rank.rank),
-                "i_chunks": str(rank.input_chunks),
-                "o_chunks": str(rank.output_chunks),
-                "s_chunks": str(rank.scratch_chunks),
-            },
-        )
-        positions = _document_positions(rank)
-        awaited = {wait for block in rank.thread_blocks for step in block.instructions for wait in step.depends}
-        for number, block in enumerate(rank.thread_blocks):
-            peers = (-1 if peer is None else peer for peer in (block.send_peer, block.recv_peer))
-            send, recv = map(str, peers)
-            element = ET.SubElement(
-                gpu, "tb", {"id": str(number), "send": send, "recv": recv, "chan": str(block.channel)}
-            )
-            for index, step in enumerate(block.instructions):
-                for wait in step.depends[:-1]:
-                    _add_step(element, "nop", NOP_ENDS, _wait(wait, positions), hasdep=False)
-                last = _wait(step.depends[-1], positions) if step.depends else ("-1", "-1")
-                ends = self._ends(Site(rank.rank, number, index), step)
-                _add_step(element, TYPES[step.kind], ends, last, hasdep=Dependency(number, index) in awaited)
-
-    def _ends(self, site: Site, step: Instruction) -> dict[str, str]:
-        """Both ends of a step; for a transfer the far one too, which the runtimes ignore and people read."""
-        source, target = step.source or self._far(site).source, step.target or self._far(site).target
-        # check_program has made sure that each side is given here or at the partner.
-        assert source is not None
-        assert target is not None
-        return {
-            "srcbuf": source.buffer[0],
-            "srcoff": str(source.start),
-            "dstbuf": target.buffer[0],
-            "dstoff": str(target.start),
-            "cnt": str(step.count),
-        }
-
-    def _far(self, site: Site) -> Instruction:
-        rank, block, step = self.partners[site]
-        return self.program.ranks[rank].thread_blocks[block].instructions[step]
+def _ends(step: Instruction, far: Instruction) -> dict[str, object]:
+    """Both ends of a step; for a transfer the far one too, which the runtimes ignore and people read."""
+    source, target = step.source or far.source, step.target or far.target
+    # check_program has made sure that each side is given here or at the partner.
+    assert source is not None
+    assert target is not None
+    return {
+        "srcbuf": source.buffer[0],
+        "srcoff": source.start,
+        "dstbuf": target.buffer[0],
+        "dstoff": target.start,
+        "cnt": step.count,
+    }
 
 
 def _document_positions(rank: RankProgram) -> dict[Dependency, int]:
     """Where each step stands in its tb element once nops are counted."""
     positions = {}
     for number, block in enumerate(rank.thread_blocks):
-        position = 0
+        position = -1
         for index, step in enumerate(block.instructions):
-            position += max(0, len(step.depends) - 1)
+            position += max(1, len(step.depends))
             positions[Dependency(number, index)] = position
-            position += 1
     return positions
-
-
-def _wait(wait: Dependency, positions: dict[Dependency, int]) -> tuple[str, str]:
-    return str(wait.thread_block), str(positions[wait])
-
-
-def _add_step(block: ET.Element, kind: str, ends: dict[str, str], wait: tuple[str, str], *, hasdep: bool) -> None:
-    ET.SubElement(
-        block,
-        "step",
-        {
-            "s": str(len(block)),
-            "type": kind,
-            **ends,
-            "depid": wait[0],
-            "deps": wait[1],
-            "hasdep": "1" if hasdep else "0",
-        },
-    )

@@ -65,12 +65,11 @@ def _check_placement(document: Document, dialect: Dialect, findings: Findings, w
     if not any(dialect.placements(inplace, outofplace)) and "outofplace" in document.numbers:
         findings.add("ignored", "inplace and outofplace are 0, so no call picks the file; set one of them to 1", where)
     if dialect.is_microsoft and "outofplace" in document.numbers and bool(inplace) == bool(outofplace):
-        findings.add(
-            "note",
+        message = (
             f"outofplace is not read; with inplace {inplace} the file is for calls {'in' if inplace else 'out of'} "
-            "place alone",
-            where,
+            "place alone"
         )
+        findings.add("note", message, where)
 
 
 def _check_window(document: Document, dialect: Dialect, findings: Findings, where: str) -> None:
@@ -83,18 +82,14 @@ def _check_window(document: Document, dialect: Dialect, findings: Findings, wher
     first, beyond = dialect.sizes(least, most)
     if dialect.is_microsoft:
         if most is None:
-            findings.add(
-                "note",
-                f"without maxBytes only sizes below {MSCCL_DEFAULT_MAX_BYTES} bytes pick the file; give one",
-                where,
-            )
+            message = f"without maxBytes only sizes below {MSCCL_DEFAULT_MAX_BYTES} bytes pick the file; give one"
+            findings.add("note", message, where)
         limit = MSCCL_DEFAULT_MAX_BYTES if most is None else most
         if (least or 0) > limit:
             findings.add("rejected", f"minBytes is {least}, above maxBytes {limit}", where)
         elif first == beyond:
-            findings.add(
-                "ignored", f"no size is at least {least or 0} and below maxBytes {limit}; give a larger maxBytes", where
-            )
+            message = f"no size is at least {least or 0} and below maxBytes {limit}; give a larger maxBytes"
+            findings.add("ignored", message, where)
         _check_scratch(document, beyond, findings, where)
     elif first >= beyond:
         findings.add("ignored", f"no size is at least minBytes {least} and at most maxBytes {most}", where)
@@ -125,9 +120,8 @@ def check_gpus(document: Document, layout: Layout | None, dialect: Dialect, find
         _check_sizes(document, gpu, layout, dialect, findings)
         nodes = 1 + len(document.gpus) + len(gpu.blocks) + sum(len(block.steps) for block in gpu.blocks)
         if nodes > MAX_NODES:
-            findings.add(
-                "rejected", f"rank {gpu.number} needs {nodes} elements; the parsers store {MAX_NODES}", at(gpu.line)
-            )
+            message = f"rank {gpu.number} needs {nodes} elements; the parsers store {MAX_NODES}"
+            findings.add("rejected", message, at(gpu.line))
         if not gpu.blocks:
             findings.add("note", f"rank {gpu.number} has no thread block, which is untested", at(gpu.line))
 
@@ -142,17 +136,15 @@ def _check_sizes(document: Document, gpu: Gpu, layout: Layout | None, dialect: D
         for name, divided in (("i_chunks", ALLGATHER), ("o_chunks", REDUCE_SCATTER)):
             times = ranks if collective is divided else 1
             if sizes[name] > 0 and sizes[name] * times != chunks:
-                findings.add(
-                    "rejected", f"{name} is {sizes[name]}, which does not go with nchunksperloop {chunks}", where
-                )
+                message = f"{name} is {sizes[name]}, which does not go with nchunksperloop {chunks}"
+                findings.add("rejected", message, where)
     if layout is None or not 0 <= gpu.number < ranks:
         return
     for name, real in zip(sizes, chunks_of_buffers(layout, gpu.number), strict=False):
         # A root's file says by 0 that the others have none, and one for calls in place that it does without.
         if sizes[name] not in (0, real) and not layout.collective.has_one_root:
-            findings.add(
-                "note", f"{name} is {sizes[name]}, but the buffer has {real} chunks; it only bounds offsets", where
-            )
+            message = f"{name} is {sizes[name]}, but the buffer has {real} chunks; it only bounds offsets"
+            findings.add("note", message, where)
 
 
 def chunks_of_buffers(layout: Layout, rank: int) -> tuple[int, int]:

@@ -207,18 +207,16 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
     collective = SPELLINGS.get(document.words["coll"])
     ranks, chunks = document.numbers["ngpus"], document.numbers["nchunksperloop"]
     if collective is None:
-        findings.add(
-            "not checked", f"what {document.words['coll'][:40]!r} computes is not known, so its data is not checked"
-        )
+        message = f"what {document.words['coll'][:40]!r} computes is not known, so its data is not checked"
+        findings.add("not checked", message)
         return None
     if sorted(gpu.number for gpu in document.gpus) != list(range(len(document.gpus))) or ranks != len(document.gpus):
         return None  # There is a rank without an element, which is told elsewhere.
     most = MAX_PAIRED if collective.in_pairs else MAX_RANKS
     total = sum(max(0, gpu.scratch_chunks) for gpu in document.gpus) + 2 * ranks * max(0, chunks)
     if ranks > most or chunks < 1 or total > MAX_CHUNKS:
-        findings.add(
-            "not checked", f"{total} chunks on {ranks} ranks are too many to interpret, so data is not checked"
-        )
+        message = f"{total} chunks on {ranks} ranks are too many to interpret, so data is not checked"
+        findings.add("not checked", message)
         return None
     try:
         if collective.in_pairs:

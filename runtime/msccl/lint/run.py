@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict, deque
+from collections import defaultdict
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 
 from ....errors import ProgramError
@@ -13,11 +14,11 @@ from ...interpreter.check import check_hazards, check_program
 from ...interpreter.findings import Findings
 from ...interpreter.interpret import run_interleaving
 from ...programs.ordering import Order, Site, global_order, match_transfers, sites
-from ...programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
+from ...programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, copies_onto_itself
 
 
 def buffered_order(program: Program, depth: int) -> Order:
-    """Put the steps in an order in which they can run if connections hold some chunks.
+    """Put the steps in an order in which they can run if connections hold `depth` chunks.
 
     Bounded queues, and flags that stay raised, make the outcome independent of the speed of anybody: if one order gets
     to the end, all do, and so does one time through the steps after the other.
@@ -37,36 +38,20 @@ def buffered_order(program: Program, depth: int) -> Order:
     for site, other in match_transfers(program).items():
         partners[numbers[site]], partners[numbers[other]] = numbers[other], numbers[site]
         queues[site.rank, site.thread_block].append(numbers[site])
-    waits = [list(earlier) for earlier in before]
+    waits = {number: set(earlier) for number, earlier in enumerate(before)}
     for sends in queues.values():
         ends = list(accumulate(instructions[send].count for send in sends))
         for position, send in enumerate(sends):
-            waits[partners[send]].append(send)
+            waits[partners[send]].add(send)
             if (needed := ends[position] - depth) > 0:
                 # All up to this chunk has been taken when the last one of this transfer finds a place.
                 taker = bisect_left(ends, needed)
-                waits[send].extend([partners[sends[taker]]] if taker < position else before[partners[send]])
-    return Order([site for site, _ in found], instructions, partners, before, _sorted(waits))
-
-
-def _sorted(waits: list[list[int]]) -> list[int]:
-    after: list[list[int]] = [[] for _ in waits]
-    missing = [len(earlier) for earlier in waits]
-    for number, earlier in enumerate(waits):
-        for other in earlier:
-            after[other].append(number)
-    ready = deque(number for number, count in enumerate(missing) if not count)
-    sequence = []
-    while ready:
-        number = ready.popleft()
-        sequence.append(number)
-        for later in after[number]:
-            missing[later] -= 1
-            if not missing[later]:
-                ready.append(later)
-    if len(sequence) < len(waits):
-        raise ProgramError(f"{len(waits) - len(sequence)} of {len(waits)} steps wait for each other")
-    return sequence
+                waits[send].update([partners[sends[taker]]] if taker < position else before[partners[send]])
+    try:
+        sequence = list(TopologicalSorter(waits).static_order())
+    except CycleError as error:
+        raise ProgramError(f"{len(error.args[1]) - 1} of {len(waits)} steps wait for each other") from None
+    return Order([site for site, _ in found], instructions, partners, before, sequence)
 
 
 INTERLEAVINGS = 2
@@ -85,9 +70,8 @@ def check_meaning(program: Program, in_place: bool, out_of_place: bool, places: 
             findings.add("hangs", str(error))
             return
         depth = places
-        findings.add(
-            "note", f"ranks send before they receive, which needs the {places} chunks that a connection holds, no more"
-        )
+        message = f"ranks send before they receive, which needs the {places} chunks that a connection holds, no more"
+        findings.add("note", message)
     if in_place and program.layout.in_pairs:
         findings.add("wrong data", "in place, no part of an alltoall is where it was in the input; set inplace to 0")
         in_place = False
@@ -100,9 +84,8 @@ def check_meaning(program: Program, in_place: bool, out_of_place: bool, places: 
 def _check_data(program: Program, how: str, depth: int, findings: Findings) -> None:
     if program.in_place and (idle := _idle_rank(program)) is not None:
         if program.num_ranks > 1:
-            findings.add(
-                "wrong data", f"{how}, rank {idle} neither reads nor writes anything but what stays where it is"
-            )
+            message = f"{how}, rank {idle} neither reads nor writes anything but what stays where it is"
+            findings.add("wrong data", message)
         return
     try:
         if depth:
@@ -119,34 +102,18 @@ def _check_data(program: Program, how: str, depth: int, findings: Findings) -> N
 
 def _writes_to_input(program: Program) -> bool:
     """Whether a program works in its input, which in place is as good as any other memory."""
-    return any(
-        step.target is not None and step.target.buffer == "input"
-        for rank in program.ranks
-        for block in rank.thread_blocks
-        for step in block.instructions
-    )
+    return any(step.target is not None and step.target.buffer == "input" for _, step in sites(program))
 
 
 def _idle_rank(program: Program) -> int | None:
     """First rank that does nothing with its data but to copy them onto themselves."""
-    for rank in program.ranks:
-        steps = [step for block in rank.thread_blocks for step in block.instructions]
-        if all(_stays(program, rank.rank, step) or not _uses_data(step) for step in steps):
-            return rank.rank
-    return None
-
-
-def _uses_data(step: Instruction) -> bool:
-    return any(end is not None and end.buffer != "scratch" for end in (step.source, step.target))
-
-
-def _stays(program: Program, rank: int, step: Instruction) -> bool:
-    if step.kind != "copy" or step.source is None or step.target is None:
-        return False
-    if (step.source.buffer, step.target.buffer) != ("input", "output"):
-        return False
-    inputs, outputs = program.layout.input_range(rank), program.layout.output_range(rank)
-    return inputs[0] + step.source.start == outputs[0] + step.target.start
+    busy = {
+        site.rank
+        for site, step in sites(program)
+        if any(end is not None and end.buffer != "scratch" for end in (step.source, step.target))
+        and not copies_onto_itself(program, site.rank, step)
+    }
+    return next((rank.rank for rank in program.ranks if rank.rank not in busy), None)
 
 
 def in_one_memory(program: Program) -> Program:

@@ -47,12 +47,11 @@ def _check_fused(document: Document, dialect: Dialect, findings: Findings) -> No
     steps = (step for gpu in document.gpus for block in gpu.blocks for step in block.steps if step.kind in FUSED)
     if (first := next(steps, None)) is not None:
         more = sum(1 for _ in steps)
-        findings.add(
-            "rejected",
+        message = (
             f"type {first.kind} is read, but {dialect.name} {dialect.version} launches no step that receives and does "
-            f"something else, so calls fail; write it, and {more} more, as r and s or re",
-            at(first.line),
+            f"something else, so calls fail; write it, and {more} more, as r and s or re"
         )
+        findings.add("rejected", message, at(first.line))
 
 
 def _check_numbers(gpu: Gpu, dialect: Dialect, resident: int, findings: Findings) -> None:
@@ -71,11 +70,8 @@ def _check_numbers(gpu: Gpu, dialect: Dialect, resident: int, findings: Findings
             at(gpu.line),
         )
     elif count > resident:
-        findings.add(
-            "hangs",
-            f"{rank} has {count} thread blocks, which wait for each other, and the GPU runs {resident} at once",
-            at(gpu.line),
-        )
+        message = f"{rank} has {count} thread blocks, which wait for each other, and the GPU runs {resident} at once"
+        findings.add("hangs", message, at(gpu.line))
 
 
 def _check_connections(gpu: Gpu, dialect: Dialect, findings: Findings) -> None:
@@ -92,20 +88,18 @@ def _check_connections(gpu: Gpu, dialect: Dialect, findings: Findings) -> None:
             channels[block.channel] += 1
             twin = used.setdefault((peer, block.channel), block.number)
             if twin != block.number:
-                findings.add(
-                    "wrong data",
+                message = (
                     f"rank {gpu.number} thread blocks {twin} and {block.number} both {way} rank {peer} on channel "
-                    f"{block.channel}, which is one queue; give one of them another channel",
-                    at(block.line),
+                    f"{block.channel}, which is one queue; give one of them another channel"
                 )
+                findings.add("wrong data", message, at(block.line))
         for channel, count in channels.items():
             if count > CONNECTIONS_PER_CHANNEL:
-                findings.add(
-                    "rejected",
+                message = (
                     f"rank {gpu.number} has {count} thread blocks that {way} a rank on channel {channel}; "
-                    f"{dialect.name} takes {CONNECTIONS_PER_CHANNEL}",
-                    at(gpu.line),
+                    f"{dialect.name} takes {CONNECTIONS_PER_CHANNEL}"
                 )
+                findings.add("rejected", message, at(gpu.line))
 
 
 def _check_block(document: Document, gpu: Gpu, block: Block, dialect: Dialect, findings: Findings) -> None:
@@ -124,12 +118,11 @@ def _check_block(document: Document, gpu: Gpu, block: Block, dialect: Dialect, f
         compiled = "" if dialect.is_microsoft else "; it can be compiled with MSCCL_MAX_NUM_STEPS for more"
         if dialect.name == "rccl":
             compiled = ""
-        findings.add(
-            "rejected",
+        message = (
             f"rank {gpu.number} thread block {block.number} has {len(block.steps)} steps; {dialect.name} takes "
-            f"{dialect.limits.max_steps}{compiled}",
-            where,
+            f"{dialect.limits.max_steps}{compiled}"
         )
+        findings.add("rejected", message, where)
 
 
 def _check_step(step: Step, position: int, block: Block, dialect: Dialect, findings: Findings) -> None:
@@ -141,8 +134,8 @@ def _check_step(step: Step, position: int, block: Block, dialect: Dialect, findi
         findings.add("rejected", f"s is {step.number}; expected 0 to {dialect.limits.max_steps - 1}", where)
     elif step.number != position:
         findings.add("note", f"s is {step.number}, but steps are numbered by their position: this is {position}", where)
-    if step.tells not in (0, 1):
-        findings.add("rejected", f"hasdep is {step.tells}; expected 0 or 1", where)
+    if step.signals not in (0, 1):
+        findings.add("rejected", f"hasdep is {step.signals}; expected 0 or 1", where)
     for name, buffer in (("srcbuf", step.source), ("dstbuf", step.target)):
         if buffer not in ("i", "o", "s"):
             findings.add("rejected", f"{name} is {shown(buffer)}; expected i, o or s", where)
@@ -175,16 +168,14 @@ def _check_ends(step: Step, gpu: Gpu, sizes: dict[str, tuple[int, int]], finding
             continue
         told, real = sizes[buffer]
         if letter in CHECKED[step.kind] and not -1 <= start < told:
-            findings.add(
-                "rejected", f"{name}off is {start}, but {buffer}_chunks of rank {gpu.number} is {told}", at(step.line)
-            )
+            message = f"{name}off is {start}, but {buffer}_chunks of rank {gpu.number} is {told}"
+            findings.add("rejected", message, at(step.line))
         elif step.kind in kinds and not 0 <= start <= real - step.chunks:
-            findings.add(
-                "wrong data",
+            message = (
                 f"chunks {start} to {start + step.chunks - 1} of {buffer} are outside of the {real} that rank "
-                f"{gpu.number} has there",
-                at(step.line),
+                f"{gpu.number} has there"
             )
+            findings.add("wrong data", message, at(step.line))
 
 
 def _check_chains(block: Block, findings: Findings) -> None:
@@ -195,10 +186,9 @@ def _check_chains(block: Block, findings: Findings) -> None:
         joins = step.kind == "re" and place == before and step.wait_block < 0
         length = length + 1 if joins else 1
         if length == MAX_CHAIN + 1:
-            findings.add(
-                "note",
+            message = (
                 f"more than {MAX_CHAIN} consecutive reductions into one chunk; they are fused, and the limit is "
-                f'{MAX_CHAIN}: give one of them hasdep="1"',
-                at(step.line),
+                f'{MAX_CHAIN}: give one of them hasdep="1"'
             )
-        before = place if step.kind == "re" and not step.tells else None
+            findings.add("note", message, at(step.line))
+        before = place if step.kind == "re" and not step.signals else None

@@ -38,7 +38,7 @@ from ..format.execution_plan import (
 from ..format.reader import parse_document
 from ..machine.machine import run_execution_plan
 from .thread_blocks import RankWriter
-from .transfers import Connections, Transfers, plan_transfers, untold_transfers
+from .transfers import Connections, Transfers, plan_transfers, transfers_without_flow_control
 
 DEFAULT_SLICE_BYTES = 2**20
 DEFAULT_THREAD_BLOCKS = 108
@@ -244,8 +244,8 @@ def _gpus(
         for rank in program.ranks:
             yield RankWriter(program, order, rank.rank, steps[rank.rank], transfers, ends)
 
-    for writer in writers(untold_transfers(program, order)):
-        # What is told only adds operations, and takes longest to find out: most of what is too long is so without.
+    for writer in writers(transfers_without_flow_control(program, order)):
+        # Flow control only adds operations, and takes longest to find out: most of what is too long is so without.
         writer.write(max_thread_blocks, slice_bytes, count)
     transfers = plan_transfers(program, order, on_ports)
     gpus = []

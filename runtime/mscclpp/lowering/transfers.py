@@ -7,7 +7,7 @@ read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -16,21 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from ...programs.ordering import Order
-from ...programs.program import Buffer, ChunkRange, Instruction, Program
+from ...programs.program import Buffer, ChunkRange, Instruction, Program, copies_onto_itself
 from ..format.execution_plan import ChannelType, Place
 
 MOST_CLOCKS = 2**26
 """Of all steps, held at a time where one rank has no more: a quarter of a gigabyte."""
 
-Cell = tuple[Buffer, int]
+Cell = tuple[int, Buffer, int]
 
 
 @dataclass(frozen=True)
 class Transfers:
-    """Where each receive takes its data, and what it tells the sender.
+    """Where each receive takes its data, and which messages it sends back.
 
     `arrivals`: Of each receive, by its number in the order.
-    `credits`, `acknowledgements`: Receives that give them.
+    `credits`, `acknowledgements`: Receives that send them.
     `scratch`: Scratch chunks of each rank, those of the program included.
     """
 
@@ -40,8 +40,8 @@ class Transfers:
     scratch: list[int]
 
 
-def untold_transfers(program: Program, order: Order) -> Transfers:
-    """Decide for each transfer where it arrives, as if nothing had to be told."""
+def transfers_without_flow_control(program: Program, order: Order) -> Transfers:
+    """Decide for each transfer where it arrives, without credits and acknowledgements."""
     scratch = [rank.scratch_chunks for rank in program.ranks]
     arrivals: dict[int, Place] = {}
     for number in order.sequence:
@@ -50,35 +50,28 @@ def untold_transfers(program: Program, order: Order) -> Transfers:
             continue
         target = step.target
         assert target is not None  # The checks know that a receive has one.
+        arrivals[number] = Place(rank, target.buffer, target.start, step.count)
         if _needs_staging(step, program):
             arrivals[number] = Place(rank, "scratch", scratch[rank], step.count)
             scratch[rank] += step.count
-        else:
-            arrivals[number] = Place(rank, target.buffer, target.start, step.count)
     return Transfers(arrivals, set(), set(), scratch)
 
 
 def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]]) -> Transfers:
-    """Decide for each transfer where it arrives and what has to be told."""
-    untold = untold_transfers(program, order)
-    arrivals = untold.arrivals
-    known = _Knowledge(program, order)
-    giving, acknowledging = set[int](), set[int]()
+    """Decide for each transfer where it arrives and which messages it needs."""
+    bare = transfers_without_flow_control(program, order)
+    accesses = _Accesses(program, order)
+    needed = replace(bare, credits=set(), acknowledgements=set())
     for clocks in _clocks_of_all(program, order):
-        here = {number: place for number, place in arrivals.items() if place.rank in clocks.ranks}
-        giving |= set(_credits(program, order, here, known, clocks))
-        acknowledging |= set(_acknowledgements(order, here, known, clocks, on_ports))
-    return replace(untold, credits=giving, acknowledgements=acknowledging)
+        here = {number: place for number, place in bare.arrivals.items() if place.rank in clocks.ranks}
+        needed.credits.update(_credits(program, order, here, accesses, clocks))
+        needed.acknowledgements.update(_acknowledgements(order, here, accesses, clocks, on_ports))
+    return needed
 
 
 def stays_in_place(program: Program, rank: int, step: Instruction) -> bool:
     """Whether a step copies a chunk onto itself, input and output being the same memory."""
-    if not program.in_place or step.kind != "copy" or step.source is None or step.target is None:
-        return False
-    if (step.source.buffer, step.target.buffer) != ("input", "output"):
-        return False
-    first, other = program.layout.input_range(rank)[0], program.layout.output_range(rank)[0]
-    return first + step.source.start == other + step.target.start
+    return program.in_place and copies_onto_itself(program, rank, step)
 
 
 def _needs_staging(step: Instruction, program: Program) -> bool:
@@ -90,47 +83,44 @@ def _needs_staging(step: Instruction, program: Program) -> bool:
     return program.in_place and "scratch" not in (step.source.buffer, step.target.buffer)
 
 
-class _Knowledge:
-    """Who touches which chunk."""
+class _Accesses:
+    """Which steps read and write each chunk, by (rank, buffer, chunk), and the position of each step in the order."""
 
     def __init__(self, program: Program, order: Order) -> None:
         self.program = program
         self.position = np.empty(len(order.sequence), dtype=np.int64)
         self.position[order.sequence] = np.arange(len(order.sequence))
-        self._reads: dict[int, dict[Cell, list[int]]] = {}
-        self._writes: dict[int, dict[Cell, list[int]]] = {}
-        for rank in range(program.num_ranks):
-            self._reads[rank], self._writes[rank] = defaultdict(list), defaultdict(list)
+        self._reads: dict[Cell, list[int]] = defaultdict(list)
+        self._writes: dict[Cell, list[int]] = defaultdict(list)
         for number in order.sequence:
             step, rank = order.instructions[number], order.sites[number].rank
             if stays_in_place(program, rank, step):
                 continue
-            for cell in self.cells(rank, step.source, step.count):
-                self._reads[rank][cell].append(number)
-            for cell in self.cells(rank, step.target, step.count):
-                self._writes[rank][cell].append(number)
+            for cell in self._cells(rank, step.source, step.count):
+                self._reads[cell].append(number)
+            for cell in self._cells(rank, step.target, step.count):
+                self._writes[cell].append(number)
 
-    def cells(self, rank: int, place: ChunkRange | Place | None, count: int) -> Iterator[Cell]:
+    def _cells(self, rank: int, place: ChunkRange | Place | None, count: int) -> Iterator[Cell]:
         """Chunks of a range; those that are the same memory have the same name."""
         if place is None:
             return
         buffer, start = place.buffer, place.start
         if self.program.in_place and buffer != "scratch":
             layout = self.program.layout
-            start += layout.input_range(rank)[0] if buffer == "input" else layout.output_range(rank)[0]
+            start += (layout.input_range(rank) if buffer == "input" else layout.output_range(rank))[0]
             buffer = "output"
         for chunk in range(start, start + count):
-            yield buffer, chunk
+            yield rank, buffer, chunk
 
-    def touching(self, rank: int, cells: Iterable[Cell]) -> set[int]:
+    def touching(self, place: Place) -> set[int]:
         """Steps that read or write one of the chunks."""
-        return {
-            number for cell in cells for table in (self._reads, self._writes) for number in table[rank].get(cell, ())
-        }
+        cells = list(self._cells(place.rank, place, place.count))
+        return {number for cell in cells for table in (self._reads, self._writes) for number in table.get(cell, ())}
 
-    def writing(self, rank: int, cells: Iterable[Cell]) -> set[int]:
+    def writing(self, rank: int, place: ChunkRange | None, count: int) -> set[int]:
         """Steps that write one of the chunks."""
-        return {number for cell in cells for number in self._writes[rank].get(cell, ())}
+        return {number for cell in self._cells(rank, place, count) for number in self._writes.get(cell, ())}
 
 
 class _Clocks:
@@ -176,21 +166,24 @@ def _clocks_of_all(program: Program, order: Order) -> Iterator[_Clocks]:
 
 
 def _credits(
-    program: Program, order: Order, arrivals: Mapping[int, Place], known: _Knowledge, clocks: _Clocks
+    program: Program, order: Order, arrivals: Mapping[int, Place], accesses: _Accesses, clocks: _Clocks
 ) -> Iterator[int]:
     """Receives whose target some earlier step may still be using when the sender writes."""
     for number, place in arrivals.items():
         if place.buffer == "scratch" and place.start >= program.ranks[place.rank].scratch_chunks:
             continue  # Scratch of its own.
-        touching = known.touching(place.rank, known.cells(place.rank, place, place.count))
-        earlier = [other for other in touching if known.position[other] < known.position[number]]
-        send = order.partners[number]
+        touching, send = accesses.touching(place), order.partners[number]
+        earlier = [other for other in touching if accesses.position[other] < accesses.position[number]]
         if not all(clocks.happens_before(other, send) for other in earlier):
             yield number
 
 
 def _acknowledgements(
-    order: Order, arrivals: Mapping[int, Place], known: _Knowledge, clocks: _Clocks, on_ports: set[tuple[int, int]]
+    order: Order,
+    arrivals: Mapping[int, Place],
+    accesses: _Accesses,
+    clocks: _Clocks,
+    on_ports: set[tuple[int, int]],
 ) -> Iterator[int]:
     """Receives whose sender's source some later step may overwrite before it has been read."""
     for number in arrivals:
@@ -199,13 +192,10 @@ def _acknowledgements(
         if (sender, receiver) not in on_ports:
             continue
         step = order.instructions[send]
-        later = _after(known.writing(sender, known.cells(sender, step.source, step.count)), send, known.position)
+        writing = accesses.writing(sender, step.source, step.count)
+        later = [other for other in writing if accesses.position[other] > accesses.position[send]]
         if not all(clocks.happens_before(number, other) for other in later):
             yield number
-
-
-def _after(numbers: Iterable[int], number: int, position: npt.NDArray[np.int64]) -> Sequence[int]:
-    return [other for other in numbers if position[other] > position[number]]
 
 
 End = tuple[ChannelType, int]
@@ -214,11 +204,7 @@ End = tuple[ChannelType, int]
 
 @dataclass(frozen=True)
 class Connections:
-    """Channels of a plan.
-
-    `senders`, `receivers`: Both ends of each connection.
-    `peers`: Other end of each channel of each rank.
-    """
+    """Channels of a plan: both ends of each connection, and the other end of each channel of each rank."""
 
     senders: dict[tuple[int, int, int], End]
     receivers: dict[tuple[int, int, int], End]
@@ -226,30 +212,22 @@ class Connections:
 
     @classmethod
     def of(cls, program: Program, on_ports: set[tuple[int, int]]) -> Connections:
-        """Give every connection a channel at either end.
-
-        Each connection has a pair of channels for itself: data and signals go one way, credits the other.
-        """
-        found = sorted(
-            (
-                min(rank.rank, block.send_peer),
-                max(rank.rank, block.send_peer),
-                rank.rank,
-                block.send_peer,
-                block.channel,
-            )
+        """Give every connection a pair of channels for itself: data and signals go one way, credits the other."""
+        found = [
+            (rank.rank, block.send_peer, block.channel)
             for rank in program.ranks
             for block in rank.thread_blocks
             if block.send_peer is not None
-        )
+        ]
         connections = cls({}, {}, [{"memory": [], "port": []} for _ in program.ranks])
-        for _, _, sender, receiver, channel in found:
+        for connection in sorted(found, key=lambda each: (sorted(each[:2]), each)):
+            sender, receiver, _ = connection
             kind: ChannelType = "port" if (sender, receiver) in on_ports else "memory"
             for ends, here, there in (
                 (connections.senders, sender, receiver),
                 (connections.receivers, receiver, sender),
             ):
                 peers = connections.peers[here][kind]
-                ends[sender, receiver, channel] = kind, len(peers)
+                ends[connection] = kind, len(peers)
                 peers.append(there)
         return connections
