@@ -196,7 +196,7 @@ def _accesses(order: Order, steps: Sequence[int]) -> dict[str, IntArray]:
 
 
 def _in_one_memory(found: dict[str, IntArray], order: Order, program: Program, rank: int) -> dict[str, IntArray]:
-    """Name chunks of input and output by their number in the collective, as one buffer; copies onto themselves are none."""
+    """Name chunks of input and output by their number in the collective; copies onto themselves do not count."""
     firsts = {"input": program.layout.input_range(rank)[0], "output": program.layout.output_range(rank)[0]}
     shared = [rows + np.array([firsts[buffer], 0, 0, 0]) for buffer, rows in found.items() if buffer in firsts]
     others = {buffer: rows for buffer, rows in found.items() if buffer not in firsts}

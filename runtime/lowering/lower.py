@@ -8,11 +8,13 @@ from ROCm 6.1 on launches no fused steps (ROCm/rccl#1005).
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial, singledispatch
 
 from ...errors import TooLargeError, UnsupportedError
+from ...planners import Plan
 from ...schedules import (
     COLLECTIVES,
     PAIR_COLLECTIVES,
@@ -47,6 +49,8 @@ from .tree_transfers import (
     shard_chunks,
     tree_chunks,
 )
+
+NAME_LENGTH = 63
 
 
 def lower(
@@ -113,6 +117,13 @@ def lower(
     _check_fitting(schedule, collective)
     with _collector_paused():
         return replicated(lowered(schedule, collective, options, name or collective.name), instances)
+
+
+def program_name(plan: Plan) -> str:
+    """Name of a plan's program in files: letters, digits and ._+- only, as MSCCL's runtimes take at most 63 of them."""
+    rooted = plan.collective.has_one_root and plan.schedule.root is not None
+    root = f"-root{plan.schedule.root}" if rooted else ""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
 
 
 @contextmanager

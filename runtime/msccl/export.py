@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 
 from ...errors import UnsupportedError
 from ...planners import Plan
-from ..lowering.lower import lower
+from ..lowering.lower import lower, program_name
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
 from ..programs.program import Program
@@ -17,8 +16,6 @@ from .format.limits import RuntimeLimits, check_limits, runtime_limits
 from .format.writer import write_xml
 
 __all__ = ["export_msccl_xml"]
-
-NAME_LENGTH = 63
 
 
 def export_msccl_xml(
@@ -93,10 +90,7 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, m
 
     Where a rank has more thread blocks than the GPU runs at once, some are joined.
     """
-    root = ""
-    if plan.collective.has_one_root and plan.schedule.root is not None:
-        root = f"-root{plan.schedule.root}"
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
+    name = program_name(plan)
     max_steps = limits.max_steps
     while True:
         program = lower(

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
 from ...support.writing import write_whole
 from ...topologies import Topology
-from ..lowering.lower import lower
+from ..lowering.lower import lower, program_name
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
 from ..programs.program import Program, RankProgram, ThreadBlock
@@ -34,13 +32,10 @@ from .lowering.transfers import Connections
 __all__ = ["boxes_of", "export_mscclpp_json", "least_needs"]
 
 
-NAME_LENGTH = 63
 STEPS = (16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
 """Steps of a thread block to try, most first: fewer steps make more thread blocks that have to wait for each other."""
 MERGED_TRIES = 2
 """Ways to lower replicas of which thread blocks are merged: each takes as long as a file of so many replicas."""
-Lowered = Callable[[int, int], Program]
-"""From steps of a thread block at most, and instances, to a program."""
 
 
 def export_mscclpp_json(
@@ -93,18 +88,14 @@ def export_mscclpp_json(
         "max_thread_blocks": max_thread_blocks,
         "threads_per_block": threads_per_block,
     }
-    lowered = partial(_lowered, plan, channels)
+    lowering = _Lowering(plan, channels, options)
     try:
-        written = (
-            _execution_plan(lowered, channels, options)
-            if instances == 1
-            else _replicas(lowered, channels, instances, options)
-        )
+        written = lowering.single() if instances == 1 else lowering.replicas(instances)
     except UnsupportedError as error:
         if instances == 1:
             raise
         # If it refuses a single one too, instances are not what is wrong.
-        fitting = _fitting(lowered, channels, instances, options)
+        fitting = lowering.fitting(instances)
         raise type(error)(
             f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {fitting}, "
             "which fits"
@@ -126,112 +117,103 @@ def boxes_of(topology: Topology) -> list[int]:
     return [numbers[name] for name in names]
 
 
-def _lowered(plan: Plan, channels: int, max_steps: int, instances: int) -> Program:
-    root = ""
-    if plan.collective.has_one_root and plan.schedule.root is not None:
-        root = f"-root{plan.schedule.root}"
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
-    return lower(plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name)
+class _Lowering:
+    """Programs of a plan with ever fewer steps in a thread block, and the first that the executor takes."""
 
+    def __init__(self, plan: Plan, channels: int, options: dict[str, Any]) -> None:
+        self.plan = plan
+        self.channels = channels
+        self.options = options
+        self.boxes, self.max_thread_blocks = options["boxes"], options["max_thread_blocks"]
 
-def _singles(lowered: Lowered, channels: int) -> Iterator[tuple[int, Program]]:
-    """Lower with ever fewer steps in a thread block, and leave out what that does not change."""
-    last: Program | None = None
-    for max_steps in STEPS:
-        program = lowered(max_steps, 1)
-        check_channels(program, channels, 1)
-        if program != last:
-            yield max_steps, program
-        last = program
+    def program(self, max_steps: int, instances: int) -> Program:
+        """Lower the plan with so many steps of a thread block at most."""
+        plan, channels = self.plan, self.channels
+        name = program_name(plan)
+        return lower(
+            plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name
+        )
 
+    def singles(self, instances: int = 1) -> Iterator[tuple[int, Program]]:
+        """Give the different single programs, once there is capacity for as many replicas of the first."""
+        last: Program | None = None
+        for max_steps in STEPS:
+            program = self.program(max_steps, 1)
+            check_channels(program, self.channels, 1)
+            if last is None:
+                # Replicas of what no division into thread blocks makes fit take long to make, and to refuse ten times.
+                self._check_capacity(program, instances)
+            if program != last:
+                yield max_steps, program
+            last = program
 
-def _execution_plan(lowered: Lowered, channels: int, options: dict[str, Any]) -> ExecutionPlan:
-    """Lower with as many steps in a thread block as the executor takes."""
-    return _first((program for _, program in _room_for(lowered, channels, 1, options)), options)[0]
+    def single(self) -> ExecutionPlan:
+        """Lower with as many steps in a thread block as the executor takes."""
+        return self._first(program for _, program in self.singles())[0]
 
+    def replicas(self, instances: int) -> ExecutionPlan:
+        """Lower to replicas that the executor takes; where their thread blocks must be merged, few ways are tried."""
+        apart: list[int] = []
+        merged: list[tuple[int, int, int]] = []
+        refusals: list[str] = []
+        for number, (max_steps, _) in enumerate(self.singles(instances)):
+            usage = block_usage(
+                first_replica(self.program(max_steps, 2)), self.boxes, self.max_thread_blocks, instances
+            )
+            if usage.refusal:
+                refusals.append(usage.refusal)
+            elif usage.heaviest:
+                merged.append((usage.heaviest, number, max_steps))
+            else:
+                apart.append(max_steps)
+        tried = [*apart, *(max_steps for *_, max_steps in sorted(merged)[:MERGED_TRIES])]
+        if not tried:
+            raise TooLargeError(refusals[0])
+        return self._first(self.program(max_steps, instances) for max_steps in tried)[0]
 
-def _room_for(
-    lowered: Lowered, channels: int, instances: int, options: dict[str, Any]
-) -> Iterator[tuple[int, Program]]:
-    """Give the single programs, once there is room for as many replicas of the first."""
-    for number, (max_steps, program) in enumerate(_singles(lowered, channels)):
-        if number == 0:
-            # Replicas of what no division into thread blocks makes fit take long to make, and to refuse ten times.
-            _check_room(program, instances, options)
-        yield max_steps, program
+    def fitting(self, instances: int) -> int:
+        """Return a smaller number of instances that fits, or raise as a single one does."""
+        # Unmerged replicas are as long as a single one; given sizes may not be right for as many.
+        sized = self.options["min_bytes"] is not None or self.options["max_bytes"] is not None
+        singles = self.singles()
+        if instances > 2 and not sized:
+            known = list(singles)
+            singles = iter(known)
+            with suppress(UnsupportedError):
+                # Two are cut where shards begin, as any number of them is, and a single one is not.
+                _, pair = self._first(self.program(max_steps, 2) for max_steps, _ in known)
+                most = max_unmerged_replicas(first_replica(pair), self.max_thread_blocks)
+                return max(2, min(instances - 1, most))
+        self._first(program for _, program in singles)
+        return 1
 
+    def _first(self, programs: Iterable[Program]) -> tuple[ExecutionPlan, Program]:
+        """Write the first that the executor takes."""
+        refusal: UnsupportedError | None = None
+        for program in programs:
+            try:
+                return to_execution_plan(program, **self.options), program
+            except TooLargeError as error:
+                refusal = refusal or error
+            except UnsupportedError as error:
+                # What one that fits is refused for is what has to be mended.
+                refusal = error if refusal is None or isinstance(refusal, TooLargeError) else refusal
+        assert refusal is not None
+        raise refusal
 
-def _replicas(lowered: Lowered, channels: int, instances: int, options: dict[str, Any]) -> ExecutionPlan:
-    """Lower to replicas that the executor takes; where their thread blocks must be merged, few ways are tried."""
-    apart: list[int] = []
-    merged: list[tuple[int, int, int]] = []
-    refusals: list[str] = []
-    for number, (max_steps, _) in enumerate(_room_for(lowered, channels, instances, options)):
-        single = first_replica(lowered(max_steps, 2))
-        found = crowding(single, options["boxes"], options["max_thread_blocks"], instances)
-        if found.refusal:
-            refusals.append(found.refusal)
-        elif found.heaviest:
-            merged.append((found.heaviest, number, max_steps))
-        else:
-            apart.append(max_steps)
-    tried = [*apart, *(max_steps for *_, max_steps in sorted(merged)[:MERGED_TRIES])]
-    if not tried:
-        raise TooLargeError(refusals[0])
-    return _first((lowered(max_steps, instances) for max_steps in tried), options)[0]
-
-
-def _fitting(lowered: Lowered, channels: int, instances: int, options: dict[str, Any]) -> int:
-    """Return a smaller number of instances that fits, or raise as a single one does.
-
-    Replicas with thread blocks of their own are as long as a single one; sizes given with them may not be right for
-    as many.
-    """
-    sized = options["min_bytes"] is not None or options["max_bytes"] is not None
-    singles = _room_for(lowered, channels, 1, options)
-    if instances > 2 and not sized:
-        known = list(singles)
-        singles = iter(known)
-        with suppress(UnsupportedError):
-            # Two are cut where shards begin, as any number of them is, and a single one is not.
-            _, pair = _first((lowered(max_steps, 2) for max_steps, _ in known), options)
-            return max(2, min(instances - 1, most_apart(first_replica(pair), options["max_thread_blocks"])))
-    _first((program for _, program in singles), options)
-    return 1
-
-
-def _first(programs: Iterable[Program], options: dict[str, Any]) -> tuple[ExecutionPlan, Program]:
-    """Write the first that the executor takes."""
-    refusal: UnsupportedError | None = None
-    for program in programs:
-        try:
-            return to_execution_plan(program, **options), program
-        except TooLargeError as error:
-            refusal = refusal or error
-        except UnsupportedError as error:
-            # What one that fits is refused for is what has to be mended.
-            refusal = error if refusal is None or isinstance(refusal, TooLargeError) else refusal
-    assert refusal is not None
-    raise refusal
-
-
-def _check_room(program: Program, instances: int, options: dict[str, Any]) -> None:
-    """Refuse so many replicas of a program that thread blocks have no room for them, however it is lowered.
-
-    With fewer steps in a thread block it would have as many transfers, and no fewer channels.  What is not refused may
-    find no room all the same.
-    """
-    boxes, max_thread_blocks = options["boxes"], options["max_thread_blocks"]
-    # All steps of a pipeline have as many chunks as each other: long before they are too many, they fill memory.
-    unit = None if options["slice_bytes"] is None else common_count(program)
-    for rank, needs in enumerate(least_needs(program, boxes, unit)):
-        for what, count in needs.items():
-            room = max_thread_blocks * (MAX_OPERATIONS if what == "operations" else MAX_CHANNELS)
-            if count * instances > room:
-                raise TooLargeError(
-                    f"rank {rank} needs at least {count * instances} {what}, {max_thread_blocks} thread blocks of the "
-                    f"MSCCL++ executor have {room}; plan with fewer trees or chunks"
-                )
+    def _check_capacity(self, program: Program, instances: int) -> None:
+        """Refuse replicas of a program that thread blocks cannot hold, however it is lowered."""
+        # With fewer steps in a thread block it would have as many transfers, and no fewer channels.  All steps of a
+        # pipeline have as many chunks as each other: long before they are too many, they fill memory.
+        unit = None if self.options["slice_bytes"] is None else common_count(program)
+        for rank, needs in enumerate(least_needs(program, self.boxes, unit)):
+            for what, count in needs.items():
+                capacity = self.max_thread_blocks * (MAX_OPERATIONS if what == "operations" else MAX_CHANNELS)
+                if count * instances > capacity:
+                    raise TooLargeError(
+                        f"rank {rank} needs at least {count * instances} {what}, {self.max_thread_blocks} thread "
+                        f"blocks of the MSCCL++ executor have {capacity}; plan with fewer trees or chunks"
+                    )
 
 
 def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None) -> list[dict[str, int]]:
@@ -267,12 +249,8 @@ def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None)
     return found
 
 
-class Crowding(NamedTuple):
-    """What thread blocks hold once they are merged.
-
-    `heaviest`: About how many operations the longest one has, or 0 where none are merged.
-    `refusal`: Why the executor cannot take them, whatever else they hold, or empty where that is not certain.
-    """
+class BlockUsage(NamedTuple):
+    """What merged thread blocks hold: operations of the longest (0: none merged), and why they cannot run."""
 
     heaviest: int
     refusal: str
@@ -285,21 +263,21 @@ def first_replica(pair: Program) -> Program:
     return replace(pair, ranks=ranks)
 
 
-def most_apart(program: Program, max_thread_blocks: int) -> int:
+def max_unmerged_replicas(program: Program, max_thread_blocks: int) -> int:
     """Most replicas that have thread blocks of their own; at least 1."""
     most = max((len(rank.thread_blocks) for rank in program.ranks), default=1)
     return max(1, max_thread_blocks // max(1, most))
 
 
-def crowding(program: Program, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> Crowding:
-    """Find out what the thread blocks hold of several replicas of a program."""
-    if instances <= most_apart(program, max_thread_blocks):
-        return Crowding(0, "")
-    found = [_of_rank(rank, boxes, max_thread_blocks, instances) for rank in program.ranks]
-    return Crowding(max(each.heaviest for each in found), next((each.refusal for each in found if each.refusal), ""))
+def block_usage(program: Program, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> BlockUsage:
+    """Find out what the thread blocks of several replicas of a program hold."""
+    if instances <= max_unmerged_replicas(program, max_thread_blocks):
+        return BlockUsage(0, "")
+    found = [_rank_usage(rank, boxes, max_thread_blocks, instances) for rank in program.ranks]
+    return BlockUsage(max(each.heaviest for each in found), next((each.refusal for each in found if each.refusal), ""))
 
 
-def _of_rank(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> Crowding:
+def _rank_usage(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> BlockUsage:
     # As in `replicated`, the replicas of a block follow one another.
     weights = [
         weight
@@ -307,7 +285,7 @@ def _of_rank(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int, in
         for weight in [sum(WEIGHTS[step.kind] for step in block.instructions)] * instances
     ]
     needs = [_least(block, rank.rank, boxes) for block in rank.thread_blocks]
-    heaviest, refusal = 0, ""
+    heaviest, refusals = 0, []
     for at, group in enumerate(merged_blocks(weights, max_thread_blocks)):
         heaviest = max(heaviest, sum(weights[block] for block in group))
         counts: Counter[str] = Counter()
@@ -316,15 +294,13 @@ def _of_rank(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int, in
         where = f"rank {rank.rank} thread block {at}"
         # It greets the ranks that it has transfers with.
         if counts["operations"] and (length := counts["operations"] + 1) > MAX_OPERATIONS:
-            refusal = refusal or (
-                f"{where} has at least {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}"
-            )
-        for kind in ("memory", "port"):
-            if counts[kind] > MAX_CHANNELS:
-                refusal = refusal or (
-                    f"{where} uses {counts[kind]} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}"
-                )
-    return Crowding(heaviest, refusal)
+            refusals.append(f"{where} has at least {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}")
+        refusals += [
+            f"{where} uses {counts[kind]} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}"
+            for kind in CHANNEL_TYPES
+            if counts[kind] > MAX_CHANNELS
+        ]
+    return BlockUsage(heaviest, refusals[0] if refusals else "")
 
 
 def _least(block: ThreadBlock, rank: int, boxes: Sequence[int]) -> Counter[str]:

@@ -83,11 +83,11 @@ class _Checker:
             given, kept = gpu.input_chunks, gpu.output_chunks
             if (given, kept) != (plan.gpus[0].input_chunks, plan.gpus[0].output_chunks):
                 self._fail(f"gpu {rank} has other numbers of input and output chunks than gpu 0")
-            wanted = given
+            expected = given
             if plan.collective.is_sharded:
-                wanted = given // ranks if plan.collective.reduces else given * ranks
+                expected = given // ranks if plan.collective.reduces else given * ranks
             divides = plan.collective not in (REDUCE_SCATTER, ALL_TO_ALL) or given % ranks == 0
-            if kept != wanted or not divides:
+            if kept != expected or not divides:
                 self._fail(
                     f"gpu {rank} has {given} input chunks and {kept} output chunks, which is no {plan.collective} of "
                     f"{ranks} ranks"
@@ -222,22 +222,22 @@ class _Checker:
 
     def _check_signals(self) -> None:
         """Each signal has a wait at the other end, in the same pipeline or outside of all."""
-        told: Counter[tuple[int, ChannelType, int, bool]] = Counter()
-        heard: Counter[tuple[int, ChannelType, int, bool]] = Counter()
+        signaled: Counter[tuple[int, ChannelType, int, bool]] = Counter()
+        waited: Counter[tuple[int, ChannelType, int, bool]] = Counter()
         for _, rank, _, operation, pipeline in self._steps():
             for channel in operation.channels:
                 assert operation.channel_type is not None  # The reader knows which operations have one.
                 end = (rank, operation.channel_type, channel)
                 if operation.name in SIGNALLING or operation.name == "pws":
-                    told[*self.pairs[end], pipeline is not None] += 1
+                    signaled[*self.pairs[end], pipeline is not None] += 1
                 elif operation.name in WAITING:
-                    heard[*end, pipeline is not None] += 1
-        for both in sorted(told.keys() | heard.keys()):
-            if told[both] != heard[both]:
+                    waited[*end, pipeline is not None] += 1
+        for both in sorted(signaled.keys() | waited.keys()):
+            if signaled[both] != waited[both]:
                 inside = " inside pipelines" if both[3] else ""
                 self._fail(
-                    f"gpu {both[0]} waits {heard[both]} times on {both[1]} channel {both[2]}{inside}, but its other "
-                    f"end signals {told[both]} times"
+                    f"gpu {both[0]} waits {waited[both]} times on {both[1]} channel {both[2]}{inside}, but its other "
+                    f"end signals {signaled[both]} times"
                 )
 
     def _check_semaphores(self) -> None:

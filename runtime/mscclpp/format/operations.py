@@ -129,31 +129,34 @@ class OperationReader:
 
     def operation(self, value: object, where: str, *, inside: bool) -> Operation:
         """Read one operation; `inside` a pipeline there is no other one."""
-        name = value.get("name") if isinstance(value, dict) else None
+        fields, name = self.fields, value.get("name") if isinstance(value, dict) else None
         if name in OTHER_OPERATIONS:
-            raise UnsupportedError(f"{self.fields.where}: {where} is {name}, which collopt does not run")
+            raise UnsupportedError(f"{fields.where}: {where} is {name}, which collopt does not run")
         if not isinstance(name, str) or name not in FIELDS:
-            self.fields.fail(f"{where} has name {shown(name)}; expected one of {', '.join(FIELDS)}")
-        found = self.fields.mapping(value, where, ("name", *FIELDS[name]))
+            fields.fail(f"{where} has name {shown(name)}; expected one of {', '.join(FIELDS)}")
+        found = fields.mapping(value, where, ("name", *FIELDS[name]))
         if name == "pipeline":
             if inside:
-                self.fields.fail(f"{where} is a pipeline in a pipeline")
+                fields.fail(f"{where} is a pipeline in a pipeline")
             return self._pipeline(found, where)
-        kind = self.fields.channel_type(found["channel_type"], where) if "channel_type" in found else None
+        kind: ChannelType | None = None
         channels: tuple[int, ...] = ()
-        if kind is not None:
-            own = self.channels[kind]
-            at = self.fields.integers(found["channel_ids"], f"channel_ids of {where}", len(own) - 1, 1)
-            channels = tuple(own[each] for each in at)
         semaphores: tuple[int, ...] = ()
+        if "channel_type" in found:
+            kind = fields.channel_type(found["channel_type"], where)
+            own = self.channels[kind]
+            at = fields.integers(found["channel_ids"], f"channel_ids of {where}", len(own) - 1, 1)
+            channels = tuple(own[each] for each in at)
         if name in SEMAPHORE_OPERATIONS:
-            semaphores = self.fields.integers(found["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
-        sources: tuple[Place, ...] = ()
-        targets: tuple[Place, ...] = ()
+            semaphores = fields.integers(found["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
+        ends: list[tuple[Place, ...]] = [(), ()]
         if name in DATA_OPERATIONS:
-            sources = self._places(found["src_buff"], f"src_buff of {where}", None)
-            targets = self._places(found["dst_buff"], f"dst_buff of {where}", kind)
-        return Operation(name, kind, channels, sources, targets, semaphores)
+            ends = [
+                tuple(self._place(each, what, remote) for each in fields.entries(found[key], what, 1))
+                for key, remote in (("src_buff", None), ("dst_buff", kind))
+                for what in (f"{key} of {where}",)
+            ]
+        return Operation(name, kind, channels, *ends, semaphores)
 
     def _pipeline(self, found: Mapping[str, Any], where: str) -> Operation:
         context = self.fields.mapping(found["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))
@@ -164,9 +167,6 @@ class OperationReader:
             num_chunks=self.fields.integer(context["num_chunks"], f"num_chunks of {where}", 1, MAX_CHUNKS),
             body=tuple(self.operation(each, f"{where} op {at}", inside=True) for at, each in enumerate(inner)),
         )
-
-    def _places(self, value: object, where: str, remote: ChannelType | None) -> tuple[Place, ...]:
-        return tuple(self._place(each, where, remote) for each in self.fields.entries(value, where, 1))
 
     def _place(self, value: object, where: str, remote: ChannelType | None) -> Place:
         found = self.fields.mapping(value, where, ("type" if remote is None else "buffer_id", "index", "size"))

@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 
 from ....errors import TooLargeError
 from ...programs.ordering import Order
-from ...programs.program import Instruction, Program
+from ...programs.program import ChunkRange, Instruction, Program
 from ..format.execution_plan import (
     CHANNEL_TYPES,
     MAX_CHANNELS,
@@ -37,20 +37,20 @@ class SyncedBlock:
         self._writes: list[Place] = []
 
     def sync(self) -> None:
-        """Let all threads know what any of them has done or heard."""
+        """Let all threads know what any of them has done or waited for."""
         if self._waited or self._reads or self._writes:
             self.operations.append(Operation("nop"))
             self._waited.clear()
             self._reads.clear()
             self._writes.clear()
 
-    def hear(self, operation: Operation) -> None:
+    def wait(self, operation: Operation) -> None:
         """Append an operation by which each of the first threads waits for something."""
         self.operations.append(operation)
         self._waited.update(range(_threads(operation)))
 
-    def tell(self, operation: Operation) -> None:
-        """Append an operation by which the first threads tell others what the block has done."""
+    def signal(self, operation: Operation) -> None:
+        """Append an operation by which the first threads notify others of what the block has done."""
         alone = _threads(operation) == 1 and self._waited <= {0}
         if self._reads or self._writes or (self._waited and not alone):
             self.sync()
@@ -103,8 +103,12 @@ class RankWriter:
     def write(
         self, max_thread_blocks: int, unit_bytes: int | None, num_chunks: int
     ) -> tuple[tuple[Operation, ...], ...]:
-        """Return the operations of every thread block."""
-        self._merge(max_thread_blocks)
+        """Return the operations of every thread block, the lightest blocks merged until there are few enough."""
+        weights = [sum(WEIGHTS[self.order.instructions[number].kind] for number in own) for own in self.blocks]
+        self.blocks = [
+            sorted((number for block in group for number in self.blocks[block]), key=self.position.__getitem__)
+            for group in merged_blocks(weights, max_thread_blocks)
+        ]
         acquires, releases = self._exchanges()
         written = tuple(
             operations
@@ -117,31 +121,20 @@ class RankWriter:
         # A kernel without thread blocks cannot be launched.
         return written or ((Operation("nop"),),)
 
-    def _merge(self, max_thread_blocks: int) -> None:
-        """Merge the lightest blocks until there are few enough of them."""
-        groups = merged_blocks([self._weight(own) for own in self.blocks], max_thread_blocks)
-        self.blocks = [
-            sorted((number for block in group for number in self.blocks[block]), key=self.position.__getitem__)
-            for group in groups
-        ]
-
-    def _weight(self, steps: Sequence[int]) -> int:
-        return sum(WEIGHTS[self.order.instructions[number].kind] for number in steps)
-
     def _exchanges(self) -> tuple[list[dict[int, list[int]]], list[dict[int, list[int]]]]:
         """Semaphores that each block acquires before, and releases after, each of its steps."""
         place = {number: (at, index) for at, own in enumerate(self.blocks) for index, number in enumerate(own)}
         acquires: list[dict[int, list[int]]] = [defaultdict(list) for _ in self.blocks]
         releases: list[dict[int, list[int]]] = [defaultdict(list) for _ in self.blocks]
         for at, own in enumerate(self.blocks):
-            heard: dict[int, int] = {}
+            waited: dict[int, int] = {}
             for number in own:
-                wanted = [place[other] for other in self.order.before[number] if other in place]
-                for source, index in sorted(wanted, reverse=True):
-                    # A block runs in order, so a later step of it tells of the earlier ones too.
-                    if source == at or heard.get(source, -1) >= index:
+                needed = [place[other] for other in self.order.before[number] if other in place]
+                for source, index in sorted(needed, reverse=True):
+                    # A block runs in order, so a later step of it stands for the earlier ones too.
+                    if source == at or waited.get(source, -1) >= index:
                         continue
-                    heard[source] = index
+                    waited[source] = index
                     semaphore = self.semaphores.setdefault((source, at), len(self.semaphores))
                     acquires[at][number].append(semaphore)
                     releases[source][self.blocks[source][index]].append(semaphore)
@@ -160,18 +153,18 @@ class RankWriter:
         outgoing = sorted({self._end(number) for number in own if self.order.instructions[number].kind == "send"})
         before, body, after = SyncedBlock(), SyncedBlock(), SyncedBlock()
         for operation in _grouped("rlxsignal", incoming):
-            before.tell(operation)
+            before.signal(operation)
         for operation in _grouped("rlxwait", outgoing):
-            before.hear(operation)
+            before.wait(operation)
         before.sync()
         for number in own:
             self._step(body, number, acquires.get(number, []), releases.get(number, []))
         body.sync()
         # The source of the last put may be overwritten when the kernel ends, so by then it must have been read.
         for operation in _grouped("signal", [end for end in incoming if end[0] == "port"]):
-            after.tell(operation)
+            after.signal(operation)
         for operation in _grouped("wait", [end for end in outgoing if end[0] == "port"]):
-            after.hear(operation)
+            after.wait(operation)
         steps = tuple(body.operations)
         if unit_bytes is not None and steps:
             steps = (Operation("pipeline", unit_bytes=unit_bytes, num_chunks=num_chunks, body=steps),)
@@ -180,59 +173,50 @@ class RankWriter:
     def _step(self, block: SyncedBlock, number: int, acquires: list[int], releases: list[int]) -> None:
         step = self.order.instructions[number]
         for part in _batches(acquires, MAX_SEMAPHORES_PER_OPERATION):
-            block.hear(Operation("sem_acquire", semaphores=part))
+            block.wait(Operation("sem_acquire", semaphores=part))
         if step.kind == "send":
             self._send(block, number)
         elif step.receives:
             self._receive(block, number)
         elif not stays_in_place(self.program, self.rank, step):
-            block.work(self._local(number))
+            source, target = self._place(step.source, step), self._place(step.target, step)
+            if step.kind == "copy":
+                block.work(Operation("copy", sources=(source,), targets=(target,)))
+            else:
+                block.work(Operation("re", sources=(target, source), targets=(target,)))
         for part in _batches(releases, MAX_SEMAPHORES_PER_OPERATION):
-            block.tell(Operation("sem_release", semaphores=part))
+            block.signal(Operation("sem_release", semaphores=part))
 
     def _send(self, block: SyncedBlock, number: int) -> None:
         kind, channel = self._end(number)
-        receive = self.order.partners[number]
-        step, arrival = self.order.instructions[number], self.transfers.arrivals[receive]
-        assert step.source is not None  # The checks know that a send has one.
-        source = Place(self.rank, step.source.buffer, step.source.start, step.count)
-        put = Operation("put", kind, (channel,), (source,), (arrival,))
+        receive, step = self.order.partners[number], self.order.instructions[number]
+        put = Operation("put", kind, (channel,), (self._place(step.source, step),), (self.transfers.arrivals[receive],))
         if receive in self.transfers.credits:
-            block.hear(Operation("wait", kind, (channel,)))
+            block.wait(Operation("wait", kind, (channel,)))
         if kind == "port":
-            block.tell(replace(put, name="pws"))
+            block.signal(replace(put, name="pws"))
         else:
             block.work(put)
-            block.tell(Operation("signal", kind, (channel,)))
+            block.signal(Operation("signal", kind, (channel,)))
         if receive in self.transfers.acknowledgements:
-            block.hear(Operation("wait", kind, (channel,)))
+            block.wait(Operation("wait", kind, (channel,)))
 
     def _receive(self, block: SyncedBlock, number: int) -> None:
         kind, channel = self._end(number)
         step, arrival = self.order.instructions[number], self.transfers.arrivals[number]
         if number in self.transfers.credits:
-            block.tell(Operation("signal", kind, (channel,)))
-        block.hear(Operation("wait", kind, (channel,)))
+            block.signal(Operation("signal", kind, (channel,)))
+        block.wait(Operation("wait", kind, (channel,)))
         if number in self.transfers.acknowledgements:
-            block.tell(Operation("signal", kind, (channel,)))
+            block.signal(Operation("signal", kind, (channel,)))
         if step.kind == "recv_reduce":
-            source, target = self._places(step)
-            block.work(Operation("re", sources=(source, arrival), targets=(target,)))
+            sources, target = (self._place(step.source, step), arrival), self._place(step.target, step)
+            block.work(Operation("re", sources=sources, targets=(target,)))
 
-    def _local(self, number: int) -> Operation:
-        step = self.order.instructions[number]
-        source, target = self._places(step)
-        if step.kind == "copy":
-            return Operation("copy", sources=(source,), targets=(target,))
-        return Operation("re", sources=(target, source), targets=(target,))
-
-    def _places(self, step: Instruction) -> tuple[Place, Place]:
-        """Where a step that reads and writes on this rank does so."""
-        assert step.source is not None  # The checks know which kinds have which ends.
-        assert step.target is not None
-        source = Place(self.rank, step.source.buffer, step.source.start, step.count)
-        target = Place(self.rank, step.target.buffer, step.target.start, step.count)
-        return source, target
+    def _place(self, end: ChunkRange | None, step: Instruction) -> Place:
+        """Where a step reads or writes on this rank."""
+        assert end is not None  # The checks know which kinds have which ends.
+        return Place(self.rank, end.buffer, end.start, step.count)
 
     def _end(self, number: int) -> End:
         """Return the channel that a transfer uses at this end."""

@@ -21,13 +21,12 @@ from ..format.reader import read_mscclpp
 from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, check_data, layout_of, unrolled
 
 Resource = tuple[str, int, int]
-"""What processes wait for: a channel ("memory" or "port", rank, position) or a semaphore ("semaphore", rank, "
-"number)."""
+"""What processes wait for: ("memory" or "port", rank, position of a channel) or ("semaphore", rank, number)."""
 
 INT64 = np.iinfo(np.int64)
-MOST_NUMBERS = 2**26
+MAX_NUMBERS = 2**26
 """In the memory of all GPUs."""
-MOST_PROCESSES = 2**14
+MAX_PROCESSES = 2**14
 """Thread blocks, port channels and GPUs together; each keeps a clock of every other one."""
 
 
@@ -60,15 +59,15 @@ def run_execution_plan(
     check_counts({"interleavings": interleavings, "slices": slices})
     check_counts({"seed": seed}, least=0)
     chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
-    if chunks * slices > MOST_NUMBERS:
+    if chunks * slices > MAX_NUMBERS:
         raise TooLargeError(
-            f"{chunks} chunks in {slices} slices are {chunks * slices} numbers; expected {MOST_NUMBERS} at most: run "
+            f"{chunks} chunks in {slices} slices are {chunks * slices} numbers; expected {MAX_NUMBERS} at most: run "
             "fewer slices, or a smaller plan"
         )
     processes = sum(1 + len(gpu.thread_blocks) + len(gpu.peers["port"]) for gpu in plan.gpus)
-    if processes > MOST_PROCESSES:
+    if processes > MAX_PROCESSES:
         raise TooLargeError(
-            f"there are {processes} GPUs, thread blocks and port channels; expected {MOST_PROCESSES} at most: run a "
+            f"there are {processes} GPUs, thread blocks and port channels; expected {MAX_PROCESSES} at most: run a "
             "smaller plan"
         )
     layout = layout_of(plan)
@@ -119,7 +118,7 @@ class _Machine:
         self.plan = plan
         self.layout = layout
         self.slices = slices
-        self.chance = random.Random(seed)
+        self.turns = random.Random(seed)
         self.operations = self.puts = self.chunks_put = 0
         generator = np.random.default_rng(seed)
 
@@ -140,24 +139,27 @@ class _Machine:
     def _make_processes(self) -> None:
         blocks = [(rank, number) for rank, gpu in enumerate(self.plan.gpus) for number in range(len(gpu.thread_blocks))]
         ports = [(rank, at) for rank, gpu in enumerate(self.plan.gpus) for at in range(len(gpu.peers["port"]))]
-        self.width = len(blocks) + len(ports) + self.plan.num_ranks
         self.starts = len(blocks) + len(ports)
+        self.width = self.starts + self.plan.num_ranks
         self.blocks = []
         for index, (rank, number) in enumerate(blocks):
-            clock = np.zeros(self.width, dtype=np.int32)
-            clock[self.starts + rank] = 1
             steps = unrolled(self.plan.gpus[rank].thread_blocks[number], self.slices)
-            self.blocks.append(Process(rank, number, index, steps, clock))
+            self.blocks.append(Process(rank, number, index, steps, self._start_clock(rank)))
         self.proxies = {(rank, at): Proxy(rank, at, len(blocks) + index) for index, (rank, at) in enumerate(ports)}
-        names = {block.index: str(block) for block in self.blocks}
-        names.update({proxy.index: str(proxy) for proxy in self.proxies.values()})
         self.proxy_of = {proxy.index: proxy for proxy in self.proxies.values()}
+        names = {process.index: str(process) for process in (*self.blocks, *self.proxies.values())}
         self.accesses = Accesses(self.memory, names, self.starts)
+
+    def _start_clock(self, rank: int) -> Clock:
+        """Return the clock of whoever knows nothing but that a GPU has started."""
+        clock = np.zeros(self.width, dtype=np.int32)
+        clock[self.starts + rank] = 1
+        return clock
 
     def run(self) -> None:
         """Take turns until all are through, then look at what is left."""
         while self.runnable:
-            turn = self.chance.randrange(len(self.runnable))
+            turn = self.turns.randrange(len(self.runnable))
             index = self.runnable[turn]
             if index in self.proxy_of:
                 goes_on = self._proxy_turn(self.proxy_of[index])
@@ -184,11 +186,11 @@ class _Machine:
         self.operations += 1
         if operation.name == "nop":
             block.clock = block.everything()
-            block.heard.clear()
+            block.waited.clear()
         elif operation.name in WAITING or operation.name == "sem_acquire":
-            self._hear(block, operation)
+            self._wait(block, operation)
         elif operation.name in SIGNALLING or operation.name == "sem_release":
-            self._tell(block, operation, part)
+            self._signal(block, operation, part)
         else:
             self._work(block, operation, part)
         return True
@@ -203,15 +205,15 @@ class _Machine:
     def _missing(self, block: Process, operation: Operation) -> Resource | None:
         return next((each for each in self._needed(block, operation) if not self.tokens[each]), None)
 
-    def _hear(self, block: Process, operation: Operation) -> None:
+    def _wait(self, block: Process, operation: Operation) -> None:
         for thread, resource in enumerate(self._needed(block, operation)):
             clock = self.tokens[resource].popleft()
             if clock is None:
                 continue
-            heard = block.heard.get(thread)
-            block.heard[thread] = clock if heard is None else np.maximum(heard, clock)
+            known = block.waited.get(thread)
+            block.waited[thread] = clock if known is None else np.maximum(known, clock)
 
-    def _tell(self, block: Process, operation: Operation, part: int | None) -> None:
+    def _signal(self, block: Process, operation: Operation, part: int | None) -> None:
         if operation.name == "sem_release":
             for thread, number in enumerate(operation.semaphores):
                 self._give(("semaphore", block.rank, number), block.known_by(thread).copy())
@@ -219,11 +221,10 @@ class _Machine:
         for thread, channel in enumerate(operation.channels):
             clock = block.known_by(thread)
             if operation.name == "rlxsignal":
-                # It keeps no memory accesses in order; that it is there at all tells that this GPU has started.
-                clock = np.zeros_like(clock)
-                clock[self.starts + block.rank] = 1
+                # It keeps no memory accesses in order; its arrival alone shows that this GPU has started.
+                clock = self._start_clock(block.rank)
             if operation.channel_type == "port":
-                self._ask(block, channel, Job(clock.copy(), None, None, True, part))
+                self._enqueue(block, channel, Job(clock.copy(), None, None, True, part))
             else:
                 self._give(self._other_end("memory", block.rank, channel), clock.copy())
 
@@ -237,7 +238,7 @@ class _Machine:
         self.tokens[resource].append(clock)
         self.runnable.extend(self.sleepers.pop(resource, ()))
 
-    def _ask(self, block: Process, channel: int, job: Job) -> None:
+    def _enqueue(self, block: Process, channel: int, job: Job) -> None:
         proxy = self.proxies[block.rank, channel]
         proxy.jobs.append(job)
         if len(proxy.jobs) == 1:
@@ -250,7 +251,7 @@ class _Machine:
         if operation.channel_type == "port":
             for thread, (source, target) in enumerate(zip(operation.sources, operation.targets, strict=True)):
                 job = Job(block.known_by(thread).copy(), source, target, operation.name == "pws", part)
-                self._ask(block, operation.channels[thread], job)
+                self._enqueue(block, operation.channels[thread], job)
             return
         # What all threads know, and not what the first one does: each of them does its share.
         for source in operation.sources:
@@ -293,13 +294,11 @@ class _Machine:
                 )
         for (kind, rank, number), tokens in self.tokens.items():
             gpu = self.plan.gpus[rank]
-            wanted = gpu.semaphores[number] if kind == "semaphore" else 0
-            if len(tokens) != wanted:
-                what = (
-                    f"semaphore {number} at {len(tokens)}"
-                    if kind == "semaphore"
-                    else (f"{len(tokens)} signals on {kind} channel {number} not waited for")
-                )
+            initial = gpu.semaphores[number] if kind == "semaphore" else 0
+            if len(tokens) != initial:
+                what = f"{len(tokens)} signals on {kind} channel {number} not waited for"
+                if kind == "semaphore":
+                    what = f"semaphore {number} at {len(tokens)}"
                 raise ProgramError(f"rank {rank} ends with {what}, so the next call would fail")
 
     def _check_known(self) -> None:

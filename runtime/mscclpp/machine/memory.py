@@ -74,7 +74,7 @@ Clock = npt.NDArray[np.int32]
 class Process:
     """A thread block.
 
-    `clock` is what all of its threads know, `heard` what single threads know on top of that, by thread.
+    `clock` is what all of its threads know, `waited` what single threads know on top of that, by thread.
     """
 
     rank: int
@@ -82,19 +82,19 @@ class Process:
     index: int
     steps: list[tuple[Operation, int | None]]
     clock: Clock
-    heard: dict[int, Clock] = field(default_factory=dict)
+    waited: dict[int, Clock] = field(default_factory=dict)
     at: int = 0
 
     def known_by(self, thread: int) -> Clock:
         """Return what one of its threads knows."""
-        heard = self.heard.get(thread)
-        return self.clock if heard is None else np.maximum(self.clock, heard)
+        waited = self.waited.get(thread)
+        return self.clock if waited is None else np.maximum(self.clock, waited)
 
     def everything(self) -> Clock:
         """Return what its threads know together, and what they have done."""
         clock = self.clock.copy()
-        for heard in self.heard.values():
-            np.maximum(clock, heard, out=clock)
+        for waited in self.waited.values():
+            np.maximum(clock, waited, out=clock)
         clock[self.index] = self.at
         return clock
 
@@ -103,7 +103,7 @@ class Process:
 
 
 class Job(NamedTuple):
-    """What a proxy has been asked: to copy and to signal, or one of them."""
+    """A request to a proxy: to copy and to signal, or one of them."""
 
     clock: Clock
     source: Place | None
