@@ -16,8 +16,7 @@ import numpy.typing as npt
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program
-from .flow_scratch import Routed, joined_moves
-from .flow_transfers import PathChunks, flow_chunks, flow_layout, staged_chunks, staged_layout
+from .flow_transfers import PathChunks, Routed, flow_chunks, flow_layout, joined_moves, staged_chunks, staged_layout
 from .rank_writer import LoweringOptions, RankWriter, Site, written_program
 from .tree_transfers import split_range
 

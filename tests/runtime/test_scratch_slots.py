@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.runtime.distributed.rounds.rounds import Message, Round, RoundScratch
-from collopt.runtime.lowering.flow_scratch import ScratchSlots
+from collopt.runtime.lowering.flow_transfers import ScratchSlots
 from collopt.runtime.programs.program import ChunkRange
 
 

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import UnsupportedError
-from ...lowering.flow_scratch import ScratchSlots
+from ...lowering.flow_transfers import ScratchSlots
 from ...programs.checks import check_counts
 from ...programs.ordering import Order, Site, global_order
 from ...programs.program import ChunkRange, Program

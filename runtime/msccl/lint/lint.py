@@ -17,9 +17,8 @@ from ...programs.program import Program
 from ..format.document import Document, at, read_document
 from ..format.limits import SPELLINGS, UNLIMITED, Dialect, dialect_of
 from ..format.reader import rank_program
-from .header_rules import check_gpus, check_header, chunks_of_buffers
+from .rules import check_blocks, check_gpus, check_header, chunks_of_buffers
 from .run import check_meaning
-from .step_rules import check_blocks
 
 MAX_BYTES = 2**26
 """A rank keeps 4095 elements of some 130 bytes; this is enough for hundreds of ranks that all have so many."""
