@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -26,8 +26,8 @@ from .trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
 __all__ = ["export_chakra_et", "plan_traces"]
 
-MOST_MESSAGES = 2**22
-MOST_CHUNKS = 2**31
+MAX_MESSAGES = 2**22
+MAX_CHUNKS = 2**31
 
 
 def export_chakra_et(
@@ -99,23 +99,12 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
     slices = as_whole(slices, "slices")
     check_counts({"reduce_us": reduce_us}, least=0)
     num_bytes, transfers = as_bytes(size), transfers_of(plan.schedule, plan.topology)
-    if len(transfers.senders) * slices > MOST_MESSAGES:
+    if len(transfers.senders) * slices > MAX_MESSAGES:
         raise UnsupportedError(
-            f"{len(transfers.senders)} transfers in {slices} slices are more than {MOST_MESSAGES} messages; use fewer "
+            f"{len(transfers.senders)} transfers in {slices} slices are more than {MAX_MESSAGES} messages; use fewer "
             "slices, or a plan with fewer trees or chunks"
         )
     return _Writer(plan, transfers, num_bytes, slices, reduce_us).traces()
-
-
-@dataclass(frozen=True)
-class _Message:
-    """One slice of a transfer."""
-
-    transfer: int
-    piece: int
-    num_bytes: int
-    chunks: int
-    first_chunk: int
 
 
 class _Writer:
@@ -129,32 +118,31 @@ class _Writer:
         self._reduce_us = reduce_us
         self._nodes: list[list[TraceNode]] = [[] for _ in range(plan.topology.num_ranks)]
         self._tags: Counter[tuple[int, int]] = Counter()
-        # The node of the receiver after which a message is there.
-        self._there: dict[tuple[int, int], int] = {}
-        self._total = self._whole_chunks()
+        # The node of the receiver after which a slice of a transfer is there.
+        self._arrived: dict[tuple[int, int], int] = {}
+        self._total = self._total_chunks()
         self._before = _before(transfers)
 
-    def _whole_chunks(self) -> int:
+    def _total_chunks(self) -> int:
         """Chunks of all the data, if newer versions of ASTRA-sim find the right bytes by them, and -1 otherwise."""
         ranks, total = self._plan.topology.num_ranks, self._slices / self._transfers.unit
-        # Of an allgather they are told the bytes of one rank, and divide these by the chunks of all first.
-        told = Fraction(self._bytes, ranks if self._plan.collective is ALLGATHER else 1)
-        if total.denominator != 1 or total >= MOST_CHUNKS or total % ranks or told % total:
+        # Of an allgather they are given the bytes of one rank, and divide these by the chunks of all first.
+        given = Fraction(self._bytes, ranks if self._plan.collective is ALLGATHER else 1)
+        if total.denominator != 1 or total >= MAX_CHUNKS or total % ranks or given % total:
             return -1
         return int(total)
 
     def traces(self) -> tuple[Trace, ...]:
         """Make all nodes."""
-        transfers = self._transfers
-        crossing = np.flatnonzero(transfers.senders != transfers.receivers)
-        levels = transfers.levels[crossing].tolist()
+        crossing = np.flatnonzero(self._transfers.senders != self._transfers.receivers)
+        levels = self._transfers.levels[crossing].tolist()
         order = sorted(
             (level + piece, transfer, piece)
             for transfer, level in zip(crossing.tolist(), levels, strict=True)
             for piece in range(self._slices)
         )
         for _, transfer, piece in order:
-            self._add(self._message(transfer, piece))
+            self._add(transfer, piece)
         about = (
             Attribute("collective", "string", str(self._plan.collective)),
             Attribute("topology", "string", self._plan.topology.name),
@@ -163,8 +151,8 @@ class _Writer:
         )
         return tuple(Trace(tuple(nodes), attributes=about) for nodes in self._nodes)
 
-    def _message(self, transfer: int, piece: int) -> _Message:
-        """Cut at whole bytes, the same at both ends."""
+    def _add(self, transfer: int, piece: int) -> None:
+        """Add the nodes of one slice of a transfer, cut at whole bytes, the same at both ends."""
         transfers = self._transfers
         first, amount = int(transfers.firsts[transfer]), int(transfers.amounts[transfer])
         chunk = Fraction(self._bytes) * transfers.unit / self._slices
@@ -175,59 +163,38 @@ class _Writer:
                 f"{self._bytes} bytes leave nothing for some messages; use more bytes or fewer than {self._slices} "
                 f"slices: expected at least {-(-self._slices * transfers.unit.denominator // 1)} bytes"
             )
-        return _Message(transfer, piece, num_bytes, amount, begin)
-
-    def _add(self, message: _Message) -> None:
-        transfer, piece = message.transfer, message.piece
-        sender, receiver = int(self._transfers.senders[transfer]), int(self._transfers.receivers[transfer])
+        sender, receiver = int(transfers.senders[transfer]), int(transfers.receivers[transfer])
         tag = self._tags[sender, receiver]
         self._tags[sender, receiver] += 1
+        chunks = (begin, amount) if self._total > 0 else (-1, -1)
         what = f"transfer {transfer} slice {piece}"
-        waits = tuple(sorted({self._there[before, piece] for before in self._before[transfer]}))
-        self._node(
-            sender,
-            f"send {what} to {receiver}",
-            NodeKind.COMM_SEND,
-            waits,
-            self._communication(NodeKind.COMM_SEND, message, "comm_dst", receiver, tag),
-        )
-        there = self._node(
-            receiver,
-            f"recv {what} from {sender}",
-            NodeKind.COMM_RECV,
-            (),
-            self._communication(NodeKind.COMM_RECV, message, "comm_src", sender, tag),
-        )
-        if self._transfers.adds[transfer]:
-            there = self._node(receiver, f"add {what}", NodeKind.COMP, (there,), (), self._reduce_us)
-        self._there[transfer, piece] = there
+        waits = tuple(sorted({self._arrived[before, piece] for before in self._before[transfer]}))
 
-    def _node(
-        self,
-        rank: int,
-        name: str,
-        kind: NodeKind,
-        waits: tuple[int, ...],
-        attributes: tuple[Attribute, ...],
-        duration: int = 0,
-    ) -> int:
+        def node(rank: int, name: str, kind: NodeKind, peer: tuple[str, int], waits: tuple[int, ...]) -> int:
+            attributes = (
+                Attribute("is_cpu_op", "bool", False),
+                Attribute("comm_type", "int64", int(kind)),
+                Attribute("comm_size", "int64", num_bytes),
+                Attribute(peer[0], "int32", peer[1]),
+                Attribute("comm_tag", "int32", tag),
+                Attribute("msg_chunk_idx", "int32", chunks[0]),
+                Attribute("msg_chunk_cnt", "int32", chunks[1]),
+                Attribute("total_chunk_cnt", "int32", self._total),
+            )
+            return self._append(rank, TraceNode(0, name, kind, waits, attributes=attributes))
+
+        node(sender, f"send {what} to {receiver}", NodeKind.COMM_SEND, ("comm_dst", receiver), waits)
+        arrived = node(receiver, f"recv {what} from {sender}", NodeKind.COMM_RECV, ("comm_src", sender), ())
+        if transfers.adds[transfer]:
+            added = TraceNode(0, f"add {what}", NodeKind.COMP, (arrived,), duration=self._reduce_us)
+            arrived = self._append(receiver, added)
+        self._arrived[transfer, piece] = arrived
+
+    def _append(self, rank: int, node: TraceNode) -> int:
         """Add a node to a rank; return its id."""
-        nodes = self._nodes[rank]
-        nodes.append(TraceNode(len(nodes), name, kind, waits, duration=duration, attributes=attributes))
-        return len(nodes) - 1
-
-    def _communication(self, kind: NodeKind, message: _Message, end: str, peer: int, tag: int) -> tuple[Attribute, ...]:
-        known = self._total > 0
-        return (
-            Attribute("is_cpu_op", "bool", False),
-            Attribute("comm_type", "int64", int(kind)),
-            Attribute("comm_size", "int64", message.num_bytes),
-            Attribute(end, "int32", peer),
-            Attribute("comm_tag", "int32", tag),
-            Attribute("msg_chunk_idx", "int32", message.first_chunk if known else -1),
-            Attribute("msg_chunk_cnt", "int32", message.chunks if known else -1),
-            Attribute("total_chunk_cnt", "int32", self._total),
-        )
+        number = len(self._nodes[rank])
+        self._nodes[rank].append(replace(node, number=number))
+        return number
 
 
 def _before(transfers: Transfers) -> dict[int, list[int]]:

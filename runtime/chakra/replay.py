@@ -23,9 +23,9 @@ from ...topologies import Topology
 from .trace import NodeKind, Trace, TraceNode
 
 NS_PER_US = 1000
-LEAST_COMPUTATION = 1
+MIN_COMPUTATION_NS = 1
 """What ASTRA-sim makes of a duration of 0, in ns."""
-MOST_BYTES = 2**53
+MAX_MESSAGE_BYTES = 2**53
 KIND_NAMES: dict[int, str] = {kind.value: kind.name for kind in NodeKind}
 
 
@@ -145,7 +145,7 @@ class _Work:
         """Links that a node keeps busy, for how long, and what passes until all has come."""
         if node.kind == NodeKind.COMP:
             self.num_links += 1
-            return [self.num_links - 1], [node.duration * NS_PER_US or LEAST_COMPUTATION], [0]
+            return [self.num_links - 1], [node.duration * NS_PER_US or MIN_COMPUTATION_NS], [0]
         if node.kind not in {NodeKind.COMM_SEND, NodeKind.COMM_RECV}:
             kind = KIND_NAMES.get(node.kind, node.kind)
             raise UnsupportedError(
@@ -154,7 +154,7 @@ class _Work:
         sends = node.kind == NodeKind.COMM_SEND
         peer = self._count(rank, node, "comm_dst" if sends else "comm_src", self._topology.num_ranks)
         ends = (rank, peer) if sends else (peer, rank)
-        size = self._count(rank, node, "comm_size", MOST_BYTES)
+        size = self._count(rank, node, "comm_size", MAX_MESSAGE_BYTES)
         key = (*ends, self._count(rank, node, "comm_tag", 2**31), size)
         (self._sends if sends else self._receives)[key].append(number)
         return self._crossing(*ends, size) if sends else ([], [], [])

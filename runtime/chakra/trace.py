@@ -266,8 +266,8 @@ def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
 GZIP = b"\x1f\x8b"
 GZIP_WINDOW = 31
 """What zlib calls a file of gzip."""
-MOST_BYTES = 2**30
-MOST_NODES = 2**23
+MAX_BYTES = 2**30
+MAX_NODES = 2**23
 """More than any plan makes for one rank; a packed file of some kilobytes can claim to hold a billion."""
 
 
@@ -290,7 +290,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
         If the file cannot be read, is no such trace, is cut short, or a node waits for one that is not there.
     """
     where = name_of(path)
-    data = read_bytes(path, MOST_BYTES)
+    data = read_bytes(path, MAX_BYTES)
     try:
         trace = _trace(io.BytesIO(_unpacked(data)))
         _check_nodes(trace.nodes)
@@ -304,11 +304,11 @@ def _unpacked(data: bytes) -> bytes:
         return data
     unpacker = zlib.decompressobj(GZIP_WINDOW)
     try:
-        unpacked = unpacker.decompress(data, MOST_BYTES)
+        unpacked = unpacker.decompress(data, MAX_BYTES)
     except zlib.error as error:
         raise FileFormatError(f"it cannot be unpacked ({error})") from None
     if not unpacker.eof:
-        raise FileFormatError(f"it is cut short, or has more than {MOST_BYTES} bytes once unpacked")
+        raise FileFormatError(f"it is cut short, or has more than {MAX_BYTES} bytes once unpacked")
     return unpacked
 
 
@@ -319,8 +319,8 @@ def _trace(file: io.BytesIO) -> Trace:
         raise FileFormatError("there is no message in it; expected the metadata")
     nodes: list[TraceNode] = []
     while (message := _message(node, file)) is not None:
-        if len(nodes) >= MOST_NODES:
-            raise FileFormatError(f"it has more than {MOST_NODES} nodes")
+        if len(nodes) >= MAX_NODES:
+            raise FileFormatError(f"it has more than {MAX_NODES} nodes")
         waits, controls = tuple(message.waits), tuple(message.controls)
         nodes.append(
             TraceNode(

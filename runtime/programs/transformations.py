@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
@@ -262,45 +262,46 @@ def without_receive_reduce(program: Program) -> Program:
     return replace(program, ranks=tuple(_split_rank(rank) for rank in program.ranks))
 
 
-def _split_rank(rank: RankProgram) -> RankProgram:
-    # A step becomes up to three, and whoever waited for it waits for the last of them.
-    numbers: dict[Dependency, Dependency] = {}
-    for block_number, block in enumerate(rank.thread_blocks):
-        after = -1
-        for number, step in enumerate(block.instructions):
-            after += len(_split(step, 0, ()))
-            numbers[Dependency(block_number, number)] = Dependency(block_number, after)
-    scratch = rank.scratch_chunks
+def expanded(
+    rank: RankProgram, length: Callable[[Instruction], int], parts: Callable[[Instruction, int], Iterable[Instruction]]
+) -> RankProgram:
+    """Replace each step by what `parts` makes of it and of its block's number; waits for it are for its last part."""
+    last: dict[Dependency, Dependency] = {}
+    for number, block in enumerate(rank.thread_blocks):
+        ends = accumulate(length(step) for step in block.instructions)
+        last |= {Dependency(number, at): Dependency(number, end - 1) for at, end in enumerate(ends)}
     blocks = []
-    for block in rank.thread_blocks:
-        staging = scratch
-        scratch += max((step.count for step in block.instructions if _is_staged(step)), default=0)
-        blocks.append(replace(block, instructions=tuple(_split_block(block, staging, numbers))))
-    return replace(rank, scratch_chunks=scratch, thread_blocks=tuple(blocks))
+    for number, block in enumerate(rank.thread_blocks):
+        found: list[Instruction] = []
+        for step in block.instructions:
+            found += parts(replace(step, depends=tuple(last.get(wait, wait) for wait in step.depends)), number)
+        blocks.append(replace(block, instructions=tuple(found)))
+    return replace(rank, thread_blocks=tuple(blocks))
 
 
-def _split_block(block: ThreadBlock, staging: int, numbers: dict[Dependency, Dependency]) -> Iterator[Instruction]:
-    for step in block.instructions:
-        yield from _split(step, staging, tuple(numbers.get(wait, wait) for wait in step.depends))
+def _split_rank(rank: RankProgram) -> RankProgram:
+    staged = [
+        max((step.count for step in block.instructions if _is_staged(step)), default=0) for block in rank.thread_blocks
+    ]
+    places = list(accumulate(staged, initial=rank.scratch_chunks))
+    split = expanded(rank, lambda step: len(_split(step, 0)), lambda step, block: _split(step, places[block]))
+    return replace(split, scratch_chunks=places[-1])
 
 
-def _split(step: Instruction, staging: int, depends: tuple[Dependency, ...]) -> list[Instruction]:
+def _split(step: Instruction, staging: int) -> list[Instruction]:
     if step.kind != "recv_reduce":
-        return [replace(step, depends=depends)]
+        return [step]
     if not _is_staged(step):
         return [
-            Instruction("recv", None, step.target, step.count, depends),
+            Instruction("recv", None, step.target, step.count, step.depends),
             Instruction("reduce", step.source, step.target, step.count),
         ]
     arrival = ChunkRange("scratch", staging)
-    steps = [
-        Instruction("recv", None, arrival, step.count),
-        Instruction("copy", step.source, step.target, step.count, depends),
-        Instruction("reduce", arrival, step.target, step.count),
-    ]
+    receive = Instruction("recv", None, arrival, step.count)
+    add = Instruction("reduce", arrival, step.target, step.count)
     if step.source == step.target:
-        steps[1:] = [replace(steps[2], depends=depends)]
-    return steps
+        return [receive, replace(add, depends=step.depends)]
+    return [receive, Instruction("copy", step.source, step.target, step.count, step.depends), add]
 
 
 def _is_staged(step: Instruction) -> bool:

@@ -34,7 +34,7 @@ from collopt.runtime.lowering import lower as lowering
 from collopt.runtime.mscclpp.export import least_needs
 from collopt.runtime.mscclpp.format.execution_plan import flat_length
 from collopt.runtime.mscclpp.lowering.lower import common_count
-from collopt.runtime.programs import instances as replication
+from collopt.runtime.programs import transformations as replication
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.schedules import AnyStepSchedule, FlowSchedule, Send, StepSchedule, TreeSchedule
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, hypercube, ring, torus

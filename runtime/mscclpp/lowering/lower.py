@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import gcd
@@ -21,7 +21,8 @@ from ....support.writing import write_whole
 from ...interpreter.check import check_program
 from ...programs.checks import check_choice, check_counts, require_program
 from ...programs.ordering import global_order
-from ...programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram
+from ...programs.program import ChunkRange, Instruction, Program
+from ...programs.transformations import expanded
 from ..format.execution_plan import (
     ALIGNMENT,
     CHANNEL_TYPES,
@@ -210,26 +211,13 @@ def common_count(program: Program) -> int:
 def _with_equal_counts(program: Program, count: int) -> Program:
     """Cut every step into steps of `count` chunks, one after the other."""
 
-    def cut_rank(rank: RankProgram) -> RankProgram:
-        last: dict[Dependency, Dependency] = {}
-        for number, block in enumerate(rank.thread_blocks):
-            after = -1
-            for index, step in enumerate(block.instructions):
-                after += step.count // count
-                last[Dependency(number, index)] = Dependency(number, after)
-        blocks = tuple(
-            replace(block, instructions=tuple(part for step in block.instructions for part in cut(step, last)))
-            for block in rank.thread_blocks
-        )
-        return replace(rank, thread_blocks=blocks)
-
-    def cut(step: Instruction, last: dict[Dependency, Dependency]) -> Iterable[Instruction]:
-        waits = tuple(last[wait] for wait in step.depends)
+    def cut(step: Instruction, _: int) -> Iterator[Instruction]:
         for offset in range(0, step.count, count):
             source, target = (end and ChunkRange(end.buffer, end.start + offset) for end in (step.source, step.target))
-            yield Instruction(step.kind, source, target, count, () if offset else waits)
+            yield Instruction(step.kind, source, target, count, () if offset else step.depends)
 
-    return replace(program, ranks=tuple(map(cut_rank, program.ranks)))
+    ranks = tuple(expanded(rank, lambda step: step.count // count, cut) for rank in program.ranks)
+    return replace(program, ranks=ranks)
 
 
 def _gpus(
