@@ -10,7 +10,7 @@ import random
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ...errors import ProgramError
 from ..programs.checks import check_counts
-from ..programs.ordering import Site
+from ..programs.ordering import CYCLE_SHOWN, Site, sites
 from ..programs.program import ChunkRange, Instruction, Program, ThreadBlock
 from .check import check_program
 
@@ -85,28 +85,21 @@ def run_program(
         run_interleaving(
             program, seed=seed * 1_000_003 + number, fifo_depth=fifo_depth, elements_per_chunk=elements_per_chunk
         )
-    sends = [
-        step.count
-        for rank in program.ranks
-        for block in rank.thread_blocks
-        for step in block.instructions
-        if step.kind == "send"
-    ]
+    sends = [step.count for _, step in sites(program) if step.kind == "send"]
     return InterpreterReport(program.name, interleavings, program.num_instructions, len(sends), sum(sends))
 
 
 def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2, elements_per_chunk: int = 1) -> None:
     """Run a program once without checking it first."""
-    chance = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
 
     def noise(chunks: int) -> Data:
-        return chance.integers(INT64.min, INT64.max, (chunks, elements_per_chunk), endpoint=True)
+        return generator.integers(INT64.min, INT64.max, (chunks, elements_per_chunk), endpoint=True)
 
     inputs = [noise(end - begin) for begin, end in map(program.layout.input_range, range(program.num_ranks))]
     machine = Machine(program, fifo_depth, inputs, noise)
     _take_turns(machine, seed)
-    wrong = _first_wrong(program, machine, inputs)
-    if wrong is None:
+    if (wrong := _first_wrong(program, machine, inputs)) is None:
         return
     symbols = symbolic_inputs(program)
     machine = Machine(program, fifo_depth, symbols, unwritten)
@@ -150,31 +143,29 @@ def _describe_wrong(program: Program, machine: Machine, symbols: list[Data], ran
     if buffer == "input":
         return f"rank {rank} ends with a changed input"
     held = described(machine.memory[rank]["output"][chunk, 0], program)
-    wanted = described(expected_outputs(program, symbols)[rank][chunk, 0], program)
-    return f"rank {rank} ends with {held} in output chunk {chunk}; expected {wanted}"
+    expected = described(expected_outputs(program, symbols)[rank][chunk, 0], program)
+    return f"rank {rank} ends with {held} in output chunk {chunk}; expected {expected}"
 
 
 READY = -1
 NOBODY = -2
-CYCLE_SHOWN = 12
 
 
-@dataclass
 class _Block:
     """A thread block at work; `sends_to` and `recvs_from` name its connections."""
 
-    rank: int
-    number: int
-    code: ThreadBlock
-    next_step: int = 0
-    sends_to: tuple[int, int, int] | None = field(init=False)
-    recvs_from: tuple[int, int, int] | None = field(init=False)
+    def __init__(self, rank: int, number: int, code: ThreadBlock) -> None:
+        self.rank = rank
+        self.number = number
+        self.code = code
+        self.next_step = 0
+        self.sends_to = None if code.send_peer is None else (rank, code.send_peer, code.channel)
+        self.recvs_from = None if code.recv_peer is None else (code.recv_peer, rank, code.channel)
 
-    def __post_init__(self) -> None:
-        peer, channel = self.code.send_peer, self.code.channel
-        self.sends_to = None if peer is None else (self.rank, peer, channel)
-        peer = self.code.recv_peer
-        self.recvs_from = None if peer is None else (peer, self.rank, channel)
+    @property
+    def site(self) -> Site:
+        """Of the next step."""
+        return Site(self.rank, self.number, self.next_step)
 
 
 class Machine:
@@ -250,10 +241,7 @@ class Machine:
     def _received(self, block: _Block, step: Instruction) -> Data:
         data = self.fifos[block.recvs_from].popleft()  # type: ignore[index]
         if len(data) != step.count:
-            raise ProgramError(
-                f"{Site(block.rank, block.number, block.next_step)} receives {step.count} chunks but "
-                f"{len(data)} were sent"
-            )
+            raise ProgramError(f"{block.site} receives {step.count} chunks but {len(data)} were sent")
         return data
 
     def _held(self, block: _Block, place: ChunkRange | None, count: int) -> Data:
@@ -289,7 +277,7 @@ class Machine:
         peer = f" from rank {block.code.recv_peer}" if step.receives else ""
         if step.kind == "send":
             peer = f" to rank {block.code.send_peer}"
-        return f"{Site(block.rank, block.number, block.next_step)} ({step.kind}{peer})"
+        return f"{block.site} ({step.kind}{peer})"
 
 
 def expected_outputs(program: Program, inputs: list[Data]) -> list[Data]:
@@ -327,20 +315,20 @@ class Contents:
 
 def symbolic_inputs(program: Program) -> list[npt.NDArray[np.object_]]:
     """Return each rank's input, every chunk standing for itself."""
-    inputs = []
-    for rank in range(program.num_ranks):
-        begin, end = program.layout.input_range(rank)
-        column = np.empty((end - begin, 1), dtype=np.object_)
-        for chunk in range(begin, end):
-            column[chunk - begin, 0] = Contents(Counter({(chunk, rank): 1}))
-        inputs.append(column)
-    return inputs
+    return [
+        _column([Contents(Counter({(chunk, rank): 1})) for chunk in range(*program.layout.input_range(rank))])
+        for rank in range(program.num_ranks)
+    ]
 
 
 def unwritten(chunks: int) -> npt.NDArray[np.object_]:
     """Return memory that nobody has written to."""
-    column = np.empty((chunks, 1), dtype=np.object_)
-    column[:, 0] = [Contents(Counter(), poisoned=True) for _ in range(chunks)]
+    return _column([Contents(Counter(), poisoned=True) for _ in range(chunks)])
+
+
+def _column(contents: list[Contents]) -> npt.NDArray[np.object_]:
+    column = np.empty((len(contents), 1), dtype=np.object_)
+    column[:, 0] = contents
     return column
 
 

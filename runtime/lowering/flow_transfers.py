@@ -223,8 +223,8 @@ def joined_moves(
     moves: list[Move] = []
     steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, each in enumerate(ranges):
-        for hop, step in enumerate(each.steps):
-            steps[step].append((number, hop))
+        for at, step in enumerate(each.steps):
+            steps[step].append((number, at))
     for step, found in sorted(steps.items()):
         left = []
         ready = sorted(_hop(ranges[number], at, places[number], number) for number, at in found)

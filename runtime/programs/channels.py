@@ -15,10 +15,7 @@ CONNECTIONS_PER_CHANNEL = 32
 def assign_channels(
     connections: Sequence[tuple[int, int]], sizes: Sequence[int], max_steps: int, channels: int
 ) -> list[int]:
-    """Choose a channel per transfer: as many per connection as its steps ask for, evenly loaded.
-
-    A channel takes at most `CONNECTIONS_PER_CHANNEL` connections on the sending and on the receiving side of each rank.
-    """
+    """Choose a channel per transfer: as many per connection as its steps require, evenly loaded."""
     members: dict[tuple[int, int], list[int]] = defaultdict(list)
     for number, connection in enumerate(connections):
         members[connection].append(number)
@@ -27,31 +24,24 @@ def assign_channels(
     chosen = [0] * len(connections)
     for (sender, receiver), numbers in sorted(members.items()):
         needed = min(len(numbers), max(channels, -(-len(numbers) // max_steps)))
-        lanes: list[int] = []
+        own: list[int] = []
         channel = 0
-        while len(lanes) < needed:
+        while len(own) < needed:
             if max(sends[sender, channel], receives[receiver, channel]) < CONNECTIONS_PER_CHANNEL:
-                lanes.append(channel)
+                own.append(channel)
                 sends[sender, channel] += 1
                 receives[receiver, channel] += 1
             channel += 1
-        _spread(numbers, lanes, sizes, max_steps, chosen)
-    return chosen
-
-
-def _spread(numbers: list[int], lanes: list[int], sizes: Sequence[int], max_steps: int, chosen: list[int]) -> None:
-    """Put each transfer of one connection on the lane that has moved least so far."""
-    if len(lanes) == 1:
+        # Each transfer goes to the channel that has moved least so far.
+        chunks, steps = dict.fromkeys(own, 0), dict.fromkeys(own, 0)
         for number in numbers:
-            chosen[number] = lanes[0]
-        return
-    chunks = dict.fromkeys(lanes, 0)
-    steps = dict.fromkeys(lanes, 0)
-    for number in numbers:
-        lane = min((lane for lane in lanes if steps[lane] < max_steps), key=lambda lane: (chunks[lane], lane))
-        chunks[lane] += sizes[number]
-        steps[lane] += 1
-        chosen[number] = lane
+            least = own[0]
+            if len(own) > 1:
+                least = min((each for each in own if steps[each] < max_steps), key=lambda each: (chunks[each], each))
+            chunks[least] += sizes[number]
+            steps[least] += 1
+            chosen[number] = least
+    return chosen
 
 
 def check_channels(program: Program, channels: int, instances: int) -> None:

@@ -18,6 +18,10 @@ CYCLE_SHOWN = 12
 """Steps of a cycle that a message spells out."""
 
 
+_Connection = tuple[int, int, int]
+"""Sender, receiver and channel."""
+
+
 class Site(NamedTuple):
     """Where a step stands."""
 
@@ -32,7 +36,7 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True)
 class Order:
-    """Steps of a program with their neighbours in time.
+    """Steps of a program with their neighbors in time.
 
     `sites`: Of each step number.
     `instructions`: Of each step number.
@@ -58,8 +62,8 @@ def sites(program: Program) -> Iterator[tuple[Site, Instruction]]:
 
 def match_transfers(program: Program) -> dict[Site, Site]:
     """Map each send to its receive: the k-th send of a connection goes to the k-th receive."""
-    ends: dict[str, dict[tuple[int, int, int], tuple[int, int]]] = {"send": {}, "recv": {}}
-    transfers: dict[tuple[str, int, int], list[tuple[Site, int]]] = {}
+    # By (sender, receiver, channel): the end's rank and block, and its transfers.
+    ends: dict[str, dict[_Connection, tuple[int, int, list[tuple[Site, int]]]]] = {"send": {}, "recv": {}}
     for rank in program.ranks:
         for number, block in enumerate(rank.thread_blocks):
             for kind, peer in (("send", block.send_peer), ("recv", block.recv_peer)):
@@ -71,29 +75,29 @@ def match_transfers(program: Program) -> dict[Site, Site]:
                         f"rank {rank.rank} thread blocks {twin[1]} and {number} both {kind} on the connection "
                         f"{_connection(key)}; a connection is one queue, so give one of them another channel"
                     )
-                ends[kind][key] = (rank.rank, number)
-                transfers[kind, rank.rank, number] = [
+                transfers = [
                     (Site(rank.rank, number, step), instruction.count)
                     for step, instruction in enumerate(block.instructions)
                     if (instruction.receives if kind == "recv" else instruction.kind == "send")
                 ]
+                ends[kind][key] = rank.rank, number, transfers
     if unmatched := sorted(ends["send"].keys() ^ ends["recv"].keys()):
         key = unmatched[0]
         present, absent = ("sends", "receives") if key in ends["send"] else ("receives", "sends")
-        rank_here, number = ends["send"].get(key) or ends["recv"][key]
+        rank_here, number, _ = ends["send"].get(key) or ends["recv"][key]
         raise ProgramError(
             f"rank {rank_here} thread block {number} {present} on the connection {_connection(key)}, but no thread "
             f"block of the other rank {absent} on it"
         )
-    partners: dict[Site, Site] = {}
-    for key, end in ends["send"].items():
-        pairs = _paired(key, transfers["send", *end], transfers["recv", *ends["recv"][key]])
-        partners.update(pairs)
-    return partners
+    return {
+        send: receive
+        for key, (*_, sends) in ends["send"].items()
+        for send, receive in _paired(key, sends, ends["recv"][key][2])
+    }
 
 
 def _paired(
-    key: tuple[int, int, int], sends: Sequence[tuple[Site, int]], receives: Sequence[tuple[Site, int]]
+    key: _Connection, sends: Sequence[tuple[Site, int]], receives: Sequence[tuple[Site, int]]
 ) -> Iterator[tuple[Site, Site]]:
     """Pair the transfers of one connection, or say how its ends disagree."""
     if len(sends) != len(receives):
@@ -109,23 +113,19 @@ def _paired(
         yield send, receive
 
 
-def _connection(key: tuple[int, int, int]) -> str:
+def _connection(key: _Connection) -> str:
     return f"from rank {key[0]} to rank {key[1]} on channel {key[2]}"
 
 
 def global_order(program: Program) -> Order:
     """Give the steps numbers and put them in an order in which everything can run."""
-    places, instructions = [], []
-    for site, instruction in sites(program):
-        places.append(site)
-        instructions.append(instruction)
-    numbers = {site: number for number, site in enumerate(places)}
-    before = [_direct_predecessors(site, step, numbers) for site, step in zip(places, instructions, strict=True)]
-    partners = [-1] * len(places)
+    found = list(sites(program))
+    numbers = {site: number for number, (site, _) in enumerate(found)}
+    before = [_direct_predecessors(site, step, numbers) for site, step in found]
+    partners = [-1] * len(found)
     for send, receive in match_transfers(program).items():
-        partners[numbers[send]] = numbers[receive]
-        partners[numbers[receive]] = numbers[send]
-    order = Order(places, instructions, partners, before, [])
+        partners[numbers[send]], partners[numbers[receive]] = numbers[receive], numbers[send]
+    order = Order([site for site, _ in found], [step for _, step in found], partners, before, [])
     order.sequence.extend(_sequence(order))
     return order
 

@@ -48,32 +48,26 @@ def replicated(program: Program, instances: int) -> Program:
 def _replicated_rank(program: Program, rank: RankProgram, instances: int) -> RankProgram:
     places = _Places(program.layout, rank, instances)
     blocks = tuple(
-        _replica(block, number, instances, program.num_channels, places)
+        ThreadBlock(
+            block.send_peer,
+            block.recv_peer,
+            number * program.num_channels + block.channel,
+            tuple(
+                Instruction(
+                    step.kind,
+                    places.moved(step.source, step.count, number),
+                    places.moved(step.target, step.count, number),
+                    step.count,
+                    tuple(Dependency(wait.thread_block * instances + number, wait.step) for wait in step.depends),
+                )
+                for step in block.instructions
+            ),
+        )
         for block in rank.thread_blocks
         for number in range(instances)
     )
-    return RankProgram(
-        rank.rank,
-        instances * rank.input_chunks,
-        instances * rank.output_chunks,
-        instances * rank.scratch_chunks,
-        blocks,
-    )
-
-
-def _replica(block: ThreadBlock, number: int, instances: int, channels: int, places: _Places) -> ThreadBlock:
-    """Return what a thread block does on one of the parts."""
-    steps = tuple(
-        Instruction(
-            step.kind,
-            places.moved(step.source, step.count, number),
-            places.moved(step.target, step.count, number),
-            step.count,
-            tuple(Dependency(wait.thread_block * instances + number, wait.step) for wait in step.depends),
-        )
-        for step in block.instructions
-    )
-    return ThreadBlock(block.send_peer, block.recv_peer, number * channels + block.channel, steps)
+    sizes = (instances * size for size in (rank.input_chunks, rank.output_chunks, rank.scratch_chunks))
+    return RankProgram(rank.rank, *sizes, blocks)
 
 
 class _Places:
@@ -82,10 +76,12 @@ class _Places:
     def __init__(self, layout: Layout, rank: RankProgram, instances: int) -> None:
         self.rank = rank.rank
         self.instances = instances
-        begin, end = layout.input_range(rank.rank)
+        sizes = (end - begin for begin, end in layout.output_ranges(rank.rank))
         self.borders: dict[Buffer, Sequence[int]] = {
-            "input": _inside(layout.blocks, begin, end),
-            "output": _pieces_of_output(layout, rank.rank),
+            "input": _inside(layout.blocks, *layout.input_range(rank.rank)),
+            "output": list(accumulate(sizes, initial=0))
+            if layout.in_pairs
+            else _inside(layout.blocks, *layout.output_range(rank.rank)),
             "scratch": (0, rank.scratch_chunks),
         }
         # Steps that follow each other often have the same chunks.
@@ -111,14 +107,6 @@ def _inside(borders: Sequence[int], begin: int, end: int) -> list[int]:
     """Borders of a range of chunks that lie in another, counted from where it begins."""
     inner = {border for border in borders if begin < border < end}
     return [border - begin for border in sorted({begin, end} | inner)]
-
-
-def _pieces_of_output(layout: Layout, rank: int) -> list[int]:
-    """Borders of the shards in a rank's output."""
-    if layout.in_pairs:
-        sizes = (end - begin for begin, end in layout.output_ranges(rank))
-        return list(accumulate(sizes, initial=0))
-    return _inside(layout.blocks, *layout.output_range(rank))
 
 
 def packed(program: Program, max_thread_blocks: int, max_steps: int) -> Program:

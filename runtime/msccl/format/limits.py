@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ....errors import TooLargeError, UnsupportedError
 from ....schedules import COLLECTIVES, REDUCE_SCATTER, Collective
 from ....support.validation import is_int, shown
+from ...programs.channels import CONNECTIONS_PER_CHANNEL
 from ...programs.checks import check_choice
 from ...programs.program import Program, RankProgram
 from ...programs.transformations import document_steps
@@ -25,7 +26,6 @@ MAX_NODES = 4095
 """XML elements that a rank keeps: the algorithm, all ranks' gpu elements, its own thread blocks and their steps."""
 MAX_AWAITED_BLOCK = 127
 """Thread blocks that others wait for are named by an int8."""
-CONNECTIONS_PER_CHANNEL = 32
 
 
 @dataclass(frozen=True)
@@ -190,33 +190,35 @@ FUSED = frozenset({"rcs", "rrs", "rrc", "rrcs"})
 PLAIN = frozenset({"s", "r", "cpy", "re", "nop"})
 
 ATTRIBUTES = ("proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace")
-OTHERS = ("send", "recv", "gather", "scatter", "alltoallv")
+
+
+_LATER = (*ATTRIBUTES, "outofplace", "minBytes", "maxBytes")
+"""What the two later runtimes read, and do without a default for: Azure/msccl#26, #37."""
+_SPELLED = {theirs: ours for ours, theirs in JOINED.items()}
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What one version of one runtime does with a file.
+    """What one version of one runtime does with a file; by default as the two later runtimes do.
 
     `limits`: Those that do not depend on the version.
-    `required`: Attributes that an algo element must have.
-    `collectives`: What the runtime calls each collective that collopt knows, the other way round: its spelling to ours.
-    `other_collectives`: Spellings that it takes besides.
-    `max_channels`, `max_thread_blocks`: That the parser takes.
-    `step_types`: That the parser takes.
-    `launches_fused`: Whether it also runs those that receive and send on or add.
+    `max_channels`, `max_thread_blocks`, `step_types`: What the parser takes.
+    `launches_fused`: Whether it also runs steps that receive and send on or add.
     `absent`: Why this version loads no such files at all; empty if it does.
+    `required`: Attributes that an algo element must have.
+    `collectives`: Spellings of the collectives that collopt knows; `other_collectives`: others that it takes.
     """
 
     limits: RuntimeLimits
     version: str
-    required: tuple[str, ...]
-    collectives: Mapping[str, Collective]
-    other_collectives: tuple[str, ...]
     max_channels: int
     max_thread_blocks: int
-    step_types: frozenset[str]
     launches_fused: bool
     absent: str = ""
+    required: tuple[str, ...] = _LATER
+    collectives: Mapping[str, Collective] = field(default_factory=_SPELLED.copy)
+    other_collectives: tuple[str, ...] = ("send", "recv", "gather", "scatter", "alltoallv")
+    step_types: frozenset[str] = PLAIN | FUSED
 
     @property
     def name(self) -> str:
@@ -258,20 +260,18 @@ def dialect_of(runtime: str, version: str | None = None) -> Dialect:
     known = {"msccl": "2.12.12", "msccl-executor-nccl": "2.23.4"}[limits.name]
     if version not in (None, known):
         raise UnsupportedError(f"version is {shown(version)}; the one known of {limits.name} is {known}")
-    if limits.name == "msccl":
-        spelled = {theirs: ours for ours, theirs in MICROSOFT.items()}
-        types = PLAIN | FUSED | {"ra"}
-        return Dialect(
-            limits, known, ("name", *ATTRIBUTES), spelled, ("custom",), 32, limits.hard_thread_blocks, types, True
-        )
-    return Dialect(
-        limits, known, _LATER, _SPELLED, OTHERS, 32, limits.hard_thread_blocks, PLAIN | FUSED, launches_fused=True
+    dialect = Dialect(limits, known, 32, limits.hard_thread_blocks, launches_fused=True)
+    if limits.name != "msccl":
+        return dialect
+    spelled = {theirs: ours for ours, theirs in MICROSOFT.items()}
+    return replace(
+        dialect,
+        required=("name", *ATTRIBUTES),
+        collectives=spelled,
+        other_collectives=("custom",),
+        step_types=PLAIN | FUSED | {"ra"},
     )
 
-
-_LATER = (*ATTRIBUTES, "outofplace", "minBytes", "maxBytes")
-"""What the two later runtimes read, and do without a default for: Azure/msccl#26, #37."""
-_SPELLED = {theirs: ours for ours, theirs in JOINED.items()}
 
 LAST_WITH_MSCCL = "7.12"
 
@@ -287,18 +287,7 @@ def _rccl(limits: RuntimeLimits, version: str | None) -> Dialect:
     channels = 32 if release < (6, 1) else 64 if release < (6, 2) else 128
     blocks = 1024 if release < (6, 0) else 64
     # ROCm/rccl#1005 took the kernels of the fused steps out.
-    return Dialect(
-        limits,
-        f"of ROCm {version or LAST_WITH_MSCCL}",
-        _LATER,
-        _SPELLED,
-        OTHERS,
-        channels,
-        blocks,
-        PLAIN | FUSED,
-        release < (6, 1),
-        absent,
-    )
+    return Dialect(limits, f"of ROCm {version or LAST_WITH_MSCCL}", channels, blocks, release < (6, 1), absent)
 
 
 def _release(version: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from ....schedules import ALL_TO_ALL, COLLECTIVES, Collective
 from ....support.reading import name_of, read_bytes
 from ...interpreter.findings import Findings, Severity
 from ...interpreter.interpret import InterpreterReport, run_program
-from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
 from .document import IGNORED, INT32_MAX, INT64_MAX, Block, Document, Gpu, Step, at, read_document
 from .limits import ATTRIBUTES, FUSED, MAX_AWAITED_BLOCK, MAX_COUNT, PLAIN, SPELLINGS
 
@@ -268,18 +268,17 @@ def _apart(step: Step, depends: tuple[Dependency, ...], scratch: int) -> list[In
     target = ChunkRange(BUFFERS.get(step.target, "scratch"), step.target_start)
     if step.kind == "rrs":
         target = ChunkRange("scratch", scratch)
-    plain = {
-        "s": [Instruction("send", source, None, step.chunks, depends)],
-        "r": [Instruction("recv", None, target, step.chunks, depends)],
-        "cpy": [Instruction("copy", source, target, step.chunks, depends)],
-        "re": [Instruction("reduce", source, target, step.chunks, depends)],
+    kinds: dict[str, tuple[Kind, ChunkRange | None, ChunkRange | None]] = {
+        "s": ("send", source, None),
+        "r": ("recv", None, target),
+        "rcs": ("recv", None, target),
+        "cpy": ("copy", source, target),
+        "re": ("reduce", source, target),
     }
-    if step.kind in plain:
-        return plain[step.kind]
-    on = [] if step.kind == "rrc" else [Instruction("send", target, None, step.chunks)]
-    if step.kind == "rcs":
-        return [Instruction("recv", None, target, step.chunks, depends), *on]
-    return [Instruction("recv_reduce", source, target, step.chunks, depends), *on]
+    kind, source_end, target_end = kinds.get(step.kind, ("recv_reduce", source, target))
+    first = Instruction(kind, source_end, target_end, step.chunks, depends)
+    forwards = step.kind in ("rcs", "rrs", "rrcs")
+    return [first, Instruction("send", target, None, step.chunks)] if forwards else [first]
 
 
 class _Waits:
@@ -324,19 +323,19 @@ class _Waits:
             message = f"the step waits for thread block {number}; numbers up to {MAX_AWAITED_BLOCK} are kept"
             self.findings.add("hangs", message, where)
         # A flag says how far a block has come, so that one raised later answers, too.
-        tells = next(
+        signaling = next(
             (at for at in range(awaited, len(steps)) if steps[at].signals == 1 and steps[at].kind != "nop"), None
         )
-        if tells is None:
+        if signaling is None:
             what = "which is a nop and" if steps[awaited].kind == "nop" else 'which has no hasdep="1" and'
             self.findings.add("hangs", f"the step waits for {name}, {what} never signals that it is done", where)
             return None
-        if number == self.block.number and tells >= position:
+        if number == self.block.number and signaling >= position:
             message = f"the step waits for {name}, which is not before it in its own thread block"
             self.findings.add("hangs", message, where)
             return None
-        if tells != awaited:
-            message = f"the step waits for {name}, which does not signal; step {tells} of it does"
+        if signaling != awaited:
+            message = f"the step waits for {name}, which does not signal; step {signaling} of it does"
             self.findings.add("note", message, where)
         # What comes before a step in its own thread block has been done anyway.
-        return None if number == self.block.number else Dependency(number, self.numbers[number, tells])
+        return None if number == self.block.number else Dependency(number, self.numbers[number, signaling])

@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from ....schedules import ALLGATHER, REDUCE_SCATTER
 from ....support.validation import shown
 from ...interpreter.findings import Findings, Severity
+from ...programs.channels import CONNECTIONS_PER_CHANNEL
 from ...programs.layout import Layout
 from ..format.document import Block, Document, Gpu, Step, at
 from ..format.limits import (
-    CONNECTIONS_PER_CHANNEL,
     FUSED,
     MAX_COUNT,
     MAX_NODES,
@@ -56,13 +56,10 @@ def _check_channels(channels: int, dialect: Dialect, findings: Findings, where: 
         findings.add("rejected", f"nchannels is {channels}; expected 1 or more", where)
     if channels > dialect.max_channels:
         message = f"nchannels is {channels}; {dialect.name} {dialect.version} has {dialect.max_channels}"
-        severities = {"msccl": "wrong data", "rccl": "ignored"}
-        if severities.get(dialect.name) == "wrong data":
+        if dialect.is_microsoft:
             findings.add("wrong data", f"{message}, warns, and writes beyond them", where)
-        elif severities.get(dialect.name) == "ignored":
-            findings.add("ignored", message, where)
         else:
-            findings.add("rejected", message, where)
+            findings.add("ignored" if dialect.name == "rccl" else "rejected", message, where)
 
 
 def _check_placement(document: Document, dialect: Dialect, findings: Findings, where: str) -> None:
@@ -120,10 +117,9 @@ def check_gpus(document: Document, layout: Layout | None, dialect: Dialect, find
     for number in sorted(number for number, times in found.items() if times > 1 or not 0 <= number < ranks):
         what = f"there are {found[number]} gpu elements with id {number}"
         findings.add("rejected", f"{what}; expected one for each rank from 0 to {ranks - 1}")
-    if missing := next((number for number in range(min(ranks, len(found) + 1)) if number not in found), None):
+    missing = next((number for number in range(min(ranks, len(found) + 1)) if number not in found), None)
+    if missing is not None:
         findings.add("rejected", f"there is no gpu element with id {missing}, but ngpus is {ranks}")
-    elif missing == 0:
-        findings.add("rejected", f"there is no gpu element with id 0, but ngpus is {ranks}")
     for gpu in document.gpus:
         _check_sizes(document, gpu, layout, dialect, findings)
         nodes = 1 + len(document.gpus) + len(gpu.blocks) + sum(len(block.steps) for block in gpu.blocks)
@@ -226,14 +222,11 @@ def _check_numbers(gpu: Gpu, dialect: Dialect, resident: int, findings: Findings
 
 def _check_connections(gpu: Gpu, dialect: Dialect, findings: Findings) -> None:
     """Two blocks on one connection take each other's data, and a channel has room for so many."""
-    for way, peers in (
-        ("send to", [(block.send, block) for block in gpu.blocks]),
-        ("receive from", [(block.recv, block) for block in gpu.blocks]),
-    ):
+    for way, side in (("send to", "send"), ("receive from", "recv")):
         used: dict[tuple[int, int], int] = {}
         channels: dict[int, int] = defaultdict(int)
-        for peer, block in peers:
-            if peer < 0:
+        for block in gpu.blocks:
+            if (peer := getattr(block, side)) < 0:
                 continue
             channels[block.channel] += 1
             twin = used.setdefault((peer, block.channel), block.number)
@@ -265,9 +258,8 @@ def _check_block(document: Document, gpu: Gpu, block: Block, dialect: Dialect, f
     elif block.channel >= channels:
         findings.add("hangs", f"chan is {block.channel}, but connections exist for 0 to {channels - 1} only", where)
     if len(block.steps) > dialect.limits.max_steps:
-        compiled = "" if dialect.is_microsoft else "; it can be compiled with MSCCL_MAX_NUM_STEPS for more"
-        if dialect.name == "rccl":
-            compiled = ""
+        compilable = dialect.name == "msccl-executor-nccl"
+        compiled = "; it can be compiled with MSCCL_MAX_NUM_STEPS for more" if compilable else ""
         message = (
             f"rank {gpu.number} thread block {block.number} has {len(block.steps)} steps; {dialect.name} takes "
             f"{dialect.limits.max_steps}{compiled}"

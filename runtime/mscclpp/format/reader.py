@@ -164,14 +164,15 @@ class OperationReader:
             channels = tuple(own[each] for each in at)
         if name in SEMAPHORE_OPERATIONS:
             semaphores = fields.integers(found["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
-        ends: list[tuple[Place, ...]] = [(), ()]
+        sources: tuple[Place, ...] = ()
+        targets: tuple[Place, ...] = ()
         if name in DATA_OPERATIONS:
-            ends = [
+            sources, targets = (
                 tuple(self._place(each, what, remote) for each in fields.entries(found[key], what, 1))
                 for key, remote in (("src_buff", None), ("dst_buff", kind))
                 for what in (f"{key} of {where}",)
-            ]
-        return Operation(name, kind, channels, *ends, semaphores)
+            )
+        return Operation(name, kind, channels, sources, targets, semaphores)
 
     def _pipeline(self, found: Mapping[str, Any], where: str) -> Operation:
         context = self.fields.mapping(found["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))

@@ -147,7 +147,8 @@ class _Machine:
             self.blocks.append(Process(rank, number, index, steps, self._start_clock(rank)))
         self.proxies = {(rank, at): Proxy(rank, at, len(blocks) + index) for index, (rank, at) in enumerate(ports)}
         self.proxy_of = {proxy.index: proxy for proxy in self.proxies.values()}
-        names = {process.index: str(process) for process in (*self.blocks, *self.proxies.values())}
+        processes: list[Process | Proxy] = [*self.blocks, *self.proxies.values()]
+        names = {process.index: str(process) for process in processes}
         self.accesses = Accesses(self.memory, names, self.starts)
 
     def _start_clock(self, rank: int) -> Clock:
