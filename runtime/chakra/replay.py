@@ -9,9 +9,8 @@ order.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -179,23 +178,24 @@ class _Work:
     def _path(self, sender: int, receiver: int) -> list[int]:
         """Links of a path of the fewest, the first in the order of the topology's."""
         if sender not in self._paths:
-            self._paths[sender] = dict(self._paths_from(sender))
+            self._paths[sender] = self._paths_from(sender)
         found = self._paths[sender].get(receiver)
         if found is None:
             raise ProgramError(f"rank {sender} sends to rank {receiver}, but no path of the topology leads there")
         return found
 
-    def _paths_from(self, sender: int) -> Iterator[tuple[int, list[int]]]:
+    def _paths_from(self, sender: int) -> dict[int, list[int]]:
+        """Links of the paths to all nodes, by breadth-first search."""
         topology, start = self._topology, self._topology.nodes[sender]
-        paths, queue = {start: [start]}, deque([start])
+        paths: dict[str, list[int]] = {start: []}
+        queue = deque([start])
         while queue:
             node = queue.popleft()
             for link in topology.out_links(node):
                 if link.head not in paths:
-                    paths[link.head] = [*paths[node], link.head]
+                    paths[link.head] = [*paths[node], self._places[node, link.head]]
                     queue.append(link.head)
-        for node, path in paths.items():
-            yield topology.node_index[node], [self._places[hop] for hop in pairwise(path)]
+        return {topology.node_index[node]: path for node, path in paths.items()}
 
     def match(self) -> None:
         """Let every receive wait for its send."""

@@ -23,8 +23,8 @@ from ..programs.checks import check_choice, check_counts
 __all__ = ["MSCCLPP", "FamilyReport", "Span", "lint_family", "window_report"]
 
 MICROSOFT_FILES = 4
-MAX_NEIGHBOURS = 32
-MAX_NEIGHBOUR_BYTES = 2**20
+MAX_NEIGHBORS = 32
+MAX_NEIGHBOR_BYTES = 2**20
 """Files next to a single one that are looked at, and how large they may be."""
 MAX_FILES = 1024
 """Handles of the two later runtimes."""
@@ -33,8 +33,7 @@ MAX_FILES = 1024
 class Span(NamedTuple):
     """Sizes of one kind of call and the file that they pick.
 
-    `collective`: As the runtime spells it.
-    `first`, `beyond`: Bytes of the whole buffer: from the first of the sizes up to, not including, the other.
+    `first`, `beyond`: Bytes of the whole buffer, up to but not including the other.
     `path`: Empty where no file is picked, and the library's own algorithms run.
     `others`: Files that are for the same sizes and come later.
     """
@@ -122,7 +121,7 @@ def lint_family(
     files = files if dialect.is_microsoft else sorted(files)
     reports = tuple(lint_file(path, runtime, version, max_thread_blocks=max_thread_blocks) for path in files)
     if len(reports) == 1:
-        note = _about_neighbours(Path(reports[0].path).absolute(), dialect, version, max_thread_blocks)
+        note = _about_neighbors(Path(reports[0].path).absolute(), dialect, version, max_thread_blocks)
         reports = (replace(reports[0], findings=(*reports[0].findings, *note)),)
     findings = Findings()
     _check_together(reports, dialect, findings)
@@ -149,17 +148,17 @@ def _lint_plans(files: list[Path], version: str | None, max_thread_blocks: int |
 def _files(paths: Iterable[str | os.PathLike[str]], runtime: str) -> list[Path]:
     """List the files, those of a folder by name."""
     files: list[Path] = []
-    looked_at: list[str] = []
+    searched: list[str] = []
     for given in paths:
         path = as_path(given)
-        looked_at.append(str(path))
+        searched.append(str(path))
         if not os.fspath(given):
             raise FileFormatError("the path is empty; expected the name of a file or folder")
         in_folder = "\0" not in str(path) and path.is_dir()
         files.extend(sorted(entry for entry in path.iterdir() if entry.is_file()) if in_folder else [path])
     if not files:
         kind = "MSCCL++ plans" if runtime == MSCCLPP else "MSCCL XML files"
-        raise UnsupportedError(f"there is no file in {', '.join(looked_at) or 'the list'}; expected {kind}")
+        raise UnsupportedError(f"there is no file in {', '.join(searched) or 'the list'}; expected {kind}")
     if len(files) > MAX_FILES:
         raise UnsupportedError(f"there are {len(files)} files; {runtime} loads {MAX_FILES} at most")
     return files
@@ -179,9 +178,7 @@ def _check_together(reports: tuple[LintReport, ...], dialect: Dialect, findings:
             findings.add("rejected", message, report.path)
 
 
-def _about_neighbours(
-    path: Path, dialect: Dialect, version: str | None, max_thread_blocks: int | None
-) -> list[Finding]:
+def _about_neighbors(path: Path, dialect: Dialect, version: str | None, max_thread_blocks: int | None) -> list[Finding]:
     """Say of a single file that others, which nobody asked about, stop the communicator from the same folder."""
     if dialect.is_microsoft or dialect.absent:
         return []
@@ -191,22 +188,19 @@ def _about_neighbours(
         # A file can be read in a folder that cannot be listed.
         return []
     stopping = [
-        entry.name for entry in others[:MAX_NEIGHBOURS] if _stops(entry, dialect.name, version, max_thread_blocks)
+        entry.name for entry in others[:MAX_NEIGHBORS] if _stops(entry, dialect.name, version, max_thread_blocks)
     ]
     if not stopping:
         return []
     more = f" and {len(stopping) - 1} more" if len(stopping) > 1 else ""
-    message = (
-        f"other files in this folder keep the communicator from starting, {stopping[0]}{more}: move this one to a "
-        "folder of its own"
-    )
-    return [Finding("note", message, "")]
+    stopped = f"other files in this folder keep the communicator from starting, {stopping[0]}{more}"
+    return [Finding("note", f"{stopped}: move this one to a folder of its own", "")]
 
 
 def _stops(path: Path, runtime: str, version: str | None, max_thread_blocks: int | None) -> bool:
     try:
         # Files that are no plans are refused at a glance; a large one is not looked into for a note.
-        if path.stat().st_size > MAX_NEIGHBOUR_BYTES:
+        if path.stat().st_size > MAX_NEIGHBOR_BYTES:
             return path.suffix != ".xml"
         report = lint_file(path, runtime, version, max_thread_blocks=max_thread_blocks)
     except (FileFormatError, OSError):

@@ -99,7 +99,7 @@ def _changes(fastest: Callable[[int], int], low: int, high: int) -> Iterator[int
 FORMATS = {"msccl-xml": ".xml", "mscclpp-json": ".json"}
 """Endings of the files."""
 DEFAULT_RUNTIMES = {"msccl-xml": "msccl-executor-nccl", "mscclpp-json": MSCCLPP}
-MOST_PLANS = 64
+MAX_PLANS = 64
 FAILING: tuple[Severity, ...] = ("rejected", "ignored", "hangs", "wrong data")
 OWN_OPTIONS = ("min_bytes", "max_bytes")
 """Decided here."""
@@ -194,7 +194,7 @@ def loading_notes(runtime: str, files: Sequence[str]) -> tuple[dict[str, str], l
 
 
 def _checked_plans(plans: object) -> list[Plan]:
-    given = list(as_list(plans, "the plans", most=MOST_PLANS))
+    given = list(as_list(plans, "the plans", most=MAX_PLANS))
     if not given:
         raise UnsupportedError("there is no plan; expected at least one")
     for plan in given:

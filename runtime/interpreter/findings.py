@@ -18,11 +18,10 @@ MAX_FINDINGS = 100
 class Finding(NamedTuple):
     """One thing about a file.
 
-    `severity`: What the runtime does with it: refuses the file, or the call; never picks it; waits for ever; or
-        computes something else or touches memory that is not its own.  What is not checked may be fine.  A note is
-        worth knowing and stops nothing.
-    `message`: What is wrong, and how to mend it.
-    `where`: Such as ``"line 12"``; empty where it is about the whole file.
+    `severity`: What the runtime does: refuses the file or the call; never picks it; waits for ever; computes something
+        else or touches other memory.  What is not checked may be fine; a note stops nothing.
+    `message`: What is wrong, and how to fix it.
+    `where`: Such as ``"line 12"``; empty for the whole file.
     """
 
     severity: Severity

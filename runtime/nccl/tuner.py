@@ -25,7 +25,7 @@ __all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]
 HEADER = "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n"
 PROTOCOLS = ("ll", "ll128", "simple")
 TREE_PLANNER = "double-binary-tree"
-MOST_BYTES = 2**32 - 1
+MAX_BYTES = 2**32 - 1
 """The largest size in NCCL's own example."""
 ANY = -1
 
@@ -44,7 +44,7 @@ def export_nccl_tuner(
     path: str | os.PathLike[str],
     *,
     min_bytes: int = 0,
-    max_bytes: int = MOST_BYTES,
+    max_bytes: int = MAX_BYTES,
     protocol: str = "simple",
     channels: int | None = None,
     boxes: int = ANY,
@@ -87,7 +87,7 @@ def write_nccl_tuner(
     *,
     protocol: str = "simple",
     boxes: int = ANY,
-    max_bytes: int = MOST_BYTES,
+    max_bytes: int = MAX_BYTES,
 ) -> None:
     """Write lines that make NCCL take, at every size, the algorithm of the plan that is predicted to be the fastest.
 

@@ -66,8 +66,10 @@ def _replicated_rank(program: Program, rank: RankProgram, instances: int) -> Ran
         for block in rank.thread_blocks
         for number in range(instances)
     )
-    sizes = (instances * size for size in (rank.input_chunks, rank.output_chunks, rank.scratch_chunks))
-    return RankProgram(rank.rank, *sizes, blocks)
+    inputs, outputs, scratch = (
+        instances * size for size in (rank.input_chunks, rank.output_chunks, rank.scratch_chunks)
+    )
+    return RankProgram(rank.rank, inputs, outputs, scratch, blocks)
 
 
 class _Places:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Waiting = Literal["overlap", "wait"]
 
 DEFAULT_SLICES = 64
-MOST_EVENTS = 2**26
+MAX_EVENTS = 2**26
 """About 3 GB while the simulation runs."""
 
 
@@ -147,14 +147,14 @@ class _Simulator:
         """How many pieces to cut transfers into."""
         hops = len(self._transfers.hop_links)
         if slices is None:
-            return max(1, min(DEFAULT_SLICES, MOST_EVENTS // hops)) if self._plan.schedule.pipelined else 1
+            return max(1, min(DEFAULT_SLICES, MAX_EVENTS // hops)) if self._plan.schedule.pipelined else 1
         slices = as_whole(slices, "slices")
         if not self._plan.schedule.pipelined:
             raise UnsupportedError(f"slices is {slices}, but the plan's steps send chunks whole; leave slices out")
-        if slices * hops > MOST_EVENTS:
+        if slices * hops > MAX_EVENTS:
             raise UnsupportedError(
-                f"slices is {slices}, which makes {slices * hops} events; expected at most {MOST_EVENTS // hops}, "
-                f"for {MOST_EVENTS} events"
+                f"slices is {slices}, which makes {slices * hops} events; expected at most {MAX_EVENTS // hops}, "
+                f"for {MAX_EVENTS} events"
             )
         return slices
 

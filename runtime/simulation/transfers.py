@@ -105,7 +105,11 @@ def gathered(links: IntArray, starts: IntArray, paths: IntArray) -> tuple[IntArr
 
 
 def with_gates(transfers: Transfers) -> Transfers:
-    """Add the gates."""
+    """Keep what is sent over a link in the order of steps, by a transfer over no link (a gate) per link and step.
+
+    A gate waits for all that the sends over its link in its step wait for, and for the gate of the link's step before;
+    the sends wait for the latter.
+    """
     count = len(transfers.senders)
     sends = np.flatnonzero(np.diff(transfers.hop_starts))
     first_links = transfers.hop_links[transfers.hop_starts[sends]]
@@ -120,24 +124,23 @@ def with_gates(transfers: Transfers) -> Transfers:
     owner = np.empty(len(gates), dtype=np.int64)
     owner[gate_of_send] = transfers.senders[sends]
     nothing = np.zeros(len(gates), dtype=np.int64)
-    return replace(
-        transfers,
-        senders=np.concatenate([transfers.senders, owner]),
-        receivers=np.concatenate([transfers.receivers, owner]),
-        firsts=np.concatenate([transfers.firsts, nothing]),
-        amounts=np.concatenate([transfers.amounts, nothing]),
-        levels=np.concatenate([transfers.levels, gates % span]),
-        adds=np.concatenate([transfers.adds, nothing.astype(np.bool_)]),
-        hop_starts=np.concatenate([transfers.hop_starts, nothing + transfers.hop_starts[-1]]),
-        before=np.concatenate(
-            [transfers.before, transfers.before[opens], follows - 1 + count, gate_of[held] - 1 + count]
-        ),
-        after=np.concatenate([transfers.after, gate_of[transfers.after[opens]] + count, follows + count, held]),
-    )
+    added = {
+        "senders": owner,
+        "receivers": owner,
+        "firsts": nothing,
+        "amounts": nothing,
+        "levels": gates % span,
+        "adds": nothing.astype(np.bool_),
+        "hop_starts": nothing + transfers.hop_starts[-1],
+        "before": np.concatenate([transfers.before[opens], follows - 1 + count, gate_of[held] - 1 + count]),
+        "after": np.concatenate([gate_of[transfers.after[opens]] + count, follows + count, held]),
+    }
+    columns = {name: np.concatenate([getattr(transfers, name), more]) for name, more in added.items()}
+    return replace(transfers, **columns)
 
 
 NS_PER_US = 1000
-MOST_TICKS = 2**60
+MAX_TICKS = 2**60
 """All times that a simulation could add up to, so that a sum of two stays within int64."""
 
 
@@ -170,7 +173,7 @@ def piece_times(transfers: Transfers, topology: Topology, num_bytes: int, slices
     of_latencies, latency_kinds = _latencies(transfers, topology)
     # The longest that all could take, one piece at a time on the whole network.
     longest = slices * (_total(of_pieces, piece_kinds) + _total(of_latencies, latency_kinds))
-    tick = max(_common_measure([*of_pieces, *of_latencies]), longest / MOST_TICKS)
+    tick = max(_common_measure([*of_pieces, *of_latencies]), longest / MAX_TICKS)
     ticks, delays = (np.array([math.ceil(time / tick) for time in times]) for times in (of_pieces, of_latencies))
     return PieceTimes(tick, ticks[piece_kinds], delays[latency_kinds])
 

@@ -31,13 +31,13 @@ from ...topologies import Topology
 from ..lowering.tree_transfers import TreeChunks, check_forest, check_halves, heights_below, shard_chunks, tree_chunks
 from .transfers import Part, Transfers, in_direction, joined
 
-MOST_CHUNKS = 2**62
+MAX_CHUNKS = 2**62
 
 
 def step_transfers(schedule: AnyStepSchedule, topology: Topology) -> Transfers:
     """List the transfers of a schedule in steps; see `transfers_of`."""
     shard = lcm(*(half.chunks_per_shard for half in schedule.schedules))
-    if shard * schedule.num_ranks >= MOST_CHUNKS:
+    if shard * schedule.num_ranks >= MAX_CHUNKS:
         raise CapacityOverflowError(
             f"the schedule cuts the data into {shard * schedule.num_ranks} chunks; expected fewer than 2^62"
         )

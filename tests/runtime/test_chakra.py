@@ -340,12 +340,12 @@ def test_a_packed_file_cannot_claim_to_hold_any_number_of_nodes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A kilobyte of gzip holds a million empty messages."""
-    monkeypatch.setattr(reader, "MOST_NODES", 1000)
+    monkeypatch.setattr(reader, "MAX_NODES", 1000)
     path = tmp_path / "a.et"
     path.write_bytes(gzip.compress(bytes(10**6)))
     with pytest.raises(FileFormatError, match="it has more than 1000 nodes"):
         read_trace(path)
-    monkeypatch.setattr(reader, "MOST_BYTES", 100)
+    monkeypatch.setattr(reader, "MAX_BYTES", 100)
     for data, words in (
         (gzip.compress(bytes(1000)), "or has more than 100 bytes once unpacked"),
         (bytes(101), "bytes"),

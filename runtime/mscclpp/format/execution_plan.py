@@ -254,9 +254,9 @@ def _block_document(number: int, block: tuple[Operation, ...], buffers: dict[tup
 
 
 class _Numbers(NamedTuple):
-    """By what numbers the operations of a block name what they use: those in the block's own lists."""
+    """Numbers in a block's own lists of what its operations use; `buffers`: of the GPU, by owner and kind."""
 
-    buffers: dict[tuple[int, str], int]  # Of the GPU, by owner and kind.
+    buffers: dict[tuple[int, str], int]
     channels: dict[tuple[str, int], int]
     refs: dict[tuple[str, int], int]
 
@@ -266,32 +266,28 @@ def _positions(numbers: Mapping[str, set[int]]) -> dict[tuple[str, int], int]:
 
 
 def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, Any]:
+    kind = operation.channel_type
     fields: dict[str, Any] = {"name": operation.name}
     if operation.body:
         fields["iter_context"] = {"unit_size": operation.unit_bytes, "num_chunks": operation.num_chunks}
         fields["ops"] = [_operation_document(inner, numbers) for inner in operation.body]
-    if operation.channel_type:
-        fields["channel_ids"] = [numbers.channels[operation.channel_type, each] for each in operation.channels]
-        fields["channel_type"] = operation.channel_type
-    if operation.sources:
-        fields["src_buff"] = [_place_document(place, {"type": place.buffer[0]}) for place in operation.sources]
-    if operation.targets:
-        fields["dst_buff"] = [
-            _place_document(place, _target_buffer(operation, place, numbers)) for place in operation.targets
-        ]
+    if kind:
+        fields["channel_ids"] = [numbers.channels[kind, each] for each in operation.channels]
+        fields["channel_type"] = kind
+    for key, places, remote in (("src_buff", operation.sources, None), ("dst_buff", operation.targets, kind)):
+        if places:
+            fields[key] = [
+                (
+                    {"buffer_id": numbers.refs[remote, numbers.buffers[place.rank, place.buffer]]}
+                    if remote
+                    else {"type": place.buffer[0]}
+                )
+                | {"index": place.start, "size": place.count}
+                for place in places
+            ]
     if operation.semaphores:
         fields["semaphore_ids"] = list(operation.semaphores)
     return fields
-
-
-def _target_buffer(operation: Operation, place: Place, numbers: _Numbers) -> dict[str, Any]:
-    if operation.channel_type:
-        return {"buffer_id": numbers.refs[operation.channel_type, numbers.buffers[place.rank, place.buffer]]}
-    return {"type": place.buffer[0]}
-
-
-def _place_document(place: Place, buffer: dict[str, Any]) -> dict[str, Any]:
-    return {**buffer, "index": place.start, "size": place.count}
 
 
 def _flat(block: tuple[Operation, ...]) -> Iterable[Operation]:

@@ -19,7 +19,7 @@ from ...programs.ordering import Order
 from ...programs.program import Buffer, ChunkRange, Instruction, Program, copies_onto_itself
 from ..format.execution_plan import ChannelType, Place
 
-MOST_CLOCKS = 2**26
+MAX_CLOCKS = 2**26
 """Of all steps, held at a time where one rank has no more: a quarter of a gigabyte."""
 
 Cell = tuple[int, Buffer, int]
@@ -159,7 +159,7 @@ def _clocks_of_all(program: Program, order: Order) -> Iterator[_Clocks]:
     first, width = 0, 0
     for rank in program.ranks:
         width += len(rank.thread_blocks)
-        if width * len(order.sequence) > MOST_CLOCKS and rank.rank > first:
+        if width * len(order.sequence) > MAX_CLOCKS and rank.rank > first:
             yield _Clocks(program, order, range(first, rank.rank))
             first, width = rank.rank, len(rank.thread_blocks)
     yield _Clocks(program, order, range(first, program.num_ranks))
