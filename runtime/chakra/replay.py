@@ -22,8 +22,7 @@ from ...topologies import Topology
 from .trace import NodeKind, Trace, TraceNode
 
 NS_PER_US = 1000
-MIN_COMPUTATION_NS = 1
-"""What ASTRA-sim makes of a duration of 0, in ns."""
+MIN_COMPUTATION_NS = 1  # What ASTRA-sim makes of a duration of 0, in ns
 MAX_MESSAGE_BYTES = 2**53
 KIND_NAMES: dict[int, str] = {kind.value: kind.name for kind in NodeKind}
 

@@ -86,8 +86,7 @@ def messages() -> Messages:
 
 SCHEMA = "0.0.4"
 
-PEERS = ("comm_src", "comm_dst")
-"""Attributes that name another rank."""
+PEERS = ("comm_src", "comm_dst")  # Attributes that name another rank
 
 Value = int | float | bool | str | bytes
 
@@ -264,11 +263,9 @@ def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
 
 
 GZIP = b"\x1f\x8b"
-GZIP_WINDOW = 31
-"""What zlib calls a file of gzip."""
+GZIP_WINDOW = 31  # What zlib calls a file of gzip
 MAX_BYTES = 2**30
-MAX_NODES = 2**23
-"""More than any plan makes for one rank; a packed file of some kilobytes can claim to hold a billion."""
+MAX_NODES = 2**23  # More than any plan makes for one rank; a packed file of some kilobytes can claim to hold a billion
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:

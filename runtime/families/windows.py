@@ -24,10 +24,8 @@ __all__ = ["MSCCLPP", "FamilyReport", "Span", "lint_family", "window_report"]
 
 MICROSOFT_FILES = 4
 MAX_NEIGHBORS = 32
-MAX_NEIGHBOR_BYTES = 2**20
-"""Files next to a single one that are looked at, and how large they may be."""
-MAX_FILES = 1024
-"""Handles of the two later runtimes."""
+MAX_NEIGHBOR_BYTES = 2**20  # Files next to a single one that are looked at, and how large they may be
+MAX_FILES = 1024  # Handles of the two later runtimes
 
 
 class Span(NamedTuple):

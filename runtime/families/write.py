@@ -96,13 +96,11 @@ def _changes(fastest: Callable[[int], int], low: int, high: int) -> Iterator[int
     yield from _changes(fastest, middle, high)
 
 
-FORMATS = {"msccl-xml": ".xml", "mscclpp-json": ".json"}
-"""Endings of the files."""
+FORMATS = {"msccl-xml": ".xml", "mscclpp-json": ".json"}  # Endings of the files
 DEFAULT_RUNTIMES = {"msccl-xml": "msccl-executor-nccl", "mscclpp-json": MSCCLPP}
 MAX_PLANS = 64
 FAILING: tuple[Severity, ...] = ("rejected", "ignored", "hangs", "wrong data")
-OWN_OPTIONS = ("min_bytes", "max_bytes")
-"""Decided here."""
+OWN_OPTIONS = ("min_bytes", "max_bytes")  # Decided here
 
 
 def write_family(

@@ -11,8 +11,7 @@ Severity = Literal["rejected", "ignored", "hangs", "wrong data", "not checked", 
 SEVERITIES: tuple[Severity, ...] = ("rejected", "ignored", "hangs", "wrong data", "not checked", "note")
 """In the order in which they decide what becomes of a file: what is not loaded does not hang."""
 
-MAX_FINDINGS = 100
-"""A file with more that is wrong is not read on; of notes, no more are kept."""
+MAX_FINDINGS = 100  # A file with more that is wrong is not read on; of notes, no more are kept
 
 
 class Finding(NamedTuple):

@@ -120,10 +120,8 @@ def _check_amounts(schedule: FlowSchedule, layout: Layout) -> None:
         )
 
 
-MAX_CHUNKS = 2**22
-"""Chunks of a program: every check, and every rank that runs it, looks at each of them."""
-LOCAL_STEP = 1
-"""That of the first stage."""
+MAX_CHUNKS = 2**22  # Chunks of a program: every check, and every rank that runs it, looks at each of them
+LOCAL_STEP = 1  # That of the first stage
 
 
 def staged_layout(schedule: AllToAllvSchedule, collective: Collective) -> tuple[Layout, int]:

@@ -21,8 +21,7 @@ from .rank_writer import LoweringOptions, RankWriter, Site, written_program
 from .tree_transfers import split_range
 
 NOWHERE = -1
-WIDTH = 2**32
-"""A step is kept as its thread block times this, and its number."""
+WIDTH = 2**32  # A step is kept as its thread block times this, and its number
 
 
 def lower_flow(schedule: FlowSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:

@@ -14,8 +14,7 @@ from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind
 from .tree_transfers import Hop, TreeChunks, split_range
 
 _Chunks = tuple[Buffer, int]
-Site = tuple[int, int]
-"""`ChunkRange` and `Dependency` while they are worked with, because tuples are compared faster."""
+Site = tuple[int, int]  # `ChunkRange` and `Dependency` while they are worked with, because tuples are compared faster
 
 
 class LoweringOptions(NamedTuple):

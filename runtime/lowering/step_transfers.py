@@ -91,8 +91,7 @@ def _rows(
     return zip(*(column[order].tolist() for column in columns), strict=True)
 
 
-NEVER = 2**62
-"""The step in which a rank gets what it never gets."""
+NEVER = 2**62  # The step in which a rank gets what it never gets
 
 
 class StepTrees(NamedTuple):

@@ -18,8 +18,7 @@ from ...schedules import Allreduce, Forest, TreeSchedule
 from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 
-MAX_TRANSFERS = 2**26
-"""Some tens of GB as steps."""
+MAX_TRANSFERS = 2**26  # Some tens of GB as steps
 
 
 class TreeChunks(NamedTuple):

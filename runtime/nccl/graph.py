@@ -132,8 +132,7 @@ def _channel(ring: tuple[int, ...], first: int, count: int) -> list[int]:
     return [ring[(start + step) % len(ring)] - first for step in range(count)]
 
 
-MAX_CHANNELS = 32
-"""What all versions of NCCL take."""
+MAX_CHANNELS = 32  # What all versions of NCCL take
 
 WANTED = "expected the same rings for all data, such as of a plan by 'ring'"
 

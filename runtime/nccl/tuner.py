@@ -25,8 +25,7 @@ __all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]
 HEADER = "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n"
 PROTOCOLS = ("ll", "ll128", "simple")
 TREE_PLANNER = "double-binary-tree"
-MAX_BYTES = 2**32 - 1
-"""The largest size in NCCL's own example."""
+MAX_BYTES = 2**32 - 1  # The largest size in NCCL's own example
 ANY = -1
 
 

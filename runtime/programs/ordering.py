@@ -14,12 +14,10 @@ from typing import NamedTuple
 from ...errors import ProgramError
 from .program import Instruction, Program
 
-CYCLE_SHOWN = 12
-"""Steps of a cycle that a message spells out."""
+CYCLE_SHOWN = 12  # Steps of a cycle that a message spells out
 
 
-_Connection = tuple[int, int, int]
-"""Sender, receiver and channel."""
+_Connection = tuple[int, int, int]  # Sender, receiver and channel
 
 
 class Site(NamedTuple):

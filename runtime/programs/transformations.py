@@ -15,8 +15,7 @@ from .layout import Layout
 from .ordering import Site, global_order
 from .program import Buffer, ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 
-MAX_INSTRUCTIONS = 2**22
-"""Steps of all replicas: with their thread blocks, two to three gigabytes."""
+MAX_INSTRUCTIONS = 2**22  # Steps of all replicas: with their thread blocks, two to three gigabytes
 
 
 def replicated(program: Program, instances: int) -> Program:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 Waiting = Literal["overlap", "wait"]
 
 DEFAULT_SLICES = 64
-MAX_EVENTS = 2**26
-"""About 3 GB while the simulation runs."""
+MAX_EVENTS = 2**26  # About 3 GB while the simulation runs
 
 
 def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: Waiting = "overlap") -> Simulation:

@@ -140,8 +140,7 @@ def with_gates(transfers: Transfers) -> Transfers:
 
 
 NS_PER_US = 1000
-MAX_TICKS = 2**60
-"""All times that a simulation could add up to, so that a sum of two stays within int64."""
+MAX_TICKS = 2**60  # All times that a simulation could add up to, so that a sum of two stays within int64
 
 
 class PieceTimes(NamedTuple):

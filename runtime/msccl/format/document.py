@@ -14,14 +14,11 @@ from typing import NamedTuple, NoReturn
 from ....support.validation import shown
 from ...interpreter.findings import Findings
 
-MAX_TEXT = 254
-"""Characters of a name or a value; for longer ones the parsers have no room and write on."""
-MAX_ATTRIBUTES = 16
-"""For tags with more than four times as many the expression below is not made."""
+MAX_TEXT = 254  # Characters of a name or a value; for longer ones the parsers have no room and write on
+MAX_ATTRIBUTES = 16  # For tags with more than four times as many the expression below is not made
 MAX_CHILDREN = 1024
 MAX_ELEMENTS = 2**20
-DEPTH = 4
-"""Elements below the steps of the thread blocks of the gpus of the algorithm are none that anybody knows."""
+DEPTH = 4  # Elements below the steps of the thread blocks of the gpus of the algorithm are none that anybody knows
 
 _SPACE = re.compile(r"[ \n\r]*")
 _TAG = re.compile(r'<(/?)([A-Za-z_][\w.:-]*)([^<>"]*(?:"[^"]*"[^<>"]*){0,64})>')

@@ -20,12 +20,10 @@ from ...programs.checks import check_choice
 from ...programs.program import Program, RankProgram
 from ...programs.transformations import document_steps
 
-MAX_COUNT = 71
-"""Chunks that one step may move: MSCCL_MAX_COUNT is 72, exclusive."""
+MAX_COUNT = 71  # Chunks that one step may move: MSCCL_MAX_COUNT is 72, exclusive
 MAX_NODES = 4095
 """XML elements that a rank keeps: the algorithm, all ranks' gpu elements, its own thread blocks and their steps."""
-MAX_AWAITED_BLOCK = 127
-"""Thread blocks that others wait for are named by an int8."""
+MAX_AWAITED_BLOCK = 127  # Thread blocks that others wait for are named by an int8
 
 
 @dataclass(frozen=True)
@@ -55,8 +53,7 @@ class RuntimeLimits:
 
 FEWER_TREES = "plan with fewer trees, such as by planner 'forestcoll' with trees_per_root=1"
 """What helps large programs; not every planner takes a number of trees."""
-FEWER_CHUNKS = "plan with fewer chunks, such as with chunks=1"
-"""The same for all-to-alls."""
+FEWER_CHUNKS = "plan with fewer chunks, such as with chunks=1"  # The same for all-to-alls
 
 A100_SMS = 108
 
@@ -185,8 +182,7 @@ def _check_channels(rank: RankProgram, limits: RuntimeLimits) -> None:
 
 UNLIMITED = 2**63
 MSCCL_DEFAULT_MAX_BYTES = 2**27
-FUSED = frozenset({"rcs", "rrs", "rrc", "rrcs"})
-"""Steps that receive and do something else in the same go."""
+FUSED = frozenset({"rcs", "rrs", "rrc", "rrcs"})  # Steps that receive and do something else in the same go
 PLAIN = frozenset({"s", "r", "cpy", "re", "nop"})
 
 ATTRIBUTES = ("proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace")

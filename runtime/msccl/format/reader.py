@@ -22,8 +22,7 @@ OTHER_KINDS = (FUSED | {"ra"}) - KINDS
 NAMES = "s, r, cpy, re, rrc and nop"
 NAMED = COLLECTIVES | SPELLINGS
 MAX_BYTES_OF_FILE = 1 << 30
-MAX_CHUNKS = 2**20
-"""More than the 4095 elements that a parser keeps could ever move, 71 at a time."""
+MAX_CHUNKS = 2**20  # More than the 4095 elements that a parser keeps could ever move, 71 at a time
 
 
 def read_xml(path: str | os.PathLike[str]) -> Program:
@@ -225,8 +224,7 @@ def interpret_file(
 
 
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
-Place = tuple[int, int]
-"""A thread block, and the position of a step in it."""
+Place = tuple[int, int]  # A thread block, and the position of a step in it
 
 
 def rank_program(gpu: Gpu, input_chunks: int, output_chunks: int, findings: Findings) -> RankProgram:

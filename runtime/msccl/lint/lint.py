@@ -25,8 +25,7 @@ MAX_BYTES = 2**26
 
 PLACES = {"Simple": 2, "LL": 8, "LL128": 8}
 """Chunks that a connection holds, by protocol: eight steps of NCCL, of which Simple takes four for one."""
-WRONG: tuple[Severity, ...] = ("rejected", "hangs", "wrong data")
-"""With one of these there is nothing to run."""
+WRONG: tuple[Severity, ...] = ("rejected", "hangs", "wrong data")  # With one of these there is nothing to run
 
 
 def lint_file(
@@ -195,10 +194,8 @@ def sizes_text(first: int, beyond: int) -> str:
     return f"from {first} to {beyond - 1} bytes"
 
 
-MAX_RANKS, MAX_PAIRED = 4096, 1024
-"""More than that the parsers do not keep, and a table of all pairs of so many."""
-MAX_CHUNKS = 2**24
-"""In all buffers of all ranks; each is a number in memory when the file is run."""
+MAX_RANKS, MAX_PAIRED = 4096, 1024  # More than that the parsers do not keep, and a table of all pairs of so many
+MAX_CHUNKS = 2**24  # In all buffers of all ranks; each is a number in memory when the file is run
 
 
 def layout_of(document: Document, findings: Findings) -> Layout | None:

@@ -159,14 +159,11 @@ def chunks_of_buffers(layout: Layout, rank: int) -> tuple[int, int]:
 
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVES = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})
-READS = frozenset({"s", "cpy", "re", "rrc", "rrs", "rrcs"})
-"""Steps with a source."""
-WRITES = frozenset({"r", "cpy", "re", "rcs", "rrc", "rrcs"})
-"""Steps with a target."""
+READS = frozenset({"s", "cpy", "re", "rrc", "rrs", "rrcs"})  # Steps with a source
+WRITES = frozenset({"r", "cpy", "re", "rcs", "rrc", "rrcs"})  # Steps with a target
 CHECKED = {"s": "s", "r": "d", "rcs": "d", "rrs": "s", "rrc": "", "rrcs": "sd", "cpy": "sd", "re": "sd"}
 """Ends whose first chunk the parsers compare with the sizes in the gpu element."""
-MAX_CHAIN = 16
-"""Additions to one chunk that are made in one go."""
+MAX_CHAIN = 16  # Additions to one chunk that are made in one go
 
 
 def check_blocks(

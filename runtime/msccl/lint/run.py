@@ -54,8 +54,7 @@ def buffered_order(program: Program, depth: int) -> Order:
     return Order([site for site, _ in found], instructions, partners, before, sequence)
 
 
-INTERLEAVINGS = 2
-"""Enough, because what comes before them proves that all give the same data."""
+INTERLEAVINGS = 2  # Enough, because what comes before them proves that all give the same data
 
 
 def check_meaning(program: Program, in_place: bool, out_of_place: bool, places: int, findings: Findings) -> None:

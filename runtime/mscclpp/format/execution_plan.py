@@ -22,13 +22,10 @@ CHANNEL_TYPES: tuple[ChannelType, ...] = ("memory", "port")
 
 MAX_OPERATIONS = 64
 """Operations of one thread block, those inside pipelines included; the only limit that the executor checks itself."""
-MAX_CHANNELS = 16
-"""Channels of one type, and remote buffers of one type, that one thread block uses."""
+MAX_CHANNELS = 16  # Channels of one type, and remote buffers of one type, that one thread block uses
 MAX_CHANNELS_PER_OPERATION = 8
-MAX_SEMAPHORES_PER_OPERATION = 16
-"""A GPU may have more of them: the executor allocates as many as the plan lists."""
-MAX_BUFFER_BYTES = 2**32 - 1
-"""Offsets are numbers of 32 bits."""
+MAX_SEMAPHORES_PER_OPERATION = 16  # A GPU may have more of them: the executor allocates as many as the plan lists
+MAX_BUFFER_BYTES = 2**32 - 1  # Offsets are numbers of 32 bits
 ALIGNMENT = 16
 """Bytes; chunks start at multiples of it.  The executor adds 16 bytes at once and the rest of a chunk wrongly."""
 MAX_THREADS = 1024

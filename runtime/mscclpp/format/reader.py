@@ -36,12 +36,9 @@ from .execution_plan import (
 )
 
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
-MAX_BLOCKS = 2**10
-"""Of a GPU; all must run at once, and no GPU has as many multiprocessors."""
-MAX_ENTRIES = MAX_BLOCKS * MAX_CHANNELS
-"""Of a list of what thread blocks use, such as the channels of a GPU."""
-MAX_CHUNKS = 2**28
-"""A buffer of more would have chunks of less than 16 bytes."""
+MAX_BLOCKS = 2**10  # Of a GPU; all must run at once, and no GPU has as many multiprocessors
+MAX_ENTRIES = MAX_BLOCKS * MAX_CHANNELS  # Of a list of what thread blocks use, such as the channels of a GPU
+MAX_CHUNKS = 2**28  # A buffer of more would have chunks of less than 16 bytes
 
 
 class Fields:
@@ -196,14 +193,11 @@ class OperationReader:
         return Place(owner, buffer, start, self.fields.integer(found["size"], f"size of {where}", 1, MAX_CHUNKS))
 
 
-Positions = dict[ChannelType, tuple[int, ...]]
-"""Of channels or remote buffers, in the lists of their GPU."""
+Positions = dict[ChannelType, tuple[int, ...]]  # Of channels or remote buffers, in the lists of their GPU
 SPELLINGS = {each.nccl_name: each for each in WRITTEN}
 UINT64_MAX = 2**64 - 1
-MAX_BYTES_OF_FILE = 2**25
-"""Six times what a plan for 64 GPUs takes; a larger file is refused before it is decoded."""
-MAX_TOKENS = 2**16
-"""In all semaphores of a GPU together."""
+MAX_BYTES_OF_FILE = 2**25  # Six times what a plan for 64 GPUs takes; a larger file is refused before it is decoded
+MAX_TOKENS = 2**16  # In all semaphores of a GPU together
 
 
 def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:

@@ -42,10 +42,8 @@ from .thread_blocks import RankWriter
 from .transfers import Connections, Transfers, plan_transfers, transfers_without_flow_control
 
 DEFAULT_SLICE_BYTES = 2**20
-DEFAULT_THREAD_BLOCKS = 108
-"""SMs of an A100: all thread blocks must run at once or the kernel hangs."""
-MAX_ITERATIONS = 2**16 - 1
-"""The executor counts the slices of a chunk in 16 bits."""
+DEFAULT_THREAD_BLOCKS = 108  # SMs of an A100: all thread blocks must run at once or the kernel hangs
+MAX_ITERATIONS = 2**16 - 1  # The executor counts the slices of a chunk in 16 bits
 
 
 def write_mscclpp(program: Program, path: str | os.PathLike[str], **options: Any) -> None:

@@ -78,8 +78,7 @@ def _overlap(one: Place, other: Place) -> bool:
     return one.buffer != other.buffer or (one.start < other.start + other.count and other.start < one.start + one.count)
 
 
-WEIGHTS = {"send": 4, "recv": 2, "recv_reduce": 4, "copy": 1, "reduce": 2}
-"""About how many operations a step becomes."""
+WEIGHTS = {"send": 4, "recv": 2, "recv_reduce": 4, "copy": 1, "reduce": 2}  # About how many operations a step becomes
 
 
 class RankWriter:

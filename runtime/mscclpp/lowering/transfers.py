@@ -19,8 +19,7 @@ from ...programs.ordering import Order
 from ...programs.program import Buffer, ChunkRange, Instruction, Program, copies_onto_itself
 from ..format.execution_plan import ChannelType, Place
 
-MAX_CLOCKS = 2**26
-"""Of all steps, held at a time where one rank has no more: a quarter of a gigabyte."""
+MAX_CLOCKS = 2**26  # Of all steps, held at a time where one rank has no more: a quarter of a gigabyte
 
 Cell = tuple[int, Buffer, int]
 
@@ -198,8 +197,7 @@ def _acknowledgements(
             yield number
 
 
-End = tuple[ChannelType, int]
-"""A channel of a GPU: its type, and its position among those of that type."""
+End = tuple[ChannelType, int]  # A channel of a GPU: its type, and its position among those of that type
 
 
 @dataclass(frozen=True)

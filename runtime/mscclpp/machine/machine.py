@@ -24,10 +24,8 @@ Resource = tuple[str, int, int]
 """What processes wait for: ("memory" or "port", rank, position of a channel) or ("semaphore", rank, number)."""
 
 INT64 = np.iinfo(np.int64)
-MAX_NUMBERS = 2**26
-"""In the memory of all GPUs."""
-MAX_PROCESSES = 2**14
-"""Thread blocks, port channels and GPUs together; each keeps a clock of every other one."""
+MAX_NUMBERS = 2**26  # In the memory of all GPUs
+MAX_PROCESSES = 2**14  # Thread blocks, port channels and GPUs together; each keeps a clock of every other one
 
 
 class ExecutionReport(NamedTuple):
