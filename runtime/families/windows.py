@@ -29,20 +29,15 @@ MAX_FILES = 1024  # Handles of the two later runtimes
 
 
 class Span(NamedTuple):
-    """Sizes of one kind of call and the file that they pick.
-
-    `first`, `beyond`: Bytes of the whole buffer, up to but not including the other.
-    `path`: Empty where no file is picked, and the library's own algorithms run.
-    `others`: Files that are for the same sizes and come later.
-    """
+    """Sizes of one kind of call and the file that they pick."""
 
     collective: str
     num_ranks: int
     in_place: bool
-    first: int
+    first: int  # Bytes of the whole buffer, up to but not including the other
     beyond: int
-    path: str
-    others: tuple[str, ...]
+    path: str  # Empty where no file is picked, and the library's own algorithms run
+    others: tuple[str, ...]  # Files that are for the same sizes and come later
 
     def __str__(self) -> str:
         """On one line."""
@@ -55,20 +50,14 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class FamilyReport:
-    """What becomes of several files that are loaded together.
-
-    `reports`: Of each file, in the order in which they are tried.
-    `spans`: Every size of every call that one of them is for.
-    `findings`: About the files together.
-    `environment`: Variables to set so that the runtime picks them up.
-    """
+    """What becomes of several files that are loaded together."""
 
     runtime: str
     version: str
-    reports: tuple[LintReport, ...]
-    spans: tuple[Span, ...]
-    findings: tuple[Finding, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    reports: tuple[LintReport, ...]  # Of each file, in the order in which they are tried
+    spans: tuple[Span, ...]  # Every size of every call that one of them is for
+    findings: tuple[Finding, ...]  # About the files together
+    environment: Mapping[str, str] = field(default_factory=dict)  # Variables to set so that the runtime picks them up
 
     def chosen(self, collective: str, num_ranks: int, size: int, *, in_place: bool = False) -> str:
         """Path of the file that a call picks, or an empty text if the library's own algorithms run.

@@ -19,13 +19,11 @@ class Finding(NamedTuple):
 
     `severity`: What the runtime does: refuses the file or the call; never picks it; waits for ever; computes something
         else or touches other memory.  What is not checked may be fine; a note stops nothing.
-    `message`: What is wrong, and how to fix it.
-    `where`: Such as ``"line 12"``; empty for the whole file.
     """
 
     severity: Severity
-    message: str
-    where: str
+    message: str  # What is wrong, and how to fix it
+    where: str  # Such as ``"line 12"``; empty for the whole file
 
     def __str__(self) -> str:
         """On one line."""
@@ -64,16 +62,12 @@ class Findings:
 
 
 class Window(NamedTuple):
-    """Calls that a file is for.
+    """Calls that a file is for."""
 
-    `collective`: As the file spells it.
-    `first`, `beyond`: Bytes of the whole buffer: from the first of the sizes up to, not including, the other.
-    """
-
-    collective: str
+    collective: str  # As the file spells it
     num_ranks: int
     in_place: bool
-    first: int
+    first: int  # Bytes of the whole buffer: from the first of the sizes up to, not including, the other
     beyond: int
 
 
@@ -81,22 +75,17 @@ class Window(NamedTuple):
 class LintReport:
     """What becomes of a file in a runtime.
 
-    `version`: Of the runtime: its own, or for RCCL the release of ROCm.
-    `findings`: The worst first.
-    `summary`: What the file says it is, or empty if it cannot be told.
     `environment`: Variables to set so that the runtime picks the file up.
-    `loading`: What else it takes.
-    `windows`: Calls that the file is for; none if that cannot be told.
     """
 
     path: str
     runtime: str
-    version: str
-    findings: tuple[Finding, ...]
-    summary: str = ""
+    version: str  # Of the runtime: its own, or for RCCL the release of ROCm
+    findings: tuple[Finding, ...]  # The worst first
+    summary: str = ""  # What the file says it is, or empty if it cannot be told
     environment: Mapping[str, str] = field(default_factory=dict)
-    loading: tuple[str, ...] = ()
-    windows: tuple[Window, ...] = ()
+    loading: tuple[str, ...] = ()  # What else it takes
+    windows: tuple[Window, ...] = ()  # Calls that the file is for; none if that cannot be told
 
     @property
     def verdict(self) -> str:

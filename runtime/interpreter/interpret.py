@@ -28,15 +28,11 @@ INT64 = np.iinfo(np.int64)
 
 
 class InterpreterReport(NamedTuple):
-    """What `run_program` did, for people: it has raised if anything was wrong.
+    """What `run_program` did, for people: it has raised if anything was wrong."""
 
-    `program`: Name of the program.
-    `steps`, `transfers`, `chunks_sent`: In one run.
-    """
-
-    program: str
+    program: str  # Name of the program
     interleavings: int
-    steps: int
+    steps: int  # In one run
     transfers: int
     chunks_sent: int
 
@@ -302,11 +298,10 @@ class Contents:
     """What has been added up in a chunk.
 
     `terms`: How often chunk c of the collective, as rank r had it in its input, is part of the sum, by (c, r).
-    `poisoned`: Whether memory that nobody had written to is part of it.
     """
 
     terms: Counter[tuple[int, int]]
-    poisoned: bool = False
+    poisoned: bool = False  # Whether memory that nobody had written to is part of it
 
     def __add__(self, other: Contents) -> Contents:
         """Add up two chunks."""

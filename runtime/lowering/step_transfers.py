@@ -97,16 +97,13 @@ NEVER = 2**62  # The step in which a rank gets what it never gets
 class StepTrees(NamedTuple):
     """Trees by root, and those of one root by the chunks that follow them.
 
-    `roots` (int64 (trees,)): Whose shard it is.
-    `begins`, `ends` (int64 (trees,)): Chunks ``begins``, ..., ``ends - 1`` of the shard follow the tree.
-    `parents` (int64 (trees, ranks)): Which rank each rank gets them from; -1 for the root.
     `steps` (int64 (trees, ranks)): And in which step of the allgather; -1 for the root, which has them from the start.
     """
 
-    roots: IntArray
-    begins: IntArray
-    ends: IntArray
-    parents: IntArray
+    roots: IntArray  # int64 (trees,): Whose shard it is
+    begins: IntArray  # int64 (trees,): Chunks ``begins``, ..., ``ends - 1`` of the shard follow the tree
+    ends: IntArray  # int64 (trees,)
+    parents: IntArray  # int64 (trees, ranks): Which rank each rank gets them from; -1 for the root
     steps: IntArray
 
 

@@ -36,18 +36,14 @@ class Site(NamedTuple):
 class Order:
     """Steps of a program with their neighbors in time.
 
-    `sites`: Of each step number.
-    `instructions`: Of each step number.
-    `partners`: The receive of each send and the send of each receive; -1 for what stays on its rank.
     `before`: Steps of the same rank that each step waits for directly: the one above it and its dependencies.
-    `sequence`: All steps, each after everything that happens before it; a send directly precedes its receive.
     """
 
-    sites: list[Site]
-    instructions: list[Instruction]
-    partners: list[int]
+    sites: list[Site]  # Of each step number
+    instructions: list[Instruction]  # Of each step number
+    partners: list[int]  # The receive of each send and the send of each receive; -1 for what stays on its rank
     before: list[tuple[int, ...]]
-    sequence: list[int]
+    sequence: list[int]  # All steps, each after everything that happens before it; a send directly precedes its receive
 
 
 def sites(program: Program) -> Iterator[tuple[Site, Instruction]]:

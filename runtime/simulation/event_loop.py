@@ -72,34 +72,24 @@ class Network(NamedTuple):
     """Transfers, what they wait for, and what their hops cost.
 
     `hop_starts` (int64 (transfers + 1,)): Transfer ``t`` has hops ``hop_starts[t]``, ..., ``hop_starts[t + 1] - 1``.
-    `hop_links` (int64 (hops,)): The link that each hop is on.
-    `hop_ticks`, `hop_delays` (int64 (hops,)): How long one piece keeps the link busy, and how long each bit is on its
-        way.
-    `levels` (int64 (transfers,)): At least 0: what decides between pieces that wait for the same link.
-    `before`, `after` (int64 (waits,)): Transfer ``after[i]`` waits for transfer ``before[i]``.
     """
 
     hop_starts: IntArray
-    hop_links: IntArray
-    hop_ticks: IntArray
-    hop_delays: IntArray
-    levels: IntArray
-    before: IntArray
-    after: IntArray
+    hop_links: IntArray  # int64 (hops,): The link that each hop is on
+    hop_ticks: IntArray  # int64 (hops,): How long one piece keeps the link busy, and how long each bit is on its way
+    hop_delays: IntArray  # int64 (hops,)
+    levels: IntArray  # int64 (transfers,): At least 0: what decides between pieces that wait for the same link
+    before: IntArray  # int64 (waits,): Transfer ``after[i]`` waits for transfer ``before[i]``
+    after: IntArray  # int64 (waits,)
     num_links: int
 
 
 class Timeline(NamedTuple):
-    """When everything happened.
+    """When everything happened."""
 
-    `starts` (int64 (hops, pieces)): When each piece began to enter the link of each hop; -1 if it never did.
-    `finish`: When the last piece had come.
-    `unfinished`: Pieces that never came, for transfers wait for each other in a circle.
-    """
-
-    starts: IntArray
-    finish: int
-    unfinished: int
+    starts: IntArray  # int64 (hops, pieces): When each piece began to enter the link of each hop; -1 if it never did
+    finish: int  # When the last piece had come
+    unfinished: int  # Pieces that never came, for transfers wait for each other in a circle
 
 
 def run_events(network: Network, pieces: int) -> Timeline:

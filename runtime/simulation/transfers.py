@@ -23,26 +23,21 @@ class Transfers:
         sends nothing.
     `firsts`, `amounts` (int64 (transfers,)): Which of the data, in units of it: ``firsts``, ..., ``firsts + amounts -
         1``.  In an all-to-all(v), of what the first rank of the path has for others.
-    `unit`: What one unit is of all the data, as nccl-tests counts it.
-    `levels` (int64 (transfers,)): The step, or hops between ranks that have to come before.
-    `adds` (bool (transfers,)): Whether the receiver adds what comes to what it has.
     `hop_starts` (int64 (transfers + 1,)): Transfer ``t`` crosses links ``hop_links[hop_starts[t]:hop_starts[t + 1]]``,
         in this order.
-    `hop_links`: Places in ``topology.links``.
-    `before`, `after` (int64 (waits,)): Transfer ``after[i]`` waits for transfer ``before[i]``.
     """
 
     senders: IntArray
     receivers: IntArray
     firsts: IntArray
     amounts: IntArray
-    unit: Fraction
-    levels: IntArray
-    adds: npt.NDArray[np.bool_]
+    unit: Fraction  # What one unit is of all the data, as nccl-tests counts it
+    levels: IntArray  # int64 (transfers,): The step, or hops between ranks that have to come before
+    adds: npt.NDArray[np.bool_]  # bool (transfers,): Whether the receiver adds what comes to what it has
     hop_starts: IntArray
-    hop_links: IntArray
-    before: IntArray
-    after: IntArray
+    hop_links: IntArray  # Places in ``topology.links``
+    before: IntArray  # int64 (waits,): Transfer ``after[i]`` waits for transfer ``before[i]``
+    after: IntArray  # int64 (waits,)
 
     @property
     def hop_owners(self) -> IntArray:
@@ -144,15 +139,11 @@ MAX_TICKS = 2**60  # All times that a simulation could add up to, so that a sum 
 
 
 class PieceTimes(NamedTuple):
-    """Times of one piece on each hop.
+    """Times of one piece on each hop."""
 
-    `tick`: µs.
-    `ticks`, `delays` (int64 (hops,)): How long the piece keeps the link busy, and the link's latency.
-    """
-
-    tick: Fraction
-    ticks: IntArray
-    delays: IntArray
+    tick: Fraction  # µs
+    ticks: IntArray  # int64 (hops,): How long the piece keeps the link busy, and the link's latency
+    delays: IntArray  # int64 (hops,)
 
 
 def piece_times(transfers: Transfers, topology: Topology, num_bytes: int, slices: int) -> PieceTimes:

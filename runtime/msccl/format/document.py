@@ -27,14 +27,10 @@ _END = re.compile(r" *\/?")
 
 
 class Element(NamedTuple):
-    """An element without what is in it.
+    """An element without what is in it."""
 
-    `path`: Tags from the root to this one, of which the first five are told.
-    `line`: From 1.
-    """
-
-    path: tuple[str, ...]
-    line: int
+    path: tuple[str, ...]  # Tags from the root to this one, of which the first five are told
+    line: int  # From 1
     attributes: dict[str, str]
 
 

@@ -30,25 +30,20 @@ MAX_AWAITED_BLOCK = 127  # Thread blocks that others wait for are named by an in
 class RuntimeLimits:
     """Limits of one runtime.
 
-    `max_steps`: Step elements in one thread block, nops included.
     `max_thread_blocks`: Thread blocks that one rank may have.  For the NVIDIA runtimes this is the number of SMs of an
         A100 and not the larger number that the parser takes: all blocks must run at once or the kernel hangs.
-    `hard_thread_blocks`: What the parser takes.
-    `max_channels`: RCCL from ROCm 6.1 on takes more; 32 works everywhere.
-    `collectives`: The runtime's spelling of each collective.
     `adds_on_receive`: Whether a step may receive and add: RCCL from ROCm 6.1 on launches no fused steps
         (ROCm/rccl#1005).
-    `takes_both_placements`: Whether one file can be for calls in place and out of place.
     """
 
     name: str
-    max_steps: int
+    max_steps: int  # Step elements in one thread block, nops included
     max_thread_blocks: int
-    hard_thread_blocks: int
-    max_channels: int
-    collectives: Mapping[Collective, str]
+    hard_thread_blocks: int  # What the parser takes
+    max_channels: int  # RCCL from ROCm 6.1 on takes more; 32 works everywhere
+    collectives: Mapping[Collective, str]  # The runtime's spelling of each collective
     adds_on_receive: bool
-    takes_both_placements: bool
+    takes_both_placements: bool  # Whether one file can be for calls in place and out of place
 
 
 FEWER_TREES = "plan with fewer trees, such as by planner 'forestcoll' with trees_per_root=1"
@@ -197,21 +192,16 @@ _SPELLED = {theirs: ours for ours, theirs in JOINED.items()}
 class Dialect:
     """What one version of one runtime does with a file; by default as the two later runtimes do.
 
-    `limits`: Those that do not depend on the version.
-    `max_channels`, `max_thread_blocks`, `step_types`: What the parser takes.
-    `launches_fused`: Whether it also runs steps that receive and send on or add.
-    `absent`: Why this version loads no such files at all; empty if it does.
-    `required`: Attributes that an algo element must have.
     `collectives`: Spellings of the collectives that collopt knows; `other_collectives`: others that it takes.
     """
 
-    limits: RuntimeLimits
+    limits: RuntimeLimits  # Those that do not depend on the version
     version: str
-    max_channels: int
+    max_channels: int  # What the parser takes
     max_thread_blocks: int
-    launches_fused: bool
-    absent: str = ""
-    required: tuple[str, ...] = _LATER
+    launches_fused: bool  # Whether it also runs steps that receive and send on or add
+    absent: str = ""  # Why this version loads no such files at all; empty if it does
+    required: tuple[str, ...] = _LATER  # Attributes that an algo element must have
     collectives: Mapping[str, Collective] = field(default_factory=_SPELLED.copy)
     other_collectives: tuple[str, ...] = ("send", "recv", "gather", "scatter", "alltoallv")
     step_types: frozenset[str] = PLAIN | FUSED

@@ -53,17 +53,15 @@ class Place:
 class Operation:
     """One operation of a thread block.
 
-    `name`: As in the file.
-    `channels`: Positions among all channels of that type of the GPU.
     `sources`, `targets`: A put copies each source to the target beside it; ``re`` adds up all sources into the one
         target.
     `unit_bytes`, `num_chunks`: Of a pipeline: `body` is run for one slice of so many bytes after the other of
         operations of so many chunks.
     """
 
-    name: str
+    name: str  # As in the file
     channel_type: ChannelType | None = None
-    channels: tuple[int, ...] = ()
+    channels: tuple[int, ...] = ()  # Positions among all channels of that type of the GPU
     sources: tuple[Place, ...] = ()
     targets: tuple[Place, ...] = ()
     semaphores: tuple[int, ...] = ()
@@ -74,19 +72,13 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What one rank does.
+    """What one rank does."""
 
-    `input_chunks`, `output_chunks`, `scratch_chunks`: Of the buffers as the executor sees them: input and output are
-        never empty.
-    `peers`: Other end of each channel.
-    `semaphores`: First values.
-    """
-
-    input_chunks: int
+    input_chunks: int  # Of the buffers as the executor sees them: input and output are never empty
     output_chunks: int
     scratch_chunks: int
-    peers: dict[ChannelType, tuple[int, ...]]
-    semaphores: tuple[int, ...]
+    peers: dict[ChannelType, tuple[int, ...]]  # Other end of each channel
+    semaphores: tuple[int, ...]  # First values
     thread_blocks: tuple[tuple[Operation, ...], ...]
 
     @property

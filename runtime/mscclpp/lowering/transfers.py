@@ -26,17 +26,12 @@ Cell = tuple[int, Buffer, int]
 
 @dataclass(frozen=True)
 class Transfers:
-    """Where each receive takes its data, and which messages it sends back.
+    """Where each receive takes its data, and which messages it sends back."""
 
-    `arrivals`: Of each receive, by its number in the order.
-    `credits`, `acknowledgements`: Receives that send them.
-    `scratch`: Scratch chunks of each rank, those of the program included.
-    """
-
-    arrivals: dict[int, Place]
-    credits: set[int]
+    arrivals: dict[int, Place]  # Of each receive, by its number in the order
+    credits: set[int]  # Receives that send them
     acknowledgements: set[int]
-    scratch: list[int]
+    scratch: list[int]  # Scratch chunks of each rank, those of the program included
 
 
 def transfers_without_flow_control(program: Program, order: Order) -> Transfers:

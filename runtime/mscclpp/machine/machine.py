@@ -29,15 +29,11 @@ MAX_PROCESSES = 2**14  # Thread blocks, port channels and GPUs together; each ke
 
 
 class ExecutionReport(NamedTuple):
-    """What `run_execution_plan` did; it has raised if anything was wrong.
+    """What `run_execution_plan` did; it has raised if anything was wrong."""
 
-    `plan`: Name of the plan.
-    `operations`, `puts`, `chunks_put`: In one run, every slice counted.
-    """
-
-    plan: str
+    plan: str  # Name of the plan
     interleavings: int
-    operations: int
+    operations: int  # In one run, every slice counted
     puts: int
     chunks_put: int
 
