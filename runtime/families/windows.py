@@ -60,10 +60,7 @@ class FamilyReport:
     environment: Mapping[str, str] = field(default_factory=dict)  # Variables to set so that the runtime picks them up
 
     def chosen(self, collective: str, num_ranks: int, size: int, *, in_place: bool = False) -> str:
-        """Path of the file that a call picks, or an empty text if the library's own algorithms run.
-
-        Units: `size` in bytes.
-        """
+        """Path of the file that a call of so many bytes picks, or an empty text if the library's own algorithms run."""
         for span in self.spans:
             if span[:3] == (collective, num_ranks, in_place) and span.first <= size < span.beyond:
                 return span.path
@@ -196,10 +193,7 @@ def _stops(path: Path, runtime: str, version: str | None, max_thread_blocks: int
 
 
 def window_report(reports: Iterable[LintReport]) -> tuple[Span, ...]:
-    """Say for every size of every call which of some files it picks.
-
-    Units: result in bytes.
-    """
+    """Say for every size in bytes of every call which of some files it picks."""
     windows = [(window, report.path) for report in reports for window in report.windows if window.first < window.beyond]
     spans: list[Span] = []
     for call in sorted({window[:3] for window, _ in windows}):

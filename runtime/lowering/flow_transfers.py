@@ -269,15 +269,7 @@ def _joined(hops: Sequence[_Hop], max_count: int, borders: Collection[int]) -> I
 
 
 class ScratchSlots:
-    """Best-fit allocator of one rank's scratch; `size`: places ever in use at the same time, gaps included.
-
-    >>> slots = ScratchSlots()
-    >>> slots.take(2), slots.take(3)
-    (0, 2)
-    >>> slots.give(0, 2)
-    >>> slots.take(1), slots.take(2), slots.size
-    (0, 5, 7)
-    """
+    """Best-fit allocator of one rank's scratch; `size`: places ever in use at the same time, gaps included."""
 
     def __init__(self) -> None:
         self.size = 0

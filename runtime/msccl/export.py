@@ -86,10 +86,7 @@ def export_msccl_xml(
 
 
 def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, max_thread_blocks: int) -> Program:
-    """Lower a plan to steps that the runtime takes, with as many of them in a thread block as it takes.
-
-    Where a rank has more thread blocks than the GPU runs at once, some are joined.
-    """
+    """Lower a plan to blocks of as many steps as the runtime takes, some joined where there are too many."""
     name = program_name(plan)
     max_steps = limits.max_steps
     while True:

@@ -140,13 +140,7 @@ Ring = tuple[int, ...]
 
 
 def ring_channels(plan: Plan) -> tuple[Ring, ...]:
-    """List the rings that a plan spreads its data over equally.
-
-    >>> import collopt
-    >>> topology = collopt.topologies.ring(4)
-    >>> ring_channels(collopt.plan(topology, "allgather", planner="ring"))
-    ((0, 1, 2, 3), (0, 3, 2, 1))
-    """
+    """List the rings that a plan divides its data among equally."""
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
     shares = [_shares(forest, plan.planner) for forest in plan.trees.forests]

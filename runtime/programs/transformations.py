@@ -19,14 +19,7 @@ MAX_INSTRUCTIONS = 2**22  # Steps of all replicas: with their thread blocks, two
 
 
 def replicated(program: Program, instances: int) -> Program:
-    """Divide all chunks, and have a program for each part.
-
-    >>> from collopt.runtime.lowering.lower import lower
-    >>> from collopt.schedules import Forest
-    >>> program = lower(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]), "allgather")
-    >>> print(replicated(program, 3))
-    allgather: allgather on 2 ranks, 6 chunks, 18 steps, 3 channels
-    """
+    """Divide all chunks, and have a program for each part."""
     require_program(program)
     check_counts({"instances": instances})
     if instances == 1:
@@ -111,14 +104,7 @@ def _inside(borders: Sequence[int], begin: int, end: int) -> list[int]:
 
 
 def packed(program: Program, max_thread_blocks: int, max_steps: int) -> Program:
-    """Join thread blocks, the shortest first, until no rank has too many.
-
-    >>> from collopt.runtime.lowering.lower import lower
-    >>> from collopt.schedules import Forest
-    >>> program = lower(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]), "allgather")
-    >>> [len(packed(program, most, 64).ranks[0].thread_blocks) for most in (3, 2, 1)]
-    [3, 2, 1]
-    """
+    """Join thread blocks, the shortest first, until no rank has too many; a joined block keeps the global order."""
     require_program(program)
     check_counts({"max_thread_blocks": max_thread_blocks, "max_steps": max_steps})
     if all(len(rank.thread_blocks) <= max_thread_blocks for rank in program.ranks):

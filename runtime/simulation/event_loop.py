@@ -17,17 +17,7 @@ from ...support.arrays import IntArray
 
 @numba.njit(cache=True, nogil=True)
 def push(times: IntArray, codes: IntArray, first: int, size: int, time: int, code: int) -> None:
-    """Add an entry to the heap at places ``first``, ..., ``first + size - 1``, which has the least (time, code) first.
-
-    >>> times, codes = np.empty((2, 3), dtype=np.int64)
-    >>> for size, time in enumerate([5, 2, 3]):
-    ...     push(times, codes, 0, size, time, 10 * time)
-    >>> int(codes[0])
-    20
-    >>> drop(times, codes, 0, 3)
-    >>> int(codes[0])
-    30
-    """
+    """Add an entry to the heap of `size` entries at place ``first``, which has the least (time, code) first."""
     at = size
     while at > 0:
         up = (at - 1) // 2
@@ -93,17 +83,7 @@ class Timeline(NamedTuple):
 
 
 def run_events(network: Network, pieces: int) -> Timeline:
-    """Run all transfers, each cut into so many pieces.
-
-    One transfer over two links, in two pieces that take 5 ticks each; the second link is passed without a stop:
-
-    >>> two_hops = np.array([0, 1])
-    >>> none = np.empty(0, dtype=np.int64)
-    >>> network = Network(np.array([0, 2]), two_hops, two_hops * 0 + 5, two_hops * 0 + 1, two_hops[:1], none, none, 2)
-    >>> run_events(network, 2)
-    Timeline(starts=array([[0, 5],
-           [1, 6]]), finish=12, unfinished=0)
-    """
+    """Run all transfers, each cut into so many pieces."""
     transfers = len(network.hop_starts) - 1
     followers = np.bincount(network.before, minlength=transfers)
     plan = _Plan(

@@ -70,10 +70,7 @@ def in_direction(links: IntArray, starts: IntArray, reverse: bool) -> tuple[IntA
 
 
 def joined(parts: list[Part], unit: Fraction, waits: list[IntArray]) -> Transfers:
-    """Put transfers one after the other.
-
-    Shapes: `waits` list of int64 (2, waits).
-    """
+    """Put transfers one after the other; `waits`: int64 (2, waits) each."""
     hops = [gathered(*part.routes, part.paths) for part in parts]
     lengths = np.concatenate([length for length, _ in hops])
     pairs = np.concatenate(waits, axis=1)
@@ -147,18 +144,7 @@ class PieceTimes(NamedTuple):
 
 
 def piece_times(transfers: Transfers, topology: Topology, num_bytes: int, slices: int) -> PieceTimes:
-    """Work out the times of pieces, exactly if that leaves room in int64, and rounded up to ticks otherwise.
-
-    Halves of 300 bytes over 25 GB/s, that is of 6 ns, and a latency of 10 ns:
-
-    >>> from collopt.runtime.simulation.tree_transfers import transfers_of
-    >>> from collopt.schedules import Forest
-    >>> from collopt.topologies import complete
-    >>> pair = complete(2, bandwidth=25, latency="0.01")
-    >>> transfers = transfers_of(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]), pair)
-    >>> piece_times(transfers, pair, 600, 2)
-    PieceTimes(tick=Fraction(1, 500), ticks=array([3, 3]), delays=array([5, 5]))
-    """
+    """Work out the times of pieces, exactly if that fits into int64, and rounded up to ticks otherwise."""
     of_pieces, piece_kinds = _busy_times(transfers, topology, Fraction(num_bytes) * transfers.unit / slices)
     of_latencies, latency_kinds = _latencies(transfers, topology)
     # The longest that all could take, one piece at a time on the whole network.

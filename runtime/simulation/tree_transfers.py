@@ -161,15 +161,7 @@ def flow_transfers(schedule: FlowSchedule, topology: Topology) -> Transfers:
 
 @singledispatch
 def transfers_of(schedule: Schedule, topology: Topology) -> Transfers:  # noqa: ARG001
-    """List the transfers of a schedule.
-
-    Two ranks exchange their halves:
-
-    >>> from collopt.topologies import ring
-    >>> both = transfers_of(Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])]), ring(2))
-    >>> both.senders.tolist(), both.receivers.tolist(), both.firsts.tolist(), both.unit
-    ([0, 1], [1, 0], [0, 1], Fraction(1, 2))
-    """
+    """List the transfers of a schedule; other kinds of schedules register here."""
     raise UnsupportedError(f"the schedule is {shown(schedule)}; expected trees, steps or a flow")
 
 

@@ -67,11 +67,7 @@ RUNTIMES: Mapping[str, RuntimeLimits] = {
 
 
 def runtime_limits(runtime: str) -> RuntimeLimits:
-    """Look up a runtime by name, or raise `UnsupportedError` with the names there are.
-
-    >>> runtime_limits("rccl").max_thread_blocks
-    64
-    """
+    """Look up a runtime by name, or raise `UnsupportedError` with the names there are."""
     check_choice("runtime", runtime, RUNTIMES)
     return RUNTIMES[runtime]
 
@@ -231,13 +227,7 @@ class Dialect:
 
 
 def dialect_of(runtime: str, version: str | None = None) -> Dialect:
-    """Look up a runtime.
-
-    >>> dialect_of("rccl", "6.0").launches_fused, dialect_of("rccl", "6.1").launches_fused
-    (True, False)
-    >>> dialect_of("rccl", "7.13").absent
-    'RCCL has no MSCCL from ROCm 7.13 on'
-    """
+    """Look up a version of a runtime; the last that has MSCCL if none is given."""
     limits = runtime_limits(runtime)
     if version is not None and not isinstance(version, str):
         raise UnsupportedError(f"version is {shown(version)}; expected text such as '6.4'")

@@ -20,8 +20,7 @@ from ...programs.program import ChunkRange, Instruction, Program, RankProgram, T
 def buffered_order(program: Program, depth: int) -> Order:
     """Put the steps in an order in which they can run if connections hold `depth` chunks.
 
-    Bounded queues, and flags that stay raised, make the outcome independent of the speed of anybody: if one order gets
-    to the end, all do, and so does one time through the steps after the other.
+    Bounded queues make the outcome independent of anybody's speed: if one order gets to the end, all do.
     """
     found = list(sites(program))
     numbers = {site: number for number, (site, _) in enumerate(found)}
@@ -116,11 +115,7 @@ def _idle_rank(program: Program) -> int | None:
 
 
 def in_one_memory(program: Program) -> Program:
-    """Make a program one whose input and output are the same memory, told by one name for each way of using it.
-
-    What lies in both is read as input, which has been there from the start, and written as output, which has to be
-    there in the end; and it counts as written where it only stays.
-    """
+    """Name what input and output share once: as input where it is read, as output where it is written or stays."""
     return replace(program, in_place=True, ranks=tuple(_one_memory(program, rank) for rank in program.ranks))
 
 

@@ -245,11 +245,7 @@ class RankWriter:
 
 
 def merged_blocks(weights: Sequence[int], most: int) -> list[list[int]]:
-    """Merge the two lightest thread blocks until there are few enough.
-
-    >>> merged_blocks([9, 1, 8, 2], 3)
-    [[0], [1, 3], [2]]
-    """
+    """Merge the two lightest thread blocks until there are few enough."""
     groups = {block: [block] for block in range(len(weights))}
     heap = [(weight, block) for block, weight in enumerate(weights)]
     heapify(heap)

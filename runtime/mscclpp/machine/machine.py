@@ -41,15 +41,7 @@ class ExecutionReport(NamedTuple):
 def run_execution_plan(
     plan: ExecutionPlan, *, interleavings: int = 8, seed: int = 0, slices: int = 3
 ) -> ExecutionReport:
-    """Run a plan under several random interleavings and look at the data and at what keeps it in order.
-
-    >>> from collopt.schedules import Forest
-    >>> from collopt.runtime.lowering.lower import lower
-    >>> from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
-    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
-    >>> run_execution_plan(to_execution_plan(lower(forest, "allgather")), slices=4).puts
-    8
-    """
+    """Run a plan under several random interleavings and check the data and what keeps it in order."""
     check_counts({"interleavings": interleavings, "slices": slices})
     check_counts({"seed": seed}, least=0)
     chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
