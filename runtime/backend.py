@@ -41,11 +41,6 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
     -------
     Usage
         Collectives that plans are never for, such as barriers and messages, are not counted.
-
-    Raises
-    ------
-    UnsupportedError
-        If the group has another backend.
     """
     _, dist = import_torch()
     from .distributed.torch_backend.process_group import PlannedGroup

@@ -57,14 +57,8 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     topology : Topology
         With as many ranks.  ASTRA-sim's GB/s are 2^30 bytes per second; convert them.
 
-    Returns
-    -------
-    Replay
-
     Raises
     ------
-    UnsupportedError
-        If there are too few or too many traces, something else, or nodes of other kinds.
     ProgramError
         If sends and receives do not match, an attribute is missing, or nodes wait for each other in a cycle.
 

@@ -183,11 +183,6 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         What one rank does.
     path : str or path
         An existing file is replaced.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is no trace, or an attribute is of a kind that is not written.
     """
     write_whole(path, trace_bytes(trace))
 
@@ -238,10 +233,6 @@ def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
         Of any rank.
     shift, num_ranks : int
         Ranks are counted modulo `num_ranks`.
-
-    Returns
-    -------
-    Trace
 
     Examples
     --------

@@ -85,14 +85,8 @@ def lint_family(
     version, max_thread_blocks : str, int or None
         As for `lint_file`.
 
-    Returns
-    -------
-    FamilyReport
-
     Raises
     ------
-    UnsupportedError
-        If there is no file, or for an unknown runtime or version.
     FileFormatError
         If a file cannot be read or is too large.
     """

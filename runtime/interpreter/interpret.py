@@ -55,16 +55,10 @@ def run_program(
     elements_per_chunk : int
         Numbers that stand for one chunk.
 
-    Returns
-    -------
-    InterpreterReport
-
     Raises
     ------
     ProgramError
         If `check_program` refuses the program, or a run deadlocks or leaves wrong data behind.
-    UnsupportedError
-        For an unknown collective, or parameters that are not positive.
 
     Examples
     --------

@@ -1,3 +1,6 @@
+"""Small examples of the internal functions of `collopt.runtime`."""
+
+from __future__ import annotations
 
 import numpy as np
 

@@ -204,18 +204,12 @@ def interpret_file(
     interleavings, seed, fifo_depth : int
         As for `run_program`.
 
-    Returns
-    -------
-    InterpreterReport
-
     Raises
     ------
     FileFormatError
         If the file is not an MSCCL algorithm that the runtimes would accept.
     ProgramError
         If the algorithm is wrong.
-    UnsupportedError
-        For unsupported step types or collectives.
     """
     program = read_xml(path)
     if all(read_placements(path)):

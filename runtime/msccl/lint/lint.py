@@ -51,8 +51,6 @@ def lint_file(
 
     Raises
     ------
-    UnsupportedError
-        For an unknown runtime or version.
     FileFormatError
         If the file cannot be read or is too large.
 

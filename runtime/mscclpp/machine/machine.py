@@ -81,18 +81,12 @@ def interpret_mscclpp(
     slices : int
         Slices per chunk.
 
-    Returns
-    -------
-    ExecutionReport
-
     Raises
     ------
     FileFormatError
         If the file is not a plan that the executor runs.
     ProgramError
         If the plan is wrong.
-    UnsupportedError
-        For operations that collopt does not run, plans that are too large, and invalid parameters.
     """
     return run_execution_plan(read_mscclpp(path), interleavings=interleavings, seed=seed, slices=slices)
 
