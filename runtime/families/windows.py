@@ -116,8 +116,7 @@ def _lint_plans(files: list[Path], version: str | None, max_thread_blocks: int |
         raise UnsupportedError(f"version is {shown(version)}; the one known of {MSCCLPP} is {MSCCLPP_VERSION}")
     resident = DEFAULT_THREAD_BLOCKS if max_thread_blocks is None else max_thread_blocks
     check_counts({"max_thread_blocks": resident})
-    reports = tuple(lint_plan(path, max_thread_blocks=resident) for path in files)
-    findings = Findings()
+    reports, findings = tuple(lint_plan(path, max_thread_blocks=resident) for path in files), Findings()
     spans = window_report(reports)
     _check_spans(spans, MSCCLPP, findings)
     return FamilyReport(MSCCLPP, MSCCLPP_VERSION, reports, spans, tuple(findings))

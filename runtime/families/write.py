@@ -214,16 +214,13 @@ def _checked_plans(plans: object) -> list[Plan]:
 def _checked_sizes(sizes: object) -> tuple[int, int]:
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or len(sizes) != 2:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest and the largest, such as ('1K', '1G')")
-    if _is_zero(sizes[1]):
+    zero = [size.strip() == "0" if isinstance(size, str) else type(size) is int and size == 0 for size in sizes]
+    if zero[1]:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the largest to be at least 1 byte")
-    low, high = 0 if _is_zero(sizes[0]) else as_bytes(sizes[0]), as_bytes(sizes[1])
+    low, high = 0 if zero[0] else as_bytes(sizes[0]), as_bytes(sizes[1])
     if low > high:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest first")
     return low, high
-
-
-def _is_zero(size: object) -> bool:
-    return size.strip() == "0" if isinstance(size, str) else type(size) is int and size == 0
 
 
 def _free_folder(folder: str | os.PathLike[str]) -> Path:
@@ -298,17 +295,14 @@ def _check(report: FamilyReport, names: Sequence[str], windows: Sequence[SizeWin
     found += [(Path(finding.where).name, finding) for finding in report.findings]
     for name, finding in found:
         if finding.severity in FAILING:
-            raise UnsupportedError(f"{name or 'the family'} would be {_fate(finding.severity)}: {finding.message}")
-    wanted = [(window.first, window.last + 1, name, ()) for window, name in zip(windows, names, strict=True)]
+            fate = finding.severity if finding.severity in ("rejected", "ignored") else f"wrong ({finding.severity})"
+            raise UnsupportedError(f"{name or 'the family'} would be {fate}: {finding.message}")
+    expected = [(window.first, window.last + 1, name, ()) for window, name in zip(windows, names, strict=True)]
     for call in {span[:3] for span in report.spans}:
         mine = [span for span in report.spans if span[:3] == call and span.path]
         picked = [(span.first, span.beyond, Path(span.path).name, span.others) for span in mine]
-        if picked != wanted:
-            raise UnsupportedError(f"{report.runtime} would pick {shown(picked)}; expected {shown(wanted)}")
-
-
-def _fate(severity: Severity) -> str:
-    return severity if severity in ("rejected", "ignored") else f"wrong ({severity})"
+        if picked != expected:
+            raise UnsupportedError(f"{report.runtime} would pick {shown(picked)}; expected {shown(expected)}")
 
 
 def _table(windows: Sequence[SizeWindow], paths: Sequence[Path]) -> pd.DataFrame:

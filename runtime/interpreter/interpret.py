@@ -106,15 +106,15 @@ def _take_turns(machine: Machine, seed: int) -> None:
     while runnable:
         turn = generator.randrange(len(runnable))
         block = runnable[turn]
-        blocker = READY if machine.finished(block) else machine.blocker(block)
-        if machine.finished(block) or blocker != READY:
-            runnable[turn] = runnable[-1]
-            runnable.pop()
-            if blocker != READY:
-                sleepers.setdefault(blocker, []).append(block)
+        finished = machine.finished(block)
+        if not finished and (blocker := machine.blocker(block)) == READY:
+            machine.execute(block)
+            runnable.extend(sleepers.pop(block, ()))
             continue
-        machine.execute(block)
-        runnable.extend(sleepers.pop(block, ()))
+        runnable[turn] = runnable[-1]
+        runnable.pop()
+        if not finished:
+            sleepers.setdefault(blocker, []).append(block)
     machine.check_finished()
 
 

@@ -112,11 +112,11 @@ def write_nccl_tuner(
             )
     sizes = [2**power for power in range(max_bytes.bit_length())]
     best = [min(range(len(several)), key=lambda number: several[number].estimate(size)) for size in sizes]
-    changes = [0, *(place for place in range(1, len(sizes)) if best[place] != best[place - 1]), len(sizes)]
-    limits = [0, *(sizes[place] for place in changes[1:-1]), max_bytes + 1]
+    starts = [place for place in range(len(sizes)) if place == 0 or best[place] != best[place - 1]]
+    limits = [0, *(sizes[place] for place in starts[1:]), max_bytes + 1]
     windows = [
         _Window(least, after - 1, *kinds[best[place]])
-        for place, (least, after) in zip(changes, pairwise(limits), strict=False)
+        for place, (least, after) in zip(starts, pairwise(limits), strict=True)
     ]
     _write(path, first, windows, protocol, boxes)
 

@@ -79,20 +79,15 @@ def _check_block(block: object, where: str) -> None:
     for number, step in enumerate(_tuple(block.instructions, f"the instructions of {where}")):
         # The common case without a call, because programs have millions of steps.
         if type(step) is not Instruction or type(step.count) is not int or type(step.kind) is not str:
-            _check_step(step, f"{where} step {number}")
+            _check_kind(step, Instruction, f"{where} step {number}")
+            if not isinstance(step.kind, str):
+                raise _refusal(f"the kind of {where} step {number}", step.kind, "text")
         for end in (step.source, step.target):
             if end is not None and (type(end) is not ChunkRange or type(end.start) is not int):
                 _check_kind(end, ChunkRange, f"a source or target of {where} step {number}")
         for wait in step.depends if type(step.depends) is tuple else _tuple(step.depends, f"the waits of {where}"):
             if type(wait) is not Dependency or type(wait.step) is not int or type(wait.thread_block) is not int:
                 _check_kind(wait, Dependency, f"a wait of {where} step {number}")
-
-
-def _check_step(step: object, where: str) -> None:
-    _check_kind(step, Instruction, where)
-    assert isinstance(step, Instruction)  # That was checked.
-    if not isinstance(step.kind, str):
-        raise _refusal(f"the kind of {where}", step.kind, "text")
 
 
 def _check_kind(thing: object, kind: type[Any], where: str) -> None:

@@ -251,23 +251,19 @@ class Simulation:
 
     @property
     def link_busy(self) -> pd.DataFrame:
-        """One row per link.
-
-        ``tail``, ``head``, ``bytes`` that it carried, ``pieces``, ``busy_us``, and ``share`` of the whole time for
-        which it was busy.
-        """
+        """One row per link: ``tail``, ``head``, ``bytes``, ``pieces``, ``busy_us``, and ``share`` of the whole time."""
         import pandas as pd
 
-        links = len(self.topology.links)
-        busy, data = np.zeros(links), np.zeros(links)
-        np.add.at(busy, self.transfers.hop_links, self._microseconds(self.times.ticks * self.slices))
-        np.add.at(data, self.transfers.hop_links, self._bytes[self.transfers.hop_owners] * self.slices)
+        def total(of_hops: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            return np.bincount(self.transfers.hop_links, of_hops, len(self.topology.links))
+
+        busy = total(self._microseconds(self.times.ticks * self.slices))
         return pd.DataFrame(
             {
                 "tail": [link.tail for link in self.topology.links],
                 "head": [link.head for link in self.topology.links],
-                "bytes": data,
-                "pieces": np.bincount(self.transfers.hop_links, minlength=links) * self.slices,
+                "bytes": total(self._bytes[self.transfers.hop_owners] * self.slices),
+                "pieces": np.bincount(self.transfers.hop_links, minlength=len(busy)) * self.slices,
                 "busy_us": busy,
                 "share": busy / self.microseconds,
             }

@@ -179,9 +179,7 @@ class _Machine:
     def _needed(self, block: Process, operation: Operation) -> list[Resource]:
         if operation.name in WAITING:
             return [(str(operation.channel_type), block.rank, channel) for channel in operation.channels]
-        if operation.name == "sem_acquire":
-            return [("semaphore", block.rank, number) for number in operation.semaphores]
-        return []
+        return [("semaphore", block.rank, number) for number in operation.semaphores if operation.name == "sem_acquire"]
 
     def _missing(self, block: Process, operation: Operation) -> Resource | None:
         return next((each for each in self._needed(block, operation) if not self.tokens[each]), None)
