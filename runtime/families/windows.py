@@ -105,7 +105,7 @@ def lint_family(
     _check_together(reports, dialect, findings)
     spans = window_report(reports)
     _check_spans(spans, dialect.name, findings)
-    # The first runtime passes refused files over, so it need not be told of them.
+    # The first runtime passes refused files over, so they need not be listed.
     named = [report.path for report in reports if not (dialect.is_microsoft and report.verdict == "rejected")]
     environment = environment_of(named, dialect)
     return FamilyReport(dialect.name, dialect.version, reports, spans, tuple(findings), environment)
@@ -156,7 +156,7 @@ def _check_together(reports: tuple[LintReport, ...], dialect: Dialect, findings:
 
 
 def _about_neighbors(path: Path, dialect: Dialect, version: str | None, max_thread_blocks: int | None) -> list[Finding]:
-    """Say of a single file that others, which nobody asked about, stop the communicator from the same folder."""
+    """Say of a single file that others, which were not listed, stop the communicator from the same folder."""
     if dialect.is_microsoft or dialect.absent:
         return []
     try:

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ProgramError
-from ...schedules import Collective
 from ...support.arrays import IntArray
 from ..programs.checks import check_structure
 from ..programs.ordering import Order, Site, global_order
@@ -75,15 +74,10 @@ def _check_sizes(program: Program) -> None:
         ):
             needed = sum(end - begin for begin, end in ranges)
             if chunks != needed:
-                raise ProgramError(
-                    f"rank {number} has {chunks} {buffer} chunks; {_with_article(program.collective)} needs {needed}"
-                )
+                what = f"{'an' if program.collective.name.startswith('a') else 'a'} {program.collective}"
+                raise ProgramError(f"rank {number} has {chunks} {buffer} chunks; {what} needs {needed}")
         if rank.scratch_chunks < 0:
             raise ProgramError(f"rank {number} has {rank.scratch_chunks} scratch chunks; expected 0 or more")
-
-
-def _with_article(collective: Collective) -> str:
-    return f"{'an' if collective.name.startswith('a') else 'a'} {collective}"
 
 
 def _check_thread_block(program: Program, rank: RankProgram, number: int, block: ThreadBlock) -> None:
@@ -113,14 +107,14 @@ def _check_instruction(rank: RankProgram, block: ThreadBlock, site: Site, step: 
     sides = SIDES.get(step.kind)
     if sides is None:
         raise ProgramError(f"{site} is of kind {step.kind!r}; expected one of {', '.join(SIDES)}")
-    for wanted, peer, way in ((step.kind == "send", block.send_peer, "send"), (step.receives, block.recv_peer, "recv")):
-        if wanted and peer is None:
+    for needed, peer, way in ((step.kind == "send", block.send_peer, "send"), (step.receives, block.recv_peer, "recv")):
+        if needed and peer is None:
             raise ProgramError(f"{site} is a {step.kind} but its thread block has no {way} peer")
     if step.count < 1:
         raise ProgramError(f"{site} moves {step.count} chunks; expected at least 1")
-    for name, end, wanted in zip(("source", "target"), (step.source, step.target), sides, strict=True):
-        if (end is not None) != wanted:
-            raise ProgramError(f"{site} is a {step.kind} {'without' if wanted else 'with'} a {name}")
+    for name, end, needed in zip(("source", "target"), (step.source, step.target), sides, strict=True):
+        if (end is not None) != needed:
+            raise ProgramError(f"{site} is a {step.kind} {'without' if needed else 'with'} a {name}")
         if end is not None:
             _check_range(rank, site, name, end, step.count)
     if step.target is not None and step.target.buffer == "input":
@@ -174,10 +168,20 @@ def check_hazards(program: Program, order: Order) -> None:
         for buffer, rows in places.items():
             accesses = _by_segment(rows, position)
             for earlier, later in _unordered(accesses, order, rank, steps):
-                raise ProgramError(_describe_race(order, accesses, buffer, earlier, later))
+                ways = ["writes" if accesses.writes[row] else "reads" for row in (earlier, later)]
+                first, second = (order.sites[int(accesses.steps[row])] for row in (earlier, later))
+                raise ProgramError(
+                    f"race: {first} {ways[0]} {buffer} chunk {accesses.chunks[earlier]} and {second} {ways[1]} it, but "
+                    "nothing makes one wait for the other; add a dependency"
+                )
         for buffer, rows in found.items():
-            if buffer != "input":
-                _check_written_before_read(order, _by_segment(rows, position), buffer)
+            accesses = _by_segment(rows, position)
+            unwritten = (_neighbors(accesses)[0] < 0) & ~accesses.writes
+            for row in np.flatnonzero(unwritten)[:1] if buffer != "input" else ():
+                raise ProgramError(
+                    f"{order.sites[int(accesses.steps[row])]} reads {buffer} chunk {accesses.chunks[row]}, which "
+                    "nothing has written by then"
+                )
         _check_output_written(order, rank, steps)
 
 
@@ -270,24 +274,6 @@ def _clocks(order: Order, scope: Sequence[int], rank: int, width: int) -> tuple[
         if site.rank == rank:
             clock[site.thread_block] = site.step
     return clocks, row_of
-
-
-def _describe_race(order: Order, accesses: _Accesses, buffer: str, earlier: int, later: int) -> str:
-    ways = ["writes" if accesses.writes[row] else "reads" for row in (earlier, later)]
-    first, second = (order.sites[int(accesses.steps[row])] for row in (earlier, later))
-    return (
-        f"race: {first} {ways[0]} {buffer} chunk {accesses.chunks[earlier]} and {second} {ways[1]} it, but nothing "
-        "makes one wait for the other; add a dependency"
-    )
-
-
-def _check_written_before_read(order: Order, accesses: _Accesses, buffer: str) -> None:
-    last, _ = _neighbors(accesses)
-    for row in np.flatnonzero((last < 0) & ~accesses.writes)[:1]:
-        raise ProgramError(
-            f"{order.sites[int(accesses.steps[row])]} reads {buffer} chunk {accesses.chunks[row]}, which nothing has "
-            "written by then"
-        )
 
 
 def _check_output_written(order: Order, rank: RankProgram, steps: Sequence[int]) -> None:

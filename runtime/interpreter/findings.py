@@ -82,10 +82,10 @@ class LintReport:
     runtime: str
     version: str  # Of the runtime: its own, or for RCCL the release of ROCm
     findings: tuple[Finding, ...]  # The worst first
-    summary: str = ""  # What the file says it is, or empty if it cannot be told
+    summary: str = ""  # What the file says it is, or empty if unknown
     environment: Mapping[str, str] = field(default_factory=dict)
     loading: tuple[str, ...] = ()  # What else it takes
-    windows: tuple[Window, ...] = ()  # Calls that the file is for; none if that cannot be told
+    windows: tuple[Window, ...] = ()  # Calls that the file is for; none if unknown
 
     @property
     def verdict(self) -> str:

@@ -289,7 +289,7 @@ RANKS_SHOWN = 6
 
 @dataclass(frozen=True)
 class Contents:
-    """What has been added up in a chunk.
+    """The contributions that a chunk is the sum of.
 
     `terms`: How often chunk c of the collective, as rank r had it in its input, is part of the sum, by (c, r).
     """

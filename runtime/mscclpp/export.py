@@ -292,7 +292,7 @@ def _rank_usage(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int,
         for block in group:
             counts.update(needs[block // instances])
         where = f"rank {rank.rank} thread block {at}"
-        # It greets the ranks that it has transfers with.
+        # It notifies its peers that this GPU has started.
         if counts["operations"] and (length := counts["operations"] + 1) > MAX_OPERATIONS:
             refusals.append(f"{where} has at least {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}")
         refusals += [

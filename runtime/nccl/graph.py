@@ -134,7 +134,7 @@ def _channel(ring: tuple[int, ...], first: int, count: int) -> list[int]:
 
 MAX_CHANNELS = 32  # What all versions of NCCL take
 
-WANTED = "expected the same rings for all data, such as of a plan by 'ring'"
+EXPECTED = "expected the same rings for all data, such as of a plan by 'ring'"
 
 Ring = tuple[int, ...]
 
@@ -144,8 +144,9 @@ def ring_channels(plan: Plan) -> tuple[Ring, ...]:
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
     shares = [_shares(forest, plan.planner) for forest in plan.trees.forests]
-    if shares[0] != shares[-1] and _turned(shares[0]) != shares[-1]:
-        raise UnsupportedError(f"the plan by {plan.planner!r} reduces along other rings than it broadcasts; {WANTED}")
+    reversed_rings = {_from_lowest(ring[::-1]): share for ring, share in shares[0].items()}
+    if shares[-1] not in (shares[0], reversed_rings):
+        raise UnsupportedError(f"the plan by {plan.planner!r} reduces along other rings than it broadcasts; {EXPECTED}")
     # The least common number of shares that makes each ring's a whole one.
     total = math.lcm(*(share.denominator for share in shares[-1].values()))
     if total > MAX_CHANNELS:
@@ -161,7 +162,7 @@ def _shares(forest: Forest, planner: str) -> dict[Ring, Fraction]:
     ranks = forest.num_ranks
     chains = np.argsort(forest.depths, axis=1)
     if (np.sort(forest.depths, axis=1) != np.arange(ranks)).any():
-        raise UnsupportedError(f"the plan by {planner!r} has trees in which a rank sends to several others; {WANTED}")
+        raise UnsupportedError(f"the plan by {planner!r} has trees in which a rank sends to several others; {EXPECTED}")
     if forest.direction == "reduce":
         chains = chains[:, ::-1]
     uses: dict[int, Counter[Ring]] = {}
@@ -170,14 +171,9 @@ def _shares(forest: Forest, planner: str) -> dict[Ring, Fraction]:
     shares = [{ring: Fraction(weight, use.total()) for ring, weight in use.items()} for use in uses.values()]
     if any(share != shares[0] for share in shares):
         raise UnsupportedError(
-            f"the plan by {planner!r} sends the data of some ranks around other rings than that of others; {WANTED}"
+            f"the plan by {planner!r} sends the data of some ranks around other rings than that of others; {EXPECTED}"
         )
     return shares[0]
-
-
-def _turned(shares: dict[Ring, Fraction]) -> dict[Ring, Fraction]:
-    """The same rings the other way round."""
-    return {_from_lowest(ring[::-1]): share for ring, share in shares.items()}
 
 
 def _from_lowest(ring: Sequence[int]) -> Ring:

@@ -105,7 +105,7 @@ def _starts(counts: IntArray) -> IntArray:
 
 
 class _Plan(NamedTuple):
-    """What does not change: the network, with followers by transfer and room for queues by link."""
+    """What does not change: the network, with followers by transfer and space for queues by link."""
 
     hop_starts: IntArray
     hop_links: IntArray
@@ -134,14 +134,14 @@ class _State(NamedTuple):
     idle: npt.NDArray[np.bool_]
     times: IntArray
     codes: IntArray
-    asked: IntArray
-    is_asked: npt.NDArray[np.bool_]
+    pending: IntArray
+    is_pending: npt.NDArray[np.bool_]
     ready: IntArray
     sizes: IntArray
 
 
-EVENTS, ASKED, READY, COME = range(4)
-"""Places in `_State.sizes`: entries of `times`, of `asked` (links that may be able to send) and `ready`; ends."""
+EVENTS, PENDING, READY, COME = range(4)
+"""Places in `_State.sizes`: entries of `times`, of `pending` (links that may be able to send) and `ready`; ends."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -171,10 +171,10 @@ def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArr
         while sizes[READY]:
             sizes[READY] -= 1
             _begin(plan, state, state.ready[sizes[READY]], pieces)
-        for place in range(sizes[ASKED]):
-            state.is_asked[state.asked[place]] = False
-            _send(plan, state, state.asked[place], now, pieces)
-        sizes[ASKED] = 0
+        for place in range(sizes[PENDING]):
+            state.is_pending[state.pending[place]] = False
+            _send(plan, state, state.pending[place], now, pieces)
+        sizes[PENDING] = 0
         if sizes[EVENTS] == 0:
             return state.starts, finish, sizes[COME]
         now = state.times[0]
@@ -196,7 +196,7 @@ def _begin(plan: _Plan, state: _State, part: int, pieces: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _end(plan: _Plan, state: _State, part: int, pieces: int) -> None:
-    """Tell those who wait for a piece of a transfer that it has come."""
+    """Release what waits for a piece of a transfer, which has come."""
     state.sizes[COME] += 1
     transfer, piece = divmod(part, pieces)
     for place in range(plan.follower_starts[transfer], plan.follower_starts[transfer + 1]):
@@ -215,16 +215,16 @@ def _queue(plan: _Plan, state: _State, code: int, pieces: int) -> None:
     size = state.queue_sizes[link]
     push(state.queue_keys, state.queue_codes, plan.queue_starts[link], size, piece + level, code)
     state.queue_sizes[link] += 1
-    _ask(state, link)
+    _mark(state, link)
 
 
 @numba.njit(cache=True, nogil=True)
-def _ask(state: _State, link: int) -> None:
+def _mark(state: _State, link: int) -> None:
     """Note that a link may be able to send."""
-    if not state.is_asked[link]:
-        state.is_asked[link] = True
-        state.asked[state.sizes[ASKED]] = link
-        state.sizes[ASKED] += 1
+    if not state.is_pending[link]:
+        state.is_pending[link] = True
+        state.pending[state.sizes[PENDING]] = link
+        state.sizes[PENDING] += 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -263,5 +263,5 @@ def _take(plan: _Plan, state: _State, pieces: int) -> bool:
         return True
     else:
         state.idle[code - 2 * jobs] = True
-        _ask(state, code - 2 * jobs)
+        _mark(state, code - 2 * jobs)
     return False

@@ -134,7 +134,10 @@ class _Simulator:
         plan, transfers, num_bytes = self._plan, self._transfers, as_bytes(size)
         count = self._slices(slices)
         times = piece_times(transfers, plan.topology, num_bytes, count)
-        parts = [np.arange(len(transfers.senders))] if self._steps == "overlap" else _by_level(transfers)
+        parts = [np.arange(len(transfers.senders))]
+        if self._steps == "wait":
+            order = np.argsort(transfers.levels, kind="stable")
+            parts = np.split(order, np.flatnonzero(np.diff(transfers.levels[order])) + 1)
         starts = np.empty((len(transfers.hop_links), count), dtype=np.int64)
         now = 0
         for part in parts:
@@ -156,12 +159,6 @@ class _Simulator:
                 f"for {MAX_EVENTS} events"
             )
         return slices
-
-
-def _by_level(transfers: Transfers) -> list[IntArray]:
-    """Numbers of the transfers of each level."""
-    order = np.argsort(transfers.levels, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(transfers.levels[order])) + 1)
 
 
 def _run_part(

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 from ....support.validation import shown
 from ...interpreter.findings import Findings
 
-MAX_TEXT = 254  # Characters of a name or a value; for longer ones the parsers have no room and write on
+MAX_TEXT = 254  # Characters of a name or a value; the parsers allocate no more and write beyond
 MAX_ATTRIBUTES = 16  # For tags with more than four times as many the expression below is not made
 MAX_CHILDREN = 1024
 MAX_ELEMENTS = 2**20
@@ -29,7 +29,7 @@ _END = re.compile(r" *\/?")
 class Element(NamedTuple):
     """An element without what is in it."""
 
-    path: tuple[str, ...]  # Tags from the root to this one, of which the first five are told
+    path: tuple[str, ...]  # Tags from the root to this one, of which the first five are kept
     line: int  # From 1
     attributes: dict[str, str]
 

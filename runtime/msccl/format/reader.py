@@ -44,7 +44,7 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
         If the file cannot be read, is not in the form that the runtimes' parsers take, or has missing or invalid
         values; the message names the file and the place.
     UnsupportedError
-        For steps that receive and send on, or if the root of a broadcast or reduce cannot be told.
+        For steps that receive and send on, or if the root of a broadcast or reduce is not known.
     """
     return _Reader(path).program()
 
@@ -55,7 +55,7 @@ def read_placements(path: str | os.PathLike[str]) -> tuple[bool, bool]:
 
 
 class _Refusals(Findings):
-    """Raises the first finding, but for elements that no parser looks at."""
+    """Raises the first finding, but for elements that the parsers ignore."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

@@ -123,7 +123,8 @@ def to_xml_text(
         name=program.name,
         proto=protocol,
         nchannels=program.num_channels,
-        nchunksperloop=_chunks_of_call(program),
+        # Of an all-to-all, the runtimes take the input of one rank for the whole buffer.
+        nchunksperloop=program.chunks_per_loop // (program.num_ranks if program.layout.in_pairs else 1),
         ngpus=program.num_ranks,
         coll=limits.collectives[program.collective],
         inplace=int(in_place),
@@ -140,11 +141,6 @@ def to_xml_text(
 
 def _element(tag: str, **attributes: object) -> ET.Element:
     return ET.Element(tag, {name: str(value) for name, value in attributes.items()})
-
-
-def _chunks_of_call(program: Program) -> int:
-    """Chunks of what the runtimes take for the whole buffer: of an all-to-all, the input of one rank."""
-    return program.chunks_per_loop // (program.num_ranks if program.layout.in_pairs else 1)
 
 
 def _placement(program: Program, limits: RuntimeLimits, placement: str | None) -> str:

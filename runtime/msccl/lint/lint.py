@@ -197,7 +197,7 @@ MAX_CHUNKS = 2**24  # In all buffers of all ranks; each is a number in memory wh
 
 
 def layout_of(document: Document, findings: Findings) -> Layout | None:
-    """Where the chunks of a file's collective stand; None, with the reason as a finding, if that cannot be told."""
+    """Where the chunks of a file's collective stand; None, with the reason as a finding, if that is unknown."""
     collective = SPELLINGS.get(document.words["coll"])
     ranks, chunks = document.numbers["ngpus"], document.numbers["nchunksperloop"]
     if collective is None:
@@ -205,7 +205,7 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
         findings.add("not checked", message)
         return None
     if sorted(gpu.number for gpu in document.gpus) != list(range(len(document.gpus))) or ranks != len(document.gpus):
-        return None  # There is a rank without an element, which is told elsewhere.
+        return None  # There is a rank without an element, which is a finding of its own.
     most = MAX_PAIRED if collective.in_pairs else MAX_RANKS
     total = sum(max(0, gpu.scratch_chunks) for gpu in document.gpus) + 2 * ranks * max(0, chunks)
     if ranks > most or chunks < 1 or total > MAX_CHUNKS:

@@ -25,7 +25,7 @@ WARP = 32
 
 
 def check_header(document: Document, dialect: Dialect, findings: Findings) -> None:
-    """Look at the attributes of the algo element."""
+    """Check the attributes of the algo element."""
     where, numbers = at(document.line), document.numbers
     protocol, collective = document.words.get("proto", "Simple"), document.words["coll"]
     if protocol not in PROTOCOLS:
@@ -169,7 +169,7 @@ MAX_CHAIN = 16  # Additions to one chunk that are made in one go
 def check_blocks(
     document: Document, layout: Layout | None, dialect: Dialect, resident: int, findings: Findings
 ) -> None:
-    """Look at everything inside the gpu elements but what steps wait for."""
+    """Check everything inside the gpu elements but what steps wait for."""
     if not dialect.launches_fused:
         _check_fused(document, dialect, findings)
     for gpu in document.gpus:
@@ -218,7 +218,7 @@ def _check_numbers(gpu: Gpu, dialect: Dialect, resident: int, findings: Findings
 
 
 def _check_connections(gpu: Gpu, dialect: Dialect, findings: Findings) -> None:
-    """Two blocks on one connection take each other's data, and a channel has room for so many."""
+    """Two blocks on one connection take each other's data, and the connections of a channel are limited."""
     for way, side in (("send to", "send"), ("receive from", "recv")):
         used: dict[tuple[int, int], int] = {}
         channels: dict[int, int] = defaultdict(int)
@@ -291,11 +291,11 @@ def _check_step(step: Step, position: int, block: Block, dialect: Dialect, findi
 
 def _sizes(gpu: Gpu, layout: Layout | None) -> dict[str, tuple[int, int]]:
     """For each buffer the chunks that the file says there are, and those that there are."""
-    told = {"i": gpu.input_chunks, "o": gpu.output_chunks, "s": gpu.scratch_chunks}
-    real = dict(told)
+    stated = {"i": gpu.input_chunks, "o": gpu.output_chunks, "s": gpu.scratch_chunks}
+    real = dict(stated)
     if layout is not None:
         real["i"], real["o"] = chunks_of_buffers(layout, gpu.number)
-    return {buffer: (told[buffer], real[buffer]) for buffer in told}
+    return {buffer: (stated[buffer], real[buffer]) for buffer in stated}
 
 
 def _check_ends(step: Step, gpu: Gpu, sizes: dict[str, tuple[int, int]], findings: Findings) -> None:
@@ -305,9 +305,9 @@ def _check_ends(step: Step, gpu: Gpu, sizes: dict[str, tuple[int, int]], finding
     ):
         if buffer not in sizes or step.kind not in CHECKED:
             continue
-        told, real = sizes[buffer]
-        if letter in CHECKED[step.kind] and not -1 <= start < told:
-            message = f"{name}off is {start}, but {buffer}_chunks of rank {gpu.number} is {told}"
+        stated, real = sizes[buffer]
+        if letter in CHECKED[step.kind] and not -1 <= start < stated:
+            message = f"{name}off is {start}, but {buffer}_chunks of rank {gpu.number} is {stated}"
             findings.add("rejected", message, at(step.line))
         elif step.kind in kinds and not 0 <= start <= real - step.chunks:
             message = (

@@ -208,17 +208,13 @@ class _Checker:
         for unit, _ in found:
             if unit % ALIGNMENT:
                 self._fail(f"unit_size is {unit}; expected a multiple of {ALIGNMENT}")
-        iterations = max((largest // unit for unit, largest in self._pipeline_bytes(found)), default=0)
+        chunk = self.plan.max_bytes // message_chunks(self.plan.collective, self.plan.gpus)
+        iterations = max((chunk * count // unit for unit, count in found), default=0)
         if iterations >= 2**16:
             self._fail(
                 f"max_message_size is {self.plan.max_bytes}, of which a pipeline makes {iterations} slices; expected "
                 "fewer than 65536"
             )
-
-    def _pipeline_bytes(self, found: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        chunk = self.plan.max_bytes // message_chunks(self.plan.collective, self.plan.gpus)
-        for unit, count in found:
-            yield unit, chunk * count
 
     def _check_signals(self) -> None:
         """Each signal has a wait at the other end, in the same pipeline or outside of all."""

@@ -53,7 +53,7 @@ class Place:
 class Operation:
     """One operation of a thread block.
 
-    `sources`, `targets`: A put copies each source to the target beside it; ``re`` adds up all sources into the one
+    `sources`, `targets`: A put copies each source to the target beside it; ``re`` reduces all sources into the one
         target.
     `unit_bytes`, `num_chunks`: Of a pipeline: `body` is run for one slice of so many bytes after the other of
         operations of so many chunks.

@@ -147,7 +147,7 @@ class RankWriter:
         unit_bytes: int | None,
         num_chunks: int,
     ) -> tuple[Operation, ...]:
-        """Greet the senders, run the steps, and see the port channels through."""
+        """Notify the senders of the start, run the steps, and complete the port channels."""
         incoming = sorted({self._end(number) for number in own if self.order.instructions[number].receives})
         outgoing = sorted({self._end(number) for number in own if self.order.instructions[number].kind == "send"})
         before, body, after = SyncedBlock(), SyncedBlock(), SyncedBlock()

@@ -138,7 +138,7 @@ class _Machine:
         return clock
 
     def run(self) -> None:
-        """Take turns until all are through, then look at what is left."""
+        """Take turns until all are through, then check what is left."""
         while self.runnable:
             turn = self.turns.randrange(len(self.runnable))
             index = self.runnable[turn]

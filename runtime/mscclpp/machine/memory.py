@@ -26,7 +26,7 @@ class Accesses:
         self.starts = starts
 
     def add(self, place: Place, part: int | None, clock: Clock, index: int, count: int, *, writes: bool) -> None:
-        """Look whether an access knows of all that it conflicts with, and remember it."""
+        """Check that an access knows of all that it conflicts with, and record it."""
         memory = self.memory[place.rank]
         if not clock[self.starts + place.rank]:
             raise ProgramError(
