@@ -252,7 +252,9 @@ class Simulation:
         import pandas as pd
 
         def total(of_hops: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-            return np.bincount(self.transfers.hop_links, of_hops, len(self.topology.links))
+            found = np.zeros(len(self.topology.links))
+            np.add.at(found, self.transfers.hop_links, of_hops)
+            return found
 
         busy = total(self._microseconds(self.times.ticks * self.slices))
         return pd.DataFrame(

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -127,7 +127,7 @@ def with_gates(transfers: Transfers) -> Transfers:
         "before": np.concatenate([transfers.before[opens], follows - 1 + count, gate_of[held] - 1 + count]),
         "after": np.concatenate([gate_of[transfers.after[opens]] + count, follows + count, held]),
     }
-    columns = {name: np.concatenate([getattr(transfers, name), more]) for name, more in added.items()}
+    columns: dict[str, Any] = {name: np.concatenate([getattr(transfers, name), more]) for name, more in added.items()}
     return replace(transfers, **columns)
 
 
