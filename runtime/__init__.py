@@ -30,55 +30,21 @@ from .programs.program import ChunkRange, Dependency, Instruction, Program, Rank
 from .programs.transformations import without_receive_reduce
 from .simulation.simulate import Simulation, simulate, simulate_sizes
 
-__all__ = [
-    "Attribute",
+__all__ = ["ChunkRange", "Dependency", "Instruction", "Program", "RankProgram", "ThreadBlock"]
+__all__ += ["check_program", "lower", "run_program", "without_receive_reduce"]
+__all__ += ["interpret_file", "lint_family", "lint_file", "read_xml", "to_xml_text", "write_xml"]
+__all__ += ["ExecutionPlan", "interpret_mscclpp", "read_mscclpp", "to_execution_plan", "write_mscclpp"]
+__all__ += ["SizeWindow", "fastest_windows", "write_family", "write_nccl_tuner"]
+__all__ += ["Attribute", "NodeKind", "Replay", "Trace", "TraceNode"]
+__all__ += ["plan_traces", "read_trace", "replay_traces", "rotate_trace", "write_trace"]
+__all__ += ["Simulation", "simulate", "simulate_sizes"]
+__all__ += ["RunReport", "all_to_all_single", "execute", "launched_rank", "run_local"]
+__all__ += [
     "BenchReport",
     "Calibration",
-    "ChunkRange",
-    "Dependency",
-    "ExecutionPlan",
-    "Instruction",
     "MeasuredTimes",
     "Measurement",
-    "NodeKind",
-    "Program",
-    "RankProgram",
-    "Replay",
-    "RunReport",
-    "Simulation",
-    "SizeWindow",
-    "ThreadBlock",
-    "Trace",
-    "TraceNode",
-    "all_to_all_single",
     "calibrate",
-    "check_program",
-    "execute",
-    "fastest_windows",
-    "interpret_file",
-    "interpret_mscclpp",
-    "launched_rank",
-    "lint_family",
-    "lint_file",
-    "lower",
     "measure_plans",
-    "plan_traces",
-    "read_mscclpp",
     "read_nccl_tests",
-    "read_trace",
-    "read_xml",
-    "replay_traces",
-    "rotate_trace",
-    "run_local",
-    "run_program",
-    "simulate",
-    "simulate_sizes",
-    "to_execution_plan",
-    "to_xml_text",
-    "without_receive_reduce",
-    "write_family",
-    "write_mscclpp",
-    "write_nccl_tuner",
-    "write_trace",
-    "write_xml",
 ]
