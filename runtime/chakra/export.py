@@ -35,6 +35,9 @@ def export_chakra_et(
 ) -> None:
     """Write a plan as execution traces, one file per rank: ``PATH.0.et``, ``PATH.1.et`` and so on, all or none.
 
+    Raises `UnsupportedError` as of `plan_traces`, or if the path ends in no name, so that the files would be hidden;
+    `OSError` if a file cannot be written, leaving all as they were.
+
     Parameters
     ----------
     plan : Plan
@@ -43,13 +46,6 @@ def export_chakra_et(
         What the file names begin with; what ASTRA-sim's ``all-reduce-implementation-custom`` and the like take.
     size, slices, reduce_us : int or str
         As for `plan_traces`.
-
-    Raises
-    ------
-    UnsupportedError
-        As of `plan_traces`, or if the path ends in no name, so that the files would be hidden.
-    OSError
-        If a file cannot be written; then all are as they were before.
     """
     prefix = as_path(path)
     if prefix.name in ("", ".."):
@@ -64,6 +60,9 @@ def export_chakra_et(
 
 def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int = 0) -> tuple[Trace, ...]:
     """Make the execution traces of a plan.
+
+    Raises `UnsupportedError` if an argument is not understood, a message would have no bytes, or there would be more
+    than 2^22 messages.
 
     Parameters
     ----------
@@ -81,11 +80,6 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
     -------
     tuple of Trace
         By rank.
-
-    Raises
-    ------
-    UnsupportedError
-        If an argument is not understood, a message would have no bytes, or there would be more than 2^22 messages.
 
     Examples
     --------

@@ -50,17 +50,15 @@ class Replay(NamedTuple):
 def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     """Run one trace per rank.
 
+    Raises `ProgramError` if sends and receives do not match, an attribute is missing, or nodes wait for each other in a
+    cycle.
+
     Parameters
     ----------
     traces : sequence of Trace
         By rank, of sends, receives and computations.
     topology : Topology
         With as many ranks.  ASTRA-sim's GB/s are 2^30 bytes per second; convert them.
-
-    Raises
-    ------
-    ProgramError
-        If sends and receives do not match, an attribute is missing, or nodes wait for each other in a cycle.
 
     Examples
     --------

@@ -262,6 +262,9 @@ MAX_NODES = 2**23  # More than any plan makes for one rank; a packed file of som
 def read_trace(path: str | os.PathLike[str]) -> Trace:
     """Read the trace of one rank, which may be compressed by gzip.
 
+    Raises `FileFormatError` if the file cannot be read, is no such trace, is cut short, or a node waits for one that is
+    not there.
+
     Parameters
     ----------
     path : path
@@ -271,11 +274,6 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     -------
     Trace
         Without attributes that are lists.
-
-    Raises
-    ------
-    FileFormatError
-        If the file cannot be read, is no such trace, is cut short, or a node waits for one that is not there.
     """
     where = name_of(path)
     data = read_bytes(path, MAX_BYTES)

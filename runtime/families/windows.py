@@ -76,6 +76,8 @@ def lint_family(
 ) -> FamilyReport:
     """Find out what a runtime makes of several files, and which one it picks for which size.
 
+    Raises `FileFormatError` if a file cannot be read or is too large.
+
     Parameters
     ----------
     paths : iterable of paths
@@ -84,11 +86,6 @@ def lint_family(
         What will load them; the last takes MSCCL++ plans, the others MSCCL XML.
     version, max_thread_blocks : str, int or None
         As for `lint_file`.
-
-    Raises
-    ------
-    FileFormatError
-        If a file cannot be read or is too large.
     """
     check_choice("runtime", runtime, (*RUNTIMES, MSCCLPP))
     files = _files(paths, runtime)

@@ -114,6 +114,11 @@ def write_family(
 ) -> pd.DataFrame:
     """Write a folder of files of which a runtime picks, for each size, that of the fastest plan.
 
+    Raises `UnsupportedError` if the sizes are not understood, the plans are for different calls, one of them does not
+    fit the runtime, or the runtime would not pick each file for just its sizes; `TopologyError` if the plans are for
+    different networks; `OSError` if the folder is not empty or cannot be written, leaving nothing behind except a
+    folder ``.NAME.*.tmp`` by a process that is killed.
+
     Parameters
     ----------
     plans : sequence of Plan
@@ -135,17 +140,6 @@ def write_family(
         One row per file, by size: ``file``, ``planner``, ``min_bytes`` and ``max_bytes``, both included, ``us_at_min``
         and ``us_at_max``, the estimated µs for these sizes, and ``algbw``, GB/s of the plan without latency.  A plan
         that is nowhere the fastest has none.
-
-    Raises
-    ------
-    UnsupportedError
-        If the sizes are not understood, the plans are for different calls, one of them does not fit the runtime, or the
-        runtime would not pick each file for just its sizes.
-    TopologyError
-        If the plans are for different networks.
-    OSError
-        If the folder is not empty or cannot be written.  Nothing is left behind, except a folder ``.NAME.*.tmp`` by a
-        process that is killed.
 
     Notes
     -----

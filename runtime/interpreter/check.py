@@ -27,17 +27,13 @@ def check_program(program: Program) -> None:
     chunk ranges of every step; that both ends of each connection agree; dependencies; that no steps wait for each other
     in a cycle even if connections buffer nothing; that accesses to the same chunk are ordered, two additions included;
     that no step reads what nobody wrote; and that all of the output is written.  With `in_place`, chunks of input and
-    output that are the same memory count as the same chunk.
+    output that are the same memory count as the same chunk.  Raises `ProgramError` naming the rank, the thread block,
+    the step and the chunk.
 
     Parameters
     ----------
     program : Program
         Anything at all.
-
-    Raises
-    ------
-    ProgramError
-        Naming the rank, the thread block, the step and the chunk.
 
     Examples
     --------

@@ -42,6 +42,8 @@ def run_program(
 ) -> InterpreterReport:
     """Check a program, then run it under several random interleavings and compare the results with the collective's.
 
+    Raises `ProgramError` if `check_program` refuses the program, or a run deadlocks or leaves wrong data behind.
+
     Parameters
     ----------
     program : Program
@@ -54,11 +56,6 @@ def run_program(
         Transfers that a connection holds before its sender has to wait.
     elements_per_chunk : int
         Numbers that stand for one chunk.
-
-    Raises
-    ------
-    ProgramError
-        If `check_program` refuses the program, or a run deadlocks or leaves wrong data behind.
 
     Examples
     --------

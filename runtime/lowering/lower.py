@@ -65,6 +65,10 @@ def lower(
 ) -> Program:
     """Lower a schedule to an out-of-place program.
 
+    Raises `UnsupportedError` if the schedule is not for this collective, its weights do not add up, a parameter is not
+    positive, or there are too many chunks; `ProgramError` if a tree does not span the ranks, or steps or paths do not
+    deliver all data; `CertificateError` if an AllToAllvSchedule does not deliver everything.
+
     Parameters
     ----------
     schedule : Schedule
@@ -92,16 +96,6 @@ def lower(
         Laid out as in `collopt.runtime.programs.layout`: the input of allgather and the output of reduce_scatter hold
         the own shard, everything else all chunks; broadcast has an input, and reduce an output, on the root alone.  The
         buffer of an allreduce is divided among the roots in proportion to their weights, in rank order.
-
-    Raises
-    ------
-    UnsupportedError
-        If the schedule is not for this collective, its weights do not add up, a parameter is not positive, or there are
-        too many chunks.
-    ProgramError
-        If a tree does not span the ranks, or steps or paths do not deliver all data.
-    CertificateError
-        If an AllToAllvSchedule does not deliver everything.
 
     Examples
     --------

@@ -33,6 +33,8 @@ def export_msccl_xml(
 ) -> None:
     """Lower a plan for one of the MSCCL runtimes and write it as XML.
 
+    Raises `UnsupportedError` if the plan's schedule cannot be lowered or does not fit the runtime, saying what to change; `OSError` if the file cannot be written.
+
     Parameters
     ----------
     plan : Plan
@@ -51,13 +53,6 @@ def export_msccl_xml(
         Where a rank has more, some of them are joined.
     placement : {"out-of-place", "in-place", "both"} or None
         As for `to_xml_text`.
-
-    Raises
-    ------
-    UnsupportedError
-        If the plan's schedule cannot be lowered or does not fit the runtime; the message says what to change.
-    OSError
-        If the file cannot be written.
     """
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")

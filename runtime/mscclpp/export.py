@@ -54,6 +54,8 @@ def export_mscclpp_json(
 ) -> None:
     """Lower a plan for the MSCCL++ executor and write it as an execution plan.
 
+    Raises `UnsupportedError` if the plan's schedule cannot be lowered or does not fit the executor, saying what to change; `OSError` if the file cannot be written, leaving nothing behind.
+
     Parameters
     ----------
     plan : Plan
@@ -68,13 +70,6 @@ def export_mscclpp_json(
         As for `to_execution_plan`; None means those of `boxes_of`.
     placement, slice_bytes, min_bytes, max_bytes, max_thread_blocks, threads_per_block
         As for `to_execution_plan`.
-
-    Raises
-    ------
-    UnsupportedError
-        If the plan's schedule cannot be lowered or does not fit the executor; the message says what to change.
-    OSError
-        If the file cannot be written; nothing is left behind.
     """
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")

@@ -42,6 +42,9 @@ def export_nccl_graph(
 ) -> None:
     """Write the rings of a plan as an NCCL graph file.
 
+    Raises `UnsupportedError` if the plan does not consist of rings, each of which enters each box once, or an option is
+    invalid; `OSError` if the file cannot be written.
+
     Parameters
     ----------
     plan : Plan
@@ -56,13 +59,6 @@ def export_nccl_graph(
         Number of the NIC that each GPU of the box uses; by default that of the GPU.
     type_intra, type_inter : str
         How GPUs of the box reach each other and their NICs, in NCCL's terms: one of `PATH_TYPES`.
-
-    Raises
-    ------
-    UnsupportedError
-        If the plan does not consist of rings, each of which enters each box once, or an option is invalid.
-    OSError
-        If the file cannot be written.
     """
     rings = ring_channels(plan)
     check_choice("type_intra", type_intra, PATH_TYPES)

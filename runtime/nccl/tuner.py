@@ -50,6 +50,9 @@ def export_nccl_tuner(
 ) -> None:
     """Write one line that makes NCCL take the algorithm of a plan.
 
+    Raises `UnsupportedError` if NCCL has no such algorithm, or an option makes no sense; `OSError` if the file cannot
+    be written.
+
     Parameters
     ----------
     plan : Plan
@@ -64,13 +67,6 @@ def export_nccl_tuner(
         As many as the plan has rings by default; -1 leaves it to NCCL, as it is for trees by default.
     boxes : int
         Number of boxes that the line is for; -1, the default, is any.
-
-    Raises
-    ------
-    UnsupportedError
-        If NCCL has no such algorithm, or an option makes no sense.
-    OSError
-        If the file cannot be written.
     """
     algorithm, own = _algorithm(plan)
     check_counts({"min_bytes": min_bytes, "max_bytes": max_bytes}, least=0)

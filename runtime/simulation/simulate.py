@@ -34,6 +34,10 @@ MAX_EVENTS = 2**26  # About 3 GB while the simulation runs
 def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: Waiting = "overlap") -> Simulation:
     """Run a plan on its topology, event by event.
 
+    Raises `UnsupportedError` if an argument is not understood, does not suit the plan, or makes for more than 2^26
+    events; `CertificateError` if the schedule uses links that its topology lacks, or its transfers wait for each other
+    in a cycle.
+
     Parameters
     ----------
     plan : Plan
@@ -50,13 +54,6 @@ def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: W
     -------
     Simulation
         Equal for equal arguments.
-
-    Raises
-    ------
-    UnsupportedError
-        If an argument is not understood, does not suit the plan, or makes for more than 2^26 events.
-    CertificateError
-        If the schedule uses links that its topology lacks, or its transfers wait for each other in a cycle.
 
     Examples
     --------

@@ -28,6 +28,10 @@ MAX_CHUNKS = 2**20  # More than the 4095 elements that a parser keeps could ever
 def read_xml(path: str | os.PathLike[str]) -> Program:
     """Read an MSCCL algorithm; one that `write_xml` wrote comes back as it was, nops folded into the steps after them.
 
+    Raises `FileFormatError` if the file cannot be read, is not in the form that the runtimes' parsers take, or has
+    missing or invalid values, with the file and the place; `UnsupportedError` for steps that receive and
+    send on, or if the root of a broadcast or reduce is not known.
+
     Parameters
     ----------
     path : path
@@ -37,14 +41,6 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
     -------
     Program
         Well formed, but not yet checked: see `check_program` and `run_program`.
-
-    Raises
-    ------
-    FileFormatError
-        If the file cannot be read, is not in the form that the runtimes' parsers take, or has missing or invalid
-        values; the message names the file and the place.
-    UnsupportedError
-        For steps that receive and send on, or if the root of a broadcast or reduce is not known.
     """
     return _Reader(path).program()
 
@@ -197,19 +193,15 @@ def interpret_file(
 ) -> InterpreterReport:
     """Read an MSCCL XML file and run it as `run_program` does: in place, out of place, or both ways, as it says.
 
+    Raises `FileFormatError` if the file is not an MSCCL algorithm that the runtimes would accept; `ProgramError` if the
+    algorithm is wrong.
+
     Parameters
     ----------
     path : str or path
         File to read.
     interleavings, seed, fifo_depth : int
         As for `run_program`.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is not an MSCCL algorithm that the runtimes would accept.
-    ProgramError
-        If the algorithm is wrong.
     """
     program = read_xml(path)
     if all(read_placements(path)):

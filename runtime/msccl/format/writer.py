@@ -67,6 +67,9 @@ def to_xml_text(
 ) -> str:
     """Return a program as MSCCL XML.
 
+    Raises `UnsupportedError` if the runtime cannot run the program, with the limit, the value and what to
+    change; `ProgramError` if the program itself is wrong.
+
     Parameters
     ----------
     program : Program
@@ -85,13 +88,6 @@ def to_xml_text(
         Calls that the runtime picks this algorithm for; "both" is not for microsoft/msccl.  None is "out-of-place" for
         allgather, reduce_scatter and all_to_all, and for the others, which PyTorch calls in place, "both", or for
         microsoft/msccl "in-place".
-
-    Raises
-    ------
-    UnsupportedError
-        If the runtime cannot run the program; the message names the limit, the value and what to change.
-    ProgramError
-        If the program itself is wrong.
 
     Examples
     --------

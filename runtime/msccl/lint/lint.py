@@ -33,6 +33,8 @@ def lint_file(
 ) -> LintReport:
     """Find out what a runtime makes of an MSCCL XML file.
 
+    Raises `FileFormatError` if the file cannot be read or is too large.
+
     Parameters
     ----------
     path : path
@@ -48,11 +50,6 @@ def lint_file(
     -------
     LintReport
         With the reasons, and how to have the file picked up.
-
-    Raises
-    ------
-    FileFormatError
-        If the file cannot be read or is too large.
 
     Notes
     -----

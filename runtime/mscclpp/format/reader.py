@@ -203,6 +203,10 @@ MAX_TOKENS = 2**16  # In all semaphores of a GPU together
 def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
     """Read an MSCCL++ execution plan; one that `write_mscclpp` wrote comes back as it was.
 
+    Raises `FileFormatError` if the file cannot be read, is not such a plan, or has missing, unknown or invalid values,
+    with the file and the place; `UnsupportedError` for operations and channels that collopt does not run,
+    such as packets and switch channels.
+
     Parameters
     ----------
     path : path
@@ -212,14 +216,6 @@ def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
     -------
     ExecutionPlan
         Consistent; `interpret_mscclpp` finds out whether it moves the right data.
-
-    Raises
-    ------
-    FileFormatError
-        If the file cannot be read, is not such a plan, or has missing, unknown or invalid values; the message names the
-        file and the place.
-    UnsupportedError
-        For operations and channels that collopt does not run, such as packets and switch channels.
     """
     return parse_content(read_bytes(path, MAX_BYTES_OF_FILE), name_of(path))
 

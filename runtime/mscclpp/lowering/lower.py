@@ -74,6 +74,9 @@ def to_execution_plan(
 ) -> ExecutionPlan:
     """Turn a program into an MSCCL++ execution plan, validated and run by the interpreter.
 
+    Raises `UnsupportedError` if the executor cannot run the program, with the limit, the value and what to
+    change; `ProgramError` if the program itself is wrong.
+
     Parameters
     ----------
     program : Program
@@ -99,13 +102,6 @@ def to_execution_plan(
     -------
     ExecutionPlan
         For sums, whatever operation the caller of the collective requests: the executor has no other.
-
-    Raises
-    ------
-    UnsupportedError
-        If the executor cannot run the program; the message names the limit, the value and what to change.
-    ProgramError
-        If the program itself is wrong.
 
     Examples
     --------

@@ -70,6 +70,8 @@ def interpret_mscclpp(
 ) -> ExecutionReport:
     """Read an MSCCL++ plan file and run it under random interleavings.
 
+    Raises `FileFormatError` if the file is not a plan that the executor runs; `ProgramError` if the plan is wrong.
+
     Parameters
     ----------
     path : str or path
@@ -80,13 +82,6 @@ def interpret_mscclpp(
         0 or more.
     slices : int
         Slices per chunk.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is not a plan that the executor runs.
-    ProgramError
-        If the plan is wrong.
     """
     return run_execution_plan(read_mscclpp(path), interleavings=interleavings, seed=seed, slices=slices)
 
