@@ -33,7 +33,8 @@ def export_msccl_xml(
 ) -> None:
     """Lower a plan for one of the MSCCL runtimes and write it as XML.
 
-    Raises `UnsupportedError` if the plan's schedule cannot be lowered or does not fit the runtime, saying what to change; `OSError` if the file cannot be written.
+    Raises `UnsupportedError` if the plan's schedule cannot be lowered or does not fit the runtime, saying what to
+    change; `OSError` if the file cannot be written.
 
     Parameters
     ----------

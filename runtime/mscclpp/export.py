@@ -54,7 +54,8 @@ def export_mscclpp_json(
 ) -> None:
     """Lower a plan for the MSCCL++ executor and write it as an execution plan.
 
-    Raises `UnsupportedError` if the plan's schedule cannot be lowered or does not fit the executor, saying what to change; `OSError` if the file cannot be written, leaving nothing behind.
+    Raises `UnsupportedError` if the plan's schedule cannot be lowered or does not fit the executor, saying what to
+    change; `OSError` if the file cannot be written, leaving nothing behind.
 
     Parameters
     ----------
