@@ -34,7 +34,7 @@ class Span(NamedTuple):
     collective: str
     num_ranks: int
     in_place: bool
-    first: int  # Bytes of the whole buffer, up to but not including the other
+    first: int  # bytes of the whole buffer, from the first up to, not including, the other
     beyond: int
     path: str  # Empty where no file is picked, and the library's own algorithms run
     others: tuple[str, ...]  # Files that are for the same sizes and come later

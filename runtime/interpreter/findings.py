@@ -9,17 +9,13 @@ from typing import Literal, NamedTuple
 Severity = Literal["rejected", "ignored", "hangs", "wrong data", "not checked", "note"]
 
 SEVERITIES: tuple[Severity, ...] = ("rejected", "ignored", "hangs", "wrong data", "not checked", "note")
-"""In the order in which they decide what becomes of a file: what is not loaded does not hang."""
+"""Refuses a file or call, never picks it, waits for ever, computes something else; the first decides."""
 
 MAX_FINDINGS = 100  # A file with more that is wrong is not read on; of notes, no more are kept
 
 
 class Finding(NamedTuple):
-    """One thing about a file.
-
-    `severity`: What the runtime does: refuses the file or the call; never picks it; waits for ever; computes something
-        else or touches other memory.  What is not checked may be fine; a note stops nothing.
-    """
+    """One thing about a file: what the runtime does because of it, and why."""
 
     severity: Severity
     message: str  # What is wrong, and how to fix it
@@ -73,17 +69,14 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class LintReport:
-    """What becomes of a file in a runtime.
-
-    `environment`: Variables to set so that the runtime picks the file up.
-    """
+    """What becomes of a file in a runtime."""
 
     path: str
     runtime: str
     version: str  # Of the runtime: its own, or for RCCL the release of ROCm
     findings: tuple[Finding, ...]  # The worst first
     summary: str = ""  # What the file says it is, or empty if unknown
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)  # makes the runtime pick the file up
     loading: tuple[str, ...] = ()  # What else it takes
     windows: tuple[Window, ...] = ()  # Calls that the file is for; none if unknown
 

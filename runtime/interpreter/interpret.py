@@ -30,9 +30,9 @@ INT64 = np.iinfo(np.int64)
 class InterpreterReport(NamedTuple):
     """What `run_program` did, for people: it has raised if anything was wrong."""
 
-    program: str  # Name of the program
+    program: str  # name of the program
     interleavings: int
-    steps: int  # In one run
+    steps: int  # in one run, as those below
     transfers: int
     chunks_sent: int
 
@@ -286,12 +286,9 @@ RANKS_SHOWN = 6
 
 @dataclass(frozen=True)
 class Contents:
-    """The contributions that a chunk is the sum of.
+    """The contributions that a chunk is the sum of."""
 
-    `terms`: How often chunk c of the collective, as rank r had it in its input, is part of the sum, by (c, r).
-    """
-
-    terms: Counter[tuple[int, int]]
+    terms: Counter[tuple[int, int]]  # how often (chunk, rank whose input has it) is part of the sum
     poisoned: bool = False  # Whether memory that nobody had written to is part of it
 
     def __add__(self, other: Contents) -> Contents:

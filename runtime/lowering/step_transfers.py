@@ -95,16 +95,13 @@ NEVER = 2**62  # The step in which a rank gets what it never gets
 
 
 class StepTrees(NamedTuple):
-    """Trees by root, and those of one root by the chunks that follow them.
-
-    `steps` (int64 (trees, ranks)): And in which step of the allgather; -1 for the root, which has them from the start.
-    """
+    """Trees by root, and those of one root by the chunks that follow them."""
 
     roots: IntArray  # int64 (trees,): Whose shard it is
     begins: IntArray  # int64 (trees,): Chunks ``begins``, ..., ``ends - 1`` of the shard follow the tree
     ends: IntArray  # int64 (trees,)
     parents: IntArray  # int64 (trees, ranks): Which rank each rank gets them from; -1 for the root
-    steps: IntArray
+    steps: IntArray  # int64 (trees, ranks): the step of the allgather in which they come; -1 for the root
 
 
 def step_trees(schedule: StepSchedule) -> StepTrees:
@@ -121,13 +118,10 @@ def step_trees(schedule: StepSchedule) -> StepTrees:
 
 
 class _Arrivals(NamedTuple):
-    """What the ranks are sent of one shard, cut where any interval begins or ends, by step.
+    """What the ranks are sent of one shard, cut where any interval begins or ends, by step."""
 
-    Piece ``p`` consists of chunks ``places[p]``, ..., ``places[p + 1] - 1``.
-    """
-
-    places: IntArray
-    pieces: IntArray
+    places: IntArray  # int64 (pieces + 1,): piece ``p`` is chunks ``places[p]``, ..., ``places[p + 1] - 1``
+    pieces: IntArray  # int64 (arrivals,), as all below
     senders: IntArray
     receivers: IntArray
     steps: IntArray

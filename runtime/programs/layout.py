@@ -20,14 +20,10 @@ from ...schedules.traffic.collective import CollectiveName, collective_or_given
 
 @dataclass(frozen=True)
 class Layout:
-    """Chunks of each rank's buffers.
-
-    `shards`: Chunks of each rank's shard; for allreduce, whose chunks belong to nobody, all of them are listed with
-        rank 0. For all_to_all(v), chunks from each rank to each, row by row.
-    """
+    """Chunks of each rank's buffers."""
 
     collective: Collective
-    shards: tuple[int, ...]
+    shards: tuple[int, ...]  # by rank; allreduce: all with rank 0; all_to_all(v): from each to each, row by row
 
     @classmethod
     def of(

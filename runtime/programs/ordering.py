@@ -34,15 +34,12 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True)
 class Order:
-    """Steps of a program with their neighbors in time.
-
-    `before`: Steps of the same rank that each step waits for directly: the one above it and its dependencies.
-    """
+    """Steps of a program with their neighbors in time."""
 
     sites: list[Site]  # Of each step number
     instructions: list[Instruction]  # Of each step number
     partners: list[int]  # The receive of each send and the send of each receive; -1 for what stays on its rank
-    before: list[tuple[int, ...]]
+    before: list[tuple[int, ...]]  # steps of its rank that each waits for directly: the one above it, its dependencies
     sequence: list[int]  # All steps, each after everything that happens before it; a send directly precedes its receive
 
 

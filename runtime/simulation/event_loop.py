@@ -59,15 +59,12 @@ NOT_SENT = -1
 
 
 class Network(NamedTuple):
-    """Transfers, what they wait for, and what their hops cost.
+    """Transfers, what they wait for, and what their hops cost."""
 
-    `hop_starts` (int64 (transfers + 1,)): Transfer ``t`` has hops ``hop_starts[t]``, ..., ``hop_starts[t + 1] - 1``.
-    """
-
-    hop_starts: IntArray
+    hop_starts: IntArray  # int64 (transfers + 1,): transfer t has hops hop_starts[t], ..., hop_starts[t + 1] - 1
     hop_links: IntArray  # int64 (hops,): The link that each hop is on
-    hop_ticks: IntArray  # int64 (hops,): How long one piece keeps the link busy, and how long each bit is on its way
-    hop_delays: IntArray  # int64 (hops,)
+    hop_ticks: IntArray  # int64 (hops,): how long one piece keeps the link busy
+    hop_delays: IntArray  # int64 (hops,): how long each bit is on its way
     levels: IntArray  # int64 (transfers,): At least 0: what decides between pieces that wait for the same link
     before: IntArray  # int64 (waits,): Transfer ``after[i]`` waits for transfer ``before[i]``
     after: IntArray  # int64 (waits,)

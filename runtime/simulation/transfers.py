@@ -17,24 +17,16 @@ from ...topologies import Topology
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Everything that is sent in a schedule.
+    """Everything that is sent in a schedule."""
 
-    `senders`, `receivers` (int64 (transfers,)): Ranks; the same one where a sum of all ranks turns at its root, which
-        sends nothing.
-    `firsts`, `amounts` (int64 (transfers,)): Which of the data, in units of it: ``firsts``, ..., ``firsts + amounts -
-        1``.  In an all-to-all(v), of what the first rank of the path has for others.
-    `hop_starts` (int64 (transfers + 1,)): Transfer ``t`` crosses links ``hop_links[hop_starts[t]:hop_starts[t + 1]]``,
-        in this order.
-    """
-
-    senders: IntArray
-    receivers: IntArray
-    firsts: IntArray
-    amounts: IntArray
+    senders: IntArray  # int64 (transfers,): ranks; the receiver itself where a sum turns at its root
+    receivers: IntArray  # int64 (transfers,)
+    firsts: IntArray  # int64 (transfers,): data in units; in an all-to-all(v), of what the path's source has
+    amounts: IntArray  # int64 (transfers,): how many units from the first on
     unit: Fraction  # What one unit is of all the data, as nccl-tests counts it
     levels: IntArray  # int64 (transfers,): The step, or hops between ranks that have to come before
     adds: npt.NDArray[np.bool_]  # bool (transfers,): Whether the receiver adds what comes to what it has
-    hop_starts: IntArray
+    hop_starts: IntArray  # int64 (transfers + 1,): transfer t has hop_links[hop_starts[t]:hop_starts[t + 1]]
     hop_links: IntArray  # Places in ``topology.links``
     before: IntArray  # int64 (waits,): Transfer ``after[i]`` waits for transfer ``before[i]``
     after: IntArray  # int64 (waits,)
@@ -46,10 +38,7 @@ class Transfers:
 
 
 class Part(NamedTuple):
-    """Transfers of one direction: columns of `Transfers`, and the number of the path that each takes, -1 for none.
-
-    `routes` holds the links of all paths, and where each path begins there.
-    """
+    """Transfers of one direction: columns of `Transfers`, and their paths."""
 
     senders: IntArray
     receivers: IntArray
@@ -57,8 +46,8 @@ class Part(NamedTuple):
     amounts: IntArray
     levels: IntArray
     adds: bool
-    paths: IntArray
-    routes: tuple[IntArray, IntArray]
+    paths: IntArray  # int64 (transfers,): number of the path that each takes, -1 for none
+    routes: tuple[IntArray, IntArray]  # links of all paths, and where each path begins there
 
 
 def in_direction(links: IntArray, starts: IntArray, reverse: bool) -> tuple[IntArray, IntArray]:
@@ -139,8 +128,8 @@ class PieceTimes(NamedTuple):
     """Times of one piece on each hop."""
 
     tick: Fraction  # µs
-    ticks: IntArray  # int64 (hops,): How long the piece keeps the link busy, and the link's latency
-    delays: IntArray  # int64 (hops,)
+    ticks: IntArray  # int64 (hops,): how long the piece keeps the link busy
+    delays: IntArray  # int64 (hops,): the link's latency
 
 
 def piece_times(transfers: Transfers, topology: Topology, num_bytes: int, slices: int) -> PieceTimes:

@@ -28,21 +28,15 @@ MAX_AWAITED_BLOCK = 127  # Thread blocks that others wait for are named by an in
 
 @dataclass(frozen=True)
 class RuntimeLimits:
-    """Limits of one runtime.
-
-    `max_thread_blocks`: Thread blocks that one rank may have.  For the NVIDIA runtimes this is the number of SMs of an
-        A100 and not the larger number that the parser takes: all blocks must run at once or the kernel hangs.
-    `adds_on_receive`: Whether a step may receive and add: RCCL from ROCm 6.1 on launches no fused steps
-        (ROCm/rccl#1005).
-    """
+    """Limits of one runtime."""
 
     name: str
     max_steps: int  # Step elements in one thread block, nops included
-    max_thread_blocks: int
+    max_thread_blocks: int  # SMs of an A100, as all blocks must run at once, or what the parser takes if less
     hard_thread_blocks: int  # What the parser takes
     max_channels: int  # RCCL from ROCm 6.1 on takes more; 32 works everywhere
     collectives: Mapping[Collective, str]  # The runtime's spelling of each collective
-    adds_on_receive: bool
+    adds_on_receive: bool  # not by RCCL from ROCm 6.1 on, which launches no fused steps (ROCm/rccl#1005)
     takes_both_placements: bool  # Whether one file can be for calls in place and out of place
 
 
@@ -186,20 +180,17 @@ _SPELLED = {theirs: ours for ours, theirs in JOINED.items()}
 
 @dataclass(frozen=True)
 class Dialect:
-    """What one version of one runtime does with a file; by default as the two later runtimes do.
-
-    `collectives`: Spellings of the collectives that collopt knows; `other_collectives`: others that it takes.
-    """
+    """What one version of one runtime does with a file; by default as the two later runtimes do."""
 
     limits: RuntimeLimits  # Those that do not depend on the version
     version: str
-    max_channels: int  # What the parser takes
+    max_channels: int  # that the parser takes
     max_thread_blocks: int
     launches_fused: bool  # Whether it also runs steps that receive and send on or add
     absent: str = ""  # Why this version loads no such files at all; empty if it does
     required: tuple[str, ...] = _LATER  # Attributes that an algo element must have
-    collectives: Mapping[str, Collective] = field(default_factory=_SPELLED.copy)
-    other_collectives: tuple[str, ...] = ("send", "recv", "gather", "scatter", "alltoallv")
+    collectives: Mapping[str, Collective] = field(default_factory=_SPELLED.copy)  # that collopt knows, by spelling
+    other_collectives: tuple[str, ...] = ("send", "recv", "gather", "scatter", "alltoallv")  # also taken
     step_types: frozenset[str] = PLAIN | FUSED
 
     @property

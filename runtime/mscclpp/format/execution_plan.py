@@ -51,22 +51,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of a thread block.
-
-    `sources`, `targets`: A put copies each source to the target beside it; ``re`` reduces all sources into the one
-        target.
-    `unit_bytes`, `num_chunks`: Of a pipeline: `body` is run for one slice of so many bytes after the other of
-        operations of so many chunks.
-    """
+    """One operation of a thread block."""
 
     name: str  # As in the file
     channel_type: ChannelType | None = None
     channels: tuple[int, ...] = ()  # Positions among all channels of that type of the GPU
-    sources: tuple[Place, ...] = ()
+    sources: tuple[Place, ...] = ()  # a put copies each to the target beside it, ``re`` reduces all into one
     targets: tuple[Place, ...] = ()
     semaphores: tuple[int, ...] = ()
-    unit_bytes: int = 0
-    num_chunks: int = 0
+    unit_bytes: int = 0  # of a pipeline: bytes of the slices for which `body` is repeated
+    num_chunks: int = 0  # of a pipeline: chunks of its operations
     body: tuple[Operation, ...] = ()
 
 

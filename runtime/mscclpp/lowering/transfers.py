@@ -29,8 +29,8 @@ class Transfers:
     """Where each receive takes its data, and which messages it sends back."""
 
     arrivals: dict[int, Place]  # Of each receive, by its number in the order
-    credits: set[int]  # Receives that send them
-    acknowledgements: set[int]
+    credits: set[int]  # receives that send a credit
+    acknowledgements: set[int]  # receives that send an acknowledgement
     scratch: list[int]  # Scratch chunks of each rank, those of the program included
 
 

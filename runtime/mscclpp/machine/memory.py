@@ -72,17 +72,14 @@ Clock = npt.NDArray[np.int32]
 
 @dataclass
 class Process:
-    """A thread block.
-
-    `clock` is what all of its threads know, `waited` what single threads know on top of that, by thread.
-    """
+    """A thread block."""
 
     rank: int
     number: int
     index: int
     steps: list[tuple[Operation, int | None]]
-    clock: Clock
-    waited: dict[int, Clock] = field(default_factory=dict)
+    clock: Clock  # what all of its threads know
+    waited: dict[int, Clock] = field(default_factory=dict)  # what single threads know on top of that, by thread
     at: int = 0
 
     def known_by(self, thread: int) -> Clock:
