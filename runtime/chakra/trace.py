@@ -234,6 +234,10 @@ def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
     shift, num_ranks : int
         Ranks are counted modulo `num_ranks`.
 
+    Returns
+    -------
+    Trace
+
     Examples
     --------
     >>> node = TraceNode(0, "send", NodeKind.COMM_SEND, attributes=(Attribute("comm_dst", "int32", 1),))

@@ -86,6 +86,10 @@ def lint_family(
         What will load them; the last takes MSCCL++ plans, the others MSCCL XML.
     version, max_thread_blocks : str, int or None
         As for `lint_file`.
+
+    Returns
+    -------
+    FamilyReport
     """
     check_choice("runtime", runtime, (*RUNTIMES, MSCCLPP))
     files = _files(paths, runtime)

@@ -57,6 +57,10 @@ def run_program(
     elements_per_chunk : int
         Numbers that stand for one chunk.
 
+    Returns
+    -------
+    InterpreterReport
+
     Examples
     --------
     >>> from collopt.schedules import Forest

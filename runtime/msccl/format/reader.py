@@ -202,6 +202,10 @@ def interpret_file(
         File to read.
     interleavings, seed, fifo_depth : int
         As for `run_program`.
+
+    Returns
+    -------
+    InterpreterReport
     """
     program = read_xml(path)
     if all(read_placements(path)):

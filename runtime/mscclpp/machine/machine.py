@@ -82,6 +82,10 @@ def interpret_mscclpp(
         0 or more.
     slices : int
         Slices per chunk.
+
+    Returns
+    -------
+    ExecutionReport
     """
     return run_execution_plan(read_mscclpp(path), interleavings=interleavings, seed=seed, slices=slices)
 
