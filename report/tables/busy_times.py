@@ -201,8 +201,8 @@ def _numbered_allreduce(schedule: Allreduce, run: Simulation) -> Simulation:
     later = np.array([before[each.broadcast_tree] - schedule.reduce.heights[each.reduce_tree] for each in ranges])
     if not later.any():
         return run
-    strand = np.searchsorted([each.first for each in ranges], sent.firsts)
-    return replace(run, transfers=replace(sent, levels=sent.levels + np.where(sent.adds, 0, later[strand])))
+    number = np.searchsorted([each.first for each in ranges], sent.firsts)
+    return replace(run, transfers=replace(sent, levels=sent.levels + np.where(sent.adds, 0, later[number])))
 
 
 def _pairs(schedule: Allreduce) -> list[tuple[int, int]]:
