@@ -30,7 +30,7 @@ class Usage(NamedTuple):
 
 
 def usage(group: dist.ProcessGroup | None = None) -> Usage:
-    """Say what became of the calls on a group so far.
+    """Say what became of the calls on a group so far; raises `UnsupportedError` if it has another backend.
 
     Parameters
     ----------
