@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from forked_supervisors import ForkedSubprocess
 
 # Numba compiles on first use, so a deadline per example would measure the compiler; CI must not fail by luck.
 settings.register_profile("collopt", deadline=None, derandomize="CI" in os.environ, print_blob=True)
@@ -31,3 +35,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="torch sees no CUDA or ROCm device"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def forked_supervisors() -> Iterator[None]:
+    """Fork supervisors of local ranks from one process that has imported torch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("collopt.runtime.distributed.processes.local_ranks.subprocess", ForkedSubprocess)
+        yield
+
+
+@pytest.fixture
+def real_supervisors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start supervisors of local ranks as the product does."""
+    monkeypatch.setattr("collopt.runtime.distributed.processes.local_ranks.subprocess", subprocess)

@@ -88,7 +88,7 @@ def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
 def test_a_rank_that_dies_is_told_by_the_other(plan_file: Path) -> None:
     """Killed in the middle of a run that would take hours."""
     port = free_port()
-    first, second = (start(rank, port, plan_file, "--repeats", 10**6, "--timeout", 60) for rank in range(2))
+    first, second = (start(rank, port, plan_file, "--repeats", 10**6, "--timeout", 20) for rank in range(2))
     time.sleep(8)
     second.send_signal(signal.SIGKILL)
     told, killed = answers([first, second])

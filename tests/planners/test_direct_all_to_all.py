@@ -113,7 +113,6 @@ LARGE: dict[str, tuple[Made, float | None]] = {
     "torus": (lambda: of(torus(32, 32)), None),
     "hypercube": (lambda: of(hypercube(10)), None),
     "Π(4, 1024)": (lambda: of(generalized_kautz(4, 1024)), 409.1),
-    "L3(C(16, {3, 4}))": (lambda: line_graph(of(circulant(16, (3, 4))), 3), None),
     "L2(Diamond^2)": (lambda: line_graph(cartesian_power(of(diamond()), 2), 2), 446.6),
     "L(DBJMod(2, 4)^2)": (lambda: line_graph(cartesian_power(of(modified_de_bruijn(2, 4)), 2)), 529.9),
 }

@@ -150,6 +150,7 @@ def test_data_that_a_program_leaves_wrong_is_no_surprise() -> None:
         run_local(swapped)
 
 
+@pytest.mark.usefixtures("real_supervisors")
 def test_too_little_time_is_an_error_not_a_hang() -> None:
     """Half a second is not enough to start."""
     with pytest.raises(ProgramError, match=r"0\.5 s"):

@@ -16,6 +16,9 @@ from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 
 
+pytestmark = pytest.mark.usefixtures("real_supervisors")
+
+
 def running(pid: int) -> bool:
     """Whether a process exists and is no zombie."""
     try:

@@ -1,0 +1,98 @@
+"""Supervisors of local ranks, forked from one process that has imported torch, which takes two seconds each time.
+
+`tests/runtime/test_local_ranks.py`, and every test that starts the command line as a process, use the real ones.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from typing import IO, Any
+
+import pytest
+
+PRELOAD = ["torch", "torch.distributed", "collopt.runtime.measuring.bench.bench"]
+
+
+class ForkedPopen:
+    """What `run_ranks` needs of `subprocess.Popen`, for the arguments that it gives."""
+
+    def __init__(
+        self,
+        args: Sequence[str],
+        *,
+        pass_fds: Sequence[int],
+        stdin: int,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        env: Mapping[str, str],
+        start_new_session: bool,
+    ) -> None:
+        assert args[0] == sys.executable
+        assert start_new_session
+        assert stdin == subprocess.PIPE
+        assert stdout is stderr
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOAD)
+        source, sink = os.pipe()
+        ends = [Connection(fd) for fd in (source, os.dup(stdout.fileno()), os.dup(pass_fds[0]))]
+        code, *words = args[args.index("-c") + 1 :]
+        self.process = context.Process(target=run, args=(code, words[:-1], dict(env), *ends))
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("OMP_NUM_THREADS", "1")  # The first start starts the process that imports torch.
+                self.process.start()
+        finally:
+            for end in ends:
+                end.close()
+        self.stdin = os.fdopen(sink, "wb")
+
+    @property
+    def pid(self) -> int:
+        """Of the supervisor, and of its process group."""
+        assert self.process.pid is not None
+        return self.process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self.process.exitcode
+
+    def poll(self) -> int | None:
+        """As `returncode`."""
+        return self.process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end."""
+        self.process.join(timeout)
+        if self.process.exitcode is None:
+            raise subprocess.TimeoutExpired("supervisor", timeout or 0)
+        return self.process.exitcode
+
+
+class ForkedSubprocess:
+    """Stands for the module `subprocess`."""
+
+    PIPE = subprocess.PIPE
+    TimeoutExpired = subprocess.TimeoutExpired
+    Popen = ForkedPopen
+
+
+def run(
+    code: str, words: list[str], environment: dict[str, str], stdin: Connection, log: Connection, news: Connection
+) -> None:
+    """Become what ``python -c code words`` would be, with these ends of pipes."""
+    os.setsid()
+    os.dup2(stdin.fileno(), 0)
+    for number in (1, 2):
+        os.dup2(log.fileno(), number)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the rest of the process
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["-c", *words, str(news.fileno())]
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(code, names)
