@@ -15,7 +15,6 @@ import rank_tasks
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 
-
 pytestmark = pytest.mark.usefixtures("real_supervisors")
 
 
