@@ -119,7 +119,7 @@ def test_a_found_schedule_becomes_a_plan_that_holds_what_was_promised(
     assert " 1  3 α  0.8750  7/8 " in answer.out
     assert answer.err.count("each link has 6.250 GB/s and 10.0 µs latency") == 3
     plan = load_plan(files["plan.json"], read_topology(files["net.json"]))
-    assert (plan.gap, plan.num_steps, plan.options) == (0, 3, {"recipe": "Diamond"})
+    assert (plan.gap, plan.num_steps, plan.options) == (0, 3, {"construction": "Diamond"})
     assert str(read_xml(files["plan.xml"]).collective) == "allgather"
 
 

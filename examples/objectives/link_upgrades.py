@@ -1,6 +1,6 @@
 """Which links to widen: prices from an exact dual, confirmed by solving again.
 
-One box has lost half of its network cards' speed.  Prices say what each link is worth; widening a whole group of equal
+One box has lost half of its network cards' speed.  CutDual say what each link is worth; widening a whole group of equal
 links shows what an upgrade would really gain.
 """
 

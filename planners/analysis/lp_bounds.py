@@ -12,8 +12,8 @@ from ...errors import BoundError, CapacityOverflowError, NoAnswerError
 from ...formulations.allreduce import AllreduceModel
 from ...formulations.throughput import ThroughputModel
 from ...schedules import Bound
-from ...schedules.bounds.cut_duals import Prices, hop_limits
-from ...schedules.bounds.witness import LinkPrice
+from ...schedules.bounds.cut_duals import CutDual, hop_limits
+from ...schedules.bounds.witness import LinkValue
 from ...schedules.traffic.collective import AnyCollective, Collective
 from ...solvers import HighsOptions, Solution, solve
 from ...support.quantities import MAX_BANDWIDTH
@@ -25,7 +25,7 @@ Duals = Mapping[str, Mapping[Any, Fraction]]
 
 COARSEST = 10**6
 """Where links are not counted in whole units, the fastest has this many at least, as far above HiGHS's tolerances."""
-GRAINS = 2**30  # prices in floats are read in multiples of the largest of them over this
+GRAINS = 2**30  # dual values in floats are read in multiples of the largest of them over this
 
 
 def lp_bound(
@@ -39,7 +39,7 @@ def lp_bound(
     """Bound the speed of a collective by the dual of its linear program.
 
     Unlike `collopt.bound` this takes switches that do not give out what they take in, and for allreduce it is about
-    trees alone, and then the best that can be said about them: see `Prices.scope`.  Raises `UnsupportedError` if the
+    trees alone, and then the best that can be said about them: see `CutDual.scope`.  Raises `UnsupportedError` if the
     request is not of its form; `BoundError` if some rank is out of reach; `NoAnswerError` if the program was not solved
     in time.
 
@@ -56,7 +56,7 @@ def lp_bound(
     Returns
     -------
     Bound
-        With `Prices` for a witness.
+        With `CutDual` for a witness.
 
     Examples
     --------
@@ -70,12 +70,12 @@ def lp_bound(
     """
     collective = check_request(topology, collective)
     sizes = shard_weights(topology, collective, root, weights)
-    # Prices are GB/s per GB/s, the same in any unit.
+    # Dual values are GB/s per GB/s, the same in any unit.
     model = build_program(counted(topology)[0], collective, sizes)
     solution = solve(model, options)
     if solution.objective <= 0:
         raise BoundError(f"some rank cannot reach another in {topology!r}; add links or leave ranks out")
-    return Bound.from_witness(topology, collective, program_prices(model, solution), sizes)
+    return Bound.from_witness(topology, collective, program_duals(model, solution), sizes)
 
 
 def counted(topology: Topology) -> tuple[Topology, Fraction]:
@@ -106,7 +106,7 @@ def build_program(topology: Topology, collective: Collective, weights: tuple[int
     return throughput.build(topology, weights=weights or None, direction=direction)
 
 
-def program_prices(model: Model, solution: Solution) -> Prices:
+def program_duals(model: Model, solution: Solution) -> CutDual:
     """Turn the duals of a program into a witness."""
     if isinstance(model, AllreduceModel):
         duals = _duals(solution, ("link_bandwidth", "broadcast_within", "reduce_within"))
@@ -116,33 +116,33 @@ def program_prices(model: Model, solution: Solution) -> Prices:
         duals = _duals(solution, ("link_bandwidth", "flow_in_share"))
         relays = frozenset(model.topology.switch_nodes)
         shares = {model.direction: _shared(model.topology, duals, "flow_in_share", relays)}
-    links = tuple(LinkPrice(tail, head, price) for (tail, head), price in duals["link_bandwidth"].items() if price)
-    return Prices(links, shares.get("broadcast", ()), shares.get("reduce", ()), relays)
+    links = tuple(LinkValue(tail, head, dual) for (tail, head), dual in duals["link_bandwidth"].items() if dual)
+    return CutDual(links, shares.get("broadcast", ()), shares.get("reduce", ()), relays)
 
 
 def _duals(solution: Solution, names: Sequence[str]) -> Duals:
-    """Exact prices by name, or floats in one grain, none of them below zero."""
+    """Exact dual values by name, or floats in one grain, none of them below zero."""
     try:
         exact = solution.exact.duals
         return {name: exact[name] for name in names}
     except NoAnswerError:
         floats = {name: solution.duals[name] for name in names}
-    largest = max(value for prices in floats.values() for value in prices.values())
+    largest = max(value for duals in floats.values() for value in duals.values())
     return {
-        name: {key: Fraction(round(max(value, 0.0) / largest * GRAINS), GRAINS) for key, value in prices.items()}
-        for name, prices in floats.items()
+        name: {key: Fraction(round(max(value, 0.0) / largest * GRAINS), GRAINS) for key, value in duals.items()}
+        for name, duals in floats.items()
     }
 
 
-def _shared(topology: Topology, duals: Duals, name: str, relays: frozenset[str]) -> tuple[tuple[LinkPrice, ...], ...]:
-    """Prices of hops by rank, lowered in proportion wherever they add up to more than the hop's links are worth."""
+def _shared(topology: Topology, duals: Duals, name: str, relays: frozenset[str]) -> tuple[tuple[LinkValue, ...], ...]:
+    """Duals of hops by rank, lowered in proportion wherever they add up to more than the hop's links are worth."""
     limits = hop_limits(topology, duals["link_bandwidth"], relays)
     sums: dict[tuple[str, str], Fraction] = {}
-    for (_, tail, head), price in duals[name].items():
-        sums[tail, head] = sums.get((tail, head), Fraction(0)) + price
-    own: dict[str, list[LinkPrice]] = {rank: [] for rank in topology.compute_nodes}
-    for (rank, tail, head), price in duals[name].items():
-        if price:
+    for (_, tail, head), dual in duals[name].items():
+        sums[tail, head] = sums.get((tail, head), Fraction(0)) + dual
+    own: dict[str, list[LinkValue]] = {rank: [] for rank in topology.compute_nodes}
+    for (rank, tail, head), dual in duals[name].items():
+        if dual:
             fitting = min(Fraction(1), limits[tail, head] / sums[tail, head])
-            own[rank].append(LinkPrice(tail, head, price * fitting))
-    return tuple(tuple(prices) for prices in own.values())
+            own[rank].append(LinkValue(tail, head, dual * fitting))
+    return tuple(tuple(duals) for duals in own.values())

@@ -59,19 +59,19 @@ def sensitivity(
         One row per link, the most rewarding first; all numbers are fractions.
 
         - ``tail``, ``head``, ``bandwidth``: the link, GB/s.
-        - ``price``: GB/s of algorithm bandwidth per GB/s of this link, from an exact dual of the program.
+        - ``dual``: GB/s of algorithm bandwidth per GB/s of this link, from an exact dual of the program.
         - ``group``: what `together` returned, or the number of the link.
-        - ``worth``: the prices of the group's links times their bandwidths, GB/s of algorithm bandwidth.  All links
-          together have the algorithm bandwidth: so this is the part that rests on the group, and what doubling it would
-          gain if the prices held all the way.
+        - ``worth``: the dual values of the group's links times their bandwidths, GB/s of algorithm bandwidth.  All
+          links together have the algorithm bandwidth: so this is the part that rests on the group, and what doubling it
+          would gain if the dual values held all the way.
         - ``gain``: what widening by `step` was found to gain, divided by it.
 
     Notes
     -----
-    The best rate is a concave function of all bandwidths, and the prices are a supergradient of it, so ``gain`` never
-    exceeds ``worth``.  It is less where the links are not the only bottleneck: prices are not unique then, and widening
-    one link alone can gain nothing although it has one.  What is gained is the difference of two narrowest cuts, and
-    takes no program, unless the collective is an allreduce or the cuts need more than int64.
+    The best rate is a concave function of all bandwidths, and the dual values are a supergradient of it, so ``gain``
+    never exceeds ``worth``.  It is less where the links are not the only bottleneck: dual values are not unique then,
+    and widening one link alone can gain nothing although it has one.  What is gained is the difference of two narrowest
+    cuts, and takes no program, unless the collective is an allreduce or the cuts need more than int64.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def sensitivity(
     >>> from collopt.topologies import ring
     >>> slow = ring(4, bandwidth=30, bidirectional=False).derate("gpu1", "gpu2", "1/2", bidirectional=False)
     >>> frame = sensitivity(slow, "allgather")
-    >>> frame[["tail", "head", "price", "gain"]].iloc[0].tolist()
+    >>> frame[["tail", "head", "dual", "gain"]].iloc[0].tolist()
     ['gpu1', 'gpu2', Fraction(4, 3), Fraction(20, 1)]
     """
     collective = check_request(topology, collective)
@@ -90,13 +90,13 @@ def sensitivity(
     # The objective of an allreduce is the algorithm bandwidth, the others' is the rate per unit of weight.
     unit = 1 if collective.has_two_phases else sum(sizes) or topology.num_ranks
     widened = _Widened(topology, collective, sizes)
-    prices = widened.prices
+    duals = widened.duals
     rows: list[tuple[Any, ...]] = []
     for name, links in progress.iterate(groups.items(), len(groups)):
-        worth = sum((prices[link[:2]] * link.bandwidth for link in links), Fraction(0))
+        worth = sum((duals[link[:2]] * link.bandwidth for link in links), Fraction(0))
         gain = (widened.rate(links, 1 + part) - widened.rate_as_is) / part if worth else Fraction(0)
-        assert 0 <= gain <= worth, "the best rate is concave, and prices are a supergradient of it"
-        rows += [(*link[:3], prices[link[:2]] * unit, name, worth * unit, gain * unit) for link in links]
+        assert 0 <= gain <= worth, "the best rate is concave, and dual values are a supergradient of it"
+        rows += [(*link[:3], duals[link[:2]] * unit, name, worth * unit, gain * unit) for link in links]
     return _frame(rows)
 
 
@@ -110,9 +110,9 @@ class _Widened:
         self._topology, self._unit = topology, unit
         self._variant = _Variant(build_program(small, collective, sizes).linear_program(), small)
         self._session = Session(self._variant)
-        self.prices = _prices(self._session.solve(), topology)
-        # Prices stay prices whatever the bandwidths, so all that were found bound all rates.
-        self._found = [self.prices]
+        self.duals = _link_duals(self._session.solve(), topology)
+        # Dual values stay so whatever the bandwidths, so all that were found bound all rates.
+        self._found = [self.duals]
         self._cuts = None if collective.has_two_phases else _links(topology, collective, sizes)
         self.rate_as_is = self.rate((), Fraction(1))
         if self.rate_as_is != self._valued(self._bandwidths()):
@@ -148,21 +148,19 @@ class _Widened:
         return grain * best.capacity / best.supply
 
     def _solve(self, links: Sequence[Link], factor: Fraction) -> None:
-        """Find prices where these links are wider.
+        """Find dual values where these links are wider.
 
-        Their bandwidths reach HiGHS rounded to floats.  That can change which prices are found, by a hair, but not what
-        they say of the bandwidths themselves.
+        Their bandwidths reach HiGHS rounded to floats.  That can change which dual values are found, by a hair, but not
+        what they say of the bandwidths themselves.
         """
         self._variant.widen(links, factor / self._unit)
         try:
-            self._found.append(_prices(self._session.solve(), self._topology))
+            self._found.append(_link_duals(self._session.solve(), self._topology))
         except NoAnswerError as error:
             raise NoAnswerError(f"there is no exact gain for this step ({error}); give a larger one") from None
 
     def _valued(self, bandwidths: dict[tuple[str, str], Fraction]) -> Fraction:
-        return min(
-            sum((price * bandwidths[ends] for ends, price in prices.items()), Fraction(0)) for prices in self._found
-        )
+        return min(sum((dual * bandwidths[ends] for ends, dual in duals.items()), Fraction(0)) for duals in self._found)
 
 
 def _links(topology: Topology, collective: Collective, sizes: tuple[int, ...]) -> TreeProblem:
@@ -219,19 +217,19 @@ def _grouped(topology: Topology, together: Callable[[Link], Hashable] | None) ->
     return groups
 
 
-def _prices(solution: Solution, topology: Topology) -> dict[tuple[str, str], Fraction]:
-    """Return the price of every link; links that no flow can use have none."""
+def _link_duals(solution: Solution, topology: Topology) -> dict[tuple[str, str], Fraction]:
+    """Return the dual value of every link; links that no flow can use have none."""
     exact = solution.exact
     if exact.objective <= 0:
         raise BoundError(f"some rank cannot reach another in {topology!r}; add links or leave ranks out")
-    prices: dict[tuple[str, str], Fraction] = {link[:2]: Fraction(0) for link in topology.links}
-    prices.update(exact.duals["link_bandwidth"])
-    return prices
+    duals: dict[tuple[str, str], Fraction] = {link[:2]: Fraction(0) for link in topology.links}
+    duals.update(exact.duals["link_bandwidth"])
+    return duals
 
 
 def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
     import pandas as pd
 
-    names = ["tail", "head", "bandwidth", "price", "group", "worth", "gain"]
+    names = ["tail", "head", "bandwidth", "dual", "group", "worth", "gain"]
     rows.sort(key=lambda row: (row[6], row[5], row[3]), reverse=True)
     return pd.DataFrame(rows, columns=names)

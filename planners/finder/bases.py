@@ -36,7 +36,7 @@ class CirculantBase(NamedTuple):
     steps: int  # T_L in alpha: the diameter
     factor: Fraction  # T_B in M/B of the best breadth-first broadcast
     hops: int  # sum of the distances between all nodes
-    recipe: Base  # how to build it
+    construction: Base  # how to build it
     two_way: bool  # each link has an opposite one
 
 
@@ -53,7 +53,7 @@ def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase
 def line_graph_circulants(nodes: int, degree: int, effort: int) -> tuple[Base, ...]:
     """List circulant digraphs at the best cost whose line graphs may cost less than Theorem 7 says."""
     promising = (_promising(nodes, found.equals) for found in _searched(nodes, degree, effort))
-    return tuple(_recipe(nodes, offsets) for offsets in promising if offsets)
+    return tuple(_construction(nodes, offsets) for offsets in promising if offsets)
 
 
 class _Found(NamedTuple):
@@ -87,7 +87,7 @@ def _best_of(nodes: int, sets: IntArray) -> Iterator[_Found]:
         hops = int(costs.hops[place]) * nodes
         equal = (costs.steps == costs.steps[place]) & (costs.loads == costs.loads[place])
         yield _Found(
-            CirculantBase(int(costs.steps[place]), factor, hops, _recipe(nodes, offsets), opposite),
+            CirculantBase(int(costs.steps[place]), factor, hops, _construction(nodes, offsets), opposite),
             sets[np.flatnonzero(equal)[:MAX_EQUALS]],
         )
 
@@ -123,7 +123,7 @@ def _efficient(costs: CirculantCosts) -> Iterator[int]:
             yield place
 
 
-def _recipe(nodes: int, offsets: tuple[int, ...]) -> Base:
+def _construction(nodes: int, offsets: tuple[int, ...]) -> Base:
     """As a graph if it is one, for its name is shorter; the offset n / 2 is for digraphs only."""
     half = tuple(offset for offset in offsets if 2 * offset < nodes)
     if offsets == (*half, *(nodes - offset for offset in reversed(half))):
@@ -154,7 +154,7 @@ class Entry(NamedTuple):
     steps: int  # T_L in alpha
     factor: Fraction  # T_B in M/B
     hops: int
-    recipe: Construction  # how to build both
+    construction: Construction  # how to build both
     simple: bool = True  # neither parallel links nor self-loops
     loop_free: bool = True  # no self-loops
     breadth_first: bool = True
@@ -260,8 +260,8 @@ def bandwidth_optimal_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
 
 def searched_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
     """List circulant digraphs that a search finds, in milliseconds for up to 64 nodes, with their exact costs."""
-    for steps, factor, hops, recipe, two_way in best_circulants(nodes, degree, SEARCH_EFFORT):
-        yield BaseEntry(Entry(steps, factor, hops, recipe), two_way=two_way)
+    for steps, factor, hops, construction, two_way in best_circulants(nodes, degree, SEARCH_EFFORT):
+        yield BaseEntry(Entry(steps, factor, hops, construction), two_way=two_way)
 
 
 def _complete(nodes: int, degree: int) -> Iterator[BaseEntry]:
@@ -348,8 +348,8 @@ Their reduce-scatters take as long: see `collopt.schedules.base_reduce_scatter`.
 
 def _on_record(nodes: int, degree: int) -> Iterator[BaseEntry]:
     for record in ON_RECORD.get((nodes, degree), ()):
-        recipe = Base(record.family, record.arguments, record.title)
-        entry = Entry(record.steps, optimum(nodes), record.hops, recipe, breadth_first=False)
+        construction = Base(record.family, record.arguments, record.title)
+        entry = Entry(record.steps, optimum(nodes), record.hops, construction, breadth_first=False)
         yield BaseEntry(entry, record.reverse_symmetric)
 
 
@@ -382,9 +382,9 @@ DISTANCE_REGULAR = {
 def _looped(nodes: int, degree: int) -> Iterator[BaseEntry]:
     """The de Bruijn graph of one letter, whose line graphs are the others: all links, self-loops too."""
     if nodes == degree >= 2:
-        recipe = Base("de_bruijn", (degree, 1), f"DBJ({degree}, 1)")
+        construction = Base("de_bruijn", (degree, 1), f"DBJ({degree}, 1)")
         hops = nodes * (nodes - 1)
-        yield BaseEntry(Entry(1, Fraction(1), hops, recipe, simple=False, loop_free=False), True, True)
+        yield BaseEntry(Entry(1, Fraction(1), hops, construction, simple=False, loop_free=False), True, True)
 
 
 def _kautz(nodes: int, degree: int) -> Iterator[BaseEntry]:
@@ -395,10 +395,10 @@ def _kautz(nodes: int, degree: int) -> Iterator[BaseEntry]:
         steps, factor, hops = stored_figures(degree, nodes)
         back = stored_transpose_factor(degree, nodes)
         simple = nodes % (degree + 1) == 0
-        recipe: Construction = Base("generalized_kautz", (degree, nodes), f"Π({degree}, {nodes})")
+        construction: Construction = Base("generalized_kautz", (degree, nodes), f"Π({degree}, {nodes})")
         if back < factor:
-            recipe, factor, back = Transpose(recipe), back, factor
-        entry = Entry(steps, factor, hops, recipe, simple=simple, loop_free=simple)
+            construction, factor, back = Transpose(construction), back, factor
+        entry = Entry(steps, factor, hops, construction, simple=simple, loop_free=simple)
         yield BaseEntry(entry if back == factor else entry._replace(reduce_factor=back), reverse_symmetric=False)
 
 
@@ -414,8 +414,8 @@ def _optimal(
     two_way: bool = False,
 ) -> BaseEntry:
     """List a base whose breadth-first schedule is bandwidth-optimal and which is reverse-symmetric."""
-    recipe = Base(family, arguments, title)
-    return BaseEntry(Entry(steps, optimum(nodes), hops, recipe, simple=simple), two_way=two_way)
+    construction = Base(family, arguments, title)
+    return BaseEntry(Entry(steps, optimum(nodes), hops, construction, simple=simple), two_way=two_way)
 
 
 FOR_PRODUCTS = (_complete, _bipartite, _directed_circulant, _simple_rings, _circulant, _distance_regular)

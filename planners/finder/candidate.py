@@ -80,7 +80,7 @@ class Candidate:
     ----------
     nodes, degree : int
         N and d.
-    recipe : Construction
+    construction : Construction
         How the topology is constructed.
     cost : StepCost
         T_L and T_B of an allgather, exactly.
@@ -98,7 +98,7 @@ class Candidate:
 
     nodes: int
     degree: int
-    recipe: Construction
+    construction: Construction
     cost: StepCost
     reduce_scatter_cost: StepCost
     breadth_first: bool
@@ -107,8 +107,8 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The recipe in the paper's notation."""
-        return self.recipe.name
+        """The construction in the paper's notation."""
+        return self.construction.name
 
     @property
     def allreduce_cost(self) -> StepCost:
@@ -118,7 +118,7 @@ class Candidate:
 
     @cached_property
     def _graph(self) -> DirectGraph:
-        return self.recipe.graph()
+        return self.construction.graph()
 
     def changed(self, **changes: Any) -> Candidate:
         """Return a copy with other attributes, which does not build the graph again."""
@@ -136,12 +136,12 @@ class Candidate:
 
     def schedule(self) -> StepSchedule:
         """Make the allgather that `cost` is about, verified on this graph; `CertificateError` would be a defect."""
-        own = None if self.breadth_first else self.recipe.schedule
+        own = None if self.breadth_first else self.construction.schedule
         return self._checked("broadcast", own, self.cost)
 
     def reduce_scatter_schedule(self) -> StepSchedule:
         """Make the reduce-scatter that `reduce_scatter_cost` is about, verified on this graph."""
-        own = None if self.reduce_scatter_breadth_first else self.recipe.reduce_scatter
+        own = None if self.reduce_scatter_breadth_first else self.construction.reduce_scatter
         return self._checked("reduce", own, self.reduce_scatter_cost)
 
     def allreduce_schedule(self) -> StepAllreduce:
@@ -169,7 +169,7 @@ class Candidate:
             made = self.allreduce_schedule()
         else:
             made = self.reduce_scatter_schedule() if collective.reduces else self.schedule()
-        return plan_of_schedule(topology, collective, made, planner="finder", options={"recipe": self.name})
+        return plan_of_schedule(topology, collective, made, planner="finder", options={"construction": self.name})
 
     def bounded(self, gap: Exact = Fraction(1, 100)) -> Candidate:
         """Return a copy whose numbers of `all_to_all` are at most `gap` of the larger one apart."""
@@ -178,7 +178,7 @@ class Candidate:
         return self.changed(all_to_all=all_to_all_rate_bounds(self.graph(), gap))
 
     def _checked(self, direction: Direction, own: Callable[[], StepSchedule] | None, cost: StepCost) -> StepSchedule:
-        """Verify the recipe's own schedule, or the best breadth-first one, and what it costs."""
+        """Verify the construction's own schedule, or the best breadth-first one, and what it costs."""
         from ..bfb.bfb import bfb_schedule
 
         graph = self.graph()

@@ -309,20 +309,22 @@ class TwoWay(Expansion):
         return self.base.orbit_representatives(degree // 2)
 
 
-def transposed(recipe: Construction) -> Construction:
+def transposed(construction: Construction) -> Construction:
     """Construct the transposed graph, up to the order of the nodes."""
-    if recipe.reverse_symmetric:
-        return recipe
-    if isinstance(recipe, Transpose):
-        return recipe.base
-    if isinstance(recipe, CartesianProduct):
-        return CartesianProduct(tuple(map(transposed, recipe.factors)))
-    if isinstance(recipe, Expansion):
-        return replace(recipe, base=transposed(recipe.base))
-    return Transpose(recipe)
+    if construction.reverse_symmetric:
+        return construction
+    if isinstance(construction, Transpose):
+        return construction.base
+    if isinstance(construction, CartesianProduct):
+        return CartesianProduct(tuple(map(transposed, construction.factors)))
+    if isinstance(construction, Expansion):
+        return replace(construction, base=transposed(construction.base))
+    return Transpose(construction)
 
 
-def _operand(recipe: Construction) -> str:
+def _operand(construction: Construction) -> str:
     """Name a construction so that an operator can follow."""
-    bare = isinstance(recipe, (Base, LineGraph)) and not re.search(r"[□∪*·]", re.sub(r"\(.*\)", "", recipe.name))
-    return recipe.name if bare else f"({recipe.name})"
+    bare = isinstance(construction, (Base, LineGraph)) and not re.search(
+        r"[□∪*·]", re.sub(r"\(.*\)", "", construction.name)
+    )
+    return construction.name if bare else f"({construction.name})"

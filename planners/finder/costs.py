@@ -37,7 +37,7 @@ class _Promise(NamedTuple):
     steps: int  # T_L of the base's schedule, and `times`
     factor: Fraction  # T_B in M/B
     name: str
-    recipe: LineGraph
+    construction: LineGraph
     base: Entry
     times: int  # how many line graphs
 
@@ -61,23 +61,23 @@ class Costing:
             by_theorem = self.of_entry(entry)
             yield from _with_transpose(by_theorem)
             if not entry.breadth_first:
-                for measured in self._measured(entry.recipe, by_theorem):
+                for measured in self._measured(entry.construction, by_theorem):
                     yield from _with_transpose(measured)
 
     def of_entry(self, entry: Entry) -> Candidate:
         """Make a candidate at the cost of theorems; nothing is built."""
         cost = StepCost(entry.steps, entry.factor)
         back = cost if entry.reduce_factor is None else StepCost(entry.steps, entry.reduce_factor)
-        return self._candidate(entry.recipe, cost, back, breadth_first=entry.breadth_first)
+        return self._candidate(entry.construction, cost, back, breadth_first=entry.breadth_first)
 
     def of_circulants(self) -> Iterator[Candidate]:
         """Make candidates of searched circulants and of their line graphs."""
         for found in best_circulants(self._nodes, self._degree, CIRCULANT_EFFORT):
             if found.two_way or not self._two_way:
                 cost = StepCost(found.steps, found.factor)
-                yield self._candidate(found.recipe, cost, cost, breadth_first=True)
-        for recipe in (*self._circulant_line_graphs(), *self._wide_circulants()):
-            yield from self._measured(recipe)
+                yield self._candidate(found.construction, cost, cost, breadth_first=True)
+        for construction in (*self._circulant_line_graphs(), *self._wide_circulants()):
+            yield from self._measured(construction)
 
     def of_line_graphs(self, tables: Iterable[FinderTable], known: Iterable[Candidate]) -> Iterator[Candidate]:
         """Make candidates of line graphs of all that the tables know of, where they may beat a known allgather.
@@ -86,13 +86,15 @@ class Costing:
         """
         allgathers = {candidate.cost for candidate in known}
         measured = 0
-        for promise in sorted({each.recipe: each for each in self._promises(tables)}.values(), key=itemgetter(0, 1, 2)):
-            if promise.recipe in self._costs or self._is_vain(promise, allgathers):
+        for promise in sorted(
+            {each.construction: each for each in self._promises(tables)}.values(), key=itemgetter(0, 1, 2)
+        ):
+            if promise.construction in self._costs or self._is_vain(promise, allgathers):
                 continue
             if measured == MAX_LINE_GRAPHS or measured * self._work > LINE_GRAPH_WORK:
                 return
             measured += 1
-            for candidate in self._measured(promise.recipe):
+            for candidate in self._measured(promise.construction):
                 allgathers.add(candidate.cost)
                 yield from _with_transpose(candidate)
 
@@ -100,9 +102,11 @@ class Costing:
         for times, size in self._line_graph_bases():
             more = sum((Fraction(1, size * self._degree**done) for done in range(times)), Fraction(0))
             for entry in (entry for table in tables for entry in table.everything(size, self._degree)):
-                if not isinstance(entry.recipe, LineGraph):
-                    recipe = _line_graph(entry.recipe, times)
-                    yield _Promise(entry.steps + times, entry.factor + more, recipe.name, recipe, entry, times)
+                if not isinstance(entry.construction, LineGraph):
+                    construction = _line_graph(entry.construction, times)
+                    yield _Promise(
+                        entry.steps + times, entry.factor + more, construction.name, construction, entry, times
+                    )
 
     def _is_vain(self, promise: _Promise, known: Iterable[StepCost]) -> bool:
         """Whether something known is no worse than the least that the line graph's broadcasts can take.
@@ -122,20 +126,20 @@ class Costing:
         # Only where it matters the base is built.
         if beaten(times + moore_steps(self._nodes // self._degree**times, self._degree)):
             return True
-        return beaten(times + base.recipe.graph().diameter)
+        return beaten(times + base.construction.graph().diameter)
 
     def of_promising_circulants(self) -> Iterator[Candidate]:
         """Make candidates of line graphs of circulants that cost what the best ones do; see `line_graph_circulants`."""
         for times, size in self._line_graph_bases():
             for base in line_graph_circulants(size, self._degree, CIRCULANT_EFFORT):
-                if (recipe := _line_graph(base, times)) not in self._costs:
-                    yield from self._measured(recipe)
+                if (construction := _line_graph(base, times)) not in self._costs:
+                    yield from self._measured(construction)
 
     def _circulant_line_graphs(self) -> Iterator[LineGraph]:
         """Line graphs of searched circulants, which often are bandwidth-optimal although Theorem 7 does not say so."""
         for times, size in self._line_graph_bases():
             for base in best_circulants(size, self._degree, CIRCULANT_EFFORT):
-                yield _line_graph(base.recipe, times)
+                yield _line_graph(base.construction, times)
 
     def _line_graph_bases(self) -> Iterator[tuple[int, int]]:
         """How often a line graph can have been taken, and the nodes of the base; none is two-way, or of degree 1."""
@@ -156,19 +160,19 @@ class Costing:
             offsets = low_diameter_offsets(nodes, degree, tries=CIRCULANT_TRIES)
             yield circulant_base(nodes, offsets)
 
-    def _measured(self, recipe: Construction, by_theorem: Candidate | None = None) -> Iterator[Candidate]:
+    def _measured(self, construction: Construction, by_theorem: Candidate | None = None) -> Iterator[Candidate]:
         """Make a candidate at the exact cost of breadth-first broadcasts, and mixed ones with what a theorem says."""
         unknown = StepCost(0, Fraction(0))
-        blank = by_theorem or self._candidate(recipe, unknown, unknown, breadth_first=True)
-        if recipe not in self._costs:
-            work = self._work if recipe.reverse_symmetric else 2 * self._work
+        blank = by_theorem or self._candidate(construction, unknown, unknown, breadth_first=True)
+        if construction not in self._costs:
+            work = self._work if construction.reverse_symmetric else 2 * self._work
             if work > self._work_left:
                 self.unmeasured += 1
                 return
             self._work_left -= work
-            with self._trace.stage(f"breadth-first broadcasts on {recipe.name}"):
-                self._costs[recipe] = _breadth_first_costs(blank)
-        cost, back = self._costs[recipe]
+            with self._trace.stage(f"breadth-first broadcasts on {construction.name}"):
+                self._costs[construction] = _breadth_first_costs(blank)
+        cost, back = self._costs[construction]
         gathering = {"cost": cost, "breadth_first": True}
         reducing = {"reduce_scatter_cost": back, "reduce_scatter_breadth_first": True}
         yield blank.changed(**gathering, **reducing)
@@ -176,15 +180,17 @@ class Costing:
             yield blank.changed(**gathering)
             yield blank.changed(**reducing)
 
-    def _candidate(self, recipe: Construction, cost: StepCost, back: StepCost, *, breadth_first: bool) -> Candidate:
-        return Candidate(self._nodes, self._degree, recipe, cost, back, breadth_first, breadth_first)
+    def _candidate(
+        self, construction: Construction, cost: StepCost, back: StepCost, *, breadth_first: bool
+    ) -> Candidate:
+        return Candidate(self._nodes, self._degree, construction, cost, back, breadth_first, breadth_first)
 
 
 def _breadth_first_costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
     """Work out what the allgather and the reduce-scatter take."""
-    graph, count = candidate.graph(), candidate.recipe.orbit_representatives(candidate.degree)
+    graph, count = candidate.graph(), candidate.construction.orbit_representatives(candidate.degree)
     cost = breadth_first_cost(graph, count)
-    return cost, cost if candidate.recipe.reverse_symmetric else breadth_first_cost(graph.transpose(), count)
+    return cost, cost if candidate.construction.reverse_symmetric else breadth_first_cost(graph.transpose(), count)
 
 
 def breadth_first_cost(graph: DirectGraph, orbit_representatives: int | None) -> StepCost:
@@ -201,11 +207,11 @@ def breadth_first_cost(graph: DirectGraph, orbit_representatives: int | None) ->
 def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:
     """Go on with the candidate of the transposed graph, where that is better at one collective and worse at another."""
     yield candidate
-    if candidate.cost != candidate.reduce_scatter_cost and not candidate.recipe.reverse_symmetric:
+    if candidate.cost != candidate.reduce_scatter_cost and not candidate.construction.reverse_symmetric:
         yield Candidate(
             candidate.nodes,
             candidate.degree,
-            transposed(candidate.recipe),
+            transposed(candidate.construction),
             cost=candidate.reduce_scatter_cost,
             reduce_scatter_cost=candidate.cost,
             breadth_first=candidate.reduce_scatter_breadth_first,
@@ -214,7 +220,7 @@ def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:
 
 
 def _line_graph(base: Construction, times: int) -> LineGraph:
-    recipe = LineGraph(base)
+    construction = LineGraph(base)
     for _ in range(times - 1):
-        recipe = LineGraph(recipe)
-    return recipe
+        construction = LineGraph(construction)
+    return construction

@@ -91,7 +91,7 @@ class FinderTable:
         elif degree % 2 == 0:
             for entry in self.best(nodes, degree // 2, "reverse-symmetric"):
                 # Appendix A.6; links of both directions may coincide, so the graph may not be simple.
-                yield entry._replace(recipe=TwoWay(entry.recipe), simple=False, breadth_first=False)
+                yield entry._replace(construction=TwoWay(entry.construction), simple=False, breadth_first=False)
         yield from self._degree_expansions(nodes, degree, kind)
         yield from self._powers(nodes, degree, kind)
         yield from self._parallels(nodes, degree, kind)
@@ -111,7 +111,7 @@ class FinderTable:
                 Fraction(1, size),
                 steps=entry.steps + 1,
                 hops=hops,
-                recipe=LineGraph(entry.recipe),
+                construction=LineGraph(entry.construction),
                 simple=entry.loop_free,
                 breadth_first=False,
             )
@@ -129,7 +129,7 @@ class FinderTable:
                     Fraction(copies - 1, nodes),
                     steps=entry.steps + 1,
                     hops=copies * copies * entry.hops + 2 * nodes * (copies - 1),
-                    recipe=DegreeExpansion(entry.recipe, copies),
+                    construction=DegreeExpansion(entry.construction, copies),
                     breadth_first=False,
                 )
 
@@ -146,7 +146,7 @@ class FinderTable:
                     optimum(nodes) / optimum(size),
                     steps=times * entry.steps,
                     hops=times * entry.hops * size ** (2 * (times - 1)),
-                    recipe=CartesianPower(entry.recipe, times),
+                    construction=CartesianPower(entry.construction, times),
                     breadth_first=False,
                 )
 
@@ -156,8 +156,11 @@ class FinderTable:
             if degree % times:
                 continue
             for entry in self.best(nodes, degree // times, kind):
-                if not isinstance(entry.recipe, Parallel) and getattr(entry.recipe, "family", "") not in RINGS:
-                    yield entry._replace(recipe=Parallel(entry.recipe, times), simple=False)
+                if (
+                    not isinstance(entry.construction, Parallel)
+                    and getattr(entry.construction, "family", "") not in RINGS
+                ):
+                    yield entry._replace(construction=Parallel(entry.construction, times), simple=False)
 
     def _allowed(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""
@@ -223,12 +226,12 @@ def _divisors(nodes: int) -> tuple[int, ...]:
 
 
 def _product(one: Entry, other: Entry, nodes: int, hops: int) -> Entry:
-    parts = sorted((*_parts(one.recipe), *_parts(other.recipe)), key=lambda part: part.name)
+    parts = sorted((*_parts(one.construction), *_parts(other.construction)), key=lambda part: part.name)
     return Entry(one.steps + other.steps, optimum(nodes), hops, CartesianProduct(tuple(parts)))
 
 
-def _parts(recipe: Construction) -> tuple[Construction, ...]:
-    return recipe.factors if isinstance(recipe, CartesianProduct) else (recipe,)
+def _parts(construction: Construction) -> tuple[Construction, ...]:
+    return construction.factors if isinstance(construction, CartesianProduct) else (construction,)
 
 
 def _roots(nodes: int) -> Iterator[tuple[int, int]]:

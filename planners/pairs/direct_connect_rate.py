@@ -92,7 +92,7 @@ def exact_rate(graph: DirectGraph, alike: IntArray) -> Fraction:
 
 
 def certified_rate(graph: DirectGraph, alike: IntArray) -> tuple[Fraction, Fraction]:
-    """Solve linear program (3) by an interior point, and work out what its flow reaches and what its prices prove."""
+    """Solve linear program (3) by an interior point, and work out what its flow reaches and its duals prove."""
     from ...formulations import all_to_all
     from ...solvers import Algorithm, HighsOptions, solve
     from ...solvers.multicommodity.rate_certificate import rate_certificate
@@ -100,9 +100,9 @@ def certified_rate(graph: DirectGraph, alike: IntArray) -> tuple[Fraction, Fract
     model = all_to_all.build(Topology.from_graph(graph), symmetries=alike)
     solution = solve(model, HighsOptions(algorithm=Algorithm.IPM_WITHOUT_CROSSOVER))
     demands = np.broadcast_to(np.int64(1), (graph.num_nodes, graph.num_nodes))
-    values, prices = solution.values, solution.duals["link_bandwidth"]
+    values, duals = solution.values, solution.duals["link_bandwidth"]
     return rate_certificate(
-        graph.num_nodes, *graph.adjacency, demands, model.orbits, values["flow"], float(values["rate"]), prices
+        graph.num_nodes, *graph.adjacency, demands, model.orbits, values["flow"], float(values["rate"]), duals
     )
 
 

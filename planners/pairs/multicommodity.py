@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import CapacityOverflowError, CertificateError, UnsupportedError
-from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, LinkLengths, LinkPrice, congestion
+from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, LengthDual, LinkValue, congestion
 from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...schedules.traffic.sizes import as_pair_traffic
 from ...support import progress
@@ -181,12 +181,12 @@ def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray,
     Shapes: `traffic` int64 (ranks, ranks).
     """
     weights = tuple(map(int, traffic.ravel().tolist())) if collective.takes_traffic else ()
-    priced = tuple(
-        LinkPrice(link.tail, link.head, length)
+    weighted = tuple(
+        LinkValue(link.tail, link.head, length)
         for link, length in zip(topology.links, _short(lengths), strict=True)
         if length
     )
-    best = Bound.from_witness(topology, collective, LinkLengths(priced), weights)
+    best = Bound.from_witness(topology, collective, LengthDual(weighted), weights)
     for cut in _cuts(topology, lengths):
         try:
             simple = Bound.from_witness(topology, collective, cut, weights)

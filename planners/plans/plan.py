@@ -42,7 +42,7 @@ from .stages import Trace
 
 PLAN_FORMAT = "collopt-plan"
 PLAN_VERSION = 4
-"""Version 2 added partitions and prices as witnesses, and allreduce with any roots; version 3 schedules in steps;
+"""Version 2 added partitions and dual values as witnesses, and allreduce with any roots; version 3 schedules in steps;
 version 4 all-to-all(v), with flows and lengths.
 
 Older files are read as they are.

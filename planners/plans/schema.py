@@ -19,12 +19,12 @@ def _as_fraction(value: object) -> Fraction:
     return Fraction(value)
 
 
-def _as_price_row(row: object) -> tuple[str, str, str]:
+def _as_value_row(row: object) -> tuple[str, str, str]:
     if isinstance(row, list) and len(row) == 3 and all(isinstance(part, str) for part in row):
-        tail, head, price = row
-        if price == "0" or re.fullmatch(FRACTION, price, re.ASCII):
-            return tail, head, price
-    raise ValueError("expected [tail, head, price], the price a fraction as text, such as '3/65'")
+        tail, head, dual = row
+        if dual == "0" or re.fullmatch(FRACTION, dual, re.ASCII):
+            return tail, head, dual
+    raise ValueError("expected [tail, head, dual value], the dual value a fraction as text, such as '3/65'")
 
 
 WITNESSES_SINCE = {"partition": 2, "prices": 2, "lengths": 4}
@@ -34,32 +34,32 @@ ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
 
-PriceRow = Annotated[tuple[str, str, str], PlainValidator(_as_price_row)]
+ValueRow = Annotated[tuple[str, str, str], PlainValidator(_as_value_row)]
 
 
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class PricesEntry(_Entry):
-    """Prices of links, and per rank of hops, each with both ends; see `collopt.schedules.bounds.cut_duals.Prices`."""
+class CutDualEntry(_Entry):
+    """Duals of links, and per rank of hops, each with both ends; see `collopt.schedules.bounds.cut_duals.CutDual`."""
 
-    links: list[PriceRow]
-    into: list[list[PriceRow]]
-    out_of: list[list[PriceRow]]
+    links: list[ValueRow]
+    into: list[list[ValueRow]]
+    out_of: list[list[ValueRow]]
     relays: list[str]
 
 
 class BoundEntry(_Entry):
-    """The bound and its witness: nodes of a cut, of one around each rank, or of parts; prices; or lengths of links."""
+    """The bound and its witness: nodes of a cut, of one around each rank, or of parts; duals; or lengths of links."""
 
     inverse_rate: ExactText
     weights: list[int] = Field(default_factory=list)
     cut: list[str] | None = None
     rank_cuts: list[list[str]] | None = None
     partition: list[list[str]] | None = None
-    prices: PricesEntry | None = None
-    lengths: list[PriceRow] | None = None
+    prices: CutDualEntry | None = None
+    lengths: list[ValueRow] | None = None
 
 
 class PlanDocument(_Entry):

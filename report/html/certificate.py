@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import singledispatch
 from typing import NamedTuple
 
-from ...schedules import BROADCAST, REDUCE, Bound, Cut, LinkLengths, LinkPrice, Partition, Prices, RankCuts, Witness
+from ...schedules import BROADCAST, REDUCE, Bound, Cut, CutDual, LengthDual, LinkValue, Partition, RankCuts, Witness
 from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text
 from ..tables.plan_tables import witness_view
 
@@ -23,12 +23,12 @@ class Term(NamedTuple):
 
     links: int  # How many
     bandwidth: Fraction  # GB/s of each
-    price: Fraction  # What each GB/s counts; 1 but for prices and lengths
+    dual: Fraction  # What each GB/s counts; 1 but for dual values and lengths
 
     @property
     def total(self) -> Fraction:
         """What these links add to the sum."""
-        return self.links * self.bandwidth * self.price
+        return self.links * self.bandwidth * self.dual
 
 
 class Certificate(NamedTuple):
@@ -38,7 +38,7 @@ class Certificate(NamedTuple):
     reasons: tuple[str, ...]  # Sentences, in the order of the argument
     counted: str  # What the links' sum is called
     terms: tuple[Term, ...]  # Links that are added up, those with most bandwidth first
-    priced: bool  # Whether the terms have prices other than 1 by their kind
+    weighted: bool  # Whether the terms have dual values other than 1 by their kind
     links: Pairs  # The same links by name
     divisions: tuple[str, ...]  # From the sums to the bound, as equations
 
@@ -55,7 +55,7 @@ def certificate(bound: Bound) -> Certificate:
     >>> cut = Cut(frozenset({"gpu0", "gpu1", "gpu2"}))
     >>> proof = certificate(Bound.from_witness(ring(4, bandwidth=25), "allgather", cut))
     >>> proof.terms, proof.total
-    ((Term(links=2, bandwidth=Fraction(25, 1), price=Fraction(1, 1)),), Fraction(50, 1))
+    ((Term(links=2, bandwidth=Fraction(25, 1), dual=Fraction(1, 1)),), Fraction(50, 1))
     >>> proof.divisions[0]
     'time ≥ 3 / 50 = 0.06 ns per byte of a shard'
     """
@@ -68,9 +68,9 @@ def certificate(bound: Bound) -> Certificate:
 def _of(witness: Witness, bound: Bound, links: Pairs) -> Certificate:
     """Any witness: its reason, and links by what they count."""
     weights = witness.link_weights(bound.topology, bound.collective)
-    prices = [LinkPrice(*pair, weight) for pair, weight in weights.items()]
+    duals = [LinkValue(*pair, weight) for pair, weight in weights.items()]
     reasons = (f"{witness.reason(bound.topology, bound.collective)}.",)
-    return _priced("A bound", reasons, "bandwidth times weight", prices, links, bound)
+    return _weighted("A bound", reasons, "bandwidth times weight", duals, links, bound)
 
 
 @_of.register(Cut)
@@ -156,8 +156,8 @@ def _of_partition(witness: Partition, bound: Bound, links: Pairs) -> Certificate
     return _added_up("Partition of the network", reasons, "ingress of the parts with ranks", links, bound)
 
 
-@_of.register(LinkLengths)
-def _of_lengths(witness: LinkLengths, bound: Bound, links: Pairs) -> Certificate:
+@_of.register(LengthDual)
+def _of_length_dual(witness: LengthDual, bound: Bound, links: Pairs) -> Certificate:
     amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
     reasons = (
         f"Assign the dual lengths below to {count_text(len(links), 'link')}, and length 0 to all others.",
@@ -165,21 +165,23 @@ def _of_lengths(witness: LinkLengths, bound: Bound, links: Pairs) -> Certificate
         f"Over all pairs, traffic times distance is {exact(amount)}: what each unit of rate uses.",
         f"All links together offer bandwidth times length: {exact(value)}.",
     )
-    return _priced("Dual lengths of links", reasons, "bandwidth times length", witness.links, links, bound)
+    return _weighted("Dual lengths of links", reasons, "bandwidth times length", witness.links, links, bound)
 
 
-@_of.register(Prices)
-def _of_prices(witness: Prices, bound: Bound, links: Pairs) -> Certificate:
+@_of.register(CutDual)
+def _of_cut_dual(witness: CutDual, bound: Bound, links: Pairs) -> Certificate:
     amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
-    priced = f"Assign the dual values below to the bandwidth of {count_text(len(links), 'link')}, and 0 to all others."
+    assigned = (
+        f"Assign the dual values below to the bandwidth of {count_text(len(links), 'link')}, and 0 to all others."
+    )
     hops = "Data travels in hops between ranks; the dual values of all ranks for one hop sum to at most"
     reasons = (
-        f"{priced} They come from a linear program, and were verified without it.",
+        f"{assigned} They come from a linear program, and were verified without it.",
         f"{hops} those of the links on its cheapest path.",
         f"Weighted by dual values, {bound.scope} use bandwidth of {exact(amount)} per unit of rate.",
         f"All links together offer bandwidth times dual value: {exact(value)}.",
     )  # fmt: skip
-    return _priced("Dual values of links", reasons, "bandwidth times dual value", witness.links, links, bound)
+    return _weighted("Dual values of links", reasons, "bandwidth times dual value", witness.links, links, bound)
 
 
 def _added_up(title: str, reasons: tuple[str, ...], counted: str, links: Pairs, bound: Bound) -> Certificate:
@@ -189,17 +191,17 @@ def _added_up(title: str, reasons: tuple[str, ...], counted: str, links: Pairs, 
     return Certificate(title, reasons, counted, terms, False, links, _divisions(bound))
 
 
-def _priced(
+def _weighted(
     title: str,
     reasons: tuple[str, ...],
     counted: str,
-    prices: Iterable[LinkPrice],
+    duals: Iterable[LinkValue],
     links: Pairs,
     bound: Bound,
 ) -> Certificate:
-    """Group links by price and bandwidth, the dearest first."""
-    counts = Counter((price, bound.topology.link(tail, head).bandwidth) for tail, head, price in prices if price)
-    terms = tuple(Term(counts[price, bandwidth], bandwidth, price) for price, bandwidth in sorted(counts, reverse=True))
+    """Group links by dual value and bandwidth, the dearest first."""
+    counts = Counter((dual, bound.topology.link(tail, head).bandwidth) for tail, head, dual in duals if dual)
+    terms = tuple(Term(counts[dual, bandwidth], bandwidth, dual) for dual, bandwidth in sorted(counts, reverse=True))
     return Certificate(title, reasons, counted, terms, True, links, _divisions(bound))
 
 

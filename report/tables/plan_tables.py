@@ -19,11 +19,11 @@ from ...runtime import simulate
 from ...schedules import (
     Bound,
     Cut,
+    CutDual,
     Forest,
-    LinkLengths,
-    LinkPrice,
+    LengthDual,
+    LinkValue,
     Partition,
-    Prices,
     RankCuts,
     Witness,
     as_bytes,
@@ -289,7 +289,7 @@ Pair = tuple[str, str]
 class WitnessView(NamedTuple):
     """What to show of a witness."""
 
-    parts: tuple[frozenset[str], ...]  # Sets of nodes whose borders count; none for prices and lengths of links
+    parts: tuple[frozenset[str], ...]  # Sets of nodes whose borders count; none for dual values and lengths of links
     links: frozenset[Pair]  # Links whose bandwidth the witness adds up
     words: str  # What these links are, for a legend
 
@@ -307,7 +307,7 @@ def bound_links(bound: Bound) -> pd.DataFrame:
     DataFrame
         One row per link: ``tail``, ``head``, ``bandwidth_gbps``, ``latency_us``, and ``in_cut``, whether the bound's
         witness adds up its bandwidth.  These are the links that cross the cut in the direction that counts, those that
-        enter a part of a partition, or those with a price or a length.
+        enter a part of a partition, or those with a dual value or a length.
 
     Raises
     ------
@@ -376,19 +376,19 @@ def _of_partition(witness: Partition, bound: Bound) -> WitnessView:
     return WitnessView(parts, frozenset(witness.link_weights(bound.topology, bound.collective)), "link into a part")
 
 
-@_view.register(LinkLengths)
-def _of_lengths(witness: LinkLengths, bound: Bound) -> WitnessView:  # noqa: ARG001
-    return _priced(witness.links, "dual length")
+@_view.register(LengthDual)
+def _of_length_dual(witness: LengthDual, bound: Bound) -> WitnessView:  # noqa: ARG001
+    return _weighted(witness.links, "dual length")
 
 
-@_view.register(Prices)
-def _of_prices(witness: Prices, bound: Bound) -> WitnessView:  # noqa: ARG001
-    return _priced(witness.links, "dual value")
+@_view.register(CutDual)
+def _of_cut_dual(witness: CutDual, bound: Bound) -> WitnessView:  # noqa: ARG001
+    return _weighted(witness.links, "dual value")
 
 
-def _priced(links: Iterable[LinkPrice], what: str) -> WitnessView:
-    priced = frozenset((entry.tail, entry.head) for entry in links if entry.price > 0)
-    return WitnessView((), priced, f"link with a {what} in the bound")
+def _weighted(links: Iterable[LinkValue], what: str) -> WitnessView:
+    weighted = frozenset((entry.tail, entry.head) for entry in links if entry.dual > 0)
+    return WitnessView((), weighted, f"link with a {what} in the bound")
 
 
 def _crossing(bound: Bound, cut: Cut, inwards: bool) -> WitnessView:

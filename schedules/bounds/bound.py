@@ -11,15 +11,15 @@ from ...support.formatting import bandwidth_text
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.collective import COLLECTIVES, AnyCollective, Collective, collective_or_given
-from .cut_duals import Prices
+from .cut_duals import CutDual
 from .cuts import Cut, Partition, RankCuts
-from .length_duals import LinkLengths
-from .witness import EVERY_SCHEDULE, LinkPrice, Witness
+from .length_duals import LengthDual
+from .witness import EVERY_SCHEDULE, LinkValue, Witness
 
 if TYPE_CHECKING:
     import pandas as pd
 
-WITNESS_KINDS: dict[str, type[Witness]] = {kind.field: kind for kind in (Cut, RankCuts, Partition, Prices, LinkLengths)}
+WITNESS_KINDS: dict[str, type[Witness]] = {kind.field: kind for kind in (Cut, RankCuts, Partition, CutDual, LengthDual)}
 """By the name of their field in plan files."""
 
 
@@ -144,7 +144,7 @@ class Bound:
         return f"<Bound {self} on {self.topology.name}>"
 
 
-def link_prices(bound: Bound) -> tuple[LinkPrice, ...]:
+def link_values(bound: Bound) -> tuple[LinkValue, ...]:
     """Say by how much the bound rises with the bandwidth of each link.
 
     Parameters
@@ -154,22 +154,22 @@ def link_prices(bound: Bound) -> tuple[LinkPrice, ...]:
 
     Returns
     -------
-    tuple of LinkPrice
+    tuple of LinkValue
         GB/s of algorithm bandwidth per GB/s of the link, for links that matter to the witness.
 
     Notes
     -----
     With every witness ``algbw = W sum of y b / amount``, W all data and y the weight that the witness gives to a link.
-    The witness stays valid when b changes, so no wider link gains more than its price times what was added; it gains
-    less where another witness takes over.  `collopt.sensitivity` solves again to find out.
+    The witness stays valid when b changes, so no wider link gains more than its dual value times what was added; it
+    gains less where another witness takes over.  `collopt.sensitivity` solves again to find out.
 
     Examples
     --------
     >>> from collopt.schedules import Cut
     >>> from collopt.topologies import ring
     >>> bound = Bound.from_witness(ring(4, bandwidth=25), "allgather", Cut(frozenset({"gpu0", "gpu1", "gpu2"})))
-    >>> link_prices(bound)[0]
-    LinkPrice(tail='gpu2', head='gpu3', price=Fraction(4, 3))
+    >>> link_values(bound)[0]
+    LinkValue(tail='gpu2', head='gpu3', dual=Fraction(4, 3))
     """
     if not isinstance(bound, Bound):
         raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound, such as collopt.bound returns")
@@ -178,11 +178,11 @@ def link_prices(bound: Bound) -> tuple[LinkPrice, ...]:
         raise UnsupportedError(f"a bound by {type(witness).__name__} has no dual values of links")
     weights = witness.link_weights(topology, collective)
     amount, _ = witness.crossing(topology, collective, bound.weights)
-    return tuple(LinkPrice(*pair, weight * bound.total_weight / amount) for pair, weight in weights.items() if weight)
+    return tuple(LinkValue(*pair, weight * bound.total_weight / amount) for pair, weight in weights.items() if weight)
 
 
 def bound_sensitivity(bound: Bound) -> pd.DataFrame:
-    """Tabulate `link_prices`.
+    """Tabulate `link_values`.
 
     Parameters
     ----------
@@ -192,17 +192,17 @@ def bound_sensitivity(bound: Bound) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s and ``price``, both exact.
+        One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s and ``dual``, both exact.
     """
     import pandas as pd
 
-    prices = {(tail, head): price for tail, head, price in link_prices(bound)}
+    duals = {(tail, head): dual for tail, head, dual in link_values(bound)}
     rows = [
-        (link.tail, link.head, link.bandwidth, prices.get((link.tail, link.head), Fraction(0)))
+        (link.tail, link.head, link.bandwidth, duals.get((link.tail, link.head), Fraction(0)))
         for link in bound.topology.links
     ]
     rows.sort(key=lambda row: row[3], reverse=True)
-    return pd.DataFrame(rows, columns=["tail", "head", "bandwidth", "price"])
+    return pd.DataFrame(rows, columns=["tail", "head", "bandwidth", "dual"])
 
 
 def witness_to_json(witness: Witness) -> dict[str, Any]:

@@ -17,46 +17,46 @@ from ..traffic.collective import AnyCollective, as_collective
 from .witness import (
     EVERY_SCHEDULE,
     Crossing,
-    LinkPrice,
+    LinkValue,
     Pair,
     Witness,
-    as_link_prices,
+    as_link_values,
     as_node_set,
     as_parts,
-    price_by_link,
-    price_rows,
-    prices_from_rows,
+    value_by_link,
+    value_rows,
+    values_from_rows,
 )
 
 Adjacency = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Prices(Witness):
+class CutDual(Witness):
     """Dual values of links, and for every rank how they are divided over what it must receive and send.
 
     Data goes in hops between ranks, past switches that can only pass it on.  Switches where it may branch or be reduced
     are called relays and count like ranks without data; if all switches are relays, a hop is a link.
 
     *Allgather, broadcast*: data of rank v for rank t takes hops from v to t, and a hop that carries it carries nothing
-    else for t at that time; so with prices z(t) of hops, t's data uses bandwidth worth ``sum of w(v) dist(v, t)`` per
-    unit of rate.  Different ranks can share a hop, if it is worth the sum of their prices.  That sum is no more than
-    the cheapest way past switches at link prices y, and all links together are worth ``sum of b y``: ``1 / x`` is at
-    least ``sum of w(v) dist(v, t)`` over all v and t, over ``sum of b y``.  *Reduce-scatter, reduce*: the same with
-    what rank t contributes to the sum at v.
+    else for t at that time; so with dual values z(t) of hops, t's data uses bandwidth worth ``sum of w(v) dist(v, t)``
+    per unit of rate.  Different ranks can share a hop, if it is worth the sum of their dual values.  That sum is no
+    more than the cheapest way past switches at link dual values y, and all links together are worth ``sum of b y``: ``1
+    / x`` is at least ``sum of w(v) dist(v, t)`` over all v and t, over ``sum of b y``.  *Reduce-scatter, reduce*: the
+    same with what rank t contributes to the sum at v.
 
     *Allreduce*: every byte is reduced at some rank v, which takes ``dist'(t, v)`` from every t, and broadcast from
-    there, which takes ``dist(v, t)``.  Both kinds of hops share the links, so neither sum of prices may exceed the
+    there, which takes ``dist(v, t)``.  Both kinds of hops share the links, so neither sum of dual values may exceed the
     cheapest way.  At best all bytes use the rank v for which this is least.  Algorithms that do otherwise, such as
     recursive doubling of whole buffers, are out of scope.
 
     Attributes
     ----------
-    links : tuple of LinkPrice
-        y; links without a price are free.
-    into, out_of : tuple of tuple of LinkPrice
-        For every rank in rank order: prices z of hops for what it receives, empty for reduce-scatter and reduce; prices
-        z' for what it sends, empty for allgather and broadcast.
+    links : tuple of LinkValue
+        y; links without a dual value are free.
+    into, out_of : tuple of tuple of LinkValue
+        For every rank in rank order: dual values z of hops for what it receives, empty for reduce-scatter and reduce;
+        dual values z' for what it sends, empty for allgather and broadcast.
     relays : frozenset of str
         Switches at which hops end; all that can copy or reduce are among them.
 
@@ -64,7 +64,7 @@ class Prices(Witness):
     -----
     This is weak duality for the programs of `collopt.formulations`: Theorem 1 of ForestColl (appendix E.1) with shares
     as in appendix G, and LP (5) there.  Coding several bytes into one does not help an allgather or a broadcast at the
-    best prices, which are those of a cut, but this witness by itself is about schedules that copy and pass on.
+    best dual values, which are those of a cut, but this witness by itself is about schedules that copy and pass on.
 
     Examples
     --------
@@ -72,30 +72,30 @@ class Prices(Witness):
 
     >>> from collopt.topologies import ring
     >>> network = ring(3, bandwidth=10, bidirectional=False)
-    >>> links = tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in network.links)
-    >>> into = tuple((next(price for price in links if price.head == rank),) for rank in ("gpu0", "gpu1", "gpu2"))
-    >>> Prices(links, into).verify(network, "allgather")
+    >>> links = tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in network.links)
+    >>> into = tuple((next(dual for dual in links if dual.head == rank),) for rank in ("gpu0", "gpu1", "gpu2"))
+    >>> CutDual(links, into).verify(network, "allgather")
     Crossing(amount=Fraction(6, 1), bandwidth=Fraction(30, 1))
     """
 
     field: ClassVar[str] = "prices"
 
-    links: tuple[LinkPrice, ...]
-    into: tuple[tuple[LinkPrice, ...], ...] = ()
-    out_of: tuple[tuple[LinkPrice, ...], ...] = ()
+    links: tuple[LinkValue, ...]
+    into: tuple[tuple[LinkValue, ...], ...] = ()
+    out_of: tuple[tuple[LinkValue, ...], ...] = ()
     relays: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "links", as_link_prices(self.links))
+        object.__setattr__(self, "links", as_link_values(self.links))
         for name in ("into", "out_of"):
             lists = as_parts(getattr(self, name), f"dual values {name}", "lists of dual values, one per rank")
-            object.__setattr__(self, name, tuple(as_link_prices(prices) for prices in lists))
+            object.__setattr__(self, name, tuple(as_link_values(duals) for duals in lists))
         object.__setattr__(self, "relays", as_node_set(self.relays, "relays"))
 
     def check(self, topology: Topology) -> None:
-        """Raise `CertificateError` unless the prices fit the topology, and hops cost no more than their links."""
+        """Raise `CertificateError` unless the dual values fit the topology, and hops cost no more than their links."""
         self._check_relays(topology)
-        links = price_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
+        links = value_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
         limits = hop_limits(topology, links, self.relays)
         for lengths in (self.into, self.out_of):
             if lengths and len(lengths) != topology.num_ranks:
@@ -104,10 +104,10 @@ class Prices(Witness):
                     f"{topology.num_ranks}"
                 )
             sums = dict.fromkeys(limits, Fraction(0))
-            for prices in lengths:
-                for pair, price in price_by_link(prices, sums.keys(), "hop").items():
-                    sums[pair] += price
-            if dear := [pair for pair, price in sums.items() if price > limits[pair]]:
+            for duals in lengths:
+                for pair, dual in value_by_link(duals, sums.keys(), "hop").items():
+                    sums[pair] += dual
+            if dear := [pair for pair, dual in sums.items() if dual > limits[pair]]:
                 raise CertificateError(
                     f"the bound's dual values of hop {dear[0]} sum to {sums[dear[0]]}; expected at most that of its "
                     f"links, {limits[dear[0]]}"
@@ -115,7 +115,7 @@ class Prices(Witness):
 
     def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up shortest paths, and what all links are worth; see `Witness.crossing`."""
-        value = sum((price * topology.link(tail, head).bandwidth for tail, head, price in self.links), Fraction(0))
+        value = sum((dual * topology.link(tail, head).bandwidth for tail, head, dual in self.links), Fraction(0))
         sizes = weights or (1,) * topology.num_ranks
         collective = as_collective(collective)
         if collective.has_two_phases:
@@ -147,23 +147,23 @@ class Prices(Witness):
         return EVERY_SCHEDULE
 
     def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
-        """Return the price of every link."""
-        return {(tail, head): price for tail, head, price in self.links}
+        """Return the dual value of every link."""
+        return {(tail, head): dual for tail, head, dual in self.links}
 
     def to_json(self) -> dict[str, Any]:
-        """Rows of both ends and a price, and names of the relays, sorted."""
+        """Rows of both ends and a dual value, and names of the relays, sorted."""
         return {
-            "links": price_rows(self.links),
-            "into": [price_rows(row) for row in self.into],
-            "out_of": [price_rows(row) for row in self.out_of],
+            "links": value_rows(self.links),
+            "into": [value_rows(row) for row in self.into],
+            "out_of": [value_rows(row) for row in self.out_of],
             "relays": sorted(self.relays),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Build them from such rows and names."""
-        into, out_of = (tuple(map(prices_from_rows, value[name])) for name in ("into", "out_of"))
-        return cls(prices_from_rows(value["links"]), into, out_of, frozenset(value["relays"]))
+        into, out_of = (tuple(map(values_from_rows, value[name])) for name in ("into", "out_of"))
+        return cls(values_from_rows(value["links"]), into, out_of, frozenset(value["relays"]))
 
     def _broadcast_costs(self, topology: Topology) -> list[Fraction | None]:
         """For every rank v: what its data uses, the sum over all t of ``dist(v, t)``; None if it cannot reach all."""
@@ -174,7 +174,7 @@ class Prices(Witness):
         for tail, heads in forward.items():
             for head in heads:
                 backward.setdefault(head, []).append(tail)
-        turned = [tuple(LinkPrice(head, tail, price) for tail, head, price in prices) for prices in self.into]
+        turned = [tuple(LinkValue(head, tail, dual) for tail, head, dual in duals) for duals in self.into]
         return _sums_of_distances(topology, backward, turned)
 
     def _reduce_costs(self, topology: Topology) -> list[Fraction | None]:
@@ -193,7 +193,7 @@ class Prices(Witness):
 
 
 def hop_limits(topology: Topology, links: Mapping[Pair, Fraction], relays: frozenset[str]) -> dict[Pair, Fraction]:
-    """Say for every hop what the cheapest way past switches is worth: as much as prices of the hop may add up to."""
+    """Value the cheapest way past switches for every hop: as much as the duals of the hop may add up to."""
     ends = {*topology.compute_nodes, *relays}
     lengths = _Lengths(links)
     beyond = {node: [link.head for link in topology.out_links(node)] for node in topology.nodes}
@@ -205,11 +205,11 @@ def hop_limits(topology: Topology, links: Mapping[Pair, Fraction], relays: froze
 
 
 class _Lengths:
-    """Prices as whole numbers of one unit, for shortest paths."""
+    """Dual values as whole numbers of one unit, for shortest paths."""
 
-    def __init__(self, prices: Mapping[Pair, Fraction]) -> None:
-        self._scale = lcm(*(price.denominator for price in prices.values()))
-        self._lengths = {pair: int(price * self._scale) for pair, price in prices.items()}
+    def __init__(self, duals: Mapping[Pair, Fraction]) -> None:
+        self._scale = lcm(*(dual.denominator for dual in duals.values()))
+        self._lengths = {pair: int(dual * self._scale) for pair, dual in duals.items()}
 
     def fraction(self, length: int) -> Fraction:
         """Undo the scaling."""
@@ -241,12 +241,12 @@ def _hops(topology: Topology, relays: frozenset[str]) -> dict[str, list[str]]:
 
 
 def _sums_of_distances(
-    topology: Topology, beyond: Adjacency, prices: Sequence[Sequence[LinkPrice]]
+    topology: Topology, beyond: Adjacency, duals: Sequence[Sequence[LinkValue]]
 ) -> list[Fraction | None]:
-    """For every rank v, add up over all ranks t the distance from t to v at the prices of t; None if one is endless."""
+    """For every rank v, add up over all ranks t the distance from t to v at the duals of t; None if one is infinite."""
     sums: dict[str, Fraction | None] = dict.fromkeys(topology.compute_nodes, Fraction(0))
-    for rank, own in zip(topology.compute_nodes, prices, strict=True):
-        lengths = _Lengths({(tail, head): price for tail, head, price in own})
+    for rank, own in zip(topology.compute_nodes, duals, strict=True):
+        lengths = _Lengths({(tail, head): dual for tail, head, dual in own})
         found = lengths.distances(beyond, rank)
         for other, so_far in sums.items():
             if so_far is not None:

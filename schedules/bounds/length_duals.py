@@ -15,13 +15,13 @@ from ...support.arrays import FloatArray
 from ...topologies import Topology
 from ..traffic.collective import AnyCollective, as_collective
 from ..traffic.sizes import traffic_matrix
-from .witness import Crossing, LinkPrice, Pair, Witness, as_link_prices, price_by_link, price_rows, prices_from_rows
+from .witness import Crossing, LinkValue, Pair, Witness, as_link_values, value_by_link, value_rows, values_from_rows
 
 EXACT_FLOATS = 2**53  # floats up to here are whole numbers that add up exactly
 
 
 @dataclass(frozen=True)
-class LinkLengths(Witness):
+class LengthDual(Witness):
     """Length duals of links: data that goes from one rank to another takes at least their distance from the network.
 
     *All-to-all(v)*: let T be the traffic and f the rate that a traffic of 1 gets.  What goes from s to t at the rate f
@@ -32,7 +32,7 @@ class LinkLengths(Witness):
 
     Attributes
     ----------
-    links : tuple of LinkPrice
+    links : tuple of LinkValue
         Length of each link, in any unit; those that are not there have length 0.
 
     Examples
@@ -41,21 +41,21 @@ class LinkLengths(Witness):
 
     >>> from collopt.topologies import ring
     >>> network = ring(3, bandwidth=10, bidirectional=False)
-    >>> lengths = LinkLengths(tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in network.links))
+    >>> lengths = LengthDual(tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in network.links))
     >>> lengths.crossing(network, "all_to_all")
     Crossing(amount=Fraction(9, 1), bandwidth=Fraction(30, 1))
     """
 
     field: ClassVar[str] = "lengths"
 
-    links: tuple[LinkPrice, ...]
+    links: tuple[LinkValue, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "links", as_link_prices(self.links))
+        object.__setattr__(self, "links", as_link_values(self.links))
 
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless the lengths fit the topology and none is negative."""
-        price_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
+        value_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
 
     def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up distances, and what all links have to give away; see `Witness.crossing`."""
@@ -85,12 +85,12 @@ class LinkLengths(Witness):
 
     def to_json(self) -> list[list[str]]:
         """Rows of both ends of a link and its length."""
-        return price_rows(self.links)
+        return value_rows(self.links)
 
     @classmethod
     def from_json(cls, value: Iterable[tuple[str, str, str]]) -> Self:
         """Build it from such rows."""
-        return cls(prices_from_rows(value))
+        return cls(values_from_rows(value))
 
     def _distances(self, topology: Topology, scale: int) -> Iterator[FloatArray]:
         """Distances of all ranks from each rank, whole numbers in units of ``1 / scale``."""

@@ -91,63 +91,63 @@ class Witness(ABC):
         return EVERY_SCHEDULE
 
 
-class LinkPrice(NamedTuple):
+class LinkValue(NamedTuple):
     """What a unit of bandwidth is worth.
 
     Attributes
     ----------
     tail, head : str
         A link, or the two ends of a hop.
-    price : Fraction
+    dual : Fraction
         In any unit, the same for all.
     """
 
     tail: str
     head: str
-    price: Fraction
+    dual: Fraction
 
 
-def as_link_prices(rows: object) -> tuple[LinkPrice, ...]:
+def as_link_values(rows: object) -> tuple[LinkValue, ...]:
     """Read dual values with both ends of their links; raises `CertificateError` for anything else."""
-    return tuple(_as_link_price(row) for row in as_parts(rows, "list of dual values", "dual values with both ends"))
+    return tuple(_as_link_value(row) for row in as_parts(rows, "list of dual values", "dual values with both ends"))
 
 
-def _as_link_price(row: object) -> LinkPrice:
+def _as_link_value(row: object) -> LinkValue:
     if not isinstance(row, tuple) or [type(end) for end in row[:2]] != [str, str] or len(row) != 3:
         raise CertificateError(f"the bound's list of dual values contains {shown(row)}; expected (tail, head, value)")
-    tail, head, price = row
-    if type(price) not in (int, Fraction):
+    tail, head, dual = row
+    if type(dual) not in (int, Fraction):
         raise CertificateError(
-            f"the bound's dual value of {shown((tail, head))} is {shown(price)}; expected a Fraction or an integer"
+            f"the bound's dual value of {shown((tail, head))} is {shown(dual)}; expected a Fraction or an integer"
         )
-    return LinkPrice(tail, head, Fraction(price))
+    return LinkValue(tail, head, Fraction(dual))
 
 
-def price_rows(prices: Iterable[LinkPrice]) -> list[list[str]]:
-    """Write prices as rows of both ends and the exact price."""
-    return [[tail, head, str(price)] for tail, head, price in prices]
+def value_rows(duals: Iterable[LinkValue]) -> list[list[str]]:
+    """Write dual values as rows of both ends and the exact dual value."""
+    return [[tail, head, str(dual)] for tail, head, dual in duals]
 
 
-def prices_from_rows(rows: Iterable[tuple[str, str, str]]) -> tuple[LinkPrice, ...]:
-    """Read what `price_rows` writes."""
-    return tuple(LinkPrice(tail, head, Fraction(price)) for tail, head, price in rows)
+def values_from_rows(rows: Iterable[tuple[str, str, str]]) -> tuple[LinkValue, ...]:
+    """Read what `value_rows` writes."""
+    return tuple(LinkValue(tail, head, Fraction(dual)) for tail, head, dual in rows)
 
 
-def price_by_link(prices: Sequence[LinkPrice], known: Iterable[Pair], what: str) -> dict[Pair, Fraction]:
-    """Arrange prices by their links."""
+def value_by_link(duals: Sequence[LinkValue], known: Iterable[Pair], what: str) -> dict[Pair, Fraction]:
+    """Arrange dual values by their links."""
     mapping: dict[Pair, Fraction] = {}
-    for tail, head, price in prices:
+    for tail, head, dual in duals:
         if (tail, head) not in known:
             raise CertificateError(
                 f"the bound has a dual value for {what} {shown((tail, head))}, which this topology does not have"
             )
         if (tail, head) in mapping:
             raise CertificateError(f"the bound has two dual values for {what} {shown((tail, head))}; expected one")
-        if price < 0:
+        if dual < 0:
             raise CertificateError(
-                f"the bound's dual value of {what} {shown((tail, head))} is {price}; expected at least 0"
+                f"the bound's dual value of {what} {shown((tail, head))} is {dual}; expected at least 0"
             )
-        mapping[tail, head] = price
+        mapping[tail, head] = dual
     return mapping
 
 

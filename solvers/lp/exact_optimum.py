@@ -59,7 +59,7 @@ class ExactProgram:
             ("variable", self.reduced_costs(duals), self.columns),
         ):
             if len(wrong := self.wrong_signs(numbers, bounds)):
-                what = "reduced cost" if kind == "variable" else "price"
+                what = "reduced cost" if kind == "variable" else "dual value"
                 raise CertificateError(
                     f"the {what} of {self._name(kind, wrong)} in {self.program.name} has the wrong sign, by "
                     f"{float(max(abs(numbers[wrong]))):.1e}"

@@ -45,7 +45,7 @@ def concurrent_flow(
     demands: IntArray,
     *,
     gap: float | Fraction = Fraction(1, 100),
-    most_rounds: int = 10_000,
+    max_rounds: int = 10_000,
     automorphisms: IntArray | None = None,
 ) -> ConcurrentFlow:
     """Route all demands concurrently at nearly the maximum common rate, and bound that rate.
@@ -56,13 +56,13 @@ def concurrent_flow(
 
     Shapes: `demands` int64 (ranks, ranks); `automorphisms` int64 (generators, nodes).
     """
-    if not 0 < gap < 1 or most_rounds < 1:
+    if not 0 < gap < 1 or max_rounds < 1:
         raise UnsupportedError(
-            f"the gap is {gap} and most_rounds is {most_rounds}; expected a gap between 0 and 1, and at least one round"
+            f"the gap is {gap} and max_rounds is {max_rounds}; expected a gap between 0 and 1, and at least one round"
         )
     _check_arrays(num_nodes, tails, heads, capacities, demands)
     orbits = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
-    game = MultiplicativeWeights(scaled_instance(num_nodes, tails, heads, capacities, demands, orbits), most_rounds)
+    game = MultiplicativeWeights(scaled_instance(num_nodes, tails, heads, capacities, demands, orbits), max_rounds)
     with progress.status() as report:
         best = game.phase()
         while best.rate < (1 - Fraction(gap)) * game.upper and game.rounds_left > 0:

@@ -143,8 +143,8 @@ class MultiplicativeWeights:
     `best_lengths` (int64 (classes,)): The lengths that prove it.
     """
 
-    def __init__(self, instance: ScaledInstance, most_rounds: int) -> None:
-        self._instance, self.rounds_left = instance, most_rounds
+    def __init__(self, instance: ScaledInstance, max_rounds: int) -> None:
+        self._instance, self.rounds_left = instance, max_rounds
         self._orders = initial_orders(instance.orbits.sources, len(instance.links.out_starts) - 1)
         # All links start with equal shares: lengths are inverse to capacities.
         self._center = instance.orbits.sizes / instance.orbits.sizes.sum()

@@ -210,7 +210,7 @@ def test_a_gap_that_the_rounds_do_not_reach_is_left_to_the_program(monkeypatch: 
     graph, rounds = of(generalized_kautz(4, 40)), []
 
     def hasty(*network: Any, **options: Any) -> Any:
-        rounds.append(found := concurrent_flow(*network, **options, most_rounds=1))
+        rounds.append(found := concurrent_flow(*network, **options, max_rounds=1))
         return found
 
     exact = all_to_all_rate_bounds(graph)[0]

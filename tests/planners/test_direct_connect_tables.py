@@ -63,7 +63,7 @@ class Printed(NamedTuple):
     """A row of Table 4 or 7: T_L in alpha, T_B in M/B to three decimals."""
 
     nodes: int
-    recipe: Construction
+    construction: Construction
     steps: int
     decimals: str
 
@@ -121,20 +121,20 @@ EXACT = {
 @pytest.mark.parametrize(
     "row",
     [
-        pytest.param(row, id=f"{row.nodes}-{row.recipe}", marks=[pytest.mark.slow] if row.nodes >= 512 else [])
+        pytest.param(row, id=f"{row.nodes}-{row.construction}", marks=[pytest.mark.slow] if row.nodes >= 512 else [])
         for row in TABLES_4_AND_7
     ],
 )
 def test_the_verified_schedules_of_tables_4_and_7_cost_what_is_printed(row: Printed) -> None:
     """T_L and T_B come from what the schedule puts on the links, and round to the printed figures."""
-    graph, schedule = row.recipe.graph(), row.recipe.schedule()
+    graph, schedule = row.construction.graph(), row.construction.schedule()
     assert (graph.num_nodes, graph.degree) == (row.nodes, 4)
     verified_step_loads(schedule, Topology.from_graph(graph))
     cost = step_cost(graph, schedule)
     assert cost.steps == row.steps
     # 21/16 is printed as 1.312: half a unit of the last digit is rounded to even.
     assert f"{float(cost.bandwidth_factor):.3f}" == row.decimals
-    assert cost.bandwidth_factor == EXACT.get(row.recipe.name, cost.bandwidth_factor)
+    assert cost.bandwidth_factor == EXACT.get(row.construction.name, cost.bandwidth_factor)
 
 
 @pytest.mark.parametrize(

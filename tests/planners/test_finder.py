@@ -182,11 +182,11 @@ def test_reduce_scatters_cost_what_the_planner_of_the_network_finds(nodes: int, 
 
 def test_candidates_are_efficient_for_one_of_three_collectives() -> None:
     """None is listed that another beats in everything, and none is lost that is best at something."""
-    recipe = Base("complete", (3,), "K(3)")
+    construction = Base("complete", (3,), "K(3)")
 
     def made(name: str, *factors: int) -> Candidate:
         costs = (StepCost(2, F(factor)) for factor in factors)
-        return Candidate(3, 2, replace(recipe, title=name), *costs, True, True)
+        return Candidate(3, 2, replace(construction, title=name), *costs, True, True)
 
     listed = [
         made("gathers", 2, 9),
@@ -219,14 +219,14 @@ def test_graphs_that_take_too_long_are_left_to_theorems(monkeypatch: pytest.Monk
 def test_searched_circulants_cost_what_they_are_said_to(nodes: int, degree: int) -> None:
     """By the solver that looks at all nodes, and by the checker of a schedule."""
     for base in best_circulants(nodes, degree, 10**5):
-        graph = base.recipe.graph()
+        graph = base.construction.graph()
         assert (graph.num_nodes, graph.degree, graph.is_simple) == (nodes, degree, True)
         assert graph.is_bidirectional == base.two_way
         assert is_reverse_symmetric(graph)
         assert graph.distances.sum() == base.hops
         cost = StepCost(base.steps, base.factor)
         assert bfb_cost(graph) == cost
-        Candidate(nodes, degree, base.recipe, cost, cost, True, True).allreduce_schedule()
+        Candidate(nodes, degree, base.construction, cost, cost, True, True).allreduce_schedule()
 
 
 def test_the_search_lists_a_frontier_of_each_kind() -> None:
@@ -261,7 +261,7 @@ def test_schedules_of_small_candidates_are_right_and_cost_what_they_should(degre
             continue
         kind = "two-way" if two_way else "any"
         for entry in FinderTable().best(nodes, degree, kind):
-            graph = entry.recipe.graph()
+            graph = entry.construction.graph()
             assert (graph.is_simple, graph.num_self_loops == 0) == (entry.simple, entry.loop_free) or not entry.simple
             if entry.breadth_first:
                 assert bfb_cost(graph) == entry[:2]
@@ -333,7 +333,7 @@ def test_frames_list_every_candidate() -> None:
 
 
 def test_topologies_have_links_of_the_bandwidth_asked_for() -> None:
-    """And are the graph of the recipe."""
+    """And are the graph of the construction."""
     topology = find_topologies(8, 4)[0].topology(bandwidth=25, latency=2)
     assert {(link.bandwidth, link.latency) for link in topology.links} == {(25, 2)}
     assert topology.name == "K(4, 4)"
@@ -361,11 +361,11 @@ def test_a_sweep_counts_both_directions() -> None:
     assert (frame["reduce_scatter_factor_exact"] >= frame["bandwidth_factor_exact"]).all()
     for nodes, rows in frame.groupby("nodes"):
         for entry, (_, row) in zip(FinderTable(1).best(nodes, 3), rows.iterrows(), strict=True):
-            graph = entry.recipe.graph()
+            graph = entry.construction.graph()
             assert (row["name"], row["steps"], row["reduce_scatter_steps"]) == (graph.name, entry.steps, entry.steps)
             for schedule, factor in (
-                (entry.recipe.schedule(), row["bandwidth_factor_exact"]),
-                (entry.recipe.reduce_scatter(), row["reduce_scatter_factor_exact"]),
+                (entry.construction.schedule(), row["bandwidth_factor_exact"]),
+                (entry.construction.reduce_scatter(), row["reduce_scatter_factor_exact"]),
             ):
                 verified_step_loads(schedule, Topology.from_graph(graph))
                 assert step_cost(graph, schedule) == (entry.steps, factor)

@@ -13,8 +13,8 @@ import collopt
 from collopt.errors import BoundError, NoAnswerError, UnsupportedError
 from collopt.formulations import throughput
 from collopt.planners import lp_bound
-from collopt.planners.analysis.lp_bounds import build_program, program_prices
-from collopt.schedules import ALLREDUCE, Bound, Cut, Prices
+from collopt.planners.analysis.lp_bounds import build_program, program_duals
+from collopt.schedules import ALLREDUCE, Bound, Cut, CutDual
 from collopt.solvers import Algorithm, HighsOptions, solve
 from collopt.topologies import (
     Topology,
@@ -81,10 +81,10 @@ def test_the_exact_optimum_is_the_combinatorial_bound(topology: Topology, collec
     solution = solve(model)
     solution.exact.verify()
     assert solution.exact.objective * best.inverse_rate == 1
-    bound = Bound.from_witness(topology, collective, program_prices(model, solution), best.weights)
+    bound = Bound.from_witness(topology, collective, program_duals(model, solution), best.weights)
     bound.verify()
     assert bound.inverse_rate == best.inverse_rate
-    assert isinstance(bound.witness, Prices)
+    assert isinstance(bound.witness, CutDual)
     assert isinstance(best.witness, Cut)
 
 

@@ -26,7 +26,7 @@ from collopt.formulations import all_to_all
 from collopt.planners import plan_of_schedule
 from collopt.planners.pairs import flows as pair_flows_module
 from collopt.planners.pairs.multicommodity import bound_pairs, lengths_bound, plan_pairs
-from collopt.schedules import ALL_TO_ALL, Cut, FlowSchedule, LinkLengths
+from collopt.schedules import ALL_TO_ALL, Cut, FlowSchedule, LengthDual
 from collopt.solvers.highs.solution import Solution
 from collopt.solvers.lp.exact_optimum import ExactAnswer
 from collopt.topologies import (
@@ -151,7 +151,7 @@ def test_floats_are_rounded_where_fractions_are_too_large(monkeypatch: pytest.Mo
 
 
 def test_floats_do_where_the_program_has_no_exact_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prices in floats have no common unit, and prove next to as much."""
+    """CutDual in floats have no common unit, and prove next to as much."""
 
     def none(self: Solution) -> ExactAnswer:
         raise NoAnswerError("too much for exact arithmetic")
@@ -204,7 +204,7 @@ def test_the_bound_is_a_cut_where_one_is_as_tight() -> None:
     found.verify()
     assert isinstance(found.witness, Cut)
     assert found.witness.supply(dgx_a100(boxes=2)) == 8
-    assert isinstance(collopt.bound(torus(4, 4), "all_to_all").witness, LinkLengths)
+    assert isinstance(collopt.bound(torus(4, 4), "all_to_all").witness, LengthDual)
 
 
 def test_plans_come_back_from_files(tmp_path: Path) -> None:

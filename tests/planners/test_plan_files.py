@@ -19,8 +19,8 @@ from collopt import Plan, load_plan, plan
 from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError
 from collopt.planners.plans.files import plan_from_json
 from collopt.schedules import Bound, Cut, Partition, RankCuts
-from collopt.schedules.bounds.cut_duals import Prices
-from collopt.schedules.bounds.witness import LinkPrice
+from collopt.schedules.bounds.cut_duals import CutDual
+from collopt.schedules.bounds.witness import LinkValue
 from collopt.topologies import Topology, dgx_a100, mi250, ring, write_topology
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -124,7 +124,7 @@ def test_files_of_version_1_have_no_newer_witness(kind: str) -> None:
     """What no release wrote was put together by hand."""
     made = plan(ring(4), "allreduce")
     parts = Partition(tuple(frozenset({node}) for node in made.topology.nodes))
-    witness = parts if kind == "partition" else Prices(())
+    witness = parts if kind == "partition" else CutDual(())
     forged = replace(made, bound=replace(made.bound, witness=witness)).to_json()
     plan_from_json(forged, "new.json")
     with pytest.raises(FileFormatError, match=f"field bound: version 1 had no witness '{kind}'"):
@@ -134,9 +134,9 @@ def test_files_of_version_1_have_no_newer_witness(kind: str) -> None:
 def test_prices_come_back_as_they_were(tmp_path: Path) -> None:
     """On a one-way ring each rank pays for its own incoming link, and that proves the allgather optimal."""
     made = plan(ring(3, bandwidth=10, bidirectional=False), "allgather")
-    links = tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in made.topology.links)
-    into = tuple(tuple(price for price in links if price.head == rank) for rank in made.topology.compute_nodes)
-    priced = replace(made, bound=Bound.from_witness(made.topology, "allgather", Prices(links, into)))
+    links = tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in made.topology.links)
+    into = tuple(tuple(dual for dual in links if dual.head == rank) for rank in made.topology.compute_nodes)
+    priced = replace(made, bound=Bound.from_witness(made.topology, "allgather", CutDual(links, into)))
     priced.save(tmp_path / "plan.json")
     again = load_plan(tmp_path / "plan.json")
     assert (again.bound, again.gap) == (priced.bound, 0)
@@ -276,7 +276,7 @@ BAD: dict[str, tuple[Change, str]] = {
     **cases(
         "price",
         [None, ["a", "b"], ["a", "b", 1], ["a", "b", "-1"], ["a", "b", "1/0"], ["a", 1, "1"], "abc"],
-        r"field bound.prices.links\[0\]: expected \[tail, head, price\]",
+        r"field bound.prices.links\[0\]: expected \[tail, head, dual value\]",
         "bound",
         "prices",
         value_in=lambda row: {"links": [row], "into": [], "out_of": [], "relays": []},

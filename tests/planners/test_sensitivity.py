@@ -35,7 +35,7 @@ def test_gains_are_those_of_planning_again(topology: Topology) -> None:
     for row in frame.itertuples():
         after = collopt.bound(widened(topology, row.tail, row.head, part), "allgather").algbw
         assert after - before == row.gain * part
-        assert 0 <= row.gain <= row.worth == row.price * row.bandwidth
+        assert 0 <= row.gain <= row.worth == row.dual * row.bandwidth
 
 
 def test_links_of_a_kind_are_widened_together() -> None:
@@ -64,7 +64,7 @@ def test_the_slowest_link_of_a_one_way_ring_comes_first() -> None:
         frame = collopt.sensitivity(slow, collective, root=root)
         assert frame.iloc[0][["tail", "head", "bandwidth"]].tolist() == ["gpu3", "gpu4", 10]
         assert frame["gain"].iloc[0] == frame["worth"].iloc[0] > 0
-        assert (frame["price"].iloc[1:] == 0).all()
+        assert (frame["dual"].iloc[1:] == 0).all()
 
 
 def test_uneven_shards_count() -> None:

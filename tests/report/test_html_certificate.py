@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import collopt
 from collopt.planners import lp_bound
 from collopt.report.html.certificate import certificate
-from collopt.schedules import Bound, Cut, LinkLengths, Partition, Prices, RankCuts
+from collopt.schedules import Bound, Cut, CutDual, LengthDual, Partition, RankCuts
 from collopt.topologies import Topology, dgx_a100, ring, torus
 from strategies import eulerian_topologies
 
@@ -99,18 +99,18 @@ def test_cuts_around_ranks_name_the_widest() -> None:
 def test_lengths_of_links_are_multiplied_by_bandwidth() -> None:
     """As they stand in the table."""
     bound = collopt.bound(torus(3, 3, bandwidth=25), "all_to_all")
-    assert isinstance(bound.witness, LinkLengths)
+    assert isinstance(bound.witness, LengthDual)
     check_sums(bound)
     proof = certificate(bound)
-    assert proof.priced
-    assert all(term.price > 0 for term in proof.terms)
+    assert proof.weighted
+    assert all(term.dual > 0 for term in proof.terms)
 
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
 def test_prices_are_multiplied_by_bandwidth(collective: str) -> None:
     """And the schedules that they are about are named."""
     bound = lp_bound(ring(4, bandwidth=25), collective)
-    assert isinstance(bound.witness, Prices)
+    assert isinstance(bound.witness, CutDual)
     check_sums(bound)
     assert any(bound.scope in reason for reason in certificate(bound).reasons)
 

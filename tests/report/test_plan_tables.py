@@ -15,7 +15,7 @@ import collopt
 from collopt import Plan, topologies
 from collopt.errors import UnsupportedError
 from collopt.report import bound_links, curve_table, link_table, step_table, tree_table
-from collopt.schedules import Cut, LinkLengths, Partition, RankCuts
+from collopt.schedules import Cut, LengthDual, Partition, RankCuts
 
 TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)
 PLANS: dict[str, Callable[[], Plan]] = {
@@ -55,7 +55,7 @@ def test_loads_are_those_of_the_simulation() -> None:
         (topologies.dgx_a100(boxes=4), "allgather", Cut),
         (topologies.dgx_a100(boxes=4), "reduce_scatter", Cut),
         (topologies.ring(4), "allreduce", Partition | RankCuts | Cut),
-        (topologies.kautz(2, 2), "all_to_all", LinkLengths | Cut),
+        (topologies.kautz(2, 2), "all_to_all", LengthDual | Cut),
     ],
 )
 def test_links_in_the_cut_are_those_that_the_witness_adds_up(topology: Any, collective: str, kind: Any) -> None:
@@ -64,7 +64,7 @@ def test_links_in_the_cut_are_those_that_the_witness_adds_up(topology: Any, coll
     assert isinstance(bound.witness, kind)
     counted = bound_links(bound)["in_cut"].to_numpy()
     assert counted.any()
-    if not isinstance(bound.witness, LinkLengths):
+    if not isinstance(bound.witness, LengthDual):
         total = sum(link.bandwidth for link, inside in zip(topology.links, counted, strict=True) if inside)
         assert total == bound.witness.crossing(topology, collective, bound.weights).bandwidth
     if isinstance(bound.witness, Cut):
@@ -77,8 +77,8 @@ def test_links_in_the_cut_are_those_that_the_witness_adds_up(topology: Any, coll
 def test_priced_links_are_shown_as_in_the_bound() -> None:
     """Of lengths and prices, those that are not zero."""
     bound = collopt.bound(topologies.kautz(2, 2), "all_to_all")
-    assert isinstance(bound.witness, LinkLengths)
-    lengths = {(entry.tail, entry.head) for entry in bound.witness.links if entry.price}
+    assert isinstance(bound.witness, LengthDual)
+    lengths = {(entry.tail, entry.head) for entry in bound.witness.links if entry.dual}
     table = bound_links(bound)
     assert set(map(tuple, table.loc[table["in_cut"], ["tail", "head"]].values)) == lengths
 

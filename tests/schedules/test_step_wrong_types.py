@@ -25,7 +25,7 @@ from collopt.schedules import (
     is_line_graph_cost_exact,
     line_graph_cost_bound,
     line_graph_schedule,
-    link_prices,
+    link_values,
     relabelled,
     reversed_schedule,
     schedule_time,
@@ -166,7 +166,7 @@ CALLS: dict[str, Call] = {
         FileFormatError,
         "Rude instance at .*: field schedule is not a schedule in steps",
     ),
-    "prices of nothing": (lambda: link_prices(None), UnsupportedError, "the bound is None; expected a Bound"),  # type: ignore[arg-type]
+    "prices of nothing": (lambda: link_values(None), UnsupportedError, "the bound is None; expected a Bound"),  # type: ignore[arg-type]
     "numbers that are booleans": (
         lambda: relabelled(EXCHANGE, [True, False]),
         UnsupportedError,

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from collopt import plan
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.schedules import Bound, Crossing, Cut, LinkLengths, Partition, RankCuts, Witness
+from collopt.schedules import Bound, Crossing, Cut, LengthDual, Partition, RankCuts, Witness
 from collopt.schedules.bounds.bound import WITNESS_KINDS, witness_from_json, witness_to_json
-from collopt.schedules.bounds.cut_duals import Prices
-from collopt.schedules.bounds.witness import LinkPrice
+from collopt.schedules.bounds.cut_duals import CutDual
+from collopt.schedules.bounds.witness import LinkValue
 from collopt.topologies import Topology, ring
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -172,13 +172,13 @@ WITNESSES: dict[str, Witness] = {
     "cut": Cut(frozenset("sa")),
     "rank_cuts": RankCuts((Cut(frozenset("as")), Cut(frozenset("b")), Cut(frozenset("c")))),
     "partition": partition_of("as", "c", "b"),
-    "prices": Prices(
-        (LinkPrice("a", "s", Fraction(1, 3)), LinkPrice("s", "b", Fraction(0))),
-        ((), (LinkPrice("a", "b", Fraction(1, 3)),), ()),
+    "prices": CutDual(
+        (LinkValue("a", "s", Fraction(1, 3)), LinkValue("s", "b", Fraction(0))),
+        ((), (LinkValue("a", "b", Fraction(1, 3)),), ()),
         (),
         frozenset("s"),
     ),
-    "lengths": LinkLengths((LinkPrice("a", "s", Fraction(1, 3)), LinkPrice("s", "b", Fraction(0)))),
+    "lengths": LengthDual((LinkValue("a", "s", Fraction(1, 3)), LinkValue("s", "b", Fraction(0)))),
 }
 
 

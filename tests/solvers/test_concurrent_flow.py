@@ -128,7 +128,7 @@ def test_the_exact_rate_lies_between_and_the_flow_is_one(topology: Topology, dat
     """With unequal capacities, switches and demands of which many are 0."""
     demands = data.draw(demand_matrices(topology.num_ranks))
     network = network_of(topology, demands)
-    found = concurrent_flow(*network, gap=0.05, most_rounds=600)
+    found = concurrent_flow(*network, gap=0.05, max_rounds=600)
     check_bounds(network, found)
     apart = demands - np.diag(np.diagonal(demands))
     assert found.lower <= exact_rate(topology, apart) <= found.upper
@@ -214,7 +214,7 @@ def test_it_stops_at_the_gap_or_when_the_rounds_are_used_up() -> None:
     rough, fine = (concurrent_flow(*network, gap=gap) for gap in (0.1, 0.005))
     assert rough.gap <= Fraction(1, 10)
     assert fine.gap <= Fraction(5, 1000)
-    early = concurrent_flow(*network, gap=1e-6, most_rounds=1)
+    early = concurrent_flow(*network, gap=1e-6, max_rounds=1)
     assert early.gap > Fraction(1, 10**6)
     check_bounds(network, early)
 
@@ -283,7 +283,7 @@ def test_arrays_of_another_form_are_refused(change: dict[str, np.ndarray], messa
         concurrent_flow(3, **given_arrays)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("options", [{"gap": 0}, {"gap": 1}, {"gap": -0.1}, {"gap": float("nan")}, {"most_rounds": 0}])
+@pytest.mark.parametrize("options", [{"gap": 0}, {"gap": 1}, {"gap": -0.1}, {"gap": float("nan")}, {"max_rounds": 0}])
 def test_a_gap_that_cannot_be_met_is_refused(options: dict[str, float]) -> None:
     """Only exact methods end at 0."""
     with pytest.raises(UnsupportedError, match="expected a gap between 0 and 1"):

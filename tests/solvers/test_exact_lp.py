@@ -261,7 +261,7 @@ def test_a_tampered_answer_is_found_out() -> None:
             {"_duals": exact([Fraction(0), Fraction(0)])},
             r"reduced cost of 'x\[0\]' and 1 more in thirds has the wrong",
         ),
-        ({"_duals": exact([Fraction(-1), Fraction(9)])}, r"price of 'room\[0\]' in thirds has the wrong sign"),
+        ({"_duals": exact([Fraction(-1), Fraction(9)])}, r"dual value of 'room\[0\]' in thirds has the wrong sign"),
     ]
     for change, message in changes:
         with pytest.raises(CertificateError, match=message):

@@ -107,7 +107,7 @@ def test_flows_of_the_concurrent_flow_solver_are_cut_up() -> None:
     graph = generalized_kautz(4, 64)
     tails, heads, capacities, _ = graph.arrays
     network = 64, tails, heads, capacities, np.broadcast_to(1, (64, 64))
-    found = concurrent_flow(*network, gap=0.05, most_rounds=200)
+    found = concurrent_flow(*network, gap=0.05, max_rounds=200)
     flows = source_flows(*network, found, np.arange(64))
     parts = []
     for source, flow in enumerate(flows):

@@ -1,4 +1,4 @@
-"""Prices as witnesses: whatever they are, they never prove too much, and what does not add up is refused."""
+"""CutDual as witnesses: whatever they are, they never prove too much, and what does not add up is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import CertificateError
-from collopt.schedules import Bound, LinkPrice, Prices
+from collopt.schedules import Bound, CutDual, LinkValue
 from collopt.schedules.bounds.bound import witness_from_json, witness_to_json
 from collopt.schedules.bounds.cut_duals import hop_limits
 from collopt.topologies import Topology, ring
@@ -23,27 +23,27 @@ from strategies import eulerian_topologies, switch_free_topologies
 ONE_WAY = ring(3, bandwidth=10, bidirectional=False)
 
 
-def incoming(topology: Topology = ONE_WAY) -> Prices:
+def incoming(topology: Topology = ONE_WAY) -> CutDual:
     """Every rank of a one-way ring pays 1 for its own incoming link."""
-    links = tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in topology.links)
-    into = tuple(tuple(price for price in links if price.head == rank) for rank in topology.compute_nodes)
-    return Prices(links, into)
+    links = tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in topology.links)
+    into = tuple(tuple(dual for dual in links if dual.head == rank) for rank in topology.compute_nodes)
+    return CutDual(links, into)
 
 
-def random_prices(data: st.DataObject, topology: Topology) -> Prices:
+def random_prices(data: st.DataObject, topology: Topology) -> CutDual:
     """Any prices of links, and for both kinds shares of them that add up to no more than they may."""
     numbers = st.fractions(0, 5, max_denominator=4)
     links = {(link.tail, link.head): data.draw(numbers) for link in topology.links}
     relays = frozenset(topology.switch_nodes) if data.draw(st.booleans()) else frozenset()
     sides = []
     for _ in range(2):
-        own: list[list[LinkPrice]] = [[] for _ in topology.compute_nodes]
+        own: list[list[LinkValue]] = [[] for _ in topology.compute_nodes]
         for (tail, head), limit in hop_limits(topology, links, relays).items():
             parts = [data.draw(st.integers(0, 3)) for _ in own]
             for prices, part in zip(own, parts, strict=True):
-                prices.append(LinkPrice(tail, head, limit * part / max(1, sum(parts))))
+                prices.append(LinkValue(tail, head, limit * part / max(1, sum(parts))))
         sides.append(tuple(tuple(prices) for prices in own))
-    return Prices(tuple(LinkPrice(*pair, price) for pair, price in links.items()), *sides, relays)
+    return CutDual(tuple(LinkValue(*pair, price) for pair, price in links.items()), *sides, relays)
 
 
 @settings(max_examples=60, deadline=None)
@@ -87,14 +87,14 @@ def test_a_bound_is_verified_by_its_prices() -> None:
 def test_both_ways_of_an_allreduce_share_the_links() -> None:
     """On a line, the first link carries what its rank roots outwards, and the rank's part of everything else."""
     line = Topology.from_links([("a", "b", 10), ("b", "c", 10)], compute="abc", bidirectional=True)
-    first = (LinkPrice("a", "b", Fraction(1)),)
-    prices = Prices(first, ((), first, ()), (first, (), ()))
+    first = (LinkValue("a", "b", Fraction(1)),)
+    prices = CutDual(first, ((), first, ()), (first, (), ()))
     bound = Bound.from_witness(line, "allreduce", prices)
     bound.verify()
     assert bound.algbw == 10
     assert "at one rank" in prices.scope("allreduce")
     assert "all schedules" not in prices.reason(line, "allreduce")
-    spread_alone = Prices(first, ((), first, ()), ((), (), ()))
+    spread_alone = CutDual(first, ((), first, ()), ((), (), ()))
     with pytest.raises(CertificateError, match="which is no bound"):
         Bound.from_witness(line, "allreduce", spread_alone)
 
@@ -112,18 +112,18 @@ def test_hops_past_switches_are_worth_their_cheapest_way() -> None:
 def test_a_rank_out_of_reach_has_no_bound() -> None:
     """What has no path has no price; a rank without data does not matter."""
     line = Topology.from_links([("a", "b", 10), ("b", "c", 10)], compute="abc")
-    prices = Prices(tuple(LinkPrice(*link[:2], Fraction(1)) for link in line.links), ((), (), ()), ((), (), ()))
+    prices = CutDual(tuple(LinkValue(*link[:2], Fraction(1)) for link in line.links), ((), (), ()), ((), (), ()))
     with pytest.raises(CertificateError, match="rank 'b' is not connected with every other"):
         prices.crossing(line, "allgather")
     with pytest.raises(CertificateError, match="which is no bound"):
         Bound.from_witness(line, "allreduce", prices)
-    own = Prices(prices.links, ((), (LinkPrice("a", "b", Fraction(1)),), (LinkPrice("b", "c", Fraction(1)),)))
+    own = CutDual(prices.links, ((), (LinkValue("a", "b", Fraction(1)),), (LinkValue("b", "c", Fraction(1)),)))
     bound = Bound.from_witness(line, "broadcast", own, (1, 0, 0))
     bound.verify()
     assert bound.algbw == 10
 
 
-def dearer(prices: Prices) -> Prices:
+def dearer(prices: CutDual) -> CutDual:
     """One rank pays more for a hop than its link is worth."""
     return replace(prices, into=((prices.into[0][0]._replace(price=Fraction(5, 4)),), *prices.into[1:]))
 
@@ -139,11 +139,11 @@ def dearer(prices: Prices) -> Prices:
         (lambda prices: replace(prices, links=prices.links[:2]), "sum to 1; expected at most that of its links, 0"),
         (lambda prices: replace(prices, links=prices.links * 2), r"two dual values for link \('gpu0', 'gpu1'\)"),
         (
-            lambda prices: replace(prices, links=(*prices.links, LinkPrice("gpu1", "gpu0", Fraction(1)))),
+            lambda prices: replace(prices, links=(*prices.links, LinkValue("gpu1", "gpu0", Fraction(1)))),
             r"a dual value for link \('gpu1', 'gpu0'\), which this topology does not have",
         ),
         (
-            lambda prices: replace(prices, into=((LinkPrice("gpu1", "gpu0", Fraction(1)),), *prices.into[1:])),
+            lambda prices: replace(prices, into=((LinkValue("gpu1", "gpu0", Fraction(1)),), *prices.into[1:])),
             r"a dual value for hop \('gpu1', 'gpu0'\), which this topology does not have",
         ),
         (
@@ -153,7 +153,7 @@ def dearer(prices: Prices) -> Prices:
         (lambda prices: replace(prices, relays=frozenset({"gpu0"})), "relay 'gpu0' is not a switch"),
     ],
 )
-def test_refuses_prices_that_do_not_add_up(spoil: Callable[[Prices], Prices], message: str) -> None:
+def test_refuses_prices_that_do_not_add_up(spoil: Callable[[CutDual], CutDual], message: str) -> None:
     """Each with what is wrong."""
     incoming().check(ONE_WAY)
     with pytest.raises(CertificateError, match=message):
@@ -167,13 +167,13 @@ def test_refuses_hops_past_switches_that_can_do_more(ability: str) -> None:
     abilities: dict[str, Any] = {ability: ["s"]}
     star = Topology.from_links(rows, compute="abc", switches="s", bidirectional=True, **abilities)
     with pytest.raises(CertificateError, match="leaves out of its relays 's'"):
-        Prices((), ((), (), ())).check(star)
-    Prices((), ((), (), ()), relays=frozenset("s")).check(star)
+        CutDual((), ((), (), ())).check(star)
+    CutDual((), ((), (), ()), relays=frozenset("s")).check(star)
 
 
 def test_prices_are_written_and_read() -> None:
     """Plain lists and text, and back to the same."""
-    prices = replace(incoming(), out_of=((), (), (LinkPrice("gpu2", "gpu0", Fraction(1, 3)),)))
+    prices = replace(incoming(), out_of=((), (), (LinkValue("gpu2", "gpu0", Fraction(1, 3)),)))
     ((field, value),) = json.loads(json.dumps(witness_to_json(prices))).items()
     assert witness_from_json(field, value) == prices
 
@@ -186,7 +186,7 @@ def test_refuses_what_the_prices_are_not_about() -> None:
         with pytest.raises(CertificateError, match="no dual values for what ranks send"):
             incoming().crossing(ONE_WAY, collective)
     with pytest.raises(CertificateError, match="no dual values for what ranks receive"):
-        Prices(incoming().links, out_of=incoming().into).crossing(ONE_WAY, "allgather")
+        CutDual(incoming().links, out_of=incoming().into).crossing(ONE_WAY, "allgather")
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ def test_refuses_what_the_prices_are_not_about() -> None:
 def test_what_are_no_prices_is_refused(fields: dict[str, Any], message: str) -> None:
     """Rounded numbers above all: what is proved is proved exactly."""
     with pytest.raises(CertificateError, match=message):
-        Prices(**fields).check(ONE_WAY)
+        CutDual(**fields).check(ONE_WAY)
 
 
 def test_lists_and_whole_numbers_make_the_same_prices() -> None:
     """As tuples and fractions do."""
     rows = [(price.tail, price.head, 1) for price in incoming().links]
     into = [[row for row in rows if row[1] == rank] for rank in ONE_WAY.compute_nodes]
-    assert Prices(rows, into) == incoming()  # type: ignore[arg-type]
+    assert CutDual(rows, into) == incoming()  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import UnsupportedError
-from collopt.schedules import Bound, Cut, Partition, Prices, RankCuts, bound_sensitivity, link_prices
+from collopt.schedules import Bound, Cut, CutDual, Partition, RankCuts, bound_sensitivity, link_values
 from collopt.topologies import Topology, dgx_a100, ring
 from strategies import switch_free_topologies
 
@@ -33,7 +33,7 @@ def widened(topology: Topology, tail: str, head: str, extra: Fraction) -> Topolo
 def test_a_wider_link_gains_no_more_than_its_price(topology: Topology, collective: str, number: int) -> None:
     """And a witness re-evaluated on the wider network gives exactly that figure."""
     bound = collopt.bound(topology, collective)
-    prices = {(tail, head): price for tail, head, price in link_prices(bound)}
+    prices = {(tail, head): price for tail, head, price in link_values(bound)}
     link = topology.links[number % len(topology.links)]
     wider = widened(topology, link.tail, link.head, Fraction(1, 2))
     allowed = bound.algbw + prices.get(link[:2], Fraction(0)) / 2
@@ -53,10 +53,10 @@ def test_all_links_together_are_worth_the_bandwidth() -> None:
     ]
     for bound in bounds:
         frame = bound_sensitivity(bound)
-        assert frame.columns.tolist() == ["tail", "head", "bandwidth", "price"]
+        assert frame.columns.tolist() == ["tail", "head", "bandwidth", "dual"]
         assert len(frame) == len(topology.links)
-        assert frame["price"].tolist() == sorted(frame["price"], reverse=True)
-        assert (frame["price"] * frame["bandwidth"]).sum() == bound.algbw
+        assert frame["dual"].tolist() == sorted(frame["dual"], reverse=True)
+        assert (frame["dual"] * frame["bandwidth"]).sum() == bound.algbw
 
 
 def test_every_widest_cut_around_a_rank_counts() -> None:
@@ -64,7 +64,7 @@ def test_every_widest_cut_around_a_rank_counts() -> None:
     topology = dgx_a100(boxes=2).derate("box0/gpu0", "box0/nvswitch", "1/2")
     around = tuple(Cut(frozenset({rank})) for rank in topology.compute_nodes)
     bound = Bound.from_witness(topology, "allreduce", RankCuts(around))
-    prices = {(tail, head): price for tail, head, price in link_prices(bound)}
+    prices = {(tail, head): price for tail, head, price in link_values(bound)}
     assert prices["box0/gpu1", "box0/nvswitch"] == Fraction(16, 30)
     assert ("box0/gpu0", "box0/nvswitch") not in prices
 
@@ -77,9 +77,9 @@ def test_refuses_witnesses_that_it_does_not_know() -> None:
         pass
 
     bound = Bound.from_witness(ring(3), "allgather", Cut(frozenset({"gpu0"})))
-    assert link_prices(replace(bound, witness=Promise(frozenset({"gpu0"}))))
+    assert link_values(replace(bound, witness=Promise(frozenset({"gpu0"}))))
     with pytest.raises(UnsupportedError, match="a bound by object has no dual values of links"):
-        link_prices(replace(bound, witness=object()))  # type: ignore[arg-type]
+        link_values(replace(bound, witness=object()))  # type: ignore[arg-type]
 
 
 def test_bound_tells_its_scope_and_its_links() -> None:
@@ -89,6 +89,6 @@ def test_bound_tells_its_scope_and_its_links() -> None:
     assert cut.scope == "all schedules"
     assert cut.scope not in str(cut)
     assert cut.sensitivity().equals(bound_sensitivity(cut))
-    prices = Prices((), ((),) * 4, ((),) * 4, frozenset())
+    prices = CutDual((), ((),) * 4, ((),) * 4, frozenset())
     assert "at one rank" in Bound(network, "allreduce", Fraction(1), prices).scope
     assert "at one rank" in str(Bound(network, "allreduce", Fraction(1), prices))

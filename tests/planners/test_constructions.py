@@ -1,4 +1,4 @@
-"""Recipes of topologies: what they build is what they say."""
+"""Constructions of topologies: what they build is what they say."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ SIZES = [
 def test_bases_are_what_the_database_says(nodes: int, degree: int) -> None:
     """Size, hops, properties, and the cost of their schedules."""
     for base in bases(nodes, degree):
-        entry, graph = base.entry, base.entry.recipe.graph()
+        entry, graph = base.entry, base.entry.construction.graph()
         assert (graph.num_nodes, graph.degree) == (nodes, degree), entry
-        assert graph.name == entry.recipe.name == entry.recipe._graph().name
+        assert graph.name == entry.construction.name == entry.construction._graph().name
         assert graph.distances.sum() == entry.hops, entry
         assert (graph.is_simple, graph.num_self_loops == 0) == (entry.simple, entry.loop_free), entry
         assert graph.is_bidirectional == base.two_way or not base.two_way, entry
@@ -49,7 +49,9 @@ def test_bases_are_what_the_database_says(nodes: int, degree: int) -> None:
             assert is_reverse_symmetric(graph), entry
         back = entry.factor if entry.reduce_factor is None else entry.reduce_factor
         costs = ((entry.steps, entry.factor), (entry.steps, back))
-        for schedule, cost in zip((entry.recipe.schedule(), entry.recipe.reduce_scatter()), costs, strict=True):
+        for schedule, cost in zip(
+            (entry.construction.schedule(), entry.construction.reduce_scatter()), costs, strict=True
+        ):
             verified_step_loads(schedule, Topology.from_graph(graph))
             assert step_cost(graph, schedule) == cost, entry
 
@@ -65,7 +67,7 @@ def test_what_may_enter_products_is_optimal(nodes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "name", "cost"),
+    ("construction", "name", "cost"),
     [
         (LineGraph(LineGraph(DIAMOND)), "L^2(Diamond)", (5, Fraction(7, 8) + Fraction(1, 8) + Fraction(1, 16))),
         (DegreeExpansion(SQUARE, 2), "K(2, 2)*2", (3, Fraction(7, 8))),
@@ -83,28 +85,28 @@ def test_what_may_enter_products_is_optimal(nodes: int) -> None:
     ids=str,
 )
 def test_expansions_build_and_cost_what_the_theorems_say(
-    recipe: Construction, name: str, cost: tuple[int, Fraction] | None
+    construction: Construction, name: str, cost: tuple[int, Fraction] | None
 ) -> None:
     """Theorems 7, 11, 12 and 13, and appendix A.6."""
-    assert recipe.name == str(recipe) == name
-    graph, schedule = recipe.graph(), recipe.schedule()
+    assert construction.name == str(construction) == name
+    graph, schedule = construction.graph(), construction.schedule()
     assert graph.name == name
     verified_step_loads(schedule, Topology.from_graph(graph))
     if cost is not None:
         assert step_cost(graph, schedule) == cost
-    back = recipe.reduce_scatter()
+    back = construction.reduce_scatter()
     assert back.direction == "reduce"
     verified_step_loads(back, Topology.from_graph(graph))
-    if recipe.reverse_symmetric or "Diamond" in name:
+    if construction.reverse_symmetric or "Diamond" in name:
         assert step_cost(graph, back) == step_cost(graph, schedule)
-    elif isinstance(recipe, LineGraph):
+    elif isinstance(construction, LineGraph):
         assert step_cost(graph, back) == (4, Fraction(14, 9) + Fraction(1, 9))
 
 
 @pytest.mark.parametrize("base", [DIAMOND, Base("generalized_kautz", (2, 9), "Π(2, 9)"), SQUARE, TRIANGLE])
-def test_transposed_recipes_build_transposed_graphs(base: Construction) -> None:
+def test_transposed_constructions_build_transposed_graphs(base: Construction) -> None:
     """Up to the order of the nodes; those that are their own transpose stay as they are."""
-    recipes: list[Construction] = [
+    constructions: list[Construction] = [
         base,
         LineGraph(base),
         DegreeExpansion(base, 2),
@@ -112,17 +114,17 @@ def test_transposed_recipes_build_transposed_graphs(base: Construction) -> None:
         Parallel(base, 2),
         CartesianProduct((base, TRIANGLE)),
     ]
-    for recipe in recipes:
-        turned = transposed(recipe)
-        assert (turned == recipe) == recipe.reverse_symmetric
-        assert transposed(turned) == recipe
-        if base != DIAMOND or not isinstance(recipe, CartesianProduct):
-            assert isomorphism(turned.graph(), recipe.graph().transpose()) is not None
+    for construction in constructions:
+        turned = transposed(construction)
+        assert (turned == construction) == construction.reverse_symmetric
+        assert transposed(turned) == construction
+        if base != DIAMOND or not isinstance(construction, CartesianProduct):
+            assert isomorphism(turned.graph(), construction.graph().transpose()) is not None
     assert transposed(TwoWay(SQUARE)) == TwoWay(SQUARE)
 
 
 @pytest.mark.parametrize(
-    ("recipe", "degree", "count"),
+    ("construction", "degree", "count"),
     [
         (TRIANGLE, 1, 1),
         (LineGraph(Base("complete", (4,), "K(4)")), 3, 3),
@@ -141,13 +143,13 @@ def test_transposed_recipes_build_transposed_graphs(base: Construction) -> None:
     ],
     ids=str,
 )
-def test_orbit_representatives_stand_for_all_nodes(recipe: Construction, degree: int, count: int | None) -> None:
+def test_orbit_representatives_stand_for_all_nodes(construction: Construction, degree: int, count: int | None) -> None:
     """Every other node has the distances to it that one of them has, and broadcasts load them as they load all."""
     from collopt.planners.bfb.bfb import bfb_cost
     from collopt.planners.finder.costs import breadth_first_cost
 
-    graph = recipe.graph()
-    assert (graph.degree, recipe.orbit_representatives(degree)) == (degree, count)
+    graph = construction.graph()
+    assert (graph.degree, construction.orbit_representatives(degree)) == (degree, count)
     profiles = np.sort(graph.distances, axis=0).T
     first = {tuple(row) for row in profiles[:count].tolist()}
     assert {tuple(row) for row in profiles.tolist()} == first

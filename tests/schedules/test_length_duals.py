@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from collopt import solve
 from collopt.errors import CertificateError
 from collopt.formulations import all_to_all
-from collopt.schedules import Bound, Cut, LinkLengths, LinkPrice, Partition, link_prices
+from collopt.schedules import Bound, Cut, LengthDual, LinkValue, Partition, link_values
 from collopt.topologies import Topology, ring
 from strategies import eulerian_topologies, switch_free_topologies
 
 ONE_WAY = ring(3, bandwidth=10, bidirectional=False)
-ALIKE = LinkLengths(tuple(LinkPrice(link.tail, link.head, Fraction(1)) for link in ONE_WAY.links))
+ALIKE = LengthDual(tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in ONE_WAY.links))
 LENGTHS = st.sampled_from([Fraction(0), Fraction(1), Fraction(1, 3), Fraction(5, 2)])
 
 
@@ -33,7 +33,7 @@ def test_distances_are_those_of_networkx(topology: Topology, data: st.DataObject
     graph.add_nodes_from(topology.nodes)
     for link, length in zip(topology.links, lengths, strict=True):
         graph.add_edge(link.tail, link.head, weight=length)
-    witness = LinkLengths(tuple(LinkPrice(*link[:2], x) for link, x in zip(topology.links, lengths, strict=True)))
+    witness = LengthDual(tuple(LinkValue(*link[:2], x) for link, x in zip(topology.links, lengths, strict=True)))
     distances = dict(nx.all_pairs_dijkstra_path_length(graph))
     for collective, parts in (("all_to_all", ()), ("all_to_allv", weights)):
         amount = sum(
@@ -53,7 +53,7 @@ def test_no_witness_proves_more_than_the_linear_program_reaches(topology: Topolo
     best = solve(all_to_all.build(topology)).exact
     lengths = [data.draw(LENGTHS) for _ in topology.links]
     inside = data.draw(st.sets(st.sampled_from(topology.nodes)))
-    any_lengths = LinkLengths(tuple(LinkPrice(*link[:2], x) for link, x in zip(topology.links, lengths, strict=True)))
+    any_lengths = LengthDual(tuple(LinkValue(*link[:2], x) for link, x in zip(topology.links, lengths, strict=True)))
     for witness in (any_lengths, Cut(frozenset(inside))):
         try:
             bound = Bound.from_witness(topology, "all_to_all", witness)
@@ -62,7 +62,7 @@ def test_no_witness_proves_more_than_the_linear_program_reaches(topology: Topolo
         bound.verify()
         assert bound.inverse_rate <= 1 / best.objective
     prices = best.duals["link_bandwidth"].tolist()
-    tight = LinkLengths(tuple(LinkPrice(*link[:2], x) for link, x in zip(topology.links, prices, strict=True)))
+    tight = LengthDual(tuple(LinkValue(*link[:2], x) for link, x in zip(topology.links, prices, strict=True)))
     assert Bound.from_witness(topology, "all_to_all", tight).inverse_rate == 1 / best.objective
 
 
@@ -79,17 +79,17 @@ def test_prices_say_what_more_bandwidth_is_worth() -> None:
     bound = Bound.from_witness(ONE_WAY, "all_to_all", ALIKE)
     assert bound.algbw == 10
     assert bound.busbw == Fraction(20, 3)
-    assert {price for _, _, price in link_prices(bound)} == {Fraction(1, 3)}
+    assert {price for _, _, price in link_values(bound)} == {Fraction(1, 3)}
     assert "dual lengths of 3 links" in ALIKE.reason(ONE_WAY, "all_to_all")
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "stranger": (LinkLengths((LinkPrice("gpu1", "gpu0", Fraction(1)),)), "which this topology does not have"),
-    "twice": (LinkLengths(ALIKE.links + ALIKE.links[:1]), "two dual values for link"),
-    "negative": (LinkLengths((LinkPrice("gpu0", "gpu1", Fraction(-1)),)), "is -1; expected at least 0"),
-    "nothing": (LinkLengths(()), "which is no bound"),
+    "stranger": (LengthDual((LinkValue("gpu1", "gpu0", Fraction(1)),)), "which this topology does not have"),
+    "twice": (LengthDual(ALIKE.links + ALIKE.links[:1]), "two dual values for link"),
+    "negative": (LengthDual((LinkValue("gpu0", "gpu1", Fraction(-1)),)), "is -1; expected at least 0"),
+    "nothing": (LengthDual(()), "which is no bound"),
     "huge": (
-        LinkLengths((*ALIKE.links[:2], LinkPrice("gpu2", "gpu0", Fraction(1, 3**40)))),
+        LengthDual((*ALIKE.links[:2], LinkValue("gpu2", "gpu0", Fraction(1, 3**40)))),
         "sum to 2\\^53 or more of their common unit",
     ),
     "partition": (Partition((frozenset({"gpu0"}), frozenset({"gpu1", "gpu2"}))), "does not bound 'all_to_all'"),
@@ -110,7 +110,7 @@ def test_lengths_are_about_pairs_only() -> None:
         Bound.from_witness(ONE_WAY, "allgather", ALIKE)
     alone = Topology.from_links([("a", "b", 1)], compute="ab")
     with pytest.raises(CertificateError, match="rank 'b' cannot reach"):
-        Bound.from_witness(alone, "all_to_all", LinkLengths((LinkPrice("a", "b", Fraction(1)),)))
+        Bound.from_witness(alone, "all_to_all", LengthDual((LinkValue("a", "b", Fraction(1)),)))
 
 
 @pytest.mark.parametrize(
