@@ -1,4 +1,4 @@
-"""CutDual as witnesses: whatever they are, they never prove too much, and what does not add up is refused."""
+"""Dual values as witnesses: they never prove too much, and what does not add up is refused."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def incoming(topology: Topology = ONE_WAY) -> CutDual:
     return CutDual(links, into)
 
 
-def random_prices(data: st.DataObject, topology: Topology) -> CutDual:
-    """Any prices of links, and for both kinds shares of them that add up to no more than they may."""
+def random_duals(data: st.DataObject, topology: Topology) -> CutDual:
+    """Any duals of links, and for both kinds shares of them that add up to no more than they may."""
     numbers = st.fractions(0, 5, max_denominator=4)
     links = {(link.tail, link.head): data.draw(numbers) for link in topology.links}
     relays = frozenset(topology.switch_nodes) if data.draw(st.booleans()) else frozenset()
@@ -40,39 +40,39 @@ def random_prices(data: st.DataObject, topology: Topology) -> CutDual:
         own: list[list[LinkValue]] = [[] for _ in topology.compute_nodes]
         for (tail, head), limit in hop_limits(topology, links, relays).items():
             parts = [data.draw(st.integers(0, 3)) for _ in own]
-            for prices, part in zip(own, parts, strict=True):
-                prices.append(LinkValue(tail, head, limit * part / max(1, sum(parts))))
-        sides.append(tuple(tuple(prices) for prices in own))
-    return CutDual(tuple(LinkValue(*pair, price) for pair, price in links.items()), *sides, relays)
+            for duals, part in zip(own, parts, strict=True):
+                duals.append(LinkValue(tail, head, limit * part / max(1, sum(parts))))
+        sides.append(tuple(tuple(duals) for duals in own))
+    return CutDual(tuple(LinkValue(*pair, dual) for pair, dual in links.items()), *sides, relays)
 
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_no_prices_prove_more_than_the_best_cut(data: st.DataObject) -> None:
+def test_no_duals_prove_more_than_the_best_cut(data: st.DataObject) -> None:
     """Weak duality on random networks, in every collective but allreduce."""
     topology = data.draw(st.one_of(eulerian_topologies(max_ranks=4), switch_free_topologies(max_ranks=4)))
-    prices = random_prices(data, topology)
-    prices.check(topology)
+    duals = random_duals(data, topology)
+    duals.check(topology)
     for collective in ("allgather", "reduce_scatter", "broadcast", "reduce"):
         sizes = tuple(int(rank == 1) for rank in range(topology.num_ranks))
         weights = sizes if collective in ("broadcast", "reduce") else ()
         root = 1 if weights else None
-        amount, value = prices.crossing(topology, collective, weights)
+        amount, value = duals.crossing(topology, collective, weights)
         best = collopt.bound(topology, collective, root=root)
         assert amount <= value * best.inverse_rate
 
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_no_prices_prove_more_than_plans_of_trees_reach(data: st.DataObject) -> None:
-    """An allreduce by trees is never faster than prices allow."""
+def test_no_duals_prove_more_than_plans_of_trees_reach(data: st.DataObject) -> None:
+    """An allreduce by trees is never faster than duals allow."""
     topology = data.draw(eulerian_topologies(max_ranks=4, max_switches=2))
-    prices = random_prices(data, topology)
-    amount, value = prices.crossing(topology, "allreduce")
+    duals = random_duals(data, topology)
+    amount, value = duals.crossing(topology, "allreduce")
     assert amount * collopt.plan(topology, "allreduce").algbw <= value * topology.num_ranks
 
 
-def test_a_bound_is_verified_by_its_prices() -> None:
+def test_a_bound_is_verified_by_its_duals() -> None:
     """The figure that they prove, no other, and in words."""
     bound = Bound.from_witness(ONE_WAY, "allgather", incoming())
     bound.verify()
@@ -88,12 +88,12 @@ def test_both_ways_of_an_allreduce_share_the_links() -> None:
     """On a line, the first link carries what its rank roots outwards, and the rank's part of everything else."""
     line = Topology.from_links([("a", "b", 10), ("b", "c", 10)], compute="abc", bidirectional=True)
     first = (LinkValue("a", "b", Fraction(1)),)
-    prices = CutDual(first, ((), first, ()), (first, (), ()))
-    bound = Bound.from_witness(line, "allreduce", prices)
+    duals = CutDual(first, ((), first, ()), (first, (), ()))
+    bound = Bound.from_witness(line, "allreduce", duals)
     bound.verify()
     assert bound.algbw == 10
-    assert "at one rank" in prices.scope("allreduce")
-    assert "all schedules" not in prices.reason(line, "allreduce")
+    assert "at one rank" in duals.scope("allreduce")
+    assert "all schedules" not in duals.reason(line, "allreduce")
     spread_alone = CutDual(first, ((), first, ()), ((), (), ()))
     with pytest.raises(CertificateError, match="which is no bound"):
         Bound.from_witness(line, "allreduce", spread_alone)
@@ -103,29 +103,29 @@ def test_hops_past_switches_are_worth_their_cheapest_way() -> None:
     """Three GPUs around a switch that can only pass on: every hop uses a link in and a link out."""
     rows = [(rank, "s", 30) for rank in "abc"]
     star = Topology.from_links(rows, compute="abc", switches="s", bidirectional=True)
-    prices = {(link.tail, link.head): Fraction(1) for link in star.links}
-    assert set(hop_limits(star, prices, frozenset()).values()) == {Fraction(2)}
-    assert set(hop_limits(star, prices, frozenset("s")).values()) == {Fraction(1)}
-    assert ("a", "s") not in hop_limits(star, prices, frozenset())
+    duals = {(link.tail, link.head): Fraction(1) for link in star.links}
+    assert set(hop_limits(star, duals, frozenset()).values()) == {Fraction(2)}
+    assert set(hop_limits(star, duals, frozenset("s")).values()) == {Fraction(1)}
+    assert ("a", "s") not in hop_limits(star, duals, frozenset())
 
 
 def test_a_rank_out_of_reach_has_no_bound() -> None:
-    """What has no path has no price; a rank without data does not matter."""
+    """What has no path has no dual; a rank without data does not matter."""
     line = Topology.from_links([("a", "b", 10), ("b", "c", 10)], compute="abc")
-    prices = CutDual(tuple(LinkValue(*link[:2], Fraction(1)) for link in line.links), ((), (), ()), ((), (), ()))
+    duals = CutDual(tuple(LinkValue(*link[:2], Fraction(1)) for link in line.links), ((), (), ()), ((), (), ()))
     with pytest.raises(CertificateError, match="rank 'b' is not connected with every other"):
-        prices.crossing(line, "allgather")
+        duals.crossing(line, "allgather")
     with pytest.raises(CertificateError, match="which is no bound"):
-        Bound.from_witness(line, "allreduce", prices)
-    own = CutDual(prices.links, ((), (LinkValue("a", "b", Fraction(1)),), (LinkValue("b", "c", Fraction(1)),)))
+        Bound.from_witness(line, "allreduce", duals)
+    own = CutDual(duals.links, ((), (LinkValue("a", "b", Fraction(1)),), (LinkValue("b", "c", Fraction(1)),)))
     bound = Bound.from_witness(line, "broadcast", own, (1, 0, 0))
     bound.verify()
     assert bound.algbw == 10
 
 
-def dearer(prices: CutDual) -> CutDual:
+def dearer(duals: CutDual) -> CutDual:
     """One rank pays more for a hop than its link is worth."""
-    return replace(prices, into=((prices.into[0][0]._replace(price=Fraction(5, 4)),), *prices.into[1:]))
+    return replace(duals, into=((duals.into[0][0]._replace(dual=Fraction(5, 4)),), *duals.into[1:]))
 
 
 @pytest.mark.parametrize(
@@ -133,27 +133,27 @@ def dearer(prices: CutDual) -> CutDual:
     [
         (dearer, r"dual values of hop \('gpu2', 'gpu0'\) sum to 5/4; expected at most that of its links, 1"),
         (
-            lambda prices: replace(prices, into=prices.into[:2]),
+            lambda duals: replace(duals, into=duals.into[:2]),
             "dual values for 2 ranks; expected one list per rank, 3",
         ),
-        (lambda prices: replace(prices, links=prices.links[:2]), "sum to 1; expected at most that of its links, 0"),
-        (lambda prices: replace(prices, links=prices.links * 2), r"two dual values for link \('gpu0', 'gpu1'\)"),
+        (lambda duals: replace(duals, links=duals.links[:2]), "sum to 1; expected at most that of its links, 0"),
+        (lambda duals: replace(duals, links=duals.links * 2), r"two dual values for link \('gpu0', 'gpu1'\)"),
         (
-            lambda prices: replace(prices, links=(*prices.links, LinkValue("gpu1", "gpu0", Fraction(1)))),
+            lambda duals: replace(duals, links=(*duals.links, LinkValue("gpu1", "gpu0", Fraction(1)))),
             r"a dual value for link \('gpu1', 'gpu0'\), which this topology does not have",
         ),
         (
-            lambda prices: replace(prices, into=((LinkValue("gpu1", "gpu0", Fraction(1)),), *prices.into[1:])),
+            lambda duals: replace(duals, into=((LinkValue("gpu1", "gpu0", Fraction(1)),), *duals.into[1:])),
             r"a dual value for hop \('gpu1', 'gpu0'\), which this topology does not have",
         ),
         (
-            lambda prices: replace(prices, links=(prices.links[0]._replace(price=Fraction(-1)), *prices.links[1:])),
+            lambda duals: replace(duals, links=(duals.links[0]._replace(dual=Fraction(-1)), *duals.links[1:])),
             "is -1; expected at least 0",
         ),
-        (lambda prices: replace(prices, relays=frozenset({"gpu0"})), "relay 'gpu0' is not a switch"),
+        (lambda duals: replace(duals, relays=frozenset({"gpu0"})), "relay 'gpu0' is not a switch"),
     ],
 )
-def test_refuses_prices_that_do_not_add_up(spoil: Callable[[CutDual], CutDual], message: str) -> None:
+def test_refuses_duals_that_do_not_add_up(spoil: Callable[[CutDual], CutDual], message: str) -> None:
     """Each with what is wrong."""
     incoming().check(ONE_WAY)
     with pytest.raises(CertificateError, match=message):
@@ -171,15 +171,15 @@ def test_refuses_hops_past_switches_that_can_do_more(ability: str) -> None:
     CutDual((), ((), (), ()), relays=frozenset("s")).check(star)
 
 
-def test_prices_are_written_and_read() -> None:
+def test_duals_are_written_and_read() -> None:
     """Plain lists and text, and back to the same."""
-    prices = replace(incoming(), out_of=((), (), (LinkValue("gpu2", "gpu0", Fraction(1, 3)),)))
-    ((field, value),) = json.loads(json.dumps(witness_to_json(prices))).items()
-    assert witness_from_json(field, value) == prices
+    duals = replace(incoming(), out_of=((), (), (LinkValue("gpu2", "gpu0", Fraction(1, 3)),)))
+    ((field, value),) = json.loads(json.dumps(witness_to_json(duals))).items()
+    assert witness_from_json(field, value) == duals
 
 
-def test_refuses_what_the_prices_are_not_about() -> None:
-    """Other collectives, and the kind of data that has no prices."""
+def test_refuses_what_the_duals_are_not_about() -> None:
+    """Other collectives, and the kind of data that has no duals."""
     with pytest.raises(CertificateError, match="dual values of trees do not bound 'all_to_all'"):
         incoming().crossing(ONE_WAY, "all_to_all")
     for collective in ("reduce_scatter", "reduce", "allreduce"):
@@ -209,14 +209,14 @@ def test_refuses_what_the_prices_are_not_about() -> None:
         ({"links": (), "relays": [1]}, "relays contains 1; expected names of nodes"),
     ],
 )
-def test_what_are_no_prices_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_what_are_no_duals_is_refused(fields: dict[str, Any], message: str) -> None:
     """Rounded numbers above all: what is proved is proved exactly."""
     with pytest.raises(CertificateError, match=message):
         CutDual(**fields).check(ONE_WAY)
 
 
-def test_lists_and_whole_numbers_make_the_same_prices() -> None:
+def test_lists_and_whole_numbers_make_the_same_duals() -> None:
     """As tuples and fractions do."""
-    rows = [(price.tail, price.head, 1) for price in incoming().links]
+    rows = [(dual.tail, dual.head, 1) for dual in incoming().links]
     into = [[row for row in rows if row[1] == rank] for rank in ONE_WAY.compute_nodes]
     assert CutDual(rows, into) == incoming()  # type: ignore[arg-type]
