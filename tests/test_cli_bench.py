@@ -215,6 +215,7 @@ def launched(plan: Path, *options: list[object]) -> list[Answer]:
     )
 
 
+@pytest.mark.slow
 def test_two_processes_measure_and_the_first_one_prints(plan_file: Path) -> None:
     """One table, and not a word on standard error."""
     first, second = launched(plan_file, [*SHORT], [*SHORT])
@@ -223,6 +224,7 @@ def test_two_processes_measure_and_the_first_one_prints(plan_file: Path) -> None
     assert (first.err, second.err, second.out) == ("", "", "")
 
 
+@pytest.mark.slow
 def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
     """Before anything is measured."""
     for answer in launched(plan_file, [*SHORT, "-c", 1], [*SHORT, "-c", 2]):

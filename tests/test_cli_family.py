@@ -94,6 +94,7 @@ def test_a_folder_that_is_not_empty_is_refused(capsys: pytest.CaptureFixture[str
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.slow
 def test_a_planner_whose_best_plan_is_too_large_has_a_smaller_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

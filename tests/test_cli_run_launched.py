@@ -97,6 +97,7 @@ def test_a_rank_that_dies_is_told_by_the_other(plan_file: Path) -> None:
     assert refusal(told, status=1).startswith("rank 0 ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rank", "changes"),
     [(0, {}), (1, {"MASTER_ADDR": "nowhere.invalid"})],
@@ -122,6 +123,7 @@ def test_a_port_that_is_taken_is_told_by_the_first_rank(plan_file: Path) -> None
     assert "EADDRINUSE" in told
 
 
+@pytest.mark.slow
 def test_a_rank_that_meets_something_else_gives_up_too(plan_file: Path) -> None:
     """Torch waits for ever for an answer from what is no rank."""
     with socket.socket() as other:

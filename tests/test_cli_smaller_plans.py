@@ -97,6 +97,7 @@ def test_where_nothing_fits_the_best_plan_is_refused(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_files_and_the_plan_are_those_of_the_smaller_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """All of them, so that what runs is what was saved; they are right, and a note says what they cost."""
     plan, xml = tmp_path / "plan.json", tmp_path / "plan.xml"
@@ -140,7 +141,7 @@ def test_no_file_stays_of_a_plan_that_another_runtime_refuses(
 @pytest.mark.parametrize(
     ("network", "option"),
     [
-        (BOXES, ("--xml", "file", "--runtime", "rccl", "--max-thread-blocks", 16)),
+        pytest.param(BOXES, ("--xml", "file", "--runtime", "rccl", "--max-thread-blocks", 16), marks=pytest.mark.slow),
         (("dgx1-v100", "allgather"), ("--mscclpp", "file", "--max-thread-blocks", 8)),
     ],
     ids=["xml", "mscclpp"],

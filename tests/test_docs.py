@@ -12,6 +12,10 @@ from doc_pages import PAGES, PICTURES, ROOT, Block, console_commands, fenced_blo
 
 LINK = re.compile(r"(?<!\\)\]\((?P<target>[^)\s]+)(?: \"[^\"]*\")?\)")
 MATPLOTLIB = re.compile("Matplotlib v[^,]*")
+LONG = {
+    *("all-to-all", "allreduce", "fast", "choose-a-topology", "run-on-gpus", "schedule-all-to-allv", "see-a-plan"),
+    *("train-with-pytorch", "cli", "gallery", "mscclpp", "planners"),
+}  # pages that take more than a few seconds
 
 
 def is_as_checked_in(drawn: Path) -> bool:
@@ -23,7 +27,11 @@ def is_as_checked_in(drawn: Path) -> bool:
     return old == new or MATPLOTLIB.findall(old) != MATPLOTLIB.findall(new)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow if page.stem in LONG else ()) for page in PAGES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_every_block_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the page tells people to type works, in the order of the page."""
     monkeypatch.chdir(tmp_path)

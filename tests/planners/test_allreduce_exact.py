@@ -66,6 +66,7 @@ def named(topology: Topology) -> str:
     return topology.name.replace(" ", "_")
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(two_way_topologies(max_ranks=8, max_switches=0))
 def test_the_program_of_trees_has_the_strength_as_its_exact_value(topology: Topology) -> None:

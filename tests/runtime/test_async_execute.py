@@ -121,6 +121,7 @@ def test_processes_of_multiprocessing_bring_their_calls_to_an_end_too() -> None:
     assert run_ranks(async_tasks.leaving_early, RANKS, timeout_s=120, preload=PRELOAD) == [[6, 6, 6], [], [], []]
 
 
+@pytest.mark.slow
 def test_a_fork_ends_at_once_and_is_told_what_it_cannot_do() -> None:
     """While a call of the process that it is a fork of goes on; that one comes to its end undisturbed."""
     first, *others = (each["said"].splitlines() for each in leave("forked"))
@@ -134,6 +135,7 @@ def test_a_fork_ends_at_once_and_is_told_what_it_cannot_do() -> None:
     assert first[1].startswith("UnsupportedError: the group is that of process ")
 
 
+@pytest.mark.slow
 def test_a_program_ends_though_its_calls_cannot() -> None:
     """Soon, and it says why it has waited."""
     found = leave("without rank 3")
@@ -143,6 +145,7 @@ def test_a_program_ends_though_its_calls_cannot() -> None:
         assert each["seconds"] < 30
 
 
+@pytest.mark.slow
 def test_errors_that_nobody_waits_for_are_told() -> None:
     """Here of a group that is destroyed too early."""
     for each in leave("destroyed"):

@@ -219,6 +219,7 @@ def test_a_model_may_outlive_its_group() -> None:
     assert run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD) == [30] * backend_tasks.RANKS
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not tell what a process has open")
 def test_groups_that_are_gone_leave_nothing_open() -> None:
     """Beside the last one, which Python ends when the next begins."""

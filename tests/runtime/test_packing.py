@@ -73,6 +73,7 @@ def test_blocks_of_one_direction_or_of_two_channels_stay_apart() -> None:
     assert len(sends) == sum(block.send_peer is not None for block in program.ranks[0].thread_blocks)
 
 
+@pytest.mark.slow
 def test_plans_with_more_peers_than_blocks_are_written(tmp_path: Path) -> None:
     """Of 48 GPUs each sends to 47 and receives from 47, which makes 95 blocks; RCCL runs 64 at once."""
     plan = collopt.plan(dgx_h100(boxes=6), "all_to_all", planner="shortest-paths")

@@ -79,6 +79,7 @@ def unit_of(program: Program, schedule: AllToAllvSchedule) -> int:
     return unit
 
 
+@pytest.mark.slow
 @given(schedule=exchanges(), most=st.integers(1, 9), channels=st.integers(1, 2), instances=st.integers(1, 2))
 @settings(max_examples=40, deadline=None)
 def test_everything_arrives_by_way_of_the_schedule(
