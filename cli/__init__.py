@@ -1,4 +1,4 @@
-"""The command line: what a person types, and nothing that a library user would miss."""
+"""Command-line interface."""
 
 from __future__ import annotations
 

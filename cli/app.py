@@ -1,4 +1,4 @@
-"""The program: its commands, its exit status, and one line for each error.
+"""The `collopt` program: its commands, exit status, and one line per error.
 
 Exit status 0 means fine, 1 that a check failed, 2 that the request or the input cannot be used.
 """

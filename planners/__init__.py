@@ -1,4 +1,4 @@
-"""From a topology and a collective to a proved plan."""
+"""Planners: from a topology and a collective to a verified plan."""
 
 from __future__ import annotations
 

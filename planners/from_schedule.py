@@ -1,4 +1,4 @@
-"""Plans of given schedules, with their loads, their rate and a bound."""
+"""Plans from given schedules: their loads, rate and bound."""
 
 from __future__ import annotations
 

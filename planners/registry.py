@@ -1,4 +1,4 @@
-"""The planners by name, and the two functions that most users call."""
+"""Registry of planners, and the functions `plan` and `bound`."""
 
 from __future__ import annotations
 

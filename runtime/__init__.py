@@ -1,4 +1,4 @@
-"""How a plan reaches hardware: per-rank programs, their interpreter, exporters and execution."""
+"""Runtimes: per-rank programs, their interpreter, exporters and execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan is: forests of trees with routes, schedules in steps or flows, their bounds, checks and costs."""
+"""Schedules: forests of trees with routes, schedules in steps, flows, their bounds, checks and costs."""
 
 from __future__ import annotations
 

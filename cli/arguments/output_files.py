@@ -1,4 +1,4 @@
-"""What is checked before a file is written, and what is said when writing fails."""
+"""Checks of output paths before a file is written, and messages when writing fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a plan, as several commands report them."""
+"""Key figures of a plan, as several commands report them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``collopt export``: a plan that was made before, in a format that a runtime, a simulator or NCCL reads."""
+"""``collopt export``: exports an existing plan file to a format of a runtime, a simulator or NCCL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``collopt import``: what was understood of a file that describes a network or a box, kept as a file of ours."""
+"""``collopt import``: imports a network or box from another tool's file, and writes it as a topology file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``collopt lint``: what a runtime makes of MSCCL XML files or MSCCL++ plans, and how to have them picked up."""
+"""``collopt lint``: checks MSCCL XML files and MSCCL++ plans, and says how a runtime is made to load them."""
 
 from __future__ import annotations
 

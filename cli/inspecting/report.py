@@ -1,4 +1,4 @@
-"""``collopt report``: one page about a plan, with its certificate in words, that opens in any browser."""
+"""``collopt report``: one HTML page about a plan, with its certificate in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``collopt topologies``: what can be built by name."""
+"""``collopt topologies``: lists the topology builders and their options."""
 
 from __future__ import annotations
 

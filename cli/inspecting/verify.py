@@ -1,4 +1,4 @@
-"""``collopt verify``: check a plan file and say what was checked."""
+"""``collopt verify``: verifies a plan file and lists what was checked."""
 
 from __future__ import annotations
 

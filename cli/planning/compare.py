@@ -1,4 +1,4 @@
-"""``collopt compare``: what different planners achieve on one network, beside what can be achieved at all."""
+"""``collopt compare``: results of several planners on one network, beside the proven bounds."""
 
 from __future__ import annotations
 

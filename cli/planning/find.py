@@ -1,4 +1,4 @@
-"""``collopt find``: which direct-connect topologies a number of nodes and ports allows, and what each is good for."""
+"""``collopt find``: Pareto-optimal direct-connect topologies for a number of nodes and ports."""
 
 from __future__ import annotations
 

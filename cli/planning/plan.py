@@ -1,4 +1,4 @@
-"""``collopt plan``: make a plan, prove it, write it."""
+"""``collopt plan``: plans a collective, verifies the plan and writes it."""
 
 from __future__ import annotations
 

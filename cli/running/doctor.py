@@ -1,4 +1,4 @@
-"""``collopt doctor``: what is installed, whether the core works, and what else runs here."""
+"""``collopt doctor``: versions, a check of the core, and the available features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that run ranks: in a process that torchrun started as one of them, and the check of their operation."""
+"""Ranks started by a launcher such as torchrun: their processes, and the check of the operation they run."""
 
 from __future__ import annotations
 

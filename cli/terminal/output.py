@@ -1,4 +1,4 @@
-"""Where the words of the command line go: data to standard output, messages to standard error."""
+"""Output of the commands: data to standard output, messages to standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal shows of long work; imports rich at once, so it is itself imported only at a terminal."""
+"""Progress bars; imports rich at once, so it is itself imported only at a terminal."""
 
 from __future__ import annotations
 

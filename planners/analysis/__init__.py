@@ -1,1 +1,1 @@
-"""Compare, bounds by LP, sensitivity, synthesis."""
+"""Comparison of planners, bounds by linear programs, sensitivity, synthesis."""

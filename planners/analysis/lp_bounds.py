@@ -1,4 +1,4 @@
-"""Bounds from linear programs, whose dual values are a witness that needs no program."""
+"""Bounds from linear programs, with their dual values as a witness that is checked without a program."""
 
 from __future__ import annotations
 

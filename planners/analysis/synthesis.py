@@ -1,4 +1,4 @@
-"""Allgathers in few steps on small direct-connect networks, found by integer programming."""
+"""Synthesis of allgathers in few steps on small direct-connect networks, by integer programming."""
 
 from __future__ import annotations
 

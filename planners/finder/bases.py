@@ -1,4 +1,4 @@
-"""Bases of the topology finder: graphs with known schedules (direct-connect paper, Tables 8 and 9), and circulants.
+"""Base graphs of the topology finder with known schedules (direct-connect paper, Tables 8 and 9), and circulants.
 
 Of the circulant graphs and digraphs nothing is assumed.  The paper's Conjecture 1, that breadth-first broadcast is
 bandwidth-optimal on all of those with opposite links, is false; so T_B is computed for every set of offsets that is

@@ -1,4 +1,4 @@
-"""Constructions of direct-connect topologies, and with them their schedules.
+"""Constructions of direct-connect topologies together with their schedules.
 
 A construction is a small tree of names and numbers: the finder compares many thousands and builds only the few that it
 returns.  `Construction.graph`, `Construction.schedule` and `Construction.reduce_scatter` carry it out.

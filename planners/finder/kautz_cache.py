@@ -1,4 +1,4 @@
-"""Figures of generalized Kautz graphs, worked out once per machine and kept in the user's cache folder."""
+"""On-disk cache of the costs of generalized Kautz graphs."""
 
 from __future__ import annotations
 

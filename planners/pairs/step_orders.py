@@ -1,4 +1,4 @@
-"""Ways to order the hops of an all-to-all's paths in steps."""
+"""Assignment of the hops of an all-to-all's paths to steps."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`Plan`, proof, files, stages."""
+"""`Plan`, its verification, its files, and stages of planning."""

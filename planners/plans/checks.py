@@ -1,4 +1,4 @@
-"""Parts of `Plan.verify`: what a plan is for, and what is said of one that does not keep its word."""
+"""Checks of `Plan.verify`: the problem that a plan solves, and its stated loads and rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Plan`: a schedule with the certificate that says how good it is, and the text of its file."""
+"""`Plan`: a schedule with the certificate of its rate, and its JSON form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages of planning: how long each took, and which way it went.
+"""Stages of planning, their times and the methods chosen.
 
 They are logged to ``collopt.planners`` of the standard library: their ends at level INFO, starts and facts at DEBUG.
 """

@@ -1,4 +1,4 @@
-"""ForestColl: throughput-optimal spanning trees for every collective, on any topology with switches.
+"""ForestColl planner: throughput-optimal spanning trees for every collective, on any topology with switches.
 
 Allgather and broadcast are forests of out-trees; reduce-scatter and reduce are the same on the transposed network with
 all communication reversed; allreduce is a reduce-scatter whose sums an allgather broadcasts (ForestColl section 5.7;

@@ -1,4 +1,4 @@
-"""What a plan does with its links: how busy they are, when, and what comes of it for different amounts of data."""
+"""Figures of a plan: link utilization, activity over time, and bandwidth by message size."""
 
 from __future__ import annotations
 

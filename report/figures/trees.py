@@ -1,4 +1,4 @@
-"""Trees of a plan, each from its root downwards."""
+"""Figure of the trees of a plan, each drawn from its root downwards."""
 
 from __future__ import annotations
 

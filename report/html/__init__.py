@@ -1,4 +1,4 @@
-"""One self-contained page about plans: what they are worth, why, and what they do."""
+"""Self-contained HTML reports on plans."""
 
 from __future__ import annotations
 

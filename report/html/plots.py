@@ -1,4 +1,4 @@
-"""Data of the page's plots, as plain values for its script."""
+"""Data of the plots of an HTML report, as plain values for its script."""
 
 from __future__ import annotations
 

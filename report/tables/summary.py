@@ -1,4 +1,4 @@
-"""Summary of a plan: its schedule, and what was verified, line by line."""
+"""Text summary of a plan: its schedule, and what was verified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of files of which a runtime picks, for each message size, that of the fastest plan."""
+"""Folders of runtime files, with the fastest plan for each range of message sizes."""
 
 from __future__ import annotations
 

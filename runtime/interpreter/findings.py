@@ -1,4 +1,4 @@
-"""What `lint_file` finds: one entry per thing that is wrong, and what it comes to."""
+"""Findings of `lint_file`: what is wrong, where, and its consequence."""
 
 from __future__ import annotations
 

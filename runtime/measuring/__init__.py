@@ -1,1 +1,1 @@
-"""Plans measured beside the backend, as nccl-tests does."""
+"""Benchmarks of plans as nccl-tests does them, and calibration of links."""

@@ -1,4 +1,4 @@
-"""The exporter of MSCCL XML that `Plan.export` finds as an entry point."""
+"""Exporter of MSCCL XML, which `Plan.export` finds as an entry point."""
 
 from __future__ import annotations
 

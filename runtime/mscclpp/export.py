@@ -1,4 +1,4 @@
-"""The exporter of MSCCL++ plans that `Plan.export` finds as an entry point, with estimates of what replicas need."""
+"""Exporter of MSCCL++ plans, which `Plan.export` finds as an entry point, with estimates of what replicas need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Program`: what every rank does, thread block by thread block, step by step.
+"""`Program`: instructions of every rank, by thread blocks and steps.
 
 The shape is that of MSCCL's interpreter (Cowan et al., "MSCCLang: Microsoft Collective Communication Language", ASPLOS
 2023).  The steps of one thread block run in order; a step starts once every step in its `depends` has finished; the

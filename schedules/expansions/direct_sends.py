@@ -1,4 +1,4 @@
-"""The sends of a schedule on direct links as plain columns: what expansions of schedules read and write."""
+"""Sends of a schedule on direct links as columns, which expansions of schedules read and write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of an all-to-allv schedule move between which GPUs, worked out from its streams."""
+"""Segments, moves and stage totals of an all-to-allv schedule, computed from its streams."""
 
 from __future__ import annotations
 

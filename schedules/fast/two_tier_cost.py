@@ -1,4 +1,4 @@
-"""What transfers cost on servers with two tiers of links, scale-up inside and scale-out between them."""
+"""Transfer costs on servers with two tiers of links, scale-up inside and scale-out between them."""
 
 from __future__ import annotations
 

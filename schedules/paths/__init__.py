@@ -1,1 +1,1 @@
-"""Routes, congestion, their check, `Direction`."""
+"""`Schedule`, routes and their check, congestion."""

@@ -1,4 +1,4 @@
-"""Links of paths, and the congestion that their loads make."""
+"""Links of paths, and the congestion that follows from their loads."""
 
 from __future__ import annotations
 

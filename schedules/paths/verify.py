@@ -1,4 +1,4 @@
-"""The check of the paths that a schedule names: it trusts no array, and shares no code with what makes them."""
+"""Check of the paths of a schedule; trusts no array, and shares no code with what makes them."""
 
 from __future__ import annotations
 

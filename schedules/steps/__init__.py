@@ -1,1 +1,1 @@
-"""`StepSchedule`, `StepAllreduce`, check, cost, time."""
+"""`StepSchedule`, `StepAllreduce`, their check, cost and time."""

@@ -1,4 +1,4 @@
-"""When each rank has each part of each shard: the part of the check of schedules in steps that looks at their order.
+"""Arrival order of chunks: the part of the check of schedules in steps that looks at their order.
 
 It reads the arrays of a schedule whose entries, each for itself, were checked, and trusts nothing else.  Copies of
 different shards never meet, so sends are looked at source by source, many at once by sorting, in blocks of bounded

@@ -1,1 +1,1 @@
-"""Collectives, shard weights, matrices of pairs."""
+"""Collectives, shard weights, traffic matrices."""

@@ -1,4 +1,4 @@
-"""`Collective`: which data every rank has before a collective operation, and which it gets from it."""
+"""`Collective`: the data of every rank before and after a collective operation."""
 
 from __future__ import annotations
 

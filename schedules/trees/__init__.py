@@ -1,1 +1,1 @@
-"""`Forest`, `Allreduce`, their check."""
+"""`Forest`, `Allreduce` and their check."""

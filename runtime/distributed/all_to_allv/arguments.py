@@ -1,4 +1,4 @@
-"""Checks one rank's arguments of an all-to-all, and makes sure that all ranks make the same call.
+"""Argument checks of one rank's all-to-all, and agreement of all ranks on the call.
 
 Only int64 is exchanged, and always as many: Gloo ends the process where sizes differ.
 """

@@ -1,4 +1,4 @@
-"""One rank's steps of a staged all-to-allv, in one compiled call.
+"""Steps of one rank of a staged all-to-allv, in one compiled call.
 
 Step 0 balances: GPUs hand to the proxies of their server what those will send.  Step k + 1 has stage k, and with it the
 redistribution of the stage before; the first one also has what stays inside servers.  The last step redistributes the

@@ -1,4 +1,4 @@
-"""What one rank does in each step of an all-to-allv, in bytes of its own tensors.
+"""Steps of one rank of an all-to-allv, in bytes of its own tensors.
 
 The steps are FAST's pipeline (section 4.3): data is balanced inside servers, then goes between them in stages, and what
 a stage brought is redistributed beside the next one.  A compiled kernel plans them for the rank alone.

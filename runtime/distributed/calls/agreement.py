@@ -1,4 +1,4 @@
-"""Makes sure that all ranks make the same call of a collective.
+"""Agreement of all ranks on the arguments of a collective call.
 
 A rank that raised alone would leave the others waiting until the process group gives up.  So on the first call of its
 kind every rank tells the others what it is about to do, and all stop together if that does not fit.

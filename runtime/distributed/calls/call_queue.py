@@ -1,4 +1,4 @@
-"""Runs calls of a group at once, or asynchronously beside the caller.
+"""Queue of the calls of a group, run at once or asynchronously.
 
 On CPU tensors a thread runs the calls, as Gloo's waits block a thread.  One thread for each group keeps its calls in
 order, and so the same on all ranks.  It is a daemon: a rank that hangs in Gloo must not keep the interpreter from

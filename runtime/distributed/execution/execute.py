@@ -1,4 +1,4 @@
-"""Runs programs through torch.distributed: Gloo, NCCL and RCCL by one path.
+"""Execution of programs through torch.distributed: Gloo, NCCL and RCCL by one path.
 
 Facts about torch.distributed that the code below rests on (seen with torch 2.13 and Gloo, or read in its source):
 

@@ -1,4 +1,4 @@
-"""Runs a plan on random tensors and compares the result with torch's own collectives.
+"""Run of a plan on random tensors, compared with torch's own collectives.
 
 Collectives that only move data are compared bit for bit.  Sums of integers are too: torch adds them in 64 bits, and the
 lower bits of that are the same for every order of adding in fewer bits.  Floating-point sums depend on their order, so

@@ -1,4 +1,4 @@
-"""Starts one process per rank on this machine and brings back their results or the first failure.
+"""Local processes, one per rank: their results, or the first failure.
 
 One interpreter, the supervisor, imports the heavy modules once and forks a process per rank, so sixteen ranks start
 about as quickly as one.  It never runs the caller's main module, so scripts need no ``if __name__ == "__main__"``.  It

@@ -1,4 +1,4 @@
-"""Brings ranks together, on this machine or as a launcher such as torchrun started them, and runs a task on each."""
+"""Rendezvous of ranks, started here or by a launcher such as torchrun, and a task on each."""
 
 from __future__ import annotations
 

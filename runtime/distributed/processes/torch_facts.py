@@ -1,4 +1,4 @@
-"""What torch can do here, for people who wonder why something does not run."""
+"""Capabilities of the installed torch: backends, devices and versions."""
 
 from __future__ import annotations
 

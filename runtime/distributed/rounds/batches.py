@@ -1,4 +1,4 @@
-"""What one rank posts in each round, in elements of its own tensors.
+"""Messages that one rank posts in each round, in elements of its own tensors.
 
 Shards need not divide evenly: with C chunks in a shard, chunk c of a slice of m elements has the elements
 ``c * m // C`` to ``(c + 1) * m // C - 1``.  A message that comes out empty is left out, at both ends alike.  Shards of

@@ -1,4 +1,4 @@
-"""Cuts a program into rounds of messages, for libraries that send and receive in batches.
+"""Division of a program into rounds of messages, for libraries that send and receive in batches.
 
 torch.distributed has no thread blocks: a rank posts a batch of sends and receives, waits for all of it, reduces what it
 received, and posts the next.  Every rank derives the same rounds from the same program.  A transfer goes into the first

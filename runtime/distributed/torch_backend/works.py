@@ -1,4 +1,4 @@
-"""Runs plans for the ``collopt`` backend on torch's tensors, and returns torch's kind of work.
+"""Torch works of the ``collopt`` backend: plans run on torch's tensors.
 
 Facts about torch that this rests on (torch 2.13):
 

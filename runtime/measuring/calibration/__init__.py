@@ -1,1 +1,1 @@
-"""Link figures from measured times."""
+"""Calibration: link latencies and bandwidths from measured times."""

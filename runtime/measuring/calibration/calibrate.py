@@ -1,4 +1,4 @@
-"""Fits bandwidths and latencies of links to measured times by robust regression of relative errors."""
+"""Robust regression of link bandwidths and latencies on measured times, by relative errors."""
 
 from __future__ import annotations
 
