@@ -233,6 +233,7 @@ def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_plan_for_another_number_of_processes_is_refused(tmp_path: Path) -> None:
     """On every rank; status 2, as nothing was checked."""
     path = tmp_path / "three.json"

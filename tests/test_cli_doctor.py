@@ -107,6 +107,7 @@ def test_what_is_broken_or_too_old_does_not_run(
     assert "no: plotly cannot be imported here (ModuleNotFoundError: import of plotly.offline halted" in answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["numba", "rich", "flint"])
 def test_a_missing_package_is_a_failure(tmp_path: Path, module: str) -> None:
     """Said without a stack trace, and with what to install, even where tables cannot be drawn."""

@@ -75,6 +75,7 @@ def test_two_processes_run_the_plan_and_the_first_one_prints(plan_file: Path) ->
     assert (first.err, second.err, second.out) == ("", "", "")
 
 
+@pytest.mark.slow
 def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
     """Gloo would end such processes without a word of ours."""
     port = free_port()

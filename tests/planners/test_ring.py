@@ -51,6 +51,7 @@ def test_rings_are_as_fast_as_any_can_be(topology: Topology, collective: str, al
     assert plan.gap == 1 - algbw / collopt.bound(topology, collective).algbw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", [dgx_a100(boxes=2), mi250(boxes=2), mi300x(boxes=2)], ids=str)
 def test_every_nic_serves_one_ring_each_way(topology: Topology) -> None:
     """A ring enters and leaves a box once, at GPUs that no other ring enters or leaves by."""

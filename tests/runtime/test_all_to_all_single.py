@@ -41,6 +41,7 @@ def wrong(results: list[dict[str, bool]], cases: int) -> list[str]:
     return [f"{name} on rank {rank}" for rank, each in enumerate(results) for name, right in each.items() if not right]
 
 
+@pytest.mark.slow
 def test_agrees_with_torch(answers: list[all_to_all_tasks.Answers]) -> None:
     """Bit for bit, whatever the splits and types, on 2 x 2, 1 x 4 and 4 x 1 GPUs."""
     assert wrong([each.exchanges for each in answers], 3 * (2 * 4 + 6)) == []

@@ -111,6 +111,7 @@ def leave(how: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_calls_that_nobody_waits_for_come_to_their_end_before_the_program_does() -> None:
     """Rank 0, which waits, has its data from the others, which do not."""
     assert [each["said"] for each in leave("finished")] == [""] * RANKS

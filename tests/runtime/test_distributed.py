@@ -17,6 +17,7 @@ from collopt.runtime.distributed.rounds.batches import works_in_place
 PRELOAD = ("torch", "torch.distributed")
 
 
+@pytest.mark.slow
 def test_gathers_tensors_of_all_sizes_types_and_shapes() -> None:
     """Uneven and empty shards, slices, element types, shapes, subgroups, plans: everything that should work does."""
     for rank, results in enumerate(
@@ -109,6 +110,7 @@ def test_wrong_calls_are_refused_on_every_rank(refusals: list[dict[str, str]], n
     assert [answers[name].startswith(message) for answers in told] == [True] * len(told), told[0][name]
 
 
+@pytest.mark.slow
 def test_a_rank_that_stays_away_is_noticed_in_time() -> None:
     """Its neighbour in the ring gives up after the timeout and says whom it waited for."""
     answers = run_ranks(runtime_tasks.absent_rank, runtime_tasks.RANKS, timeout_s=120, preload=PRELOAD)

@@ -38,7 +38,9 @@ def _plan(topology: Topology, collective: str, **options: Any) -> collopt.Plan:
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "two DGX A100" else ()) for name in TOPOLOGIES]
+)
 def test_plans_run_and_are_written_for_every_runtime(tmp_path: Path, name: str, collective: str) -> None:
     """As a program, in rounds of uneven chunks, and from the file of each runtime."""
     plan = _plan(TOPOLOGIES[name], collective)

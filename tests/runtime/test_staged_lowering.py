@@ -94,6 +94,7 @@ def test_everything_arrives_by_way_of_the_schedule(
     np.testing.assert_array_equal(shards * total, schedule.traffic * program.chunks_per_loop)
 
 
+@pytest.mark.slow
 @given(schedule=exchanges(), unit=st.integers(0, 5), slices=st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
 def test_stages_run_in_rounds(schedule: AllToAllvSchedule, unit: int, slices: int) -> None:
@@ -258,6 +259,7 @@ def test_even_traffic_is_an_all_to_all_for_files(tmp_path: Path, runtime: str) -
         write_xml(lower(even, "all_to_allv"), tmp_path / "uneven.xml", runtime=runtime)
 
 
+@pytest.mark.slow
 def test_ranks_that_run_it_agree_with_torch_bit_for_bit() -> None:
     """On Gloo: idle ranks, unequal servers, instances, several slices."""
     for rank, results in enumerate(run_ranks(exchange_in_stages, RANKS, timeout_s=300, preload=PRELOAD)):
