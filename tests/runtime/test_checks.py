@@ -37,6 +37,7 @@ from collopt.runtime import (
 )
 from collopt.runtime.interpreter.check import check_hazards
 from collopt.runtime.interpreter.interpret import run_interleaving
+from collopt.runtime.programs.checks import check_seconds
 from collopt.runtime.programs.ordering import global_order
 from collopt.schedules import TreeSchedule
 
@@ -321,3 +322,11 @@ def _forward(rank: int, hop: int) -> Instruction:
 def test_checks_a_large_program_quickly_enough_to_be_used_always() -> None:
     """A ring of 64 ranks: 64 * 63 transfers; nothing is asserted about time, but a quadratic check would not end."""
     check_program(lower(ring_forest(64), "allgather"))
+
+
+def test_seconds_may_be_less_than_one() -> None:
+    """But not 0, a truth value or endless."""
+    check_seconds("timeout", 0.5)
+    for wrong in (0, True, float("inf"), "1"):
+        with pytest.raises(UnsupportedError, match="expected a positive number of seconds"):
+            check_seconds("timeout", wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace as Namespace
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,9 @@ from runtime_forests import random_schedule, ring_forest
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.runtime import lower, to_xml_text
-from collopt.runtime.interpreter.findings import LintReport
+from collopt.runtime.interpreter.findings import Findings, LintReport
+from collopt.runtime.msccl.format.limits import dialect_of
+from collopt.runtime.msccl.lint import rules
 from collopt.runtime.msccl.lint.lint import lint_file
 
 AZURE = "msccl-executor-nccl"
@@ -459,3 +462,39 @@ def test_large_files_are_refused(tmp_path: Path) -> None:
         file.truncate(2**26 + 1)
     with pytest.raises(FileFormatError, match="is larger than 67108864 bytes"):
         lint_file(path, AZURE)
+
+
+def test_scratch_of_a_single_chunk_is_allocated_too(tmp_path: Path) -> None:
+    """As much as the largest buffer."""
+    steps = (
+        'type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1"',
+        'type="rrc" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1"',
+    )
+    text = two_ranks("allreduce", 1, 'i_chunks="1" o_chunks="1" s_chunks="1"', *steps)
+    assert "loading it allocates 1048576 bytes of scratch" in str(lint(tmp_path, text, "msccl"))
+
+
+@pytest.mark.parametrize(("blocks", "found"), [(32, 0), (33, 1)])
+def test_connections_of_a_channel_are_limited(blocks: int, found: int) -> None:
+    """To 32 that send."""
+    ends = [Namespace(number=number, send=number + 1, recv=-1, channel=0, line=1) for number in range(blocks)]
+    findings, gpu = Findings(), Namespace(number=0, blocks=ends, line=1)
+    rules._check_connections(gpu, dialect_of(AZURE), findings)
+    assert len(list(findings)) == found
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [({}, 1), ({"kind": "cpy"}, 0), ({"wait_block": 2}, 0), ({"signals": True}, 0), ({"target_start": None}, 0)],
+    ids=["chain", "copies", "waits", "signals", "elsewhere"],
+)
+def test_long_chains_of_reductions_have_a_note(change: dict[str, object], found: int) -> None:
+    """Seventeen that are fused, one more than the limit."""
+    steps = []
+    for number in range(17):
+        fields = {"kind": "re", "target": "o", "target_start": 0, "source": "i", "chunks": 1, "wait_block": -1} | change
+        start = number if fields["target_start"] is None else 0
+        steps.append(Namespace(**({"signals": False, "line": number} | fields | {"target_start": start})))
+    findings = Findings()
+    rules._check_chains(Namespace(steps=steps), findings)
+    assert len(list(findings)) == found

@@ -73,6 +73,7 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda d: first(d, "put").update(name="putt"), "has name 'putt'; expected one of"),
     (lambda d: first(d, "put").update(name="pws"), "a pws on a memory channel, which never signals"),
     (lambda d: first(d, "put").pop("channel_ids"), "has no channel_ids"),
+    (lambda d: first(d, "wait").update(channel_ids=[0] * 9), "has 9 channels; the limit is 8"),
     (lambda d: first(d, "put").update(channel_ids=[0, 0]), "2 channels for 1 targets"),
     (lambda d: first(d, "put").update(channel_ids=[9]), "expected a whole number from 0 to"),
     (lambda d: first(d, "put")["src_buff"][0].update(size=2), "places of different sizes"),

@@ -106,7 +106,7 @@ def test_a_change_of_traffic_between_servers_is_found() -> None:
         changed = schedule.traffic.copy()
         changed[place] += 1
         if place[0] // 2 != place[1] // 2:
-            with pytest.raises(CertificateError):
+            with pytest.raises(CertificateError, match=f"from rank {place[0]} to {place[1]}; expected"):
                 replace(schedule, traffic=changed).verify()
 
 
@@ -125,6 +125,9 @@ def test_wrong_arrays_are_found() -> None:
     partners = schedule.partners.copy()
     partners[0, 0] = partners[0, 1] if partners[0, 1] > 0 else partners[0, 2]
     with pytest.raises(CertificateError):
+        replace(schedule, partners=partners).verify()
+    partners[0, 0] = schedule.servers
+    with pytest.raises(CertificateError, match="a partner is not another server"):
         replace(schedule, partners=partners).verify()
 
 

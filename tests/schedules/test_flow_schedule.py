@@ -110,6 +110,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "chunks": (lambda: replace(flow(), chunks_per_unit=0), "has 0 chunks per unit"),
     "many chunks": (lambda: replace(flow(), chunks_per_unit=2**70), "chunks per unit; expected 1 to"),
     "overflow": (lambda: replace(flow(), chunks_per_unit=2**61), "could overflow"),
+    "large but no overflow": (with_array("weights", 2, 2**61), f"carry {2**61} chunks; expected 1"),
     "floats": (lambda: replace(flow(), weights=np.ones(6)), "weights are float64"),
     "short steps": (lambda: replace(flow(), steps=flow().steps[1:]), r"steps are int64 of shape \(8,\)"),
     "negative traffic": (with_array("traffic", (0, 1), -1), "traffic from rank 0 to rank 1 is negative"),

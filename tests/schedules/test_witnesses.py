@@ -245,3 +245,12 @@ def test_names_of_strangers_are_shown_in_short() -> None:
         Cut(frozenset({"a", "x\n" * 1000})).check(STAR)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize(
+    ("collective", "links"),
+    [("allgather", "egress of the cut: 11 GB/s"), ("reduce_scatter", "ingress of the cut: 3 GB/s")],
+)
+def test_a_cut_names_the_links_that_count(collective: str, links: str) -> None:
+    """Those out of it where its ranks have the shards, those into it where they get them."""
+    assert Cut(frozenset("as")).reason(STAR, collective) == f"{links}, carrying 1 of 3 shards"
