@@ -179,6 +179,7 @@ def test_words_that_are_not_understood(capsys: pytest.CaptureFixture[str], words
         (["plan", "mi250", "allgather", "--channels", "nan"], "--channels is 'nan'; expected a whole number"),
         (["plan", "mi250", "allgather", "--max-bytes", "9" * 19], f"--max-bytes is '{'9' * 19}'; expected"),
         (["run", "plan.json", "--timeout", "1e9"], "--timeout is '1e9'; expected a number from 0.001 to 1000000"),
+        (["run", "plan.json", "--timeout", "٣"], "--timeout is '٣'; expected a number from 0.001 to 1000000"),
         (["run", "plan.json", "--timeout", "nan"], "--timeout is 'nan'; expected a number from 0.001 to 1000000"),
         (["run", "plan.json", "--timeout", "soon"], "--timeout is 'soon'; expected a number from 0.001 to 1000000"),
         (

@@ -100,7 +100,7 @@ def number_between(name: str, least: float, most: float) -> Callable[[object], f
 
     def read(value: object) -> float:
         try:
-            number = float(str(value))
+            number = float(str(value)) if str(value).isascii() else math.nan
         except ValueError:
             number = math.nan
         if least <= number <= most:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective, as_bytes
-from ...support.formatting import time_text
+from ...support.formatting import count_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     CollectiveArgument,
@@ -79,10 +79,11 @@ def family(
             emit(row("environment", f"{name}={value}"))
         for line in loading:
             emit(row("loading", line))
-    note(f"wrote {len(frame)} files to {output}")
+    note(f"wrote {count_text(len(frame), 'file')} to {output}")
     unused = list(dict.fromkeys(plan.planner for plan in plans if plan.planner not in set(frame["planner"])))
     if unused:
-        note(f"collopt: note: {', '.join(unused)} has no file, as it is not the fastest for any size")
+        verb, they_are = ("has", "it is") if len(unused) == 1 else ("have", "they are")
+        note(f"collopt: note: {', '.join(unused)} {verb} no file, as {they_are} not the fastest for any size")
 
 
 def _names(planners: str) -> list[str]:

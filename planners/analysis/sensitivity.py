@@ -153,7 +153,10 @@ class _Widened:
         Their bandwidths reach HiGHS rounded to floats.  That can change which dual values are found, by a hair, but not
         what they say of the bandwidths themselves.
         """
-        self._variant.widen(links, factor / self._unit)
+        try:
+            self._variant.widen(links, factor / self._unit)
+        except OverflowError:
+            raise NoAnswerError("this step makes links wider than floats can hold; give a smaller one") from None
         try:
             self._found.append(_link_duals(self._session.solve(), self._topology))
         except NoAnswerError as error:

@@ -102,7 +102,7 @@ class Hops:
             tail, head = head, tail
         raise UnsupportedError(
             f"rank {names[tail]!r} would have to send to {names[head]!r}, but every path there in "
-            f"{self.problem.topology!r} passes through other ranks"
+            f"{self.problem.topology.name} passes through other ranks"
         )
 
     def _from(self, tail: int) -> _Ways:

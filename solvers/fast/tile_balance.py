@@ -12,9 +12,6 @@ import numpy as np
 
 from ...support.arrays import IntArray
 
-SEGMENT_COLUMNS = ("origin", "final", "first", "bytes")
-"""Source rank, destination rank, first byte within the cell, and length."""
-
 
 @numba.njit(cache=True, nogil=True)
 def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longest: IntArray) -> None:

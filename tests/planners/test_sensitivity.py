@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 import collopt
-from collopt.errors import BoundError, TopologyError, UnsupportedError
+from collopt.errors import BoundError, NoAnswerError, TopologyError, UnsupportedError
 from collopt.topologies import Link, Topology, dgx_a100, ring
 from strategies import switch_free_topologies
 
@@ -126,3 +126,9 @@ def test_gains_of_uneven_switches_are_those_of_the_program() -> None:
     for row in collopt.sensitivity(uneven, "allgather", step=1).itertuples():
         after = collopt.planners.lp_bound(widened(uneven, row.tail, row.head, Fraction(1)), "allgather").algbw
         assert row.gain == after - before
+
+
+def test_steps_beyond_floats_are_refused() -> None:
+    """HiGHS has nothing larger."""
+    with pytest.raises(NoAnswerError, match="wider than floats can hold; give a smaller one"):
+        collopt.sensitivity(ring(3), "allgather", step="1e400")

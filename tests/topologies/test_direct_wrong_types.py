@@ -134,6 +134,7 @@ CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
         )
         for value in (None, float("nan"), "a\nb", b"x")
     },
+    "network of None": (lambda: Topology.from_graph(None), TopologyError, "the graph is None; expected a DirectGraph"),  # type: ignore[arg-type]
     "another name": (lambda: K3.renamed(None), TopologyError, "the graph's name is None"),  # type: ignore[arg-type]
     "a rank too many": (
         lambda: Topology.from_graph(K3, names=list("abcd")),

@@ -60,3 +60,9 @@ def test_unknown_classes_are_refused(topology: Topology) -> None:
     """With those that there are."""
     with pytest.raises(TopologyError, match="there is no link class 'nic-ib'; expected one of "):
         matching_classes(link_classes(topology), ["nic-ib"])
+
+
+def test_what_is_no_topology_has_no_classes() -> None:
+    """One sentence, not an attribute that is missing."""
+    with pytest.raises(TopologyError, match="the topology is None; expected a Topology"):
+        link_classes(None)  # type: ignore[arg-type]

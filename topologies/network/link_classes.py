@@ -66,6 +66,8 @@ def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
     >>> [(each.name, len(each.links)) for each in link_classes(dgx1_v100())]
     [('gpu-gpu:25', 16), ('gpu-gpu:50', 16)]
     """
+    if not isinstance(topology, Topology):
+        raise TopologyError(f"the topology is {shown(topology)}; expected a Topology")
     kinds = {node: node_kind(node, "rank") for node in topology.compute_nodes}
     kinds |= {node: node_kind(node, "switch") for node in topology.switch_nodes}
     order = topology.node_index

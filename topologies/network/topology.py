@@ -244,6 +244,8 @@ class Topology(WhatIf):
         >>> Topology.from_graph(graph, bandwidth=25).link("gpu0", "gpu1").bandwidth
         Fraction(50, 1)
         """
+        if not isinstance(graph, DirectGraph):
+            raise TopologyError(f"the graph is {shown(graph)}; expected a DirectGraph")
         speed, delay = as_bandwidth(bandwidth, graph.name), as_latency(latency, graph.name)
         ranks = (
             [f"gpu{node}" for node in range(graph.num_nodes)] if names is None else list(as_list(names, "the names"))

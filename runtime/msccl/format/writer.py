@@ -10,7 +10,6 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from ....errors import UnsupportedError
 from ....support.validation import is_int
@@ -40,7 +39,17 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}")
 """microsoft/msccl keeps 63 characters of a name and no parser decodes entities."""
 
 
-def write_xml(program: Program, path: str | os.PathLike[str], **options: Any) -> None:
+def write_xml(
+    program: Program,
+    path: str | os.PathLike[str],
+    *,
+    runtime: str = "msccl-executor-nccl",
+    min_bytes: int = 0,
+    max_bytes: int | None = None,
+    protocol: str = "Simple",
+    max_thread_blocks: int | None = None,
+    placement: str | None = None,
+) -> None:
     """Write a program as an MSCCL XML file; errors are those of `to_xml_text`.
 
     Parameters
@@ -49,10 +58,19 @@ def write_xml(program: Program, path: str | os.PathLike[str], **options: Any) ->
         What the ranks are to do.
     path : str or path
         An existing file is replaced.
-    **options
+    runtime, min_bytes, max_bytes, protocol, max_thread_blocks, placement
         As for `to_xml_text`.
     """
-    write_whole(path, to_xml_text(program, **options))
+    text = to_xml_text(
+        program,
+        runtime=runtime,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        protocol=protocol,
+        max_thread_blocks=max_thread_blocks,
+        placement=placement,
+    )
+    write_whole(path, text)
 
 
 def to_xml_text(

@@ -24,7 +24,7 @@ NIC_CLASS = "0x02"
 VIRTUAL_PREFIXES = ("veth", "docker", "virbr")  # name prefixes of virtual network interfaces
 
 ARCHITECTURES = {"910": "gfx90a", "940": "gfx942", "941": "gfx942", "gfx940": "gfx942", "gfx941": "gfx942"}
-"""Architecture names that RCCL wrote, or of early samples, and those of `gpu_products`."""
+"""Architecture names that RCCL wrote, or of early samples, and those of `GpuProduct`."""
 
 
 class Gpu(NamedTuple):
