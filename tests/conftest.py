@@ -16,7 +16,6 @@ from forked_supervisors import ForkedSubprocess
 # Numba compiles on first use, so a deadline per example would measure the compiler; CI must not fail by luck.
 settings.register_profile("collopt", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("collopt")
-settings.register_profile("quick", settings.get_profile("collopt"), max_examples=30)
 
 # A shell starts what runs in the background with interrupts ignored, and so would be what tests start and interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
@@ -24,12 +23,6 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_threa
 
 # No test opens a window, and processes that tests start inherit this.
 os.environ["MPLBACKEND"] = "Agg"
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Draw fewer examples where slow tests are left out, as `make test` does; CI draws all."""
-    if config.option.markexpr == "not slow":
-        settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
