@@ -22,15 +22,15 @@ CASES = (
     *(hypercube(dimension) for dimension in (2, 3, 4, 5, 6, 10)),
     *(torus(side, side) for side in (3, 4, 5, 6, 20, 50)),
 )
-MOST_RANKS_FOR_ALL = 64
-MOST_RANKS_FOR_ONE = 1024
+MAX_RANKS_FOR_ALL = 64
+MAX_RANKS_FOR_ONE = 1024
 REPEATS = 3
 MIB = 2**10
 
 
 def by_programs(topology: Topology, diameter: int) -> tuple[Fraction, float]:
     """Solve linear program (1) step by step; return the sum of the largest loads, and CPU seconds."""
-    ranks = None if topology.num_ranks <= MOST_RANKS_FOR_ALL else topology.compute_nodes[:1]
+    ranks = None if topology.num_ranks <= MAX_RANKS_FOR_ALL else topology.compute_nodes[:1]
     start = time.process_time()
     solutions = [collopt.solve(programs.build(topology, distance, ranks=ranks)) for distance in range(1, diameter + 1)]
     busiest = [max(solution.values["busiest"].values()) for solution in solutions]
@@ -69,12 +69,12 @@ def measure() -> list[dict[str, object]]:
             "sends": schedule.num_sends,
             "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // MIB,
         }
-        if topology.num_ranks <= MOST_RANKS_FOR_ONE:
+        if topology.num_ranks <= MAX_RANKS_FOR_ONE:
             total, taken = by_programs(topology, cost.steps)
             if total * Fraction(graph.degree, graph.num_nodes) != cost.bandwidth_factor:
                 raise RuntimeError(f"the linear programs of {topology} add up to {total}")
             row |= {
-                "program_ranks": "all" if topology.num_ranks <= MOST_RANKS_FOR_ALL else 1,
+                "program_ranks": "all" if topology.num_ranks <= MAX_RANKS_FOR_ALL else 1,
                 "programs_cpu_s": taken,
                 "ratio": taken / min(formulas),
             }

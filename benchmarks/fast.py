@@ -26,8 +26,8 @@ IntArray = npt.NDArray[np.int64]
 GPUS = 8
 CALLS = {2: 1000, 4: 1000, 8: 1000, 12: 500, 16: 500, 40: 50, 128: 5}
 """Servers, and how often each is planned."""
-MOST_FOR_PEER = 16
-MOST_FOR_TIMES = 40
+MAX_SERVERS_FOR_PEER = 16
+MAX_SERVERS_FOR_TIMES = 40
 MEAN_BYTES = 50_000_000
 SKEW = 0.8
 CUTS = 64
@@ -111,9 +111,9 @@ def measure() -> list[dict[str, object]]:
             for stages in ("plain", "fewest"):
                 row, schedule = planning(servers, name, stages)
                 schedule.verify()
-                if stages == "plain" and servers <= MOST_FOR_PEER:
+                if stages == "plain" and servers <= MAX_SERVERS_FOR_PEER:
                     row["ratio"] = recomputed(schedule) / (float(str(row["p50_us"])) * 1e-6)
-                if stages == "plain" and servers <= MOST_FOR_TIMES:
+                if stages == "plain" and servers <= MAX_SERVERS_FOR_TIMES:
                     row |= over_optimum(schedule)
                 rows.append(row)
     return rows

@@ -41,17 +41,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
-SHOW, INSTALL = "--show-completion", "--install-completion"
-PROGRAM, VARIABLE = "collopt", "_COLLOPT_COMPLETE"
-BOTH = ("threads", "seed")
-TAKES = dict.fromkeys((bound, plan, family, compare, show, bench, find), BOTH) | dict.fromkeys((run, lint), ("seed",))
+SHOW_COMPLETION, INSTALL_COMPLETION = "--show-completion", "--install-completion"
+PROGRAM, COMPLETION_VARIABLE = "collopt", "_COLLOPT_COMPLETE"
+THREADS_AND_SEED = ("threads", "seed")
+SOLVER_OPTIONS = dict.fromkeys((bound, plan, family, compare, show, bench, find), THREADS_AND_SEED) | dict.fromkeys(
+    (run, lint), ("seed",)
+)
 COMMANDS = (
     import_network, bound, plan, export, family, compare, verify, show, report, run, lint, bench, calibrate, find,
     topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python
-    app.command(name, cls=Command)(with_common_options(command, takes=TAKES.get(command, ())))
+    app.command(name, cls=Command)(with_common_options(command, options=SOLVER_OPTIONS.get(command, ())))
 
 
 def _print_version(wanted: bool) -> None:
@@ -68,7 +70,7 @@ VersionOption = Annotated[
 @app.callback()
 def _program(
     context: typer.Context,
-    asked_version: VersionOption = False,  # noqa: ARG001 - its callback has answered
+    version_wanted: VersionOption = False,  # noqa: ARG001 - its callback has answered
     verbose: VerboseOption = 0,
 ) -> None:
     """Plan collective communication for GPU clusters, and verify every plan against a proven bound."""
@@ -77,11 +79,11 @@ def _program(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if len(words) > 1 and words[0] in (SHOW, INSTALL):
-            return _complete_for(words)
-        status = app(words or ["--help"], prog_name="collopt", standalone_mode=False)
+        if len(arguments) > 1 and arguments[0] in (SHOW_COMPLETION, INSTALL_COMPLETION):
+            return _complete_for(arguments)
+        status = app(arguments or ["--help"], prog_name="collopt", standalone_mode=False)
     except (CertificateError, ProgramError) as error:
         return _failed(CHECK_FAILED, str(error))
     except ColloptError as error:
@@ -112,18 +114,18 @@ def _usage(error: typer.TyperException) -> str:
     return f"{message}; see {context.command_path} --help" if context else message
 
 
-def _complete_for(words: Sequence[str]) -> int:
+def _complete_for(arguments: Sequence[str]) -> int:
     """Print or install completion for the shell that follows the option; return the exit status."""
     # Of typer, which has no public names for them.
     from typer._completion_shared import get_completion_script, install
 
-    flag, shell, *more = words
+    flag, shell, *more = arguments
     if shell not in SHELLS or more:
         stray = more[0] if shell in SHELLS else shell
         raise UsageError(f"{flag} is followed by {shown(stray)}; expected one of {', '.join(SHELLS)}, or no shell")
-    if flag == SHOW:
-        emit(get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell))
+    if flag == SHOW_COMPLETION:
+        emit(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE, shell=shell))
     else:
-        _, path = install(shell=shell, prog_name=PROGRAM, complete_var=VARIABLE)
+        _, path = install(shell=shell, prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE)
         emit(f"{shell} completion installed in {path}; it takes effect in new shells")
     return 0

@@ -40,23 +40,23 @@ ThreadsOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int | None, count_option("--seed N", "Random seed (default: 0).", 0, MAX_SEED)]
-FURTHER = {"threads": ThreadsOption, "seed": SeedOption}
+SOLVER_OPTIONS = {"threads": ThreadsOption, "seed": SeedOption}
 
 
-def with_common_options(command: Callable[..., None], *, takes: Collection[str]) -> Callable[..., None]:
+def with_common_options(command: Callable[..., None], *, options: Collection[str]) -> Callable[..., None]:
     """Give a command ``--verbose`` and what it takes of ``--threads`` and ``--seed``; expand its option groups."""
     own = inspect.signature(command, eval_str=True)
     groups = {each.name: each.annotation for each in own.parameters.values() if each.annotation in GROUPS}
-    common = {name: FURTHER[name] for name in FURTHER if name in takes}
+    common = {name: SOLVER_OPTIONS[name] for name in SOLVER_OPTIONS if name in options}
     further = {"context": typer.Context, "verbose": VerboseOption} | common
-    defaults: dict[str, int | None] = {"verbose": 0, **dict.fromkeys(FURTHER)}
+    defaults: dict[str, int | None] = {"verbose": 0, **dict.fromkeys(SOLVER_OPTIONS)}
 
     @functools.wraps(command)
     def called(*, context: typer.Context, verbose: int, **rest: Any) -> None:
         with ExitStack() as around:
             # The program's own -v, before the command's name, counts too.
-            around.enter_context(_logged(verbose + (context.obj or 0)))
-            _apply(around, {name: rest.pop(name) for name in takes})
+            around.enter_context(_log_to_stderr(verbose + (context.obj or 0)))
+            _apply(around, {name: rest.pop(name) for name in options})
             for name, group in groups.items():
                 rest[name] = group(**{field: rest.pop(field) for field in group._fields})
             command(**rest)
@@ -68,7 +68,7 @@ def with_common_options(command: Callable[..., None], *, takes: Collection[str])
         inspect.Parameter(name, kind, annotation=annotation, default=defaults.get(name, inspect.Parameter.empty))
         for name, annotation in further.items()
     ]
-    taken = [each.replace(kind=kind) for parameter in own.parameters.values() for each in _expanded(parameter)]
+    taken = [each.replace(kind=kind) for parameter in own.parameters.values() for each in _expand(parameter)]
     called.__signature__ = inspect.Signature([*taken, *appended])  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*taken, *appended)}
     return called
@@ -86,7 +86,7 @@ def _apply(around: ExitStack, given: Mapping[str, int | None]) -> None:
         around.enter_context(seeded(seed))
 
 
-def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+def _expand(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     """Return the options of a group, or the parameter itself where it is none."""
     if parameter.annotation not in GROUPS:
         return [parameter]
@@ -97,7 +97,7 @@ def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     ]
 
 
-class _Notes(logging.Handler):
+class _StderrHandler(logging.Handler):
     """Writes each record to the current standard error, in one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -106,12 +106,12 @@ class _Notes(logging.Handler):
 
 
 @contextmanager
-def _logged(verbose: int) -> Iterator[None]:
+def _log_to_stderr(verbose: int) -> Iterator[None]:
     """Send the package's log to standard error while a command runs."""
     if not verbose:
         yield
         return
-    logger, handler = logging.getLogger("collopt"), _Notes()
+    logger, handler = logging.getLogger("collopt"), _StderrHandler()
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(LEVELS[min(verbose, len(LEVELS) - 1)])

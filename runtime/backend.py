@@ -1,8 +1,8 @@
 """A backend of torch.distributed that runs collectives by plans: ``init_process_group("collopt")``.
 
 Importing this module registers it.  It wraps Gloo for CPU tensors and NCCL (or RCCL) for CUDA tensors, which carry the
-messages of the plans, and do everything that there is no plan for; what they do the log ``collopt.runtime.backend``
-says once for each reason, on the first rank of the group, as a warning.
+messages of the plans, and run every call that has no plan; each reason for that is logged once to
+``collopt.runtime.backend``, as a warning on the first rank of the group.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ColloptError, UnsupportedError
 from .distributed.calls.arguments import import_torch
-from .distributed.torch_backend.plan_cache import BackendSettings, compare, configure, settings_of
+from .distributed.torch_backend.plan_cache import BackendSettings, compare_digests, configure, settings_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "BackendSettings", "Usage", "configure", "usage"]
 
 NAME = "collopt"
-"""What `init_process_group` and `new_group` call it."""
+"""Name of the backend for `init_process_group` and `new_group`."""
 
 
 class Usage(NamedTuple):
-    """How many collectives of a group were run by a plan and by the wrapped backend, by their names."""
+    """Number of collectives of a group run by plans (`planned`) and by the wrapped backend (`fallback`), by name."""
 
     planned: dict[str, int]
-    passed_on: dict[str, int]
+    fallback: dict[str, int]
 
 
 def usage(group: dist.ProcessGroup | None = None) -> Usage:
-    """Say what became of the calls on a group so far; raises `UnsupportedError` if it has another backend.
+    """Count the calls on a group so far that ran by a plan; raises `UnsupportedError` if it has another backend.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
     Returns
     -------
     Usage
-        Collectives that plans are never for, such as barriers and messages, are not counted.
+        Operations that plans do not cover, such as barriers and point-to-point messages, are not counted.
     """
     _, dist = import_torch()
     from .distributed.torch_backend.process_group import PlannedGroup
@@ -48,11 +48,11 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
     found = dist.group.WORLD if group is None else group
     if not isinstance(found, PlannedGroup):
         raise UnsupportedError("the group has another backend; expected one of init_process_group('collopt')")
-    return Usage(dict(found.planned), dict(found.passed_on))
+    return Usage(dict(found.planned), dict(found.fallback))
 
 
 def _create(options: Any, group_options: Any) -> Any:
-    """Make a group; torch calls this on each of its ranks."""
+    """Create a process group; torch calls this on each of its ranks."""
     from .distributed.torch_backend.plan_cache import PlanCache
     from .distributed.torch_backend.process_group import PlannedGroup
 
@@ -64,8 +64,8 @@ def _create(options: Any, group_options: Any) -> Any:
         digest = cache.digest
     except ColloptError as error:
         digest = error
-    compare(options.store, options.group_rank, options.group_size, digest)
-    assert settings is not None  # Or `compare` would have raised the error of this rank.
+    compare_digests(options.store, options.group_rank, options.group_size, digest)
+    assert settings is not None  # Or `compare_digests` would have raised the error of this rank.
     assert cache is not None
     return PlannedGroup(options, group_options, settings, cache)
 

@@ -26,7 +26,7 @@ from collopt.schedules import as_bytes
 from collopt.schedules.steps.cost import NS_PER_US, StepCost
 from collopt.support.quantities import Exact
 from collopt.support.validation import as_size
-from collopt.topologies.direct_connect.small_graphs import tree_pair
+from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
 
 __all__ = [
     "DEGREE",
@@ -138,7 +138,9 @@ def double_binary_tree_rate(nodes: int) -> Fraction:
     21475
     """
     nodes = _size(nodes, 3)
-    ends = np.array([(parent, node) for tree in tree_pair(nodes) for node, parent in enumerate(tree) if node])
+    ends = np.array(
+        [(parent, node) for tree in double_binary_tree_parents(nodes) for node, parent in enumerate(tree) if node]
+    )
     inside = np.arange(1, nodes)
     pairs = inside * (nodes - inside)
     sparsest = Fraction(nodes)

@@ -40,7 +40,7 @@ COLUMNS = ("name", "forward_us", "backward_us", "gradient_bytes", "all_to_all_by
 TraceTable: TypeAlias = "str | os.PathLike[str] | pd.DataFrame | Iterable[Layer] | Iterable[Mapping[str, Any]]"
 """A CSV file, a table of pandas, or rows."""
 
-MOST_BYTES = 2**26
+MAX_BYTES = 2**26
 """Of a file: millions of layers."""
 LARGEST = 10**18
 """Of µs and of bytes; more is a typing error."""
@@ -92,7 +92,7 @@ def as_records(table: object) -> tuple[Any, ...]:
 
 def _from_file(path: str | os.PathLike[str]) -> tuple[Layer, ...]:
     try:
-        rows = list(csv.DictReader(io.StringIO(read_text(path, MOST_BYTES), newline=""), strict=True))
+        rows = list(csv.DictReader(io.StringIO(read_text(path, MAX_BYTES), newline=""), strict=True))
     except csv.Error as error:
         raise FileFormatError(f"{name_of(path)} cannot be read as CSV: {error}") from None
     try:

@@ -14,7 +14,7 @@ import numpy as np
 from ...schedules import Forest
 from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
-from ...topologies.direct_connect.small_graphs import tree_pair
+from ...topologies.direct_connect.small_graphs import double_binary_tree_parents
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem, check_request
 from .fixed_pattern import Hops, LinkUses, Route, find_boxes, forest_along, plan_baseline
@@ -53,7 +53,7 @@ class _Trees:
         roots, rows = [], []
         for ring in range(rings):
             for place in range(max(map(len, self._boxes))):
-                for parents in tree_pair(len(self._boxes)):
+                for parents in double_binary_tree_parents(len(self._boxes)):
                     rows.append(self._tree(ring, place, parents))
                     roots.append(self._entry(0, place) if self._root is None else self._root)
         per_root = int(np.gcd.reduce(np.unique(roots, return_counts=True)[1]))

@@ -2,7 +2,8 @@
 
 The bottleneck cut gives the optimal rate ``x*`` and with it integer link capacities and k trees per root; edge
 splitting removes the switches; tree packing fills the capacities; every tree edge is mapped back to its route.  Tight
-sets, guessed switch plans and trimmed capacities make this fast; a general way takes over where verification fails.
+sets, guessed switch plans and trimmed capacities make the fast path; where its result fails verification, exact edge
+splitting is the fallback.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ SCALES_TRIED = 64
 
 
 def bottleneck(problem: TreeProblem) -> Bottleneck:
-    """Find the bottleneck cut for the shards asked for (ForestColl section 4, inequality (*))."""
+    """Find the bottleneck cut for the given shards (ForestColl section 4, inequality (*))."""
     return bottleneck_cut(problem.num_nodes, problem.tails, problem.heads, problem.capacities, problem.root_weights)
 
 
 def best_forest(problem: TreeProblem, best: Bottleneck, count: int | None, trace: Trace) -> Forest:
     """Build a forest at the optimal rate, or at the best rate for a given number of trees.
 
-    A fast way that gives up, or whose forest is not one or does not fit its capacities, is left for the general way;
-    `trace` is told why.  Only the fast way's forest is verified here.
+    If the fast path fails, or its forest is not one or exceeds the capacities, the fallback is used; `trace` records
+    the reason.  Only the fast path's forest is verified here.
     """
     if count is None:
         # `U b_e` of section 5.2 with the smallest integral U.
@@ -54,7 +55,7 @@ def best_forest(problem: TreeProblem, best: Bottleneck, count: int | None, trace
         _check_fit(problem, capacities, forest)
     except (CapacityOverflowError, CertificateError, SolverError) as error:
         trace.note("refused", str(error))
-        return _general_forest(problem, capacities, supplies, count, trace)
+        return _fallback_forest(problem, capacities, supplies, count, trace)
     return forest
 
 
@@ -72,7 +73,7 @@ def _floored_capacities(problem: TreeProblem, count: int) -> IntArray:
     """``floor(U b_e)`` for the smallest U that leaves room for `count` trees per root (Algorithm 5).
 
     On links that are not bidirectional, rounding can leave a switch unbalanced, and then no theorem says that its links
-    can be split.  What it has too much is given up, and if the trees no longer fit, the next larger U is tried.
+    can be split.  Its surplus capacity is removed, and if the trees no longer fit, the next larger U is tried.
     """
     capacities = problem.capacities
     scale = fixed_count_scale(problem.num_nodes, problem.tails, problem.heads, capacities, problem.root_weights, count)
@@ -96,20 +97,19 @@ def _floored_capacities(problem: TreeProblem, count: int) -> IntArray:
 
 
 def _balanced(problem: TreeProblem, capacities: IntArray) -> IntArray:
-    """Lower capacities, by little, until every switch takes in what it gives out; only ranks may end up uneven.
+    """Lower capacities, by little, until every switch has equal ingress and egress; ranks may stay unbalanced.
 
-    What a switch takes in too much is given up against the links, back to a rank or to a switch that takes in too
-    little; what a switch then still gives out too much, along the links.
+    Surplus ingress of a switch is removed along a flow against the links, to a rank or to a switch with surplus egress;
+    then surplus egress along a flow in the direction of the links.
     """
-    against = capacities - _given_up(problem, capacities, problem.heads, problem.tails)
-    return against - _given_up(problem, against, problem.tails, problem.heads)
+    without_surplus = capacities - _surplus_flow(problem, capacities, problem.heads, problem.tails)
+    return without_surplus - _surplus_flow(problem, without_surplus, problem.tails, problem.heads)
 
 
-def _given_up(problem: TreeProblem, capacities: IntArray, tails: IntArray, heads: IntArray) -> IntArray:
-    """Per link, its part in a flow from the switches with more capacity into their links' ends than out of them.
+def _surplus_flow(problem: TreeProblem, capacities: IntArray, tails: IntArray, heads: IntArray) -> IntArray:
+    """Return a flow per link that carries the surplus of switches (`tails` less `heads`) to ranks or deficit switches.
 
-    Shortest paths to ranks or to switches of which the opposite is true, so little is given up; the flow always exists,
-    since giving up everything is one.
+    Paths are shortest, so little capacity is removed; the flow always exists, since removing everything is one.
     """
     ranks, source, sink = problem.topology.num_ranks, problem.num_nodes, problem.num_nodes + 1
     surplus = np.zeros(problem.num_nodes, dtype=np.int64)
@@ -125,7 +125,7 @@ def _given_up(problem: TreeProblem, capacities: IntArray, tails: IntArray, heads
         source,
         sink,
     )
-    assert flow.value == np.maximum(surplus, 0).sum(), "giving up everything balances every switch"
+    assert flow.value == np.maximum(surplus, 0).sum(), "removing all capacity balances every switch"
     return flow.residual[1 : 2 * len(tails) : 2]
 
 
@@ -143,18 +143,20 @@ def _structured_forest(
         trace.note("tight_sets", len(family.parents) - 1)
     with trace.stage("switch removal"):
         remove_switches(graph, supplies, family)
-    return _packed(problem, graph, supplies, family, count, trace)
+    return _pack(problem, graph, supplies, family, count, trace)
 
 
-def _general_forest(problem: TreeProblem, capacities: IntArray, supplies: IntArray, count: int, trace: Trace) -> Forest:
+def _fallback_forest(
+    problem: TreeProblem, capacities: IntArray, supplies: IntArray, count: int, trace: Trace
+) -> Forest:
     graph = RoutedGraph(problem.num_nodes, problem.tails, problem.heads, capacities)
     whole = LaminarFamily(np.array([-1]), np.zeros(graph.num_nodes, dtype=np.int64))
     with trace.stage("exact edge splitting"):
         remove_switches(graph, supplies, whole, split_all_switches)
-    return _packed(problem, graph, supplies, whole, count, trace)
+    return _pack(problem, graph, supplies, whole, count, trace)
 
 
-def _packed(
+def _pack(
     problem: TreeProblem, graph: RoutedGraph, supplies: IntArray, family: LaminarFamily, count: int, trace: Trace
 ) -> Forest:
     with trace.stage("tree packing"):

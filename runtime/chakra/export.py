@@ -20,8 +20,8 @@ from ...schedules import ALLGATHER, as_bytes
 from ...support.validation import as_path, as_whole, shown
 from ...support.writing import write_all_whole
 from ..programs.checks import check_counts
+from ..simulation.schedule_transfers import transfers_of
 from ..simulation.transfers import Transfers
-from ..simulation.tree_transfers import transfers_of
 from .trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
 __all__ = ["export_chakra_et", "plan_traces"]
@@ -33,7 +33,7 @@ MAX_CHUNKS = 2**31
 def export_chakra_et(
     plan: Plan, path: str | os.PathLike[str], *, size: int | str, slices: int = 1, reduce_us: int = 0
 ) -> None:
-    """Write a plan as execution traces, one file per rank: ``PATH.0.et``, ``PATH.1.et`` and so on, all or none.
+    """Write a plan as execution traces, one file per rank (``PATH.0.et``, ``PATH.1.et``, ...), all or none.
 
     Raises `UnsupportedError` as of `plan_traces`, or if the path ends in no name, so that the files would be hidden;
     `OSError` if a file cannot be written, leaving all as they were.
@@ -102,7 +102,7 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
 
 
 class _Writer:
-    """Lists the nodes of all ranks, message by message, each after those that it waits for."""
+    """Writes the nodes of all ranks, message by message, in the order of dependencies."""
 
     def __init__(self, plan: Plan, transfers: Transfers, num_bytes: int, slices: int, reduce_us: int) -> None:
         self._plan = plan
@@ -118,7 +118,7 @@ class _Writer:
         self._before = _before(transfers)
 
     def _total_chunks(self) -> int:
-        """Chunks of all the data, if newer versions of ASTRA-sim find the right bytes by them, and -1 otherwise."""
+        """Total number of chunks if newer versions of ASTRA-sim compute the right bytes from it, otherwise -1."""
         ranks, total = self._plan.topology.num_ranks, self._slices / self._transfers.unit
         # Of an allgather they are given the bytes of one rank, and divide these by the chunks of all first.
         given = Fraction(self._bytes, ranks if self._plan.collective is ALLGATHER else 1)
@@ -127,7 +127,7 @@ class _Writer:
         return int(total)
 
     def traces(self) -> tuple[Trace, ...]:
-        """Make all nodes."""
+        """Create the traces of all ranks."""
         crossing = np.flatnonzero(self._transfers.senders != self._transfers.receivers)
         levels = self._transfers.levels[crossing].tolist()
         order = sorted(
@@ -146,7 +146,7 @@ class _Writer:
         return tuple(Trace(tuple(nodes), attributes=about) for nodes in self._nodes)
 
     def _add(self, transfer: int, piece: int) -> None:
-        """Add the nodes of one slice of a transfer, cut at whole bytes, the same at both ends."""
+        """Add the nodes of one slice of a transfer, cut at whole bytes."""
         transfers = self._transfers
         first, amount = int(transfers.firsts[transfer]), int(transfers.amounts[transfer])
         chunk = Fraction(self._bytes) * transfers.unit / self._slices
@@ -192,7 +192,7 @@ class _Writer:
 
 
 def _before(transfers: Transfers) -> dict[int, list[int]]:
-    """What each transfer waits for; where sums turn at their root, what the turn waits for."""
+    """Dependencies of each transfer, through the linkless transfers at the roots of an allreduce."""
     direct: defaultdict[int, list[int]] = defaultdict(list)
     for before, after in zip(transfers.before.tolist(), transfers.after.tolist(), strict=True):
         direct[after].append(before)

@@ -43,7 +43,7 @@ class Replay(NamedTuple):
 
     @property
     def microseconds(self) -> float:
-        """The same in µs."""
+        """Time in µs."""
         return self.nanoseconds / NS_PER_US
 
 
@@ -82,16 +82,16 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
         raise UnsupportedError(f"the traces are {shown(traces)}; expected a list of one Trace for each rank")
     if len(traces) != topology.num_ranks:
         raise UnsupportedError(f"there are {len(traces)} traces; expected one for each of {topology.num_ranks} ranks")
-    work = _Work(topology)
+    work = _Network(topology)
     numbers = [work.add_rank(rank, trace) for rank, trace in enumerate(traces)]
     work.match()
     lengths = [len(links) for links in work.links]
     waits = np.array(work.waits, dtype=np.int64).reshape(-1, 2)
     network = Network(
         np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        _flat(work.links),
-        _flat(work.ticks),
-        _flat(work.delays),
+        _flatten(work.links),
+        _flatten(work.ticks),
+        _flatten(work.delays),
         np.concatenate([np.arange(len(each), dtype=np.int64) for each in numbers]),
         waits[:, 0],
         waits[:, 1],
@@ -103,12 +103,12 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     return Replay(timeline.finish, work.num_messages)
 
 
-def _flat(columns: Iterable[Sequence[int]]) -> npt.NDArray[np.int64]:
+def _flatten(columns: Iterable[Sequence[int]]) -> npt.NDArray[np.int64]:
     return np.array([entry for column in columns for entry in column], dtype=np.int64)
 
 
-class _Work:
-    """Nodes of all ranks, numbered through, with the hops that each takes; computations have a link of their own."""
+class _Network:
+    """Nodes of all ranks as transfers with hops; each rank's computations have a link of their own."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -136,7 +136,7 @@ class _Work:
         return list(numbers.values())
 
     def _hops(self, rank: int, node: TraceNode, number: int) -> tuple[list[int], list[int], list[int]]:
-        """Links that a node keeps busy, for how long, and what passes until all has come."""
+        """Links that a node uses, its time on each, and its latency."""
         if node.kind == NodeKind.COMP:
             self.num_links += 1
             return [self.num_links - 1], [node.duration * NS_PER_US or MIN_COMPUTATION_NS], [0]
@@ -162,7 +162,7 @@ class _Work:
         return value
 
     def _crossing(self, sender: int, receiver: int, size: int) -> tuple[list[int], list[int], list[int]]:
-        """Return what a message takes on each link of its path."""
+        """Return the time of a message on each link of its path."""
         self.num_messages += 1
         path = self._path(sender, receiver)
         links = [self._topology.links[place] for place in path]
@@ -171,7 +171,7 @@ class _Work:
         return path, busy, [int(latency + needed) - int(needed) for latency, needed in times]
 
     def _path(self, sender: int, receiver: int) -> list[int]:
-        """Links of a path of the fewest, the first in the order of the topology's."""
+        """Links of a shortest path; of several, the first in the order of the topology's links."""
         if sender not in self._paths:
             self._paths[sender] = self._paths_from(sender)
         found = self._paths[sender].get(receiver)
@@ -180,7 +180,7 @@ class _Work:
         return found
 
     def _paths_from(self, sender: int) -> dict[int, list[int]]:
-        """Links of the paths to all nodes, by breadth-first search."""
+        """Links of the shortest paths to all nodes, by breadth-first search."""
         topology, start = self._topology, self._topology.nodes[sender]
         paths: dict[str, list[int]] = {start: []}
         queue = deque([start])
@@ -193,7 +193,7 @@ class _Work:
         return {topology.node_index[node]: path for node, path in paths.items()}
 
     def match(self) -> None:
-        """Let every receive wait for its send."""
+        """Add the dependency of every receive on its send."""
         for key in sorted(self._sends.keys() | self._receives.keys()):
             sends, receives = self._sends[key], self._receives[key]
             if len(sends) != len(receives):

@@ -36,7 +36,7 @@ VALUE_FIELDS = {
 
 
 class Messages(NamedTuple):
-    """Classes of the first message of a file and of all others."""
+    """Classes of the two protobuf messages of a trace file."""
 
     metadata: Any
     node: Any
@@ -44,7 +44,7 @@ class Messages(NamedTuple):
 
 @cache
 def messages() -> Messages:
-    """Make the classes; imports `google.protobuf`, which takes longer than to plan something small."""
+    """Create the message classes; imports `google.protobuf` only when called, as that is slow."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     field = descriptor_pb2.FieldDescriptorProto
@@ -92,7 +92,7 @@ Value = int | float | bool | str | bytes
 
 
 class NodeKind(IntEnum):
-    """What a node is, by its number in the schema."""
+    """Node types, by their number in the schema."""
 
     METADATA = 1
     MEM_LOAD = 2
@@ -175,7 +175,7 @@ class Trace:
 
 
 def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write the trace of one rank, whole or not at all.
+    """Write the trace of one rank atomically.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
 
 
 def trace_bytes(trace: Trace) -> bytes:
-    """Return what stands in the file of a trace; raises as `write_trace`."""
+    """Return the content of a trace file; raises as `write_trace`."""
     from google.protobuf.proto import serialize_length_prefixed
 
     _require_trace(trace)
@@ -225,7 +225,7 @@ def _add_attributes(message: Any, attributes: Sequence[Attribute]) -> None:
 
 
 def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
-    """Shift a trace and its peers by `shift` ranks, in a schedule that looks the same from every rank, such as a ring.
+    """Shift a trace and its peers by `shift` ranks, for schedules with rotational symmetry, such as a ring.
 
     Parameters
     ----------
@@ -248,12 +248,12 @@ def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
     check_counts({"num_ranks": num_ranks})
     check_counts({"shift": shift}, least=0)
 
-    def turned(attribute: Attribute) -> Attribute:
+    def rotated(attribute: Attribute) -> Attribute:
         if attribute.name not in PEERS or not isinstance(attribute.value, int):
             return attribute
         return attribute._replace(value=(attribute.value + shift) % num_ranks)
 
-    nodes = [replace(node, attributes=tuple(map(turned, node.attributes))) for node in trace.nodes]
+    nodes = [replace(node, attributes=tuple(map(rotated, node.attributes))) for node in trace.nodes]
     return replace(trace, nodes=tuple(nodes))
 
 
@@ -282,14 +282,14 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     where = name_of(path)
     data = read_bytes(path, MAX_BYTES)
     try:
-        trace = _trace(io.BytesIO(_unpacked(data)))
+        trace = _trace(io.BytesIO(_decompress(data)))
         _check_nodes(trace.nodes)
     except FileFormatError as error:
         raise FileFormatError(f"{where} is not an execution trace: {error}") from None
     return trace
 
 
-def _unpacked(data: bytes) -> bytes:
+def _decompress(data: bytes) -> bytes:
     if data[:2] != GZIP:
         return data
     unpacker = zlib.decompressobj(GZIP_WINDOW)
@@ -338,7 +338,7 @@ def _attributes(message: Any) -> tuple[Attribute, ...]:
 
 
 def _check_nodes(nodes: Sequence[TraceNode]) -> None:
-    """Refuse ids that occur twice, and dependencies on nodes that are not there."""
+    """Refuse repeated ids and dependencies on missing nodes."""
     known = {node.number for node in nodes}
     if len(known) < len(nodes):
         raise FileFormatError(f"of {len(nodes)} nodes, only {len(known)} have ids of their own")

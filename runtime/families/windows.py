@@ -29,7 +29,7 @@ MAX_FILES = 1024  # Handles of the two later runtimes
 
 
 class Span(NamedTuple):
-    """Sizes of one kind of call and the file that they pick."""
+    """Range of sizes of one kind of call, and the file selected for it."""
 
     collective: str
     num_ranks: int
@@ -40,7 +40,7 @@ class Span(NamedTuple):
     others: tuple[str, ...]  # Files that are for the same sizes and come later
 
     def __str__(self) -> str:
-        """On one line."""
+        """Describe the range in one line."""
         place = "in place" if self.in_place else "out of place"
         picked = self.path or "the library's own algorithms"
         others = f", before {', '.join(self.others)}" if self.others else ""
@@ -50,7 +50,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class FamilyReport:
-    """What becomes of several files that are loaded together."""
+    """Result of `lint_family`: which of several files a runtime loads, and selects for each size."""
 
     runtime: str
     version: str
@@ -60,7 +60,7 @@ class FamilyReport:
     environment: Mapping[str, str] = field(default_factory=dict)  # Variables to set so that the runtime picks them up
 
     def chosen(self, collective: str, num_ranks: int, size: int, *, in_place: bool = False) -> str:
-        """Path of the file that a call of so many bytes picks, or an empty text if the library's own algorithms run."""
+        """Path of the file selected for a call of `size` bytes; empty if the library's own algorithms run."""
         for span in self.spans:
             if span[:3] == (collective, num_ranks, in_place) and span.first <= size < span.beyond:
                 return span.path
@@ -74,16 +74,16 @@ def lint_family(
     *,
     max_thread_blocks: int | None = None,
 ) -> FamilyReport:
-    """Find out what a runtime makes of several files, and which one it picks for which size.
+    """Check whether a runtime loads several files, and which one it selects for each size.
 
     Raises `FileFormatError` if a file cannot be read or is too large.
 
     Parameters
     ----------
     paths : iterable of paths
-        Files, and folders of which all files are meant.
+        Files, and folders, of which all files are checked.
     runtime : {"msccl", "msccl-executor-nccl", "rccl", "mscclpp"}
-        What will load them; the last takes MSCCL++ plans, the others MSCCL XML.
+        Runtime that loads them; "mscclpp" takes MSCCL++ plans, the others MSCCL XML.
     version, max_thread_blocks : str, int or None
         As for `lint_file`.
 
@@ -100,7 +100,7 @@ def lint_family(
     files = files if dialect.is_microsoft else sorted(files)
     reports = tuple(lint_file(path, runtime, version, max_thread_blocks=max_thread_blocks) for path in files)
     if len(reports) == 1:
-        note = _about_neighbors(Path(reports[0].path).absolute(), dialect, version, max_thread_blocks)
+        note = _neighbor_findings(Path(reports[0].path).absolute(), dialect, version, max_thread_blocks)
         reports = (replace(reports[0], findings=(*reports[0].findings, *note)),)
     findings = Findings()
     _check_together(reports, dialect, findings)
@@ -156,8 +156,10 @@ def _check_together(reports: tuple[LintReport, ...], dialect: Dialect, findings:
             findings.add("rejected", message, report.path)
 
 
-def _about_neighbors(path: Path, dialect: Dialect, version: str | None, max_thread_blocks: int | None) -> list[Finding]:
-    """Say of a single file that others, which were not listed, stop the communicator from the same folder."""
+def _neighbor_findings(
+    path: Path, dialect: Dialect, version: str | None, max_thread_blocks: int | None
+) -> list[Finding]:
+    """Find unlisted files in the folder of a single file that would stop the communicator."""
     if dialect.is_microsoft or dialect.absent:
         return []
     try:
@@ -187,7 +189,7 @@ def _stops(path: Path, runtime: str, version: str | None, max_thread_blocks: int
 
 
 def window_report(reports: Iterable[LintReport]) -> tuple[Span, ...]:
-    """Say for every size in bytes of every call which of some files it picks."""
+    """List which of several files is selected for every size of every call."""
     windows = [(window, report.path) for report in reports for window in report.windows if window.first < window.beyond]
     spans: list[Span] = []
     for call in sorted({window[:3] for window, _ in windows}):

@@ -79,21 +79,21 @@ def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeW
     looked_at = sorted({first, *powers, last})
     starts = [first]
     for low, high in pairwise(looked_at):
-        starts.extend(_changes(fastest, low, high))
+        starts.extend(_boundaries(fastest, low, high))
     ends = [start - 1 for start in starts[1:]] + [last]
     return tuple(SizeWindow(plans[fastest(start)], start, end) for start, end in zip(starts, ends, strict=True))
 
 
-def _changes(fastest: Callable[[int], int], low: int, high: int) -> Iterator[int]:
-    """Yield the sizes above `low` and up to `high` from which on another plan is the fastest."""
+def _boundaries(fastest: Callable[[int], int], low: int, high: int) -> Iterator[int]:
+    """Yield the sizes above `low` and up to `high` at which another plan becomes the fastest."""
     if fastest(low) == fastest(high):
         return
     if high == low + 1:
         yield high
         return
     middle = (low + high) // 2
-    yield from _changes(fastest, low, middle)
-    yield from _changes(fastest, middle, high)
+    yield from _boundaries(fastest, low, middle)
+    yield from _boundaries(fastest, middle, high)
 
 
 FORMATS = {"msccl-xml": ".xml", "mscclpp-json": ".json"}  # Endings of the files
@@ -112,7 +112,7 @@ def write_family(
     format: str = "msccl-xml",  # noqa: A002 - as in `Plan.export`
     **options: Any,
 ) -> pd.DataFrame:
-    """Write a folder of files of which a runtime picks, for each size, that of the fastest plan.
+    """Write a folder of files from which a runtime selects the fastest plan for each size.
 
     Raises `UnsupportedError` if the sizes are not understood, the plans are for different calls, one of them does not
     fit the runtime, or the runtime would not pick each file for just its sizes; `TopologyError` if the plans are for
@@ -172,13 +172,13 @@ def write_family(
 
 
 def format_of(runtime: str) -> str:
-    """Name the format that a runtime loads, one of those of `write_family`."""
+    """Return the format of `write_family` that a runtime loads."""
     check_choice("runtime", runtime, (*RUNTIMES, MSCCLPP))
     return "mscclpp-json" if runtime == MSCCLPP else "msccl-xml"
 
 
 def loading_notes(runtime: str, files: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Say how to have a family picked up: variables to set, and what else there is to know."""
+    """Return the environment variables that make a runtime load a family, and further notes."""
     if runtime == MSCCLPP:
         return {}, list(MSCCLPP_LOADING)
     dialect = dialect_of(runtime)
@@ -218,7 +218,7 @@ def _checked_sizes(sizes: object) -> tuple[int, int]:
 
 
 def _free_folder(folder: str | os.PathLike[str]) -> Path:
-    """Find out where the files go, through symbolic links, and that nothing is there."""
+    """Resolve the target folder through symbolic links; refuse one that is not empty."""
     path = as_path(folder)
     if not os.fspath(folder) or "\0" in str(path):
         raise UnsupportedError(f"the folder is {shown(folder)}; expected the name of one")
@@ -235,7 +235,7 @@ def _free_folder(folder: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _all_or_none(target: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Give a folder for files of these names, which are those of `target` in the end, but after an error none is."""
+    """Write files to a temporary folder, and move them to `target` unless there is an error."""
     there = target.is_dir()
     name = f".{target.name}.{secrets.token_hex(8)}.tmp"
     temporary = target / name if there else target.with_name(name)
@@ -278,13 +278,13 @@ def _writer(format: str, runtime: str, options: dict[str, Any]) -> Callable[[Siz
 
 
 def _file_name(number: int, window: SizeWindow, format: str) -> str:  # noqa: A002
-    """Name a file such that names are in the order of sizes."""
+    """Return a file name that sorts by size."""
     planner = re.sub(r"[^A-Za-z0-9.+-]+", "-", window.plan.planner)[:40]
     return f"{number:02}-{window.plan.collective}-{planner}{FORMATS[format]}"
 
 
 def _check(report: FamilyReport, names: Sequence[str], windows: Sequence[SizeWindow]) -> None:
-    """Refuse files of which the runtime would not pick each for just its sizes."""
+    """Refuse files unless the runtime selects each for exactly its sizes."""
     found = [(Path(each.path).name, finding) for each in report.reports for finding in each.findings]
     found += [(Path(finding.where).name, finding) for finding in report.findings]
     for name, finding in found:

@@ -21,7 +21,7 @@ from ..programs.layout import Layout
 from ..programs.program import Buffer
 from .tree_transfers import MAX_TRANSFERS, split_range
 
-LIMIT = 2**62
+MAX_WEIGHT = 2**62
 
 
 class PathChunks(NamedTuple):
@@ -34,7 +34,7 @@ class PathChunks(NamedTuple):
 
 
 def flow_layout(schedule: FlowSchedule, collective: Collective) -> Layout:
-    """Lay out the chunks of a flow, what ranks keep for themselves included."""
+    """Lay out the chunks of a flow, including those that ranks keep."""
     traffic = schedule.traffic
     if traffic.shape != (schedule.num_ranks, schedule.num_ranks) or traffic.min() < 0 or schedule.chunks_per_unit < 1:
         raise ProgramError(
@@ -54,13 +54,13 @@ def pair_layout(collective: Collective, num_ranks: int, shards: list[int]) -> La
         raise UnsupportedError(
             "all_to_all was requested, but the schedule's traffic is not the same everywhere; expected all_to_allv"
         )
-    if not 0 < sum(shards) < LIMIT:
+    if not 0 < sum(shards) < MAX_WEIGHT:
         raise UnsupportedError(f"the schedule divides the data into {sum(shards)} chunks; expected 1 to 2^62 - 1")
     return Layout.of(collective, num_ranks, sum(shards), () if equal else shards)
 
 
 def flow_chunks(schedule: FlowSchedule, layout: Layout, max_count: int) -> list[PathChunks]:
-    """Give every path its chunks, in ranges of at most `max_count`, as equal as can be."""
+    """Assign every path its chunks, in nearly equal ranges of at most `max_count`."""
     _check_paths(schedule)
     _check_amounts(schedule, layout)
     parts = -(-schedule.weights // max_count)
@@ -109,7 +109,7 @@ def _check_paths(schedule: FlowSchedule) -> None:
 
 def _check_amounts(schedule: FlowSchedule, layout: Layout) -> None:
     carried = np.zeros(schedule.num_ranks**2, dtype=np.int64)
-    if int(schedule.weights.sum(dtype=np.float64)) < LIMIT:
+    if int(schedule.weights.sum(dtype=np.float64)) < MAX_WEIGHT:
         np.add.at(carried, schedule.sources * schedule.num_ranks + schedule.destinations, schedule.weights)
     needed = np.array(layout.shards, dtype=np.int64)
     needed[:: schedule.num_ranks + 1] = 0
@@ -125,7 +125,7 @@ LOCAL_STEP = 1  # That of the first stage
 
 
 def staged_layout(schedule: AllToAllvSchedule, collective: Collective) -> tuple[Layout, int]:
-    """Lay out what ranks have for each other, and return the bytes of a chunk."""
+    """Lay out the chunks of each pair of ranks, and return the bytes of a chunk."""
     amounts = schedule.traffic.ravel().tolist()
     parts = (schedule.pieces(server) for server in range(schedule.servers))
     chunk = gcd(*amounts, *(int(np.gcd.reduce(column)) for each in parts for column in (each.first, each.length)))
@@ -150,7 +150,7 @@ def _coarser(schedule: AllToAllvSchedule, total: int) -> int:
 
 
 def staged_chunks(schedule: AllToAllvSchedule, layout: Layout, chunk: int, max_count: int) -> list[PathChunks]:
-    """Give every piece of the schedule its chunks and ranks, in ranges of at most `max_count`, as equal as can be."""
+    """Assign every piece of the schedule its chunks and ranks, in nearly equal ranges of at most `max_count`."""
     ranks = schedule.num_ranks
     found: list[PathChunks] = []
     for server in range(schedule.servers):
@@ -173,8 +173,8 @@ def staged_chunks(schedule: AllToAllvSchedule, layout: Layout, chunk: int, max_c
     return found
 
 
-class Move(NamedTuple):
-    """Chunks ``first .. first + chunks - 1`` of the collective go from a place at one rank to one at another."""
+class PlacedTransfer(NamedTuple):
+    """Chunks ``first .. first + chunks - 1`` of the collective, from a buffer of one rank to one of another."""
 
     step: int
     sender: int
@@ -185,15 +185,15 @@ class Move(NamedTuple):
     target: tuple[Buffer, int]
 
 
-class Routed(NamedTuple):
-    """All moves, ordered by step, and the chunks of scratch that each rank needs."""
+class PlacedTransfers(NamedTuple):
+    """All transfers, ordered by step, and the chunks of scratch that each rank needs."""
 
-    moves: list[Move]
+    transfers: list[PlacedTransfer]
     scratch: list[int]
 
 
 class _Hop(NamedTuple):
-    """One chunk range on its way to the next rank; fields in the order in which those of one step are sorted."""
+    """One hop of a chunk range; fields are in sorting order."""
 
     sender: int
     receiver: int
@@ -204,21 +204,21 @@ class _Hop(NamedTuple):
     chunks: int
     number: int
 
-    def continued_by(self, other: _Hop) -> bool:
-        """Whether another hop goes on where this one ends, in memory and in the row of chunks."""
+    def continues(self, other: _Hop) -> bool:
+        """Whether another hop starts where this one ends, in memory and in the collective."""
         ends = self.place + self.chunks, self.first + self.chunks
         return self[:4] == other[:4] and ends == (other.place, other.first)
 
 
-def joined_moves(
+def merged_transfers(
     ranges: Sequence[PathChunks], layout: Layout, num_ranks: int, max_count: int, borders: Collection[int] = ()
-) -> Routed:
-    """Order all transfers by step, join adjacent ones and give each its place."""
-    outputs = _output_places(layout, num_ranks)
+) -> PlacedTransfers:
+    """Order all transfers by step, merge adjacent ones and assign each its memory."""
+    outputs = _output_offsets(layout, num_ranks)
     inputs = [layout.input_range(rank)[0] for rank in range(num_ranks)]
     places: list[tuple[Buffer, int]] = [("input", each.first - inputs[each.ranks[0]]) for each in ranges]
-    slots = [ScratchSlots() for _ in range(num_ranks)]
-    moves: list[Move] = []
+    slots = [ScratchAllocator() for _ in range(num_ranks)]
+    transfers: list[PlacedTransfer] = []
     steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, each in enumerate(ranges):
         for at, step in enumerate(each.steps):
@@ -226,26 +226,28 @@ def joined_moves(
     for step, found in sorted(steps.items()):
         left = []
         ready = sorted(_hop(ranges[number], at, places[number], number) for number, at in found)
-        for joined in _joined(ready, max_count, borders):
+        for joined in _merge(ready, max_count, borders):
             one, chunks = joined[0], sum(hop.chunks for hop in joined)
             target: tuple[Buffer, int]
             if one.arrives:
                 pair = ranges[one.number].ranks[0] * num_ranks + one.receiver
                 target = "output", outputs[pair] + one.first - layout.offsets[pair]
             else:
-                target = "scratch", slots[one.receiver].take(chunks)
-            moves.append(Move(step, one.sender, one.receiver, one.first, chunks, (one.buffer, one.place), target))
+                target = "scratch", slots[one.receiver].allocate(chunks)
+            transfers.append(
+                PlacedTransfer(step, one.sender, one.receiver, one.first, chunks, (one.buffer, one.place), target)
+            )
             if one.buffer == "scratch":
                 left.append((one.sender, one.place, chunks))
             for hop in joined:
                 places[hop.number] = target[0], target[1] + hop.first - one.first
         for rank, place, chunks in left:
-            slots[rank].give(place, chunks)
-    return Routed(moves, [each.size for each in slots])
+            slots[rank].free(place, chunks)
+    return PlacedTransfers(transfers, [each.size for each in slots])
 
 
-def _output_places(layout: Layout, num_ranks: int) -> list[int]:
-    """Where each shard begins in the output that it is for."""
+def _output_offsets(layout: Layout, num_ranks: int) -> list[int]:
+    """Offset of each pair's chunks in the destination's output."""
     columns = [list(accumulate(layout.shards[rank::num_ranks], initial=0)) for rank in range(num_ranks)]
     return [columns[pair % num_ranks][pair // num_ranks] for pair in range(num_ranks**2)]
 
@@ -255,11 +257,11 @@ def _hop(chunks: PathChunks, hop: int, place: tuple[Buffer, int], number: int) -
     return _Hop(sender, receiver, hop + 2 == len(chunks.ranks), *place, chunks.first, chunks.chunks, number)
 
 
-def _joined(hops: Sequence[_Hop], max_count: int, borders: Collection[int]) -> Iterator[list[_Hop]]:
-    """Group hops that continue each other."""
+def _merge(hops: Sequence[_Hop], max_count: int, borders: Collection[int]) -> Iterator[list[_Hop]]:
+    """Group hops that continue one another."""
     group: list[_Hop] = []
     for hop in hops:
-        joins = bool(group) and group[-1].continued_by(hop) and hop.first not in borders
+        joins = bool(group) and group[-1].continues(hop) and hop.first not in borders
         if group and not (joins and hop.first + hop.chunks - group[0].first <= max_count):
             yield group
             group = []
@@ -268,15 +270,15 @@ def _joined(hops: Sequence[_Hop], max_count: int, borders: Collection[int]) -> I
         yield group
 
 
-class ScratchSlots:
-    """Best-fit allocator of one rank's scratch; `size`: places ever in use at the same time, gaps included."""
+class ScratchAllocator:
+    """Best-fit allocator of one rank's scratch; `size` is its high-water mark."""
 
     def __init__(self) -> None:
         self.size = 0
         self._gaps: list[tuple[int, int]] = []
 
-    def take(self, count: int) -> int:
-        """Return the first of `count` places in a row."""
+    def allocate(self, count: int) -> int:
+        """Return the begin of a free range of `count` chunks."""
         fitting = [gap for gap in self._gaps if gap[1] - gap[0] >= count]
         if not fitting:
             # The last gap grows if it is at the end.
@@ -291,8 +293,8 @@ class ScratchSlots:
             insort(self._gaps, (begin + count, end))
         return begin
 
-    def give(self, begin: int, count: int) -> None:
-        """Take places back; they have been given out."""
+    def free(self, begin: int, count: int) -> None:
+        """Free a range that `allocate` returned."""
         end = begin + count
         number = bisect_left(self._gaps, (begin, end))
         if number < len(self._gaps) and self._gaps[number][0] == end:

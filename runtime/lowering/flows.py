@@ -16,72 +16,84 @@ import numpy.typing as npt
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program
-from .flow_transfers import PathChunks, Routed, flow_chunks, flow_layout, joined_moves, staged_chunks, staged_layout
-from .rank_writer import LoweringOptions, RankWriter, Site, written_program
+from .flow_transfers import (
+    PathChunks,
+    PlacedTransfers,
+    flow_chunks,
+    flow_layout,
+    merged_transfers,
+    staged_chunks,
+    staged_layout,
+)
+from .rank_writer import LoweringOptions, RankWriter, Site, write_program
 from .tree_transfers import split_range
 
-NOWHERE = -1
-WIDTH = 2**32  # A step is kept as its thread block times this, and its number
+NONE = -1
+BLOCK_SHIFT = 2**32  # A step's code is its thread block times this, plus its number
 
 
 def lower_flow(schedule: FlowSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower a flow; see `collopt.runtime.lowering.lower.lower`, which has checked everything but the schedule."""
     layout = flow_layout(schedule, collective)
-    return _program(name, layout, flow_chunks(schedule, layout, options.max_count), [0] * schedule.num_ranks, options)
+    return _write_program(
+        name, layout, flow_chunks(schedule, layout, options.max_count), [0] * schedule.num_ranks, options
+    )
 
 
 def lower_stages(schedule: AllToAllvSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    """Lower a schedule in stages in the same way."""
+    """Lower a schedule in stages; see `lower_flow`."""
     schedule.verify()
     layout, chunk = staged_layout(schedule, collective)
     ranges = staged_chunks(schedule, layout, chunk, options.max_count)
-    return _program(name, layout, ranges, schedule.homes.tolist(), options)
+    return _write_program(name, layout, ranges, schedule.homes.tolist(), options)
 
 
-def _program(
-    name: str, layout: Layout, ranges: Sequence[PathChunks], homes: Sequence[int], options: LoweringOptions
+def _write_program(
+    name: str, layout: Layout, ranges: Sequence[PathChunks], servers: Sequence[int], options: LoweringOptions
 ) -> Program:
-    """Write the programs of all ranks; what goes from home to home is in stages."""
-    routed = joined_moves(ranges, layout, len(homes), options.max_count, options.borders(layout))
-    sizes = [move.chunks for move in routed.moves]
-    writer = partial(_FlowRankWriter, layout, routed, homes, options.max_count)
-    return written_program(name, layout.collective, layout, len(homes), routed.moves, sizes, options, writer)
+    """Write the programs of all ranks; transfers between servers are ordered by stage."""
+    placed = merged_transfers(ranges, layout, len(servers), options.max_count, options.borders(layout))
+    sizes = [transfer.chunks for transfer in placed.transfers]
+    writer = partial(_FlowRankWriter, layout, placed, servers, options.max_count)
+    return write_program(name, layout.collective, layout, len(servers), placed.transfers, sizes, options, writer)
 
 
-class _Stages:
-    """What one rank sends, or receives, in stages: each block's last step in the current one, and in that before."""
+class _StageSteps:
+    """Last steps of each thread block in the current stage and in the previous one, of one rank's sends or receives."""
 
     def __init__(self) -> None:
-        self.stage = NOWHERE
+        self.stage = NONE
         self.steps: dict[int, int] = {}
         self.before: dict[int, int] = {}
 
     def add(self, stage: int, here: int) -> list[int]:
-        """Add a step to a stage, not to an earlier one than last time, and return those that it comes after."""
+        """Add a step to a stage, no earlier than the last one, and return the steps that it waits for."""
         if stage > self.stage:
             self.stage, self.steps, self.before = stage, {}, self.steps
-        self.steps[here // WIDTH] = here
+        self.steps[here // BLOCK_SHIFT] = here
         # A block's own steps come one after the other anyway.
-        return [step for block, step in self.before.items() if block != here // WIDTH]
+        return [step for block, step in self.before.items() if block != here // BLOCK_SHIFT]
 
 
 class _FlowRankWriter(RankWriter):
-    """Writes one rank's ends of moves; `written`, `read`: last step that wrote, and read, each chunk of scratch."""
+    """Writes one rank's ends of transfers; `written`, `read`: last step that wrote, and read, each chunk of scratch."""
 
-    def __init__(self, layout: Layout, routed: Routed, homes: Sequence[int], max_count: int, rank: int) -> None:
+    def __init__(
+        self, layout: Layout, placed: PlacedTransfers, servers: Sequence[int], max_count: int, rank: int
+    ) -> None:
         self.layout = layout
-        self.moves = routed.moves
-        self.homes = homes
+        self.transfers = placed.transfers
+        self.servers = servers
         self.max_count = max_count
         self.rank = rank
-        self.stages = {True: _Stages(), False: _Stages()}
-        self.scratch = routed.scratch[rank]
-        self.written: npt.NDArray[np.int64] = np.full(self.scratch, NOWHERE, dtype=np.int64)
+        self.stages = {True: _StageSteps(), False: _StageSteps()}
+        self.scratch = placed.scratch[rank]
+        self.written: npt.NDArray[np.int64] = np.full(self.scratch, NONE, dtype=np.int64)
         self.read = self.written.copy()
 
     def copies(self) -> list[Instruction]:
-        """Copy the own shard."""
-        ranks = len(self.homes)
+        """Copy the rank's own shard."""
+        ranks = len(self.servers)
         own = self.rank * ranks + self.rank
         source = self.layout.offsets[own] - self.layout.input_range(self.rank)[0]
         target = sum(self.layout.shards[pair] for pair in range(self.rank, own, ranks))
@@ -91,26 +103,26 @@ class _FlowRankWriter(RankWriter):
         ]
 
     def step(self, number: int, here: Site, waited: dict[int, int]) -> Instruction:
-        """Write this rank's end of a move."""
-        move, code = self.moves[number], here[0] * WIDTH + here[1]
-        sends = move.sender == self.rank
-        buffer, place = move.source if sends else move.target
+        """Write this rank's end of a transfer."""
+        transfer, code = self.transfers[number], here[0] * BLOCK_SHIFT + here[1]
+        sends = transfer.sender == self.rank
+        buffer, place = transfer.source if sends else transfer.target
         sites: list[int] = []
-        if self.homes[move.sender] != self.homes[move.receiver]:
-            sites = self.stages[sends].add(move.step, code)
+        if self.servers[transfer.sender] != self.servers[transfer.receiver]:
+            sites = self.stages[sends].add(transfer.step, code)
         if buffer == "scratch":
-            touched = slice(place, place + move.chunks)
+            touched = slice(place, place + transfer.chunks)
             sites += np.unique((self.written if sends else self.read)[touched]).tolist()
             (self.read if sends else self.written)[touched] = code
         waits, chunks = _waits(sites, waited), ChunkRange(buffer, place)
         if sends:
-            return Instruction("send", chunks, None, move.chunks, waits)
-        return Instruction("recv", None, chunks, move.chunks, waits)
+            return Instruction("send", chunks, None, transfer.chunks, waits)
+        return Instruction("recv", None, chunks, transfer.chunks, waits)
 
 
 def _waits(sites: Iterable[int], waited: dict[int, int]) -> tuple[Dependency, ...]:
-    """The last step of each thread block among `sites`, but those that the block at hand has waited for already."""
-    last = dict(divmod(site, WIDTH) for site in sorted(sites) if site != NOWHERE)
+    """Dependencies on the last step of each thread block among `sites`, without those already in `waited`."""
+    last = dict(divmod(site, BLOCK_SHIFT) for site in sorted(sites) if site != NONE)
     needed = {block: step for block, step in last.items() if waited.get(block, -1) < step}
     waited.update(needed)
     return tuple(Dependency(block, step) for block, step in needed.items())

@@ -36,8 +36,8 @@ from ..programs.layout import Layout
 from ..programs.program import Program
 from ..programs.transformations import replicated
 from .flows import lower_flow, lower_stages
-from .rank_writer import LoweringOptions, TreeRankWriter, TreeTransfers, written_program
-from .step_transfers import check_step_halves, joined_hops, step_shares, step_trees
+from .rank_writer import LoweringOptions, TreeRankWriter, TreeTransfers, write_program
+from .step_transfers import check_step_halves, merged_hops, step_shares, step_trees
 from .tree_transfers import (
     MAX_TRANSFERS,
     Hop,
@@ -122,7 +122,7 @@ def program_name(plan: Plan) -> str:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause garbage collection: millions of objects, none of which is part of a cycle, take long to search."""
+    """Pause garbage collection, which is slow with millions of objects, none of them in a cycle."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -133,7 +133,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _check_fitting(schedule: Schedule, collective: Collective) -> None:
-    """Refuse a schedule that is not for this collective; what is none, `lowered` refuses."""
+    """Refuse a schedule of another collective."""
     if not isinstance(schedule, Schedule):
         return
     found = schedule.phases
@@ -156,7 +156,7 @@ def _check_fitting(schedule: Schedule, collective: Collective) -> None:
 
 @singledispatch
 def lowered(schedule: Schedule, collective: Collective, options: LoweringOptions, name: str) -> Program:  # noqa: ARG001
-    """Lower a schedule that is for the collective; every kind registers how, and all others are refused."""
+    """Lower a schedule of the collective; every kind of schedule registers its lowering."""
     raise UnsupportedError(
         f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees, of steps or of "
         "paths can be lowered, and those of schedule_all_to_allv"
@@ -180,7 +180,7 @@ def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: Lowe
     _check_size("trees", schedule, shards, options.max_count, "plan with fewer trees per root")
     ranges = tree_chunks(schedule, shards, options.max_count)
     layout = _layout(collective, shards)
-    return _written(layout, ranges, ordered_hops(schedule, ranges), collective, options, name)
+    return _write(layout, ranges, ordered_hops(schedule, ranges), collective, options, name)
 
 
 @lowered.register(StepSchedule)
@@ -192,11 +192,11 @@ def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: L
     shards, shares = step_shares(schedule, trees)
     _check_size("steps", schedule, shards, options.max_count, "cut shards into fewer chunks")
     layout, ranges = _layout(collective, shards), cut_shares(shares, shards, options.max_count)
-    hops = joined_hops(trees, ranges, options.max_count, options.borders(layout))
-    return _written(layout, ranges, hops, collective, options, name)
+    hops = merged_hops(trees, ranges, options.max_count, options.borders(layout))
+    return _write(layout, ranges, hops, collective, options, name)
 
 
-def _written(
+def _write(
     layout: Layout,
     ranges: list[TreeChunks],
     hops: list[Hop],
@@ -205,9 +205,9 @@ def _written(
     name: str,
 ) -> Program:
     """Write the programs of all ranks."""
-    known = TreeTransfers(layout, ranges, hops, options.max_count)
-    writer = partial(TreeRankWriter, known)
-    return written_program(name, collective, layout, len(layout.shards), hops, known.sizes, options, writer)
+    shared = TreeTransfers(layout, ranges, hops, options.max_count)
+    writer = partial(TreeRankWriter, shared)
+    return write_program(name, collective, layout, len(layout.shards), hops, shared.sizes, options, writer)
 
 
 def _layout(collective: Collective, shards: tuple[int, ...]) -> Layout:
@@ -218,7 +218,7 @@ def _layout(collective: Collective, shards: tuple[int, ...]) -> Layout:
 def _check_size(
     what: str, schedule: TreeSchedule | AnyStepSchedule, shards: tuple[int, ...], max_count: int, remedy: str
 ) -> None:
-    """Refuse a division of the data so fine that writing it down would take all memory."""
+    """Refuse a division of the data into more chunks than fit in memory."""
     halves, chunks = len(schedule.phases), sum(shards)
     if (transfers := halves * (schedule.num_ranks - 1) * (chunks // max_count)) > MAX_TRANSFERS:
         raise TooLargeError(

@@ -18,7 +18,7 @@ Site = tuple[int, int]  # `ChunkRange` and `Dependency` while they are worked wi
 
 
 class LoweringOptions(NamedTuple):
-    """The options of `collopt.runtime.lowering.lower.lower`, which says what they mean."""
+    """Options of `collopt.runtime.lowering.lower.lower`."""
 
     max_steps: int
     max_count: int
@@ -26,12 +26,12 @@ class LoweringOptions(NamedTuple):
     instances: int
 
     def borders(self, layout: Layout) -> frozenset[int]:
-        """Chunks that no step may reach from below: where a shard begins, if instances are to divide it."""
+        """Chunks that no step may cross: begins of shards, if instances divide them."""
         return frozenset(layout.blocks) if self.instances > 1 else frozenset()
 
 
 class _Transfer(Protocol):
-    """Data from one rank to another."""
+    """Protocol of a transfer."""
 
     @property
     def sender(self) -> int: ...
@@ -39,8 +39,8 @@ class _Transfer(Protocol):
     def receiver(self) -> int: ...
 
 
-class _End(NamedTuple):
-    """A rank's end of a connection."""
+class _Endpoint(NamedTuple):
+    """One end of a connection."""
 
     sends: bool
     peer: int
@@ -58,10 +58,10 @@ class RankWriter(ABC):
 
     @abstractmethod
     def copies(self) -> list[Instruction]:
-        """Bring what the rank keeps from its input to its output."""
+        """Copy what the rank keeps from its input to its output."""
 
 
-def written_program(
+def write_program(
     name: str,
     collective: Collective,
     layout: Layout,
@@ -82,9 +82,9 @@ def written_program(
     ranks = []
     for rank, own in enumerate(events):
         ends = [
-            _End(True, connections[number][1], channels[number])
+            _Endpoint(True, connections[number][1], channels[number])
             if connections[number][0] == rank
-            else _End(False, connections[number][0], channels[number])
+            else _Endpoint(False, connections[number][0], channels[number])
             for number in own
         ]
         steps = writer(rank)
@@ -97,9 +97,9 @@ def written_program(
 
 
 def _thread_blocks(
-    events: Sequence[int], ends: Sequence[_End], writer: RankWriter, max_steps: int
+    events: Sequence[int], ends: Sequence[_Endpoint], writer: RankWriter, max_steps: int
 ) -> tuple[ThreadBlock, ...]:
-    """Write receiving, copying and sending blocks in this order, as MSCCL can only wait for blocks 0 to 127."""
+    """Write thread blocks that receive, copy and send, in this order, as MSCCL can only wait for blocks 0 to 127."""
     copies, blocks = writer.copies(), sorted(set(ends))
     copying = [
         ThreadBlock(None, None, 0, tuple(copies[start : start + max_steps]))
@@ -107,8 +107,8 @@ def _thread_blocks(
     ]
     receiving = sum(not end.sends for end in blocks)
     places = {end: number + len(copying) * (number >= receiving) for number, end in enumerate(blocks)}
-    steps: dict[_End, list[Instruction]] = {end: [] for end in blocks}
-    waited: dict[_End, dict[int, int]] = {end: {} for end in blocks}
+    steps: dict[_Endpoint, list[Instruction]] = {end: [] for end in blocks}
+    waited: dict[_Endpoint, dict[int, int]] = {end: {} for end in blocks}
     for number, end in zip(events, ends, strict=True):
         mine = steps[end]
         mine.append(writer.step(number, (places[end], len(mine)), waited[end]))
@@ -120,17 +120,17 @@ def _thread_blocks(
 
 
 class TreeTransfers:
-    """What the writers of all ranks share; equal steps are one object, since there are millions."""
+    """State shared by the writers of all ranks; equal steps are one object, as there may be millions."""
 
     def __init__(self, layout: Layout, ranges: Sequence[TreeChunks], hops: Sequence[Hop], max_count: int) -> None:
         self.layout = layout
         self.ranges = ranges
         self.hops = hops
         self.max_count = max_count
-        self.sizes = [ranges[hop.first_range].chunks if hop.ranges == 1 else self._joined_size(hop) for hop in hops]
+        self.sizes = [ranges[hop.first_range].chunks if hop.ranges == 1 else self._merged_size(hop) for hop in hops]
         self.instruction = cache(_instruction)
 
-    def _joined_size(self, hop: Hop) -> int:
+    def _merged_size(self, hop: Hop) -> int:
         last = self.ranges[hop.first_range + hop.ranges - 1]
         return last.first + last.chunks - self.ranges[hop.first_range].first
 
@@ -148,28 +148,28 @@ def _instruction(
 
 
 class TreeRankWriter(RankWriter):
-    """Writes one rank's ends of hops; `places`: where it keeps each range, and the step that its next use waits for."""
+    """Writes one rank's ends of hops; `places`: memory of each range, and the step that its next use waits for."""
 
-    def __init__(self, known: TreeTransfers, rank: int) -> None:
-        self.known = known
+    def __init__(self, shared: TreeTransfers, rank: int) -> None:
+        self.shared = shared
         self.rank = rank
-        self.input_first, self.input_end = known.layout.input_range(rank)
-        self.output_first, self.output_end = known.layout.output_range(rank)
+        self.input_first, self.input_end = shared.layout.input_range(rank)
+        self.output_first, self.output_end = shared.layout.output_range(rank)
         self.places: dict[int, tuple[_Chunks, Site | None]] = {}
 
     def copies(self) -> list[Instruction]:
-        """Copy the own part of the result, which nothing is added to."""
-        if self.known.layout.reduces and len(self.known.layout.shards) > 1:
+        """Copy the rank's own part of the result, if nothing is reduced."""
+        if self.shared.layout.reduces and len(self.shared.layout.shards) > 1:
             return []
         return [
-            self.known.instruction("copy", ("input", first - self.input_first), self._kept(first), count)
-            for first, count in split_range(self.input_first, self.input_end, self.known.max_count)
+            self.shared.instruction("copy", ("input", first - self.input_first), self._location(first), count)
+            for first, count in split_range(self.input_first, self.input_end, self.shared.max_count)
         ]
 
     def step(self, number: int, here: Site, waited: dict[int, int]) -> Instruction:
-        """Write this rank's end of a hop and remember where its ranges are now."""
-        hop, count = self.known.hops[number], self.known.sizes[number]
-        first = self.known.ranges[hop.first_range].first
+        """Write this rank's end of a hop, and record the memory of its ranges."""
+        hop, count = self.shared.hops[number], self.shared.sizes[number]
+        first = self.shared.ranges[hop.first_range].first
         # Of joined ranges the first one speaks for all.
         place = self.places.get(hop.first_range)
         held, after = place or (("input", first - self.input_first), None)
@@ -180,30 +180,30 @@ class TreeRankWriter(RankWriter):
             wait = after
         if hop.sender == self.rank:
             self._remember(hop, held, here if hop.reduces else after)
-            return self.known.instruction("send", held, None, count, wait)
+            return self.shared.instruction("send", held, None, count, wait)
         if not hop.reduces:
-            target = self._kept(first)
+            target = self._location(first)
             self._remember(hop, target, here)
-            return self.known.instruction("recv", None, target, count, wait)
-        target = held if place else self._new_sum(first, count)
+            return self.shared.instruction("recv", None, target, count, wait)
+        target = held if place else self._reduction_target(first, count)
         self._remember(hop, target, here)
-        return self.known.instruction("recv_reduce", held, target, count, wait)
+        return self.shared.instruction("recv_reduce", held, target, count, wait)
 
     def _remember(self, hop: Hop, chunks: _Chunks, after: Site | None) -> None:
-        """Note where the ranges of a hop are, one after the other, and what comes before their next use."""
+        """Record the memory of the ranges of a hop, and the step before their next use."""
         self.places[hop.first_range] = chunks, after
         if hop.ranges > 1:
-            before = self.known.ranges[hop.first_range].first
+            before = self.shared.ranges[hop.first_range].first
             for number in range(hop.first_range + 1, hop.first_range + hop.ranges):
-                self.places[number] = (chunks[0], chunks[1] + self.known.ranges[number].first - before), after
+                self.places[number] = (chunks[0], chunks[1] + self.shared.ranges[number].first - before), after
 
-    def _kept(self, first: int) -> _Chunks:
-        """Where a rank keeps a chunk of its output."""
+    def _location(self, first: int) -> _Chunks:
+        """Location of a chunk in the rank's output."""
         return "output", first - self.output_first
 
-    def _new_sum(self, first: int, count: int) -> _Chunks:
-        """Where a rank reduces chunks of the collective."""
+    def _reduction_target(self, first: int, count: int) -> _Chunks:
+        """Location in which the rank reduces chunks of the collective."""
         if self.output_first <= first < self.output_end:
-            return self._kept(first)
+            return self._location(first)
         self.scratch += count
         return "scratch", self.scratch - count

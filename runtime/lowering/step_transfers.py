@@ -41,10 +41,10 @@ def step_shares(
     return (whole // unit,) * schedule.num_ranks, shares
 
 
-def joined_hops(
+def merged_hops(
     trees: Mapping[Direction, StepTrees], ranges: Sequence[TreeChunks], max_count: int, borders: Collection[int] = ()
 ) -> list[Hop]:
-    """All hops in the global order, those joined that can be."""
+    """All hops in the global order, adjacent ones merged."""
     # A reduce-scatter reduces a rank's own shard in its output, and those of others in scratch.
     apart = "broadcast" not in trees
     num_ranks = max(half.parents.shape[1] for half in trees.values())
@@ -105,7 +105,7 @@ class StepTrees(NamedTuple):
 
 
 def step_trees(schedule: StepSchedule) -> StepTrees:
-    """Find the fewest trees that a schedule consists of."""
+    """Decompose a schedule into the fewest trees."""
     _check_arrays(schedule)
     by_step = np.lexsort((schedule.steps, schedule.sources))
     limits = np.searchsorted(schedule.sources[by_step], np.arange(schedule.num_ranks + 1)).tolist()
@@ -118,7 +118,7 @@ def step_trees(schedule: StepSchedule) -> StepTrees:
 
 
 class _Arrivals(NamedTuple):
-    """What the ranks are sent of one shard, cut where any interval begins or ends, by step."""
+    """Arrivals of one shard at the ranks, cut at the ends of all intervals, by step."""
 
     places: IntArray  # int64 (pieces + 1,): piece ``p`` is chunks ``places[p]``, ..., ``places[p + 1] - 1``
     pieces: IntArray  # int64 (arrivals,), as all below
@@ -147,7 +147,7 @@ class _Arrivals(NamedTuple):
 
 
 def _trees_of(schedule: StepSchedule, source: int, arrivals: _Arrivals) -> StepTrees:
-    """Keep the first arrival of every piece at every rank, and give pieces in a row that travel alike one tree."""
+    """Keep the first arrival of each piece at each rank; consecutive pieces with equal arrivals form one tree."""
     pieces = len(arrivals.places) - 1
     parents = np.full((pieces, schedule.num_ranks), -1, dtype=np.int64)
     steps = np.full_like(parents, NEVER)
@@ -253,7 +253,7 @@ def _check_paths(schedule: StepSchedule) -> None:
 
 
 def check_step_halves(schedule: StepAllreduce) -> None:
-    """Refuse an allreduce in steps whose two schedules do not belong together."""
+    """Refuse an allreduce in steps whose two schedules do not match."""
     for half, direction in zip(schedule.schedules, ("reduce", "broadcast"), strict=True):
         if not isinstance(half, StepSchedule) or half.direction != direction:
             found = shown(half.direction) if isinstance(half, StepSchedule) else shown(half)

@@ -65,7 +65,7 @@ def _chunk_size(schedule: TreeSchedule) -> Fraction:
 
 
 def tree_chunks(schedule: TreeSchedule, shards: Sequence[int], max_count: int) -> list[TreeChunks]:
-    """Give every tree its chunks, in ranges of at most `max_count`, as equal as can be."""
+    """Assign every tree its chunks, in nearly equal ranges of at most `max_count`."""
     chunk = _chunk_size(schedule)
     return cut_shares({forest.direction: _shares(forest, chunk) for forest in schedule.forests}, shards, max_count)
 
@@ -195,7 +195,7 @@ def _check_spanning(forest: Forest) -> None:
 
 
 def check_halves(schedule: Allreduce) -> None:
-    """Refuse an allreduce whose two forests do not belong together."""
+    """Refuse an allreduce whose two forests do not match."""
     reduce, broadcast = schedule.reduce, schedule.broadcast
     if (reduce.direction, broadcast.direction) != ("reduce", "broadcast"):
         raise ProgramError(

@@ -18,8 +18,8 @@ from ...support.formatting import bandwidth_text, time_text
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ..programs.checks import check_choice
+from .schedule_transfers import transfers_of
 from .transfers import PieceTimes, Transfers, piece_times, with_gates
-from .tree_transfers import transfers_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,7 +32,7 @@ from collopt.topologies import (
     ring,
     torus,
 )
-from collopt.topologies.direct_connect.small_graphs import tree_pair
+from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
 from oracles.slow_check import plan_holds
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -187,7 +187,7 @@ def test_blink_sends_everything_through_the_rank_that_it_is_told() -> None:
 def test_no_box_is_inner_in_both_trees(count: int) -> None:
     """Both are binary trees below the root, which has one child in each, as high as they have to be."""
     inner = []
-    for parents in tree_pair(count):
+    for parents in double_binary_tree_parents(count):
         assert parents[0] == -1
         children = [parents.count(node) for node in range(count)]
         assert children[0] == min(1, count - 1)

@@ -29,7 +29,7 @@ from runtime_forests import random_schedule
 
 from collopt.errors import ColloptError
 from collopt.runtime import all_to_all_single, execute
-from collopt.runtime.distributed.all_to_allv.steps import Exchange, own_steps
+from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
 from collopt.runtime.distributed.execution.execute import program_of
 
 RANKS = 5
@@ -166,7 +166,7 @@ def tries(what: str, timeout: float, number: int) -> list[dict[str, Any]]:
     """Kill a rank so many times; while the others of one try are waiting for it, the next ones start."""
     if what == "all_to_all_single":
         # Loads the kernels once, instead of in every rank of every try.
-        own_steps(Exchange(np.ones((RANKS, RANKS), dtype=np.int64).tobytes(), RANKS, 1, 4), 0)
+        rank_steps(Exchange(np.ones((RANKS, RANKS), dtype=np.int64).tobytes(), RANKS, 1, 4), 0)
     waiting: deque[Try] = deque()
     results = []
     try:

@@ -39,7 +39,7 @@ def leave(rank: int, folder: str, how: str) -> None:
     execute(plan, data[0].clone(), data[0])
     dist.barrier()
     if how == "without rank 3":
-        call_queue.EXIT_PATIENCE_S = PATIENCE_S
+        call_queue.EXIT_TIMEOUT_S = PATIENCE_S
         if rank == 3:
             # With its connections open: nobody is to learn of its end.
             time.sleep(ABSENCE_S)
@@ -57,7 +57,7 @@ def leave(rank: int, folder: str, how: str) -> None:
 
 def fork(rank: int, over: Path, call: Callable[[], Any], data: torch.Tensor) -> None:
     """Begin a call, for which rank 3 comes late, and let rank 0 fork; its fork says what it can do, and ends."""
-    call_queue.EXIT_PATIENCE_S = LONG_S
+    call_queue.EXIT_TIMEOUT_S = LONG_S
     until = time.monotonic() + LONG_S
     while rank == 3 and not over.exists() and time.monotonic() < until:
         time.sleep(0.05)

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 import numpy as np
 
 from collopt.runtime import Program
-from collopt.runtime.distributed.rounds.batches import Operation, Piece, Sum, own_rounds, shard_elements
+from collopt.runtime.distributed.rounds.batches import Operation, Piece, Sum, rank_rounds, shard_elements
 from collopt.runtime.programs.layout import Layout
 
 Queues = dict[tuple[int, int], deque[np.ndarray]]
@@ -17,7 +17,7 @@ class Rank:
     """One rank working through its rounds as torch.distributed would: post a batch, wait for all of it, add, go on."""
 
     def __init__(self, program: Program, rank: int, elements: int, slices: int, in_place: bool) -> None:
-        work = own_rounds(program, slices, rank, elements)
+        work = rank_rounds(program, slices, rank, elements)
         self.rank = rank
         self.parts = list(work.rounds)
         (begin, end), (first, last) = _spans(program, rank, elements)

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from collopt.runtime.distributed.calls.agreement import connect, wait, wait_for_all
-from collopt.runtime.distributed.calls.arguments import agreement_device, plain_group_of, served_devices
+from collopt.runtime.distributed.calls.arguments import agreement_device, p2p_group, served_devices
 
 
 class Group:
@@ -93,17 +93,17 @@ def test_ranks_that_compared_on_the_cpu_meet_once_on_their_gpus(
     assert sums == [((1, "cuda"), group)] * calls
 
 
-def test_messages_go_through_the_plain_group_of_a_planned_one() -> None:
+def test_messages_go_through_the_plan_group_of_a_planned_group() -> None:
     """That for the tensors' device; groups of torch's own kinds are what they are."""
 
     class Planned(Group):
         """Knows its plain groups."""
 
-        def plan_group_for(self, device: str | None = None) -> str:
+        def plan_group(self, device: str | None = None) -> str:
             """Tell which was asked for."""
             return f"for {device}"
 
     group = Group("cpu")
-    assert plain_group_of(group, torch.zeros(1)) is group
-    assert plain_group_of(Planned("cpu"), None, torch.zeros(1, device="meta")) == "for meta"
-    assert plain_group_of(Planned("cpu"), None, "no tensor") == "for None"
+    assert p2p_group(group, torch.zeros(1)) is group
+    assert p2p_group(Planned("cpu"), None, torch.zeros(1, device="meta")) == "for meta"
+    assert p2p_group(Planned("cpu"), None, "no tensor") == "for None"

@@ -11,7 +11,7 @@ import torch
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import all_to_all_single
-from collopt.runtime.distributed.all_to_allv.steps import Exchange, own_steps
+from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 
 PRELOAD = (
@@ -26,7 +26,7 @@ PRELOAD = (
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
     """Compile the kernels once, before all ranks would do so at the same time."""
-    own_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)
+    rank_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)
 
 
 @pytest.fixture(scope="module")

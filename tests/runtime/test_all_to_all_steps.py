@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.runtime.distributed.all_to_allv.step_tables import INPUT, OUTPUT, SCRATCH
-from collopt.runtime.distributed.all_to_allv.steps import Copy, Exchange, OwnSteps, own_steps
+from collopt.runtime.distributed.all_to_allv.steps import Copy, Exchange, RankSteps, rank_steps
 
 IntArray = npt.NDArray[np.int64]
 Memory = tuple[IntArray, IntArray, IntArray]
@@ -23,10 +23,10 @@ def test_refuses_more_bytes_than_can_be_counted() -> None:
     """Though the rows can."""
     rows = np.full((4, 4), 2**57)
     with pytest.raises(UnsupportedError, match=r"adds up to 4611686018427387904 bytes; expected less than 2\^62"):
-        own_steps(Exchange(rows.tobytes(), 2, 2, 2), 0)
+        rank_steps(Exchange(rows.tobytes(), 2, 2, 2), 0)
 
 
-def check(plans: list[OwnSteps], rows: IntArray, width: int) -> None:
+def check(plans: list[RankSteps], rows: IntArray, width: int) -> None:
     """Run all ranks' steps on memory of our own and compare the outputs with what they should be."""
     ranks, rng = len(rows), np.random.default_rng(0)
     memory = [
@@ -47,7 +47,7 @@ def check(plans: list[OwnSteps], rows: IntArray, width: int) -> None:
         np.testing.assert_array_equal(memory[rank][OUTPUT], np.concatenate(parts))
 
 
-def _play(plans: list[OwnSteps], memory: list[Memory]) -> None:
+def _play(plans: list[RankSteps], memory: list[Memory]) -> None:
     """Each rank waits for all messages of a batch before its next; messages of two ranks match in order."""
     queues: dict[tuple[int, int], list[IntArray]] = {}
     programs = [_rank_program(rank, plan, memory[rank], queues) for rank, plan in enumerate(plans)]
@@ -71,7 +71,7 @@ def _copy(own: Memory, copies: Iterable[Copy]) -> None:
 
 
 def _rank_program(
-    rank: int, plan: OwnSteps, own: Memory, queues: dict[tuple[int, int], list[IntArray]]
+    rank: int, plan: RankSteps, own: Memory, queues: dict[tuple[int, int], list[IntArray]]
 ) -> Iterator[str]:
     """Do one rank's part, saying when it has posted or received something and when it waits."""
     for step in plan.in_order():
@@ -117,13 +117,13 @@ def test_steps_of_all_ranks_fit_together(
     ranks = servers * gpus
     rows = rng.integers(0, 6, (ranks, ranks)) * (rng.random((ranks, ranks)) < rng.random())
     exchange = Exchange(rows.tobytes(), servers, gpus, width, stages, cap)
-    check([own_steps(exchange, rank) for rank in range(ranks)], rows, width)
+    check([rank_steps(exchange, rank) for rank in range(ranks)], rows, width)
 
 
 def test_batches_of_large_servers_are_cut() -> None:
     """Forty GPUs have more messages in a step than a batch may have."""
     rows = np.ones((80, 80), dtype=np.int64)
-    plans = [own_steps(Exchange(rows.tobytes(), 2, 40, 4), rank) for rank in range(80)]
+    plans = [rank_steps(Exchange(rows.tobytes(), 2, 40, 4), rank) for rank in range(80)]
     assert max(len(step.batches) for step in plans[0].in_order()) > 1
     check(plans, rows, 4)
 
@@ -132,7 +132,7 @@ def test_single_gpus_need_no_scratch() -> None:
     """Without neighbours everything goes from the input to the output, whatever the stages."""
     rows = np.random.default_rng(4).integers(0, 9, (5, 5))
     for rank in range(5):
-        plan = own_steps(Exchange(rows.tobytes(), 5, 1, 8), rank)
+        plan = rank_steps(Exchange(rows.tobytes(), 5, 1, 8), rank)
         assert (plan.scratch, len(plan.before), len(plan.after)) == (0, 1, 0)
 
 
@@ -140,7 +140,7 @@ def test_runs_that_go_together_are_one_copy() -> None:
     """What one message brings from or to one place is not packed; only rank 3 gets bytes of its own among others."""
     rows = np.zeros((4, 4), dtype=np.int64)
     rows[0, 2:] = 6, 4
-    giver, proxy, first, second = (own_steps(Exchange(rows.tobytes(), 2, 2, 1), rank) for rank in range(4))
+    giver, proxy, first, second = (rank_steps(Exchange(rows.tobytes(), 2, 2, 1), rank) for rank in range(4))
     assert [len(plan.before) + len(plan.after) for plan in (giver, proxy, first, second)] == [0, 0, 0, 1]
     assert giver.messages.tolist() == [[1, 1, INPUT, 5, 5], [2, 1, INPUT, 0, 5]]
     assert proxy.messages.tolist() == [[0, 0, SCRATCH, 0, 5], [3, 1, SCRATCH, 0, 5]]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import runtime_tasks
 
-from collopt.runtime.distributed.all_to_allv.steps import Exchange, own_steps
+from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 
 PRELOAD = (
@@ -31,7 +31,7 @@ RANKS = runtime_tasks.RANKS
 def answers() -> list[async_tasks.Answers]:
     """What all ranks have to tell."""
     # Compile the kernels once, before all ranks would do so at the same time.
-    own_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)
+    rank_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)
     return run_ranks(async_tasks.everything, RANKS, timeout_s=200, preload=PRELOAD)
 
 
@@ -90,7 +90,7 @@ def test_waiting_tells_of_a_rank_that_stays_away() -> None:
             f"{failure}"
         )
         assert [message.startswith(later) for message in messages[2:]] == [True] * 3
-        assert [each.startswith(f"a call that went on beside its caller failed: {failure}") for each in said] == [True]
+        assert [each.startswith(f"an asynchronous call failed: {failure}") for each in said] == [True]
         assert seconds < 20
 
 
@@ -141,8 +141,8 @@ def test_a_program_ends_though_its_calls_cannot() -> None:
     """Soon, and it says why it has waited."""
     found = leave("without rank 3")
     for each in found[:3]:
-        assert each["said"].startswith("the program ends with calls that still go on after 1 s, on groups: 1; wait")
-        assert "a call that went on beside its caller failed: rank " in each["said"]
+        assert each["said"].startswith("the program exits with calls that are unfinished after 1 s, on groups: 1; wait")
+        assert "an asynchronous call failed: rank " in each["said"]
         assert each["seconds"] < 30
 
 
@@ -150,4 +150,4 @@ def test_a_program_ends_though_its_calls_cannot() -> None:
 def test_errors_that_nobody_waits_for_are_told() -> None:
     """Here of a group that is destroyed too early."""
     for each in leave("destroyed"):
-        assert "a call that went on beside its caller failed: rank " in each["said"] or not each["said"]
+        assert "an asynchronous call failed: rank " in each["said"] or not each["said"]

@@ -68,7 +68,7 @@ def test_what_comes_after_a_failure_is_not_begun(caplog: pytest.LogCaptureFixtur
         with pytest.raises(ProgramError, match="earlier call on the group failed"):
             queue.join()
     assert seen == []
-    assert caplog.messages == ["a call that went on beside its caller failed: rank 3 is gone"]
+    assert caplog.messages == ["an asynchronous call failed: rank 3 is gone"]
 
 
 def test_a_callback_may_call_and_wait() -> None:
@@ -133,7 +133,7 @@ def test_what_fails_when_the_data_is_there_fails_alone(caplog: pytest.LogCapture
     assert str(first.exception(LONG_S)) == "no memory to copy to"
     second.result(LONG_S)
     assert seen == ["sent", "second", "copied"]
-    assert caplog.messages == ["a call that went on beside its caller failed: no memory to copy to"]
+    assert caplog.messages == ["an asynchronous call failed: no memory to copy to"]
 
 
 def test_questions_keep_their_turn(caplog: pytest.LogCaptureFixture) -> None:
@@ -149,22 +149,22 @@ def test_questions_keep_their_turn(caplog: pytest.LogCaptureFixture) -> None:
         threads.add(threading.get_ident())
         return name
 
-    assert call_queue.in_turn(group, lambda: ask("alone")) == "alone"
+    assert call_queue.run_in_order(group, lambda: ask("alone")) == "alone"
     assert threads == {threading.get_ident()}
     threads.clear()
     call_queue._group_queues[group] = queue = CallQueue()
     first = queue.submit(lambda: (time.sleep(0.05), seen.append("first")))
-    first.add_done_callback(lambda _: call_queue.in_turn(group, lambda: ask("callback")))
-    assert call_queue.in_turn(group, lambda: ask("after")) == "after"
+    first.add_done_callback(lambda _: call_queue.run_in_order(group, lambda: ask("callback")))
+    assert call_queue.run_in_order(group, lambda: ask("after")) == "after"
     assert seen == ["alone", "first", "callback", "after"]
     assert threads == {queue._thread.ident}
     with pytest.raises(ProgramError, match="disagree"):
-        call_queue.in_turn(group, failing("the ranks disagree"))
+        call_queue.run_in_order(group, failing("the ranks disagree"))
     queue.join()
     assert caplog.messages == []
     queue.submit(failing("gone"))
     with pytest.raises(ProgramError, match="earlier call"):
-        call_queue.in_turn(group, lambda: ask("never"))
+        call_queue.run_in_order(group, lambda: ask("never"))
 
 
 def test_a_fork_has_no_use_for_calls_and_groups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,10 +183,10 @@ def test_a_fork_has_no_use_for_calls_and_groups(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(call_queue, "_finalizers", list(call_queue._finalizers))
     with monkeypatch.context() as fork:
         fork.setattr(os, "getpid", lambda: here + 1)
-        call_queue._forget()
+        call_queue._clear_after_fork()
         begin = time.monotonic()
-        call_queue._finish()
-        assert time.monotonic() - begin < call_queue.EXIT_PATIENCE_S
+        call_queue._wait_at_exit()
+        assert time.monotonic() - begin < call_queue.EXIT_TIMEOUT_S
         for limit in (None, 0.01):
             with pytest.raises(ProgramError, match="continues in the process that this one was forked from"):
                 work.wait(limit)
@@ -204,7 +204,7 @@ def test_outputs_without_a_place_for_each_element_are_refused(results: tuple[tor
     """Before anything is sent: nothing else here is one of what it stands for."""
     output = torch.zeros(4) if results else torch.zeros(1).expand(2, 5)
     with pytest.raises(UnsupportedError, match=r"an output of shape \(2, 5\) has strides \(0, 0\), so several of its"):
-        run_plan(object(), output, output, group=object(), slices=1, op="sum", at_once=False, results=results)  # type: ignore[arg-type]
+        run_plan(object(), output, output, group=object(), slices=1, op="sum", synchronous=False, results=results)  # type: ignore[arg-type]
 
 
 def test_the_thread_ends_with_the_group_and_keeps_no_tensor() -> None:
@@ -262,15 +262,17 @@ def test_the_end_of_the_program_waits_a_while(
     quick = queues[0].submit(lambda: time.sleep(0.05))
     for queue in queues[1:]:
         queue.submit(lambda: None if go.wait(LONG_S) else failing("nothing came")())
-    monkeypatch.setattr(call_queue, "EXIT_PATIENCE_S", 0.5)
-    call_queue._finish()
+    monkeypatch.setattr(call_queue, "EXIT_TIMEOUT_S", 0.5)
+    call_queue._wait_at_exit()
     assert quick.done()
     (message,) = caplog.messages
-    assert message.startswith("the program ends with calls that still go on after 0.5 s, on groups: 2; wait for what")
+    assert message.startswith(
+        "the program exits with calls that are unfinished after 0.5 s, on groups: 2; wait for the work"
+    )
     assert interrupted == [1, 1]
     for queue in queues:
         queue.join()
-    call_queue._finish()
+    call_queue._wait_at_exit()
     assert len(caplog.messages) == 1
 
 
@@ -280,10 +282,10 @@ def test_the_end_comes_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     queue = CallQueue(lambda: interrupted.append(1))
     queue.submit(lambda: go.wait(LONG_S))
     monkeypatch.setattr(call_queue, "_queues", weakref.WeakSet([queue]))
-    monkeypatch.setattr(call_queue, "EXIT_PATIENCE_S", 0.1)
-    monkeypatch.setattr(call_queue, "INTERRUPTION_S", 0.1)
-    call_queue._finish()
-    call_queue._finish()
+    monkeypatch.setattr(call_queue, "EXIT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(call_queue, "INTERRUPT_TIMEOUT_S", 0.1)
+    call_queue._wait_at_exit()
+    call_queue._wait_at_exit()
     assert interrupted == [1]
     assert len(caplog.messages) == 1
     go.set()

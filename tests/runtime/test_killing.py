@@ -16,7 +16,7 @@ import pytest
 
 TIMEOUT_S = 3.0
 """Of the calls."""
-GRACE_S = 5.0
+GRACE_PERIOD_S = 5.0
 TRIES = 20
 
 
@@ -42,7 +42,7 @@ def check(found: list[dict[str, Any]]) -> None:
     for number, each in enumerate(found):
         assert each["raised"] == ["ProgramError"] * (killing_tasks.RANKS - 1), (number, each)
         assert min(each["seconds"]) >= 0, (number, each)
-        assert max(each["seconds"]) <= TIMEOUT_S + GRACE_S, (number, each)
+        assert max(each["seconds"]) <= TIMEOUT_S + GRACE_PERIOD_S, (number, each)
 
 
 def test_all_others_raise_in_time_when_a_rank_is_killed() -> None:

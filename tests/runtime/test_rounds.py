@@ -27,7 +27,7 @@ from runtime_rounds import run_in_rounds
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import ChunkRange, Program, lower, run_program, without_receive_reduce
-from collopt.runtime.distributed.rounds.batches import own_rounds
+from collopt.runtime.distributed.rounds.batches import rank_rounds
 from collopt.runtime.distributed.rounds.rounds import rounds_of
 from collopt.schedules import Forest, TreeSchedule
 
@@ -97,7 +97,7 @@ def test_every_element_is_received_once(forest: Forest, elements: int, slices: i
     """And the own ones are copied once."""
     program = lower(forest, "allgather")
     for rank in range(forest.num_ranks):
-        parts = own_rounds(program, slices, rank, elements * forest.num_ranks).rounds
+        parts = rank_rounds(program, slices, rank, elements * forest.num_ranks).rounds
         received = [each.piece for part in parts for each in part.operations if not each.is_send]
         assert sum(piece.end - piece.begin for piece in received) == elements * (forest.num_ranks - 1)
         copied = [move.target for part in parts for move in part.copies]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import collopt
-from collopt.runtime.lowering.flow_transfers import ScratchSlots
+from collopt.runtime.lowering.flow_transfers import ScratchAllocator
 from collopt.runtime.lowering.lower import lower
 from collopt.runtime.msccl.format.limits import dialect_of, runtime_limits
 from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
@@ -14,8 +14,8 @@ from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 from collopt.runtime.nccl.graph import ring_channels
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.runtime.simulation.event_loop import Network, drop, push, run_events
+from collopt.runtime.simulation.schedule_transfers import transfers_of
 from collopt.runtime.simulation.transfers import piece_times
-from collopt.runtime.simulation.tree_transfers import transfers_of
 from collopt.schedules import Forest
 from collopt.topologies import complete, ring
 
@@ -37,10 +37,10 @@ def test_packing_joins_until_few_thread_blocks_are_left() -> None:
 
 def test_scratch_slots_are_taken_from_the_smallest_gap() -> None:
     """A request gets the smallest gap that it fits into, or new places at the end."""
-    slots = ScratchSlots()
-    assert (slots.take(2), slots.take(3)) == (0, 2)
-    slots.give(0, 2)
-    assert (slots.take(1), slots.take(2), slots.size) == (0, 5, 7)
+    slots = ScratchAllocator()
+    assert (slots.allocate(2), slots.allocate(3)) == (0, 2)
+    slots.free(0, 2)
+    assert (slots.allocate(1), slots.allocate(2), slots.size) == (0, 5, 7)
 
 
 def test_heap_has_its_least_entry_first() -> None:

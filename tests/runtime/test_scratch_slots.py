@@ -7,42 +7,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.runtime.distributed.rounds.rounds import Message, Round, RoundScratch
-from collopt.runtime.lowering.flow_transfers import ScratchSlots
+from collopt.runtime.lowering.flow_transfers import ScratchAllocator
 from collopt.runtime.programs.program import ChunkRange
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 6)), max_size=60))
 def test_places_in_use_do_not_overlap(requests: list[tuple[bool, int]]) -> None:
     """Whatever is taken and given back; what has all been given back is one gap again."""
-    slots, held, total = ScratchSlots(), [], 0
+    slots, held, total = ScratchAllocator(), [], 0
     for takes, number in requests:
         if takes or not held:
-            held.append((slots.take(number), number))
+            held.append((slots.allocate(number), number))
             total += number
         else:
-            slots.give(*held.pop(number % len(held)))
+            slots.free(*held.pop(number % len(held)))
         used = np.zeros(slots.size, dtype=np.int64)
         for begin, count in held:
             used[begin : begin + count] += 1
         assert used.max(initial=0) <= 1
         assert slots.size <= total
     for place in held:
-        slots.give(*place)
+        slots.free(*place)
     size = slots.size
     if size:
-        assert (slots.take(size), slots.size) == (0, size)
+        assert (slots.allocate(size), slots.size) == (0, size)
 
 
 def test_the_smallest_gap_is_used() -> None:
     """And a gap at the end grows."""
-    slots = ScratchSlots()
-    places = [slots.take(count) for count in (3, 1, 2, 1)]
+    slots = ScratchAllocator()
+    places = [slots.allocate(count) for count in (3, 1, 2, 1)]
     assert places == [0, 3, 4, 6]
-    slots.give(0, 3)
-    slots.give(4, 2)
-    assert slots.take(2) == 4
-    slots.give(6, 1)
-    assert (slots.take(4), slots.size) == (6, 10)
+    slots.free(0, 3)
+    slots.free(4, 2)
+    assert slots.allocate(2) == 4
+    slots.free(6, 1)
+    assert (slots.allocate(4), slots.size) == (6, 10)
 
 
 def message(sender: int, receiver: int, source: ChunkRange, target: ChunkRange, first: int, chunks: int) -> Message:

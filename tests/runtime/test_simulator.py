@@ -15,7 +15,7 @@ from collopt import Topology
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import plan_of_schedule
 from collopt.runtime import Simulation, simulate, simulate_sizes
-from collopt.runtime.simulation.tree_transfers import transfers_of
+from collopt.runtime.simulation.schedule_transfers import transfers_of
 from collopt.schedules import Allreduce, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule, as_bytes
 from collopt.schedules.steps.cost import step_schedule_time
 from collopt.topologies import complete, dgx_a100, hypercube, kautz, mi250, ring, torus

@@ -50,7 +50,7 @@ from oracles.expansion_definitions import chunk_sends, definition_1, definition_
 from oracles.slow_steps import steps_hold
 from regular_graphs import BASES, regular_graphs, single_arc_graphs
 
-MOST_NODES = 200
+MAX_NODES = 200
 
 
 def allgather(graph: DirectGraph) -> StepSchedule:
@@ -110,7 +110,7 @@ def test_every_expansion_of_every_base_verifies(
     schedule = made(graph)
     cost = verified_cost(graph, schedule)
     for times in (1, 2, 3):
-        if graph.num_nodes * graph.degree**times <= MOST_NODES:
+        if graph.num_nodes * graph.degree**times <= MAX_NODES:
             actual = verified_cost(line_graph(graph, times), line_graph_schedule(graph, schedule, times))
             predicted = line_graph_cost_bound(graph, cost, times)
             assert actual.steps == predicted.steps or graph.degree == 1
@@ -121,7 +121,7 @@ def test_every_expansion_of_every_base_verifies(
             actual = verified_cost(degree_expansion(graph, copies), expanded)
             assert actual == degree_expansion_cost(graph, cost, copies)
     for n in (1, 2, 3, 4):
-        if graph.num_nodes**n <= MOST_NODES:
+        if graph.num_nodes**n <= MAX_NODES:
             actual = verified_cost(cartesian_power(graph, n), cartesian_power_schedule(graph, n, schedule))
             assert actual == cartesian_power_cost(graph, cost, n)
     if is_reverse_symmetric(graph):
@@ -142,7 +142,7 @@ def test_stored_schedules_expand_as_table_7_has_them(name: str, power: int, step
     square, squared = cartesian_power(graph, 2), cartesian_power_schedule(graph, 2, schedule)
     nodes = graph.num_nodes**2
     assert verified_cost(square, squared) == (power, Fraction(nodes - 1, nodes))
-    if nodes <= MOST_NODES:
+    if nodes <= MAX_NODES:
         assert verified_cost(line_graph(square), line_graph_schedule(square, squared)) == (steps, Fraction(factor))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from collopt.errors import TopologyError
 from collopt.topologies import double_binary_tree
-from collopt.topologies.direct_connect.small_graphs import tree_pair
+from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
 
 SIZES = [2, 3, 4, 5, 6, 9, 16, 31, 64]
 
@@ -14,7 +14,7 @@ SIZES = [2, 3, 4, 5, 6, 9, 16, 31, 64]
 @pytest.mark.parametrize("n", SIZES)
 def test_both_trees_reach_all_nodes_from_the_root_in_few_hops(n: int) -> None:
     """With at most two children, and one below the root."""
-    for parents in tree_pair(n):
+    for parents in double_binary_tree_parents(n):
         assert parents[0] == -1
         assert parents.count(0) == 1
         assert max(parents.count(node) for node in range(n)) <= 2
@@ -28,7 +28,7 @@ def test_both_trees_reach_all_nodes_from_the_root_in_few_hops(n: int) -> None:
 @pytest.mark.parametrize("n", SIZES)
 def test_no_node_but_the_root_is_inner_in_both_trees(n: int) -> None:
     """So every node passes on what it receives in one tree only."""
-    first, second = tree_pair(n)
+    first, second = double_binary_tree_parents(n)
     assert set(first) & set(second) <= {-1, 0}
 
 
@@ -37,7 +37,7 @@ def test_the_graph_has_the_links_of_both_trees(n: int) -> None:
     """Each both ways, and twice if both trees have it; no node has more than four."""
     graph = double_binary_tree(n).direct_graph()
     expected = sorted(
-        arc for parents in tree_pair(n) for node, parent in enumerate(parents) if node
+        arc for parents in double_binary_tree_parents(n) for node, parent in enumerate(parents) if node
         for arc in ((node, parent), (parent, node))
     )  # fmt: skip
     assert list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True)) == expected

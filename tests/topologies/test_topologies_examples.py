@@ -15,7 +15,7 @@ from collopt.topologies.direct_connect.circulant_search import (
     sampled_offset_sets,
 )
 from collopt.topologies.direct_connect.distance_regular import incidence_edges
-from collopt.topologies.direct_connect.small_graphs import tree_pair
+from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
 from collopt.topologies.graphs.names import line_graph_name, offset_names, operand
 from collopt.topologies.graphs.orbits import link_images, link_orbits
 from collopt.topologies.importing.boxes import latencies_note
@@ -52,9 +52,9 @@ def test_circulant_arcs() -> None:
     assert circulant_arcs(3, [1, 1]).tolist() == [[0, 1], [0, 1], [1, 2], [1, 2], [2, 0], [2, 0]]
 
 
-def test_tree_pair() -> None:
+def test_double_binary_tree_parents() -> None:
     """Return the parents of nodes 0 to `count` - 1 in two trees with root 0 that share no other inner node."""
-    assert tree_pair(6) == ([-1, 2, 4, 2, 0, 4], [-1, 5, 3, 5, 3, 0])
+    assert double_binary_tree_parents(6) == ([-1, 2, 4, 2, 0, 4], [-1, 5, 3, 5, 3, 0])
 
 
 def test_incidence_edges() -> None:

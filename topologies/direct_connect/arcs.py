@@ -25,7 +25,7 @@ def arcs_to(heads: IntArray) -> IntArray:
     return np.column_stack((np.repeat(np.arange(nodes), degree), heads.ravel()))
 
 
-def heads_topology(heads: IntArray, name: str, bandwidth: Exact, latency: Exact) -> Topology:
+def topology_from_heads(heads: IntArray, name: str, bandwidth: Exact, latency: Exact) -> Topology:
     """Make the topology with arcs from each node to those in its row of `heads`, int64 (nodes, degree)."""
     graph = DirectGraph.from_arcs(len(heads), arcs_to(heads), name)
     return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)

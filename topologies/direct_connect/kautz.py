@@ -13,7 +13,7 @@ from ...support.quantities import Exact
 from ...support.validation import as_size, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import arcs_to, check_graph, heads_topology
+from .arcs import arcs_to, check_graph, topology_from_heads
 
 MAX_DEGREE = 1023
 MAX_LENGTH = 16
@@ -66,7 +66,7 @@ def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0)
         # In the order of tails, then heads, arc number e is node e of the line graph, and arcs from node v are
         # those from number v * degree on.
         heads = heads.reshape(-1, 1) * degree + np.arange(degree)
-    return heads_topology(heads, name, bandwidth, latency)
+    return topology_from_heads(heads, name, bandwidth, latency)
 
 
 def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -99,7 +99,7 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
     name = f"Π({degree}, {n})"
     check_graph(name, n, degree)
     heads = (-degree * np.arange(n)[:, None] - np.arange(1, degree + 1)) % n
-    return heads_topology(heads, name, bandwidth, latency)
+    return topology_from_heads(heads, name, bandwidth, latency)
 
 
 def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -131,7 +131,7 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
     length = as_size(length, "length", most=MAX_LENGTH)
     name = f"DBJ({degree}, {length})"
     check_graph(name, degree**length, degree)
-    return heads_topology(_shifts(degree, length), name, bandwidth, latency)
+    return topology_from_heads(_shifts(degree, length), name, bandwidth, latency)
 
 
 def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:

@@ -8,7 +8,7 @@ from ...support.quantities import Exact
 from ...support.validation import as_size
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import bidirectional_arcs, check_graph, heads_topology
+from .arcs import bidirectional_arcs, check_graph, topology_from_heads
 
 DIAMOND = ((1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4))  # heads of the two arcs out of each node
 
@@ -37,7 +37,7 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     """
     degree = as_size(degree, "degree", most=724)
     sides = np.repeat([[1], [0]], degree, axis=0) * degree
-    return heads_topology(sides + np.arange(degree), f"K({degree}, {degree})", bandwidth, latency)
+    return topology_from_heads(sides + np.arange(degree), f"K({degree}, {degree})", bandwidth, latency)
 
 
 def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -71,7 +71,7 @@ def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact =
     letters = nodes // places % size
     changed = (letters[:, :, None] + np.arange(1, size)) % size
     heads = nodes[:, :, None] + (changed - letters[:, :, None]) * places[:, None]
-    return heads_topology(heads.reshape(len(nodes), -1), name, bandwidth, latency)
+    return topology_from_heads(heads.reshape(len(nodes), -1), name, bandwidth, latency)
 
 
 def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -95,14 +95,14 @@ def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     >>> diamond().graph.diameter
     3
     """
-    return heads_topology(np.array(DIAMOND, dtype=np.int64), "Diamond", bandwidth, latency)
+    return topology_from_heads(np.array(DIAMOND, dtype=np.int64), "Diamond", bandwidth, latency)
 
 
 def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Two binary trees of bidirectional links in which no compute node but the root is an inner node of both.
 
     A baseline of the direct-connect paper, section 8.2, after the two-tree algorithms of Sanders, Speck and Träff.
-    The variant is that of `tree_pair`.
+    The variant is that of `double_binary_tree_parents`.
 
     Parameters
     ----------
@@ -122,12 +122,12 @@ def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> T
     16
     """
     n = as_size(n, "n", least=2)
-    edges = [(parent, node) for parents in tree_pair(n) for node, parent in enumerate(parents) if node]
+    edges = [(parent, node) for parents in double_binary_tree_parents(n) for node, parent in enumerate(parents) if node]
     graph = DirectGraph.from_arcs(n, bidirectional_arcs(edges), f"DoubleBinaryTree({n})")
     return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
 
 
-def tree_pair(count: int) -> tuple[list[int], list[int]]:
+def double_binary_tree_parents(count: int) -> tuple[list[int], list[int]]:
     """Return the parents of nodes 0 to `count` - 1 in two trees with root 0 that share no other inner node.
 
     The first tree numbers the nodes below the root, whose parent is -1, in order, so odd nodes are leaves.  The second

@@ -12,7 +12,7 @@ from ...support.quantities import Exact
 from ...support.validation import as_flag, as_size, check_links, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import arcs_to, bidirectional_arcs, check_graph, heads_topology
+from .arcs import arcs_to, bidirectional_arcs, check_graph, topology_from_heads
 
 
 def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: bool = True) -> Topology:
@@ -222,7 +222,7 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     dimension = as_size(dimension, "dimension", least=3, most=15)
     heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))
     heads[:4, 0] = 3, 2, 1, 0
-    return heads_topology(heads, f"TwistedQ({dimension})", bandwidth, latency)
+    return topology_from_heads(heads, f"TwistedQ({dimension})", bandwidth, latency)
 
 
 def _as_twist(twist: object, sizes: list[int]) -> int:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ....errors import ProgramError, UnsupportedError
 from ...programs.checks import check_seconds
 from ..calls.agreement import connect, first_line, wait_for_all
-from ..calls.arguments import import_torch, member_rank, plain_group_of
-from ..calls.call_queue import TAG, AsyncWork, finished, in_turn, run_now, start
-from .arguments import AllToAllCall, Terms, agreed_exchange, terms_of
-from .steps import Copy, Message, OwnSteps, own_steps
+from ..calls.arguments import import_torch, member_rank, p2p_group
+from ..calls.call_queue import TAG, AsyncWork, completed_work, run_in_order, run_now, start
+from .arguments import AllToAllCall, Terms, agreed_exchange, check_arguments
+from .steps import Copy, Message, RankSteps, rank_steps
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -89,22 +89,22 @@ def all_to_all_single(
     _, dist = import_torch()
     if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
         raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
-    rank, plain = member_rank(group), plain_group_of(group, output, input)
+    rank, p2p = member_rank(group), p2p_group(group, output, input)
     call = AllToAllCall(
-        output, input, output_split_sizes, input_split_sizes, plain, async_op, servers, gpus_per_server, traffic,
+        output, input, output_split_sizes, input_split_sizes, p2p, async_op, servers, gpus_per_server, traffic,
         stages, max_stage_bytes, timeout,
     )  # fmt: skip
     terms: Terms | UnsupportedError
     try:
-        terms = terms_of(call)
+        terms = check_arguments(call)
     except UnsupportedError as error:
         terms = error
     call = call._replace(timeout=_bounded_timeout(timeout))
-    exchange = in_turn(call.group, partial(agreed_exchange, terms, call.group, call.timeout))
+    exchange = run_in_order(call.group, partial(agreed_exchange, terms, call.group, call.timeout))
     connect(call.group, input.device, call.timeout)
     if not exchange.row_bytes:
-        return finished([output]) if async_op else None
-    job = partial(run, call, own_steps(exchange, rank))
+        return completed_work([output]) if async_op else None
+    job = partial(run, call, rank_steps(exchange, rank))
     if async_op:
         return start(call.group, job, [output], [input])
     run_now(call.group, job)
@@ -121,7 +121,7 @@ def _bounded_timeout(timeout: object) -> float | None:
     return min(timeout, MAX_SECONDS)
 
 
-def run(call: AllToAllCall, plan: OwnSteps) -> None:
+def run(call: AllToAllCall, plan: RankSteps) -> None:
     """Run all steps, one after the other."""
     torch, _ = import_torch()
     number = 0

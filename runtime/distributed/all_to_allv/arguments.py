@@ -1,6 +1,6 @@
 """Argument checks of one rank's all-to-all, and agreement of all ranks on the call.
 
-Only int64 is exchanged, and always as many: Gloo ends the process where sizes differ.
+Messages are int64 of a fixed length, as Gloo aborts the process where sizes differ.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ....support.arrays import IntArray
 from ....support.validation import shown
 from ...programs.checks import check_choice, check_counts, check_seconds
 from ..calls.agreement import first_line, wait
-from ..calls.arguments import agreement_device, check_alike, check_async, check_tensor, import_torch
+from ..calls.arguments import agreement_device, check_async, check_same_kind, check_tensor, import_torch
 from .steps import Exchange
 
-HOMES = {"nccl": "cuda", "gloo": "cpu"}
-"""On which kind of device a backend has its tensors; others may have them where they like."""
+BACKEND_DEVICES = {"nccl": "cuda", "gloo": "cpu"}
+"""Device type that a backend requires; other backends serve several."""
 
 
 class AllToAllCall(NamedTuple):
@@ -40,8 +40,8 @@ class AllToAllCall(NamedTuple):
     timeout: float | None
 
 
-def terms_of(call: AllToAllCall) -> Terms:
-    """Check the arguments and return what they come to."""
+def check_arguments(call: AllToAllCall) -> Terms:
+    """Check the arguments of a call, and fill in defaults."""
     from ....planners.pairs.fast import STAGES, as_traffic
 
     _, dist = import_torch()
@@ -51,15 +51,15 @@ def terms_of(call: AllToAllCall) -> Terms:
     if call.max_stage_bytes is not None:
         check_counts({"max_stage_bytes": call.max_stage_bytes})
     check_choice("stages", call.stages, STAGES)
-    servers, gpus = _shape(call, ranks)
+    servers, gpus = _servers_and_gpus(call, ranks)
     _check_tensors(call)
     check_async(call.async_op, call.input, call.timeout)
     sends = _splits("input", call.input, call.input_splits, ranks)
-    takes = _splits("output", call.output, call.output_splits, ranks)
+    receives = _splits("output", call.output, call.output_splits, ranks)
     rows = None
     if call.traffic is not None:
         rows, _, _ = as_traffic(call.traffic, servers, gpus)
-        for name, mine, theirs in (("row", sends, rows[rank]), ("column", takes, rows[:, rank])):
+        for name, mine, theirs in (("row", sends, rows[rank]), ("column", receives, rows[:, rank])):
             if mine != theirs.tolist():
                 where = next(at for at in range(ranks) if mine[at] != theirs[at])
                 raise UnsupportedError(
@@ -67,11 +67,11 @@ def terms_of(call: AllToAllCall) -> Terms:
                     f"rank {rank}'s {'input' if name == 'row' else 'output'} split sizes have it"
                 )
     kinds = str(call.input.dtype), call.input.device.type
-    return Terms(sends, takes, rows, _row_bytes(call), *kinds, servers, gpus, call.max_stage_bytes, call.stages)
+    return Terms(sends, receives, rows, _row_bytes(call), *kinds, servers, gpus, call.max_stage_bytes, call.stages)
 
 
-def _shape(call: AllToAllCall, ranks: int) -> tuple[int, int]:
-    """Servers and GPUs of each."""
+def _servers_and_gpus(call: AllToAllCall, ranks: int) -> tuple[int, int]:
+    """Number of servers, and of GPUs per server."""
     given = {"servers": call.servers, "gpus_per_server": call.gpus_per_server}
     check_counts({name: count for name, count in given.items() if count is not None})
     servers, gpus = call.servers, call.gpus_per_server
@@ -93,14 +93,14 @@ def _shape(call: AllToAllCall, ranks: int) -> tuple[int, int]:
 def _check_tensors(call: AllToAllCall) -> None:
     torch, dist = import_torch()
     backend = dist.get_backend(call.group)
-    home = HOMES.get(backend)
+    device = BACKEND_DEVICES.get(backend)
     for name, tensor in (("output", call.output), ("input", call.input)):
         check_tensor(name, tensor)
         if tensor.dim() == 0:
             raise UnsupportedError(f"{name} is a single number; expected a tensor with rows, such as .view(1) of it")
-        if home is not None and tensor.device.type != home:
+        if device is not None and tensor.device.type != device:
             raise UnsupportedError(
-                f"{name} is on {tensor.device} but the group's backend is {backend}; expected a tensor on {home}"
+                f"{name} is on {tensor.device} but the group's backend is {backend}; expected a tensor on {device}"
             )
         if tensor.device.type == "cuda" and tensor.device.index != torch.cuda.current_device():
             raise UnsupportedError(
@@ -108,7 +108,7 @@ def _check_tensors(call: AllToAllCall) -> None:
                 "torch.cuda.set_device first"
             )
     output, mine = call.output, call.input
-    check_alike(output, mine)
+    check_same_kind(output, mine)
     distance, size = output.data_ptr() - mine.data_ptr(), mine.element_size()
     if output.numel() and mine.numel() and -output.numel() * size < distance < mine.numel() * size:
         raise UnsupportedError("input and output overlap; give the output memory of its own")
@@ -129,7 +129,7 @@ def _row_bytes(call: AllToAllCall) -> int | None:
 
 
 def _splits(name: str, tensor: Any, given: Any, ranks: int) -> list[int]:
-    """Rows of `tensor` for each rank."""
+    """Return the split sizes of `tensor`, one per rank."""
     rows = len(tensor)
     if given is None or (isinstance(given, (list, tuple)) and not given):
         if rows % ranks:
@@ -155,10 +155,10 @@ DIGESTED = ("the element type", "the kind of device", "whether traffic is given,
 
 
 class Terms(NamedTuple):
-    """One rank's arguments, which fit together: rows to and from each rank, of so many bytes if it has any."""
+    """Checked arguments of one rank: rows sent to and received from each rank, and the bytes of a row, if known."""
 
     sends: list[int]
-    takes: list[int]
+    receives: list[int]
     traffic: IntArray | None
     row_bytes: int | None
     dtype: str
@@ -170,7 +170,7 @@ class Terms(NamedTuple):
 
 
 def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float | None) -> Exchange:
-    """Exchange the ranks' terms, or errors, and return the exchange that all agree on; the splits must match."""
+    """Exchange the arguments, or errors, of all ranks, and return the agreed exchange; split sizes must match."""
     if isinstance(terms, UnsupportedError):
         try:
             _gathered([1] + [0] * (len(NAMES + DIGESTED) + 1), group, timeout)
@@ -189,18 +189,18 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
     row_bytes = _agreed_size(table)
     rows = terms.traffic
     if rows is None:
-        splits = _gathered([*terms.sends, *terms.takes], group, timeout)
-        rows = _fitting(splits[:, : len(terms.sends)], splits[:, len(terms.sends) :])
+        splits = _gathered([*terms.sends, *terms.receives], group, timeout)
+        rows = _match_splits(splits[:, : len(terms.sends)], splits[:, len(terms.sends) :])
     return Exchange(rows.tobytes(), *shape, row_bytes, terms.stages, stage or None)
 
 
 def _digest(data: bytes) -> int:
-    """Return a number that fits an int64 with its sign, with one to spare."""
+    """Return a hash that fits a signed int64, less than its maximum."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=7).digest())
 
 
 def _gathered(numbers: list[int], group: Any, timeout: float | None) -> IntArray:
-    """Exchange as many numbers on each rank; shape (ranks, numbers)."""
+    """All-gather a list of numbers; shape (ranks, numbers)."""
     torch, dist = import_torch()
     device = agreement_device(group)
     try:
@@ -214,7 +214,7 @@ def _gathered(numbers: list[int], group: Any, timeout: float | None) -> IntArray
 
 
 def _agreed_size(table: IntArray) -> int:
-    """Compare the terms of all ranks; return the bytes of a row, 0 if no rank has one."""
+    """Compare the arguments of all ranks; return the bytes of a row, 0 if no rank has a row."""
     if table[:, 0].any():
         rank = int(np.flatnonzero(table[:, 0])[0])
         raise UnsupportedError(
@@ -241,12 +241,12 @@ def _agreed_size(table: IntArray) -> int:
     return int(sizes[first])
 
 
-def _fitting(sends: IntArray, takes: IntArray) -> IntArray:
-    """Compare what each rank sends with what the receivers expect."""
-    if (sends != takes.T).any():
-        source, target = (int(rank) for rank in np.argwhere(sends != takes.T)[0])
+def _match_splits(sends: IntArray, receives: IntArray) -> IntArray:
+    """Check that the split sizes of senders match those of receivers; return the rows sent."""
+    if (sends != receives.T).any():
+        source, target = (int(rank) for rank in np.argwhere(sends != receives.T)[0])
         raise UnsupportedError(
-            f"rank {source} has {sends[source, target]} rows for rank {target}, which expects {takes[target, source]}; "
-            "expected input and output split sizes that match"
+            f"rank {source} has {sends[source, target]} rows for rank {target}, which expects "
+            f"{receives[target, source]}; expected input and output split sizes that match"
         )
     return np.ascontiguousarray(sends)

@@ -10,29 +10,29 @@ import numpy as np
 from ....support.arrays import IntArray
 
 
-def no_literal(number: int) -> int:
-    """Make a constant that kernels can hand to each other; numba compiles a function again for every literal."""
+def as_int64(number: int) -> int:
+    """Return a constant as int64, not as a literal, for each of which numba would compile a function again."""
     return np.int64(number)  # type: ignore[return-value]
 
 
-INPUT, OUTPUT, SCRATCH = map(no_literal, range(3))  # The memories of a rank
-EARLY, LATE = map(no_literal, range(2))  # Copies before the messages of a step, and after them
-TAKEN, SENT = map(no_literal, range(2))  # Messages to this rank, and from it
-FIRST_BATCH = no_literal(0)  # The number of a step's first batch
-BEFORE, AFTER, MESSAGES, BATCHES, STEPS, AREA, MOST, BATCH = range(8)
-"""Counters: rows of the tables, where the next packed message begins, the end of all of them, the batch at hand."""
+INPUT, OUTPUT, SCRATCH = map(as_int64, range(3))  # Memories of a rank
+EARLY, LATE = map(as_int64, range(2))  # Copies before the messages of a step, and after them
+RECV, SEND = map(as_int64, range(2))  # Messages to this rank, and from it
+FIRST_BATCH = as_int64(0)  # The number of a step's first batch
+BEFORE, AFTER, MESSAGES, BATCHES, STEPS, PACK_OFFSET, SCRATCH_PEAK, CURRENT_BATCH = range(8)
+"""Counters: rows of the five tables, scratch offset of the next packed message, peak use of scratch, current batch."""
 
 
 class StepTables(NamedTuple):
-    """What a rank does, as rows of integers; places and lengths are in one unit.
+    """Copies and messages of one rank as rows of integers; offsets and lengths are in one unit.
 
-    `before`, `after` (int64 (copies, 5)): Copies before the messages of a step and after them: from which memory and
-        place, to which memory and place, and the length.
-    `messages` (int64 (messages, 5)): Peer, whether it is sent (1) or received (0), memory, place and length.
+    `before`, `after` (int64 (copies, 5)): Copies before the messages of a step and after them: source memory and
+        offset, target memory and offset, and length.
+    `messages` (int64 (messages, 5)): Peer, send (1) or receive (0), memory, offset and length.
     `batches` (int64 (batches + 1,)): Batch b has the messages from ``batches[b]`` to ``batches[b + 1]``.
     `steps` (int64 (steps + 1, 3)): Step s has the rows from ``steps[s]`` to ``steps[s + 1]`` of `before`, `batches` and
         `after`.
-    `counts` (int64 (8,)): ``counts[MOST]`` is the scratch that is needed; the others are for those who write.
+    `counts` (int64 (8,)): ``counts[SCRATCH_PEAK]`` is the scratch that is needed; the others are used while writing.
     """
 
     before: IntArray
@@ -44,10 +44,10 @@ class StepTables(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True)
-def open_tables(copies: int, messages: int, steps: int) -> StepTables:
+def empty_tables(copies: int, messages: int, steps: int) -> StepTables:
     """Allocate empty tables of so many rows."""
     counts = np.zeros(8, dtype=np.int64)
-    counts[BATCH] = -1
+    counts[CURRENT_BATCH] = -1
     return StepTables(
         np.empty((copies, 5), dtype=np.int64),
         np.empty((copies, 5), dtype=np.int64),
@@ -59,8 +59,8 @@ def open_tables(copies: int, messages: int, steps: int) -> StepTables:
 
 
 @numba.njit(cache=True, nogil=True)
-def trimmed(tables: StepTables) -> StepTables:
-    """Return copies of the rows that are used."""
+def compacted(tables: StepTables) -> StepTables:
+    """Return copies of the used rows."""
     counts = tables.counts
     return StepTables(
         tables.before[: counts[BEFORE]].copy(),
@@ -76,10 +76,7 @@ def trimmed(tables: StepTables) -> StepTables:
 def copy(
     tables: StepTables, late: int, floor: int, source: int, begin: int, target: int, place: int, length: int
 ) -> None:
-    """Add a copy of what is not empty, `EARLY` or `LATE`.
-
-    It is joined to the last one, unless that is not among the rows from `floor` on, if it goes on where that ends.
-    """
+    """Add a copy, `EARLY` or `LATE`; merge it into the last row, if that is at `floor` or later and adjacent."""
     if length == 0:
         return
     table = tables.after if late else tables.before
@@ -97,53 +94,53 @@ def copy(
 
 
 @numba.njit(cache=True, nogil=True)
-def post(tables: StepTables, batch: int, peer: int, sent: int, memory: int, place: int, length: int) -> None:
-    """Add a message of what is not empty; batches are numbered within their step and come in order."""
+def post(tables: StepTables, batch: int, peer: int, is_send: int, memory: int, place: int, length: int) -> None:
+    """Add a message, unless it is empty; batches are numbered within their step and added in order."""
     if length == 0:
         return
     counts = tables.counts
     count = counts[MESSAGES]
-    if batch != counts[BATCH]:
-        counts[BATCH] = batch
+    if batch != counts[CURRENT_BATCH]:
+        counts[CURRENT_BATCH] = batch
         counts[BATCHES] += 1
     table = tables.messages
-    table[count, 0], table[count, 1], table[count, 2], table[count, 3] = peer, sent, memory, place
+    table[count, 0], table[count, 1], table[count, 2], table[count, 3] = peer, is_send, memory, place
     table[count, 4] = length
     counts[MESSAGES] = count + 1
     tables.batches[counts[BATCHES]] = count + 1
 
 
 @numba.njit(cache=True, nogil=True)
-def pack(tables: StepTables, batch: int, peer: int, sent: int, floor: int) -> None:
-    """Post what the copies from `floor` on bring to (`sent`) or take from scratch, from ``counts[AREA]`` on.
+def pack(tables: StepTables, batch: int, peer: int, is_send: int, floor: int) -> None:
+    """Post one message for the copies from `floor` on, which pack (`is_send`) or unpack it in scratch.
 
-    A single copy is left out: the message then is where that would take it from or bring it to.
+    A single copy is dropped: the message then uses the memory at its other end directly.
     """
-    table = tables.before if sent else tables.after
-    counter = BEFORE if sent else AFTER
+    table = tables.before if is_send else tables.after
+    counter = BEFORE if is_send else AFTER
     count = tables.counts[counter] - floor
     if count == 0:
         return
     if count == 1:
         tables.counts[counter] = floor
-        far = 0 if sent else 2
-        post(tables, batch, peer, sent, table[floor, far], table[floor, far + 1], table[floor, 4])
+        column = 0 if is_send else 2
+        post(tables, batch, peer, is_send, table[floor, column], table[floor, column + 1], table[floor, 4])
         return
-    place = tables.counts[AREA]
+    place = tables.counts[PACK_OFFSET]
     end = place
     for at in range(floor, floor + count):
         end += table[at, 4]
-    post(tables, batch, peer, sent, SCRATCH, place, end - place)
-    tables.counts[AREA] = end
-    tables.counts[MOST] = max(tables.counts[MOST], end)
+    post(tables, batch, peer, is_send, SCRATCH, place, end - place)
+    tables.counts[PACK_OFFSET] = end
+    tables.counts[SCRATCH_PEAK] = max(tables.counts[SCRATCH_PEAK], end)
 
 
 @numba.njit(cache=True, nogil=True)
-def end_step(tables: StepTables, area: int) -> None:
-    """Go on to the next step, unless nothing is in this one; packed messages again begin at `area`."""
+def end_step(tables: StepTables, pack_offset: int) -> None:
+    """Start the next step, unless this one is empty; packed messages again begin at `pack_offset`."""
     counts = tables.counts
-    counts[AREA] = area
-    counts[BATCH] = -1
+    counts[PACK_OFFSET] = pack_offset
+    counts[CURRENT_BATCH] = -1
     last = tables.steps[counts[STEPS]]
     if last[0] == counts[BEFORE] and last[1] == counts[BATCHES] and last[2] == counts[AFTER]:
         return

@@ -25,7 +25,7 @@ MAX_BYTES = 2**62
 
 
 class Exchange(NamedTuple):
-    """What all ranks know of an all-to-allv: rows from each rank to each (int64, row by row), and how to send them."""
+    """An all-to-allv that all ranks agreed on: its traffic matrix in rows (int64 bytes, row by row) and its options."""
 
     rows: bytes
     servers: int
@@ -36,7 +36,7 @@ class Exchange(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Bytes that stay on this rank; memories are 0 (the input), 1 (the output) and 2 (scratch)."""
+    """A local copy; memories are 0 (the input), 1 (the output) and 2 (scratch)."""
 
     source: int
     begin: int
@@ -46,7 +46,7 @@ class Copy(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Bytes to or from another rank, from or to a memory numbered as in `Copy`."""
+    """A send to, or receive from, another rank; the memory is numbered as in `Copy`."""
 
     peer: int
     is_send: int
@@ -55,16 +55,16 @@ class Message(NamedTuple):
     length: int
 
 
-class OwnStep(NamedTuple):
-    """One rank's part of a step: copies, then batches one after another, then copies of what has come."""
+class RankStep(NamedTuple):
+    """One rank's part of a step: copies before the messages, batches of messages, and copies after them."""
 
     before: list[Copy]
     batches: list[list[Message]]
     after: list[Copy]
 
 
-class OwnSteps(NamedTuple):
-    """One rank's steps, in the tables of `StepTables`, and the bytes of scratch."""
+class RankSteps(NamedTuple):
+    """One rank's steps, as the tables of `StepTables`, and the bytes of scratch."""
 
     before: IntArray
     after: IntArray
@@ -78,21 +78,21 @@ class OwnSteps(NamedTuple):
         """Number of steps in which the rank has something to do."""
         return len(self.steps) - 1
 
-    def in_order(self) -> Iterator[OwnStep]:
-        """Yield the steps one after another; made as they are needed, as there may be thousands of copies."""
+    def in_order(self) -> Iterator[RankStep]:
+        """Yield the steps in order; built lazily, as there may be thousands of copies."""
         before, after = ([Copy._make(row) for row in table.tolist()] for table in (self.before, self.after))
         messages = [Message._make(row) for row in self.messages.tolist()]
         batches = [messages[begin:end] for begin, end in pairwise(self.batches.tolist())]
         for begins, ends in pairwise(self.steps.tolist()):
-            yield OwnStep(before[begins[0] : ends[0]], batches[begins[1] : ends[1]], after[begins[2] : ends[2]])
+            yield RankStep(before[begins[0] : ends[0]], batches[begins[1] : ends[1]], after[begins[2] : ends[2]])
 
 
 @lru_cache(maxsize=32)
-def own_steps(exchange: Exchange, rank: int) -> OwnSteps:
+def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
     """Plan an exchange and return one rank's part of it."""
     from ....planners.pairs.fast import schedule_all_to_allv
     from .step_kernel import exchange_steps
-    from .step_tables import MOST
+    from .step_tables import SCRATCH_PEAK
 
     servers, gpus = exchange.servers, exchange.gpus_per_server
     rows = np.frombuffer(exchange.rows, dtype=np.int64).reshape(servers * gpus, servers * gpus)
@@ -112,4 +112,4 @@ def own_steps(exchange: Exchange, rank: int) -> OwnSteps:
     tables = exchange_steps(rank, plan.traffic, gpus, *schedule, SHIFTS_PER_BATCH)
     for table, columns in ((tables.before, [1, 3, 4]), (tables.after, [1, 3, 4]), (tables.messages, [3, 4])):
         table[:, columns] *= unit
-    return OwnSteps(*tables[:5], int(tables.counts[MOST]) * unit)
+    return RankSteps(*tables[:5], int(tables.counts[SCRATCH_PEAK]) * unit)

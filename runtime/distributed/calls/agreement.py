@@ -15,37 +15,37 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from ....errors import ColloptError, ProgramError
-from .arguments import OPERATIONS, Call, agreement_device, import_torch, problem_of
-from .call_queue import in_turn
+from .arguments import OPERATIONS, Call, agreement_device, argument_error, import_torch
+from .call_queue import run_in_order
 
-ELEMENTS = "the number of elements"
+ELEMENTS_NAME = "the number of elements"
 DIGEST_DIGITS = 15  # Hexadecimal digits of a program's digest that fit an int64 with its sign
 
 MAX_ELEMENTS = 2**62  # More than there are; who cannot tell agrees with everybody
 
-SHORTEST_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
+MIN_TIMEOUT_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
 
 _connected: WeakSet[Any] = WeakSet()
 _agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
 
 
 def wait(work: Any, timeout: float | None) -> None:
-    """Wait for one piece of work; NCCL's makes the current stream wait instead of the process."""
+    """Wait for one torch work; with NCCL the current stream waits instead of the process."""
     if timeout is None:
         work.wait()
     else:
-        work.wait(timedelta(seconds=max(timeout, SHORTEST_S)))
+        work.wait(timedelta(seconds=max(timeout, MIN_TIMEOUT_S)))
 
 
 def wait_for_all(works: Sequence[Any], timeout: float | None) -> None:
-    """Wait for a batch, all of which has to be done within the time."""
+    """Wait for a batch of works within one timeout for all."""
     until = None if timeout is None else time.monotonic() + timeout
     for work in works:
         wait(work, None if until is None else until - time.monotonic())
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of torch's often many."""
+    """Return the first line of an error of torch, which often has many."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -56,43 +56,43 @@ def agree(call: Call) -> int:
     A rank without data cannot tell the size of the whole, so then every call is compared.  A comparison comes after the
     group's earlier calls, whose callbacks may compare theirs.
     """
-    problem = problem_of(call)
-    if (known := _settled(call, problem)) is not None:
+    problem = argument_error(call)
+    if (known := _agreed_elements(call, problem)) is not None:
         return known
     try:
-        return in_turn(call.group, partial(_agree_now, call, problem))
+        return run_in_order(call.group, partial(_compare_once, call, problem))
     except ProgramError as error:
         raise problem or error from None
 
 
-def _kind(call: Call) -> tuple[object, ...]:
-    """What calls have to have in common that are compared once."""
+def _call_key(call: Call) -> tuple[object, ...]:
+    """Key of calls that are compared once."""
     return call.program.digest, str(call.whole.dtype), call.elements, call.slices, call.op
 
 
-def _settled(call: Call, problem: ColloptError | None) -> int | None:
-    """Return the elements of a call that need not be compared any more; None of others."""
+def _agreed_elements(call: Call, problem: ColloptError | None) -> int | None:
+    """Return the elements of a call whose key has been compared before; None for others."""
     known = _agreed.setdefault(call.group, set())
     if problem is not None:
         if (call.program.digest,) in known and call.known_to_all:
             # The others are past the point where they could be told.
             raise problem
         return None
-    return call.elements if call.known_to_all and _kind(call) in known else None
+    return call.elements if call.known_to_all and _call_key(call) in known else None
 
 
-def _agree_now(call: Call, problem: ColloptError | None) -> int:
-    """Compare a call, unless a callback has made one of its kind since: other ranks may not compare it then either."""
-    if (known := _settled(call, problem)) is not None:
+def _compare_once(call: Call, problem: ColloptError | None) -> int:
+    """Compare a call, unless a callback has compared its key meanwhile: other ranks may not compare it then either."""
+    if (known := _agreed_elements(call, problem)) is not None:
         return known
     found = _compare(call, problem, None if problem else call.elements)
     connect(call.group, call.whole.device, call.timeout)
-    _agreed[call.group].update({_kind(call), (call.program.digest,)})
+    _agreed[call.group].update({_call_key(call), (call.program.digest,)})
     return found
 
 
 def connect(group: Any, device: Any, timeout: float | None) -> None:
-    """Run a collective on the GPUs before the first batch there, as NCCL needs, unless calls were compared there."""
+    """Run a first collective on GPUs, which NCCL needs before a batch of messages, unless the comparison was one."""
     torch, dist = import_torch()
     if device.type != "cuda" or group in _connected or agreement_device(group).type == "cuda":
         return
@@ -104,27 +104,27 @@ def connect(group: Any, device: Any, timeout: float | None) -> None:
 def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> int:
     """Compare this rank's call with the others'; return the elements, or raise on all ranks if they differ."""
     torch, dist = import_torch()
-    names = ("a rank whose arguments are wrong", "the program", "the element type", ELEMENTS, "slices", "op")
-    mine = [1, *[0] * (len(names) - 1)]
+    names = ("a rank whose arguments are wrong", "the program", "the element type", ELEMENTS_NAME, "slices", "op")
+    values = [1, *[0] * (len(names) - 1)]
     if problem is None:
         program, kind = int(call.program.digest[:DIGEST_DIGITS], 16), zlib.crc32(str(call.whole.dtype).encode())
-        mine = [0, program, kind, elements or 0, call.slices, OPERATIONS.index(call.op)]
+        values = [0, program, kind, elements or 0, call.slices, OPERATIONS.index(call.op)]
     device = agreement_device(call.group)
     # The largest negative is the smallest negated: one all-reduce gives both extremes.
-    negated = [-value for value in mine]
+    negated = [-value for value in values]
     if problem is None and elements is None:
-        negated[names.index(ELEMENTS)] = -MAX_ELEMENTS
-    extremes = torch.tensor([*mine, *negated], dtype=torch.int64, device=device)
+        negated[names.index(ELEMENTS_NAME)] = -MAX_ELEMENTS
+    extremes = torch.tensor([*values, *negated], dtype=torch.int64, device=device)
     try:
         wait(dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=call.group, async_op=True), call.timeout)
     except RuntimeError as error:
         raise problem or ProgramError(f"the ranks could not agree on the call: {first_line(error)}") from error
     if problem is not None:
         raise problem
-    largest, smallest = extremes[: len(mine)].tolist(), (-extremes[len(mine) :]).tolist()
+    largest, smallest = extremes[: len(values)].tolist(), (-extremes[len(values) :]).tolist()
     if largest[0]:
         raise ProgramError("another rank refused its arguments, so this one stops too; that rank's message says why")
     for name, most, least in zip(names, largest, smallest, strict=True):
         if most != least:
             raise ProgramError(f"the ranks disagree about {name}; all have to make the same call")
-    return int(largest[names.index(ELEMENTS)])
+    return int(largest[names.index(ELEMENTS_NAME)])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of one rank's call; `group` is never None, and tensors that this rank has no use for are."""
+    """Arguments of one rank's call; `group` is never None, tensors that this rank does not use are."""
 
     program: Program
     output: Any
@@ -38,40 +38,40 @@ class Call:
 
     @property
     def whole_name(self) -> str:
-        """Which of the two tensors holds all data of the collective, on every rank; of an all-to-all(v), neither."""
+        """Name of the tensor that holds the data of all shards; neither does in an all-to-all(v)."""
         return "input" if self.program.collective.direction == "reduce" else "output"
 
     @property
     def whole(self) -> Any:
-        """The tensor with all data."""
+        """The tensor with the data of all shards."""
         return self.input if self.whole_name == "input" else self.output
 
     @property
     def elements(self) -> int | None:
         """Elements of the whole collective; of an all-to-all(v), those of all ranks together.
 
-        None if this rank cannot tell, as no part is its own or for it.
+        None if this rank neither sends nor receives, and so cannot tell.
         """
         layout = self.program.layout
         if not layout.in_pairs:
             return int(self.whole.numel())
         _, dist = import_torch()
-        unit = _unit(self, dist.get_rank(self.group))
+        unit = _elements_per_unit(self, dist.get_rank(self.group))
         return None if unit is None else unit * sum(inputs for inputs, _ in layout.pair_parts)
 
     @property
     def known_to_all(self) -> bool:
-        """Whether each rank can tell how large everything is."""
+        """Whether every rank can tell the size of the collective."""
         return not self.program.layout.in_pairs or (0, 0) not in self.program.layout.pair_parts
 
     @property
     def part(self) -> Any:
-        """The other tensor."""
+        """The tensor with this rank's shard."""
         return self.output if self.whole_name == "input" else self.input
 
 
 def import_torch() -> tuple[Any, Any]:
-    """Import torch and torch.distributed, or raise `MissingDependencyError` with the way to install them."""
+    """Import torch and torch.distributed, or raise `MissingDependencyError`, which says how to install them."""
     try:
         import torch
         import torch.distributed as dist
@@ -95,22 +95,22 @@ def member_rank(group: Any) -> int:
     return rank
 
 
-def plain_group_of(group: Any, *tensors: Any) -> Any:
-    """Return the group for messages: the group itself, or the plain one that a ``collopt`` group has for plans.
+def p2p_group(group: Any, *tensors: Any) -> Any:
+    """Return the group for point-to-point messages: the group itself, or the plan group of a ``collopt`` group.
 
-    None is the default group.  A group of the ``collopt`` backend cannot batch messages.
+    None is the default group.  A group of the ``collopt`` backend cannot post batches of messages.
     """
     torch, dist = import_torch()
     group = dist.group.WORLD if group is None else group
     check_process(group)
-    plan_group_for = getattr(group, "plan_group_for", None)
-    if plan_group_for is None:
+    plan_group = getattr(group, "plan_group", None)
+    if plan_group is None:
         return group
-    return plan_group_for(next((each.device.type for each in tensors if isinstance(each, torch.Tensor)), None))
+    return plan_group(next((each.device.type for each in tensors if isinstance(each, torch.Tensor)), None))
 
 
 def agreement_device(group: Any) -> Any:
-    """Return the device for agreements of a group, the CPU where possible, which wrong tensors do not affect."""
+    """Return the device on which ranks of a group compare arguments: the CPU where possible."""
     torch, _ = import_torch()
     if served_devices(group) == {"cuda"}:
         return torch.device("cuda", torch.cuda.current_device())
@@ -118,12 +118,12 @@ def agreement_device(group: Any) -> Any:
 
 
 def served_devices(group: Any) -> set[str]:
-    """Return the kinds of device whose tensors a group carries; it may have another backend for each."""
+    """Return the device types that a group has backends for."""
     return {device.type for device in group._device_types}
 
 
-def problem_of(call: Call) -> ColloptError | None:
-    """Return the error in this rank's arguments, if there is one."""
+def argument_error(call: Call) -> ColloptError | None:
+    """Return the error in this rank's arguments, or None."""
     try:
         _check_options(call)
         _check_tensors(call)
@@ -189,10 +189,10 @@ def _check_tensors(call: Call) -> None:
 
 
 def _check_pair(call: Call, rank: int) -> None:
-    """Refuse tensors that differ in kind or overlap, unless the smaller is its own part of the larger."""
+    """Refuse tensors that differ in type or device, or overlap other than as a rank's shard in the larger."""
     if call.part is None:
         return
-    check_alike(call.output, call.input)
+    check_same_kind(call.output, call.input)
     distance = call.part.data_ptr() - call.whole.data_ptr()
     size = call.whole.element_size()
     apart = distance <= -call.part.numel() * size or distance >= call.whole.numel() * size
@@ -212,7 +212,7 @@ def _check_pair(call: Call, rank: int) -> None:
 
 
 def _check_numbers(call: Call, rank: int) -> None:
-    """Refuse numbers of elements that do not fit together."""
+    """Refuse numbers of elements that do not match."""
     layout, elements = call.program.layout, call.whole.numel()
     if layout.in_pairs:
         _check_parts(call, rank)
@@ -235,9 +235,9 @@ def _check_numbers(call: Call, rank: int) -> None:
 
 
 def _check_parts(call: Call, rank: int) -> None:
-    """Refuse sizes that are not in proportion to the traffic."""
+    """Refuse sizes that are not proportional to the traffic."""
     inputs, outputs = call.program.layout.pair_parts[rank]
-    unit = _unit(call, rank) or 0
+    unit = _elements_per_unit(call, rank) or 0
     if (call.input.numel(), call.output.numel()) != (unit * inputs, unit * outputs):
         raise UnsupportedError(
             f"output has {call.output.numel()} elements and input has {call.input.numel()}; expected {outputs} and "
@@ -245,8 +245,8 @@ def _check_parts(call: Call, rank: int) -> None:
         )
 
 
-def _unit(call: Call, rank: int) -> int | None:
-    """Elements that a traffic of 1 in lowest terms comes to, rounded down; None without any."""
+def _elements_per_unit(call: Call, rank: int) -> int | None:
+    """Elements per unit of traffic in lowest terms, rounded down; None without traffic."""
     inputs, outputs = call.program.layout.pair_parts[rank]
     if inputs:
         return int(call.input.numel()) // inputs
@@ -257,7 +257,7 @@ _processes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # In which proces
 
 
 def check_process(group: Any) -> None:
-    """Refuse a group of the process that this one is a fork of, to which messages would go."""
+    """Refuse a group of a parent process, after a fork."""
     if (process := _processes.setdefault(group, os.getpid())) != os.getpid():
         raise UnsupportedError(
             f"the group is that of process {process}, of which this one is a fork; expected one that was made here, by "
@@ -266,7 +266,7 @@ def check_process(group: Any) -> None:
 
 
 def check_tensor(name: str, tensor: object) -> None:
-    """Refuse what is no tensor, or does not have its elements one after the other in memory."""
+    """Refuse anything but a contiguous tensor."""
     import torch
 
     if not isinstance(tensor, torch.Tensor):
@@ -277,8 +277,8 @@ def check_tensor(name: str, tensor: object) -> None:
         raise UnsupportedError(f"{name} is a lazy conjugate or negative; call .resolve_conj().resolve_neg()")
 
 
-def check_alike(output: torch.Tensor, given: torch.Tensor) -> None:
-    """Refuse an output of another type, or on another device, than the input."""
+def check_same_kind(output: torch.Tensor, given: torch.Tensor) -> None:
+    """Refuse an output whose type or device is not the input's."""
     if output.dtype != given.dtype:
         raise UnsupportedError(f"output is {output.dtype} and input is {given.dtype}; expected the same type")
     if output.device != given.device:
@@ -292,7 +292,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
 
 FUNCTIONS = {"sum": "add", "prod": "mul", "min": "minimum", "max": "maximum", "avg": "add"}
-"""Names in torch; an average is a sum that is divided at the end."""
+"""Functions of torch; an average is a sum that is divided at the end."""
 
 TYPES = {
     "sum": (*INTEGERS, *FLOATS, *COMPLEX),
@@ -304,20 +304,20 @@ TYPES = {
 
 
 def check_operation(op: str, dtype: Any, layout: Layout) -> None:
-    """Refuse an operation that there is not, or that is not made on this type."""
+    """Refuse an unknown reduction operation, or one without support for the type."""
     check_choice("op", op, OPERATIONS)
     if layout.reduces and str(dtype).removeprefix("torch.") not in TYPES[op]:
         raise UnsupportedError(f"{op} is not supported on {dtype}; expected one of {', '.join(TYPES[op])}")
 
 
 def combine(op: str, one: Any, other: Any, target: Any) -> None:
-    """Write ``one`` and ``other`` combined to `target`, which may be either of them."""
+    """Reduce two tensors into `target`, which may be either of them."""
     import torch
 
     getattr(torch, FUNCTIONS[op])(other, one, out=target)
 
 
-def finish(op: str, output: Any, num_ranks: int) -> None:
+def divide_average(op: str, output: Any, num_ranks: int) -> None:
     """Divide a sum into an average."""
     if op == "avg":
         output.div_(num_ranks)

@@ -34,34 +34,34 @@ from ....errors import ProgramError
 from ...programs.checks import check_seconds
 from .arguments import import_torch
 
-EXIT_PATIENCE_S = 10.0  # How long the end of the interpreter is put off for calls that still go on, all groups together
-INTERRUPTION_S = 5.0  # How long it is put off for those that have been interrupted
+EXIT_TIMEOUT_S = 10.0  # How long the interpreter waits at exit for unfinished calls, all groups together
+INTERRUPT_TIMEOUT_S = 5.0  # How long it waits for interrupted calls
 EXIT_PRIORITY = 100  # Before multiprocessing stops the pools, managers and queues that callbacks may use
 
 logger = logging.getLogger("collopt.runtime")
 
 Job = Callable[[], object]
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 def _nothing() -> None:
-    """Do nothing after a call."""
+    """Do nothing."""
 
 
 class QueuedCall(Future[None]):
-    """A queued call; waiting for it in the queue's own thread, in a callback, runs it and all before it at once."""
+    """A queued call; waiting for it in a callback, in the queue's own thread, runs all calls up to it."""
 
     def __init__(self, runner: _Runner) -> None:
         super().__init__()
         self._runner = runner
 
     def result(self, timeout: float | None = None) -> None:
-        """Wait until it is over; raise what it raised."""
+        """Wait for completion; raise the call's exception, if any."""
         self._runner.run_until(self)
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait until it is over; return what it raised."""
+        """Wait for completion; return the call's exception, if any."""
         self._runner.run_until(self)
         return super().exception(timeout)
 
@@ -70,12 +70,12 @@ class _Item(NamedTuple):
     """An entry of a queue."""
 
     job: Job
-    afterwards: Job
+    on_complete: Job
     call: QueuedCall
 
 
 class _Runner:
-    """State of the thread, which does not hold the queue: its deletion ends the thread."""
+    """State of the worker thread; it holds no reference to the queue, whose deletion ends the thread."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[_Item | None] = SimpleQueue()
@@ -91,7 +91,7 @@ class _Runner:
             del item  # Or the last call's tensors would live until the next call.
 
     def run_until(self, call: QueuedCall) -> None:
-        """Run all that comes up to a call if this is the thread that has to."""
+        """Run all calls up to this one if this is the worker thread."""
         if call.done():
             return
         if self.process != os.getpid():
@@ -103,11 +103,11 @@ class _Runner:
             assert item is not None  # The end comes after all calls.
             self.run(*item)
 
-    def run(self, job: Job, afterwards: Job, call: QueuedCall) -> None:
+    def run(self, job: Job, on_complete: Job, call: QueuedCall) -> None:
         """Run one call, unless an earlier one failed: the ranks may be in different ones then."""
-        is_left_out = self.failure is not None
+        is_skipped = self.failure is not None
         try:
-            if is_left_out:
+            if is_skipped:
                 raise ProgramError(
                     "an earlier call on the group failed, so this one was not started; the earlier error: "
                     f"{self.failure}"
@@ -117,11 +117,11 @@ class _Runner:
             except BaseException as error:
                 self.failure = str(error)
                 raise
-            afterwards()
+            on_complete()
         except BaseException as error:  # noqa: BLE001 - whoever waits has to get it.
-            if not is_left_out:
+            if not is_skipped:
                 # Nobody may ever wait for it.
-                logger.error("a call that went on beside its caller failed: %s", error)
+                logger.error("an asynchronous call failed: %s", error)
             call.set_exception(error)
         else:
             call.set_result(None)
@@ -138,37 +138,37 @@ class CallQueue:
         self._thread = Thread(target=self._runner.run_all, name="collopt-calls", daemon=True)
         self._thread.start()
         finalize(self, self._runner.jobs.put, None)
-        _add(self)
+        _register(self)
 
-    def submit(self, job: Job, afterwards: Job = _nothing) -> QueuedCall:
-        """Queue a job and return; in the thread itself, where callbacks run, run it at once, before all later calls."""
+    def submit(self, job: Job, on_complete: Job = _nothing) -> QueuedCall:
+        """Queue a job and return; in the worker thread, where callbacks run, run it at once, before all later calls."""
         call = QueuedCall(self._runner)
         if self._runner.thread == get_ident():
-            self._runner.run(job, afterwards, call)
+            self._runner.run(job, on_complete, call)
         else:
             self._last = call
-            self._runner.jobs.put(_Item(job, afterwards, call))
+            self._runner.jobs.put(_Item(job, on_complete, call))
         return call
 
-    def ask(self, question: Callable[[], Answer]) -> Answer:
-        """Run a job after all earlier ones and wait for its result; an error in it leaves other jobs alone."""
-        answer: Future[Answer] = Future()
+    def run_and_wait(self, job: Callable[[], Result]) -> Result:
+        """Run a job after all earlier ones and return its result; an error in it does not stop later jobs."""
+        result: Future[Result] = Future()
 
-        def job() -> None:
+        def run() -> None:
             try:
-                answer.set_result(question())
+                result.set_result(job())
             except BaseException as error:  # noqa: BLE001 - raised again below.
-                answer.set_exception(error)
+                result.set_exception(error)
 
-        self.submit(job).result()
-        return answer.result()
+        self.submit(run).result()
+        return result.result()
 
     def join(self) -> None:
         """Wait for all earlier jobs."""
         self.submit(_nothing).result()
 
-    def is_over_by(self, until: float) -> bool:
-        """Whether all jobs are over when the monotonic clock shows that time."""
+    def completes_by(self, until: float) -> bool:
+        """Wait until a time of the monotonic clock; return whether all jobs have completed."""
         return bool(wait([self._last], max(0.0, until - time.monotonic())).done)
 
 
@@ -176,15 +176,15 @@ _queues: WeakSet[CallQueue] = WeakSet()
 _finalizers: list[Finalize] = []
 
 
-def _add(queue: CallQueue) -> None:
+def _register(queue: CallQueue) -> None:
     """Make the process wait for a queue at exit."""
     _queues.add(queue)
     if not _finalizers:
         # Processes of multiprocessing end without what atexit knows.
-        _finalizers.append(Finalize(None, _finish, exitpriority=EXIT_PRIORITY))
+        _finalizers.append(Finalize(None, _wait_at_exit, exitpriority=EXIT_PRIORITY))
 
 
-def _forget() -> None:
+def _clear_after_fork() -> None:
     """Forget the queues in a fork."""
     global _queues  # noqa: PLW0603 - the old one may be in use by a thread that is not here.
     _queues = WeakSet()
@@ -192,28 +192,28 @@ def _forget() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_clear_after_fork)
 
 
 @atexit.register
-def _finish() -> None:
+def _wait_at_exit() -> None:
     """Wait for unfinished calls at exit; interrupt those that are late."""
-    until = time.monotonic() + EXIT_PATIENCE_S
-    late = [queue for queue in list(_queues) if not queue.is_over_by(until)]
+    until = time.monotonic() + EXIT_TIMEOUT_S
+    late = [queue for queue in list(_queues) if not queue.completes_by(until)]
     if not late:
         return
     _queues.difference_update(late)
     logger.error(
-        "the program ends with calls that still go on after %g s, on groups: %d; wait for what execute or "
-        "all_to_all_single return with async_op=True",
-        EXIT_PATIENCE_S,
+        "the program exits with calls that are unfinished after %g s, on groups: %d; wait for the work that "
+        "execute or all_to_all_single returns with async_op=True",
+        EXIT_TIMEOUT_S,
         len(late),
     )
     for queue in late:
         queue.interrupt()
-    until = time.monotonic() + INTERRUPTION_S
+    until = time.monotonic() + INTERRUPT_TIMEOUT_S
     for queue in late:
-        queue.is_over_by(until)
+        queue.completes_by(until)
 
 
 MAX_SECONDS = 1e9  # Threads cannot wait for much longer
@@ -279,7 +279,7 @@ class AsyncWork:
         return future
 
     def _wait_at_most(self, seconds: float) -> None:
-        """Raise unless it is over within so many seconds; a failure is told afterwards."""
+        """Raise ProgramError unless the call completes within `seconds`; its own failure is raised later."""
         until = time.monotonic() + seconds
         try:
             self._done.exception(min(seconds, MAX_SECONDS))
@@ -294,34 +294,34 @@ class AsyncWork:
 
 
 def _transfer(done: Future[None], future: Any, outputs: list[Any]) -> None:
-    """Set a future of torch's to the outcome of one of ours."""
+    """Copy the outcome of a Python future to a torch future."""
     if error := done.exception():
         future.set_exception(error)
     else:
         future.set_result(outputs)
 
 
-TAG = 8209  # Any number that others are unlikely to take
-NO_TAG = 8210  # That of a message which never comes
+TAG = 8209  # Any number that other code is unlikely to use
+UNUSED_TAG = 8210  # Tag of a message that is never sent
 
 _group_queues: WeakKeyDictionary[Any, CallQueue] = WeakKeyDictionary()
 _streams: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
 def run_now(group: Any, job: Callable[[], None]) -> None:
-    """Run a call of a group, after those of its earlier calls that still go on in a thread."""
+    """Run a call of a group in this thread, after its earlier calls have completed."""
     if (queue := _group_queues.get(group)) is not None:
         queue.join()
     job()
 
 
-def in_turn(group: Any, question: Callable[[], Answer]) -> Answer:
-    """Let the ranks of a group agree on something, after its earlier calls and what their callbacks have called.
+def run_in_order(group: Any, job: Callable[[], Result]) -> Result:
+    """Run a job of a group after its earlier calls and those of their callbacks, and return its result.
 
-    In the thread that runs these, as callbacks do; so whatever two ranks compare, they compare in the same order.
+    It runs in the thread of the call queue, so ranks that compare something do so in the same order.
     """
     queue = _group_queues.get(group)
-    return question() if queue is None else queue.ask(question)
+    return job() if queue is None else queue.run_and_wait(job)
 
 
 def start(
@@ -330,29 +330,29 @@ def start(
     outputs: list[Any],
     inputs: list[Any],
     *,
-    afterwards: Callable[[], object] = lambda: None,
+    on_complete: Callable[[], object] = lambda: None,
 ) -> AsyncWork:
-    """Begin to run a call of a group, and return before it is over."""
+    """Start a call of a group asynchronously."""
     torch, _ = import_torch()
     device = next(tensor.device for tensor in (*outputs, *inputs))
     if device.type == "cuda":
         streams = _streams.setdefault(group, {})
         if device not in streams:
             streams[device] = torch.cuda.Stream(device)
-        event = run_on_stream(torch.cuda, streams[device], device, lambda: (job(), afterwards()), [*outputs, *inputs])
-        return AsyncWork(_over(), outputs, event)
+        event = run_on_stream(torch.cuda, streams[device], device, lambda: (job(), on_complete()), [*outputs, *inputs])
+        return AsyncWork(_completed(), outputs, event)
     if (queue := _group_queues.get(group)) is None:
         queue = _group_queues[group] = CallQueue(partial(_interrupt, ref(group)))
-    return AsyncWork(queue.submit(job, afterwards), outputs)
+    return AsyncWork(queue.submit(job, on_complete), outputs)
 
 
-def finished(outputs: list[Any]) -> AsyncWork:
-    """Return the work of a call without data."""
-    return AsyncWork(_over(), outputs)
+def completed_work(outputs: list[Any]) -> AsyncWork:
+    """Return completed work, for a call without data."""
+    return AsyncWork(_completed(), outputs)
 
 
 def run_on_stream(cuda: Any, stream: Any, device: Any, job: Callable[[], object], tensors: list[Any]) -> Any:
-    """Let a stream do a job after what the current stream has to do; return an event that it reaches then."""
+    """Run a job on a stream after the work of the current stream; return an event recorded after the job."""
     stream.wait_stream(cuda.current_stream(device))
     for tensor in tensors:
         # Before the job: should it fail half-way, the other half may still be running.
@@ -365,7 +365,7 @@ def run_on_stream(cuda: Any, stream: Any, device: Any, job: Callable[[], object]
 
 
 def _interrupt(group: ref[Any]) -> None:
-    """Let what waits for messages of a group of Gloo fail: after one late message Gloo gives up all of a group's."""
+    """Make pending receives of a Gloo group fail: after one timeout Gloo aborts all messages of a group."""
     torch, dist = import_torch()
     found = group()
     if found is None or not isinstance(found._get_backend(torch.device("cpu")), dist.ProcessGroupGloo):
@@ -373,10 +373,10 @@ def _interrupt(group: ref[Any]) -> None:
     for peer in set(range(found.size())) - {found.rank()}:
         # Of a peer that is gone there is nothing to wait for; others may go on.
         with suppress(RuntimeError):
-            found.recv([torch.empty(1)], peer, NO_TAG).wait(timedelta(milliseconds=1))
+            found.recv([torch.empty(1)], peer, UNUSED_TAG).wait(timedelta(milliseconds=1))
 
 
-def _over() -> Future[None]:
+def _completed() -> Future[None]:
     done: Future[None] = Future()
     done.set_result(None)
     return done

@@ -22,9 +22,9 @@ from ....schedules.traffic.collective import CollectiveName, as_collective
 from ...lowering.lower import lower
 from ...programs.program import Program
 from ..calls.agreement import agree, first_line, wait_for_all
-from ..calls.arguments import Call, combine, finish, import_torch, member_rank, plain_group_of
+from ..calls.arguments import Call, combine, divide_average, import_torch, member_rank, p2p_group
 from ..calls.call_queue import TAG, AsyncWork, run_now, start
-from ..rounds.batches import OwnRound, OwnRounds, Piece, own_rounds
+from ..rounds.batches import Piece, RankRound, RankRounds, rank_rounds
 
 if TYPE_CHECKING:
     import torch
@@ -36,19 +36,19 @@ _lowered: WeakKeyDictionary[Schedule, dict[Collective, Program]] = WeakKeyDictio
 
 
 class PlanLike(Protocol):
-    """What `execute` needs of a plan."""
+    """Protocol of what `execute` needs of a plan."""
 
     @property
     def collective(self) -> CollectiveName | Collective:
-        """Such as ``"allgather"``."""
+        """Collective of the plan."""
 
     @property
     def schedule(self) -> Schedule:
-        """What it consists of."""
+        """Schedule of the plan."""
 
 
 def program_of(plan: PlanLike | Program) -> Program:
-    """Lower a plan for execution in rounds, once; a program is what it is."""
+    """Lower a plan for execution in rounds, once; a program is returned as it is."""
     if isinstance(plan, Program):
         return plan
     if not hasattr(plan, "collective") or not hasattr(plan, "schedule"):
@@ -158,16 +158,16 @@ def prepared(
     op: str = "sum",
     async_op: bool = False,
 ) -> tuple[Call, Callable[[], None]]:
-    """Check the arguments of `execute` and let the ranks agree on them, which they do in the order of their calls."""
+    """Check the arguments of `execute` on all ranks; return the call and the job that runs it."""
     rank = member_rank(group)
     program = program_of(plan)
     if program.collective.has_one_root and rank != program.layout.root:
         output, input = (None, input) if program.collective.reduces else (output, None)  # noqa: A001
-    call = Call(program, output, input, plain_group_of(group, output, input), timeout, slices, op, async_op)
-    return call, partial(_run, call, rank, own_rounds(program, slices, rank, agree(call)))
+    call = Call(program, output, input, p2p_group(group, output, input), timeout, slices, op, async_op)
+    return call, partial(_run, call, rank, rank_rounds(program, slices, rank, agree(call)))
 
 
-def _run(call: Call, rank: int, work: OwnRounds) -> None:
+def _run(call: Call, rank: int, work: RankRounds) -> None:
     torch, _ = import_torch()
     made_so = any(tensor is not None and tensor.is_inference() for tensor in (call.output, call.input))
     # Tensors that were made in inference mode can be written to in that mode alone; others are to notice that they are.
@@ -186,25 +186,25 @@ def _run(call: Call, rank: int, work: OwnRounds) -> None:
                     f"data with ranks {peers}: {first_line(error)}"
                 ) from error
         if call.program.layout.reduces:
-            finish(call.op, memory["output"], call.program.num_ranks)
+            divide_average(call.op, memory["output"], call.program.num_ranks)
 
 
-def _run_round(call: Call, part: OwnRound, memory: dict[str, Any]) -> None:
-    """Post one batch, copy meanwhile, wait, and reduce."""
+def _run_round(call: Call, part: RankRound, memory: dict[str, Any]) -> None:
+    """Post one batch, run local copies meanwhile, wait, and reduce."""
     torch, dist = import_torch()
 
-    def held(piece: Piece) -> Any:
+    def view(piece: Piece) -> Any:
         return memory[piece.memory][piece.begin : piece.end]
 
     # As bytes, because no backend carries all element types (Gloo and NCCL have no int16).
-    views = [held(each.piece).view(torch.uint8) for each in part.operations]
+    views = [view(each.piece).view(torch.uint8) for each in part.operations]
     batch = [
         dist.P2POp(dist.isend if each.is_send else dist.irecv, view, group=call.group, tag=TAG, group_peer=each.peer)
         for each, view in zip(part.operations, views, strict=True)
     ]
     works = dist.batch_isend_irecv(batch) if batch else []
     for copy in part.copies:
-        held(copy.target).copy_(held(copy.source))
+        view(copy.target).copy_(view(copy.source))
     wait_for_all(works, call.timeout)
     for each in part.sums:
-        combine(call.op, held(each.one), held(each.other), held(each.target))
+        combine(call.op, view(each.one), view(each.other), view(each.target))

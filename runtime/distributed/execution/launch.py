@@ -24,7 +24,7 @@ from ...interpreter.check import check_program
 from ...programs.checks import check_choice, check_counts, check_seconds
 from ...programs.program import Program
 from ..calls.arguments import OPERATIONS, check_operation
-from ..processes.local_ranks import memory_for
+from ..processes.local_ranks import out_of_memory_as_error
 from ..processes.rendezvous import BACKENDS, Rendezvous, on_all_ranks
 from ..rounds.batches import shard_elements
 from .execute import PlanLike, execute, program_of
@@ -138,7 +138,7 @@ def _measure(job: _Job, device: Any) -> _Measurement:
     import torch.distributed as dist
 
     rank, elements = dist.get_rank(), _elements_in_all(job)
-    with memory_for(f"elements={job.elements} of {job.dtype}", "fewer"):
+    with out_of_memory_as_error(f"elements={job.elements} of {job.dtype}", "fewer"):
         output, mine = tensors(job.program, rank, elements, getattr(torch, job.dtype), device, seed=job.seed)
         wanted = reference(job.program, rank, elements, mine, job.op)
     correct, times = True, []

@@ -32,15 +32,15 @@ from ....errors import ColloptError, ProgramError, UnsupportedError
 
 Result = TypeVar("Result")
 
-BOOT = (
+BOOTSTRAP = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from collopt.runtime.distributed.processes.local_ranks import supervise; "
     "supervise(sys.argv[2], int(sys.argv[3]))"
 )
-GRACE_S = 5.0  # The supervisor gets this long after the deadline to report before it is killed
-LOOK_S = 0.1  # So often a caller that waits for updates looks whether the supervisor, which would end them, still runs
-AFTERMATH_S = 0.3
-"""After a first failure the others' are awaited this long: a rank that died explains more than its peers' errors."""
+GRACE_PERIOD_S = 5.0  # The supervisor gets this long after the deadline to report before it is killed
+POLL_S = 0.1  # So often a caller that waits for updates looks whether the supervisor, which would end them, still runs
+FAILURE_WAIT_S = 0.3
+"""How long to wait for further failures after the first: a rank that died explains more than its peers' errors."""
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -72,7 +72,7 @@ def run_ranks(
         Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8")
         Path(folder, "task.pickle").write_bytes(pickle.dumps(task))
         Path(folder, "shared").mkdir()
-        code = _run_supervisor(folder, timeout_s + GRACE_S, on_update or (lambda _: None))
+        code = _run_supervisor(folder, timeout_s + GRACE_PERIOD_S, on_update or (lambda _: None))
         outcome = Path(folder, "outcome.pickle")
         if not outcome.exists():
             log = Path(folder, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -88,13 +88,13 @@ def run_ranks(
 
 
 def _run_supervisor(folder: str, timeout_s: float, on_update: Listener) -> int | None:
-    """Run the supervisor to its end, or kill it with all ranks when the time is over."""
+    """Run the supervisor; kill it with all ranks at the timeout."""
     updates, there = multiprocessing.Pipe(duplex=False)
     environment = {name: value for name, value in os.environ.items() if name not in LAUNCHER_VARIABLES}
     environment["OMP_NUM_THREADS"] = "1"
     with Path(folder, "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", BOOT, json.dumps(sys.path), folder, str(there.fileno())],
+            [sys.executable, "-P", "-c", BOOTSTRAP, json.dumps(sys.path), folder, str(there.fileno())],
             pass_fds=[there.fileno()],
             stdin=subprocess.PIPE,  # Held open: its end tells the supervisor that this process is gone.
             stdout=log,
@@ -118,13 +118,13 @@ def _run_supervisor(folder: str, timeout_s: float, on_update: Listener) -> int |
 def _wait_for(
     process: subprocess.Popen[bytes], updates: Connection, timeout_s: float, on_update: Listener
 ) -> int | None:
-    """Pass on updates of the ranks until the supervisor ends; return its status, or None at the timeout."""
+    """Forward updates of the ranks until the supervisor ends; return its status, or None at the timeout."""
     deadline = time.monotonic() + timeout_s
     # A rank that outlives the supervisor would keep the pipe open.
     while process.poll() is None or updates.poll():
         if time.monotonic() > deadline:
             return None
-        if updates.poll(LOOK_S):
+        if updates.poll(POLL_S):
             try:
                 update = updates.recv()
             except EOFError:
@@ -145,7 +145,7 @@ def supervise(folder: str, updates: int) -> None:
             importlib.import_module(module)
         task = pickle.loads(Path(folder, "task.pickle").read_bytes())  # noqa: S301 - written by our own parent.
     except Exception as error:  # noqa: BLE001 - everything has to reach the caller.
-        outcome = ("failed", (type(error).__name__, f"the local ranks could not start: {_described(error)}"))
+        outcome = ("failed", (type(error).__name__, f"the local ranks could not start: {_describe(error)}"))
     else:
         try:
             outcome = _Ranks(task, job, str(Path(folder, "shared")), Connection(updates, readable=False)).outcome()
@@ -178,12 +178,12 @@ class _Ranks:
             self.pipes.append(here)
 
     def outcome(self) -> tuple[str, object]:
-        """Wait for all ranks, or for a failure; leaves no process behind."""
+        """Wait for all ranks or a failure, then end all processes."""
         try:
-            while self._open() and not self.failures:
+            while self._unfinished() and not self.failures:
                 self._wait_for_results(self.deadline)
-            until = min(time.time() + AFTERMATH_S, self.deadline)
-            while self.failures and self._open() and time.time() < until:
+            until = min(time.time() + FAILURE_WAIT_S, self.deadline)
+            while self.failures and self._unfinished() and time.time() < until:
                 self._wait_for_results(until)
         finally:
             for process in self.processes:
@@ -195,12 +195,12 @@ class _Ranks:
             return "failed", (first.kind, first.message)
         return "done", [self.results[rank] for rank in range(len(self.processes))]
 
-    def _open(self) -> list[int]:
+    def _unfinished(self) -> list[int]:
         return [rank for rank in range(len(self.processes)) if rank not in self.results]
 
     def _wait_for_results(self, until: float) -> None:
         """Wait for the next results and failures."""
-        waiting = self._open()
+        waiting = self._unfinished()
         # Standard input ends when the process that wants the results ends.
         sources = [item for rank in waiting for item in (self.pipes[rank], self.processes[rank].sentinel)]
         ready = wait([*sources, sys.stdin.fileno()], max(0.0, until - time.time()))
@@ -238,16 +238,16 @@ def _exit_reason(code: int | None) -> str:
 
 
 def _run_task(task: Callable[[int, str], Any], rank: int, folder: str, pipe: Connection, updates: Connection) -> None:
-    """Run the task in a rank's own process."""
+    """Run the task in the process of a rank."""
     try:
         with listening(updates.send):
             answer: tuple[Any, ...] = ("done", task(rank, folder))
     except Exception as error:  # noqa: BLE001 - everything has to reach the caller.
-        answer = ("failed", type(error).__name__, _described(error))
+        answer = ("failed", type(error).__name__, _describe(error))
     pipe.send(answer)
 
 
-def _described(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, ColloptError):
         return str(error)
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
@@ -260,7 +260,7 @@ _listener: ContextVar[Listener | None] = ContextVar("collopt_rank_listener", def
 
 @contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
-    """Pass updates within the context to `listener`; None ignores them."""
+    """Send updates within the context to `listener`; None ignores them."""
     token = _listener.set(listener)
     try:
         yield
@@ -269,22 +269,22 @@ def listening(listener: Listener | None) -> Iterator[None]:
 
 
 def notify(update: object) -> None:
-    """Send an update, which has to be picklable, to the listener of this rank.
+    """Send a picklable update to the listener of this rank.
 
     >>> with listening(print):
-    ...     notify("half of it is done")
-    half of it is done
-    >>> notify("and nobody hears this")
+    ...     notify("50 % done")
+    50 % done
+    >>> notify("ignored without a listener")
     """
     if listener := _listener.get():
         listener(update)
 
 
 @contextmanager
-def memory_for(what: str, mending: str) -> Iterator[None]:
-    """Raise `UnsupportedError` if tensors do not fit in memory; on CPUs torch has no exception of its own for that.
+def out_of_memory_as_error(what: str, remedy: str) -> Iterator[None]:
+    """Raise `UnsupportedError` if tensors do not fit in memory, for which torch has no exception on CPUs.
 
-    >>> with memory_for("elements=8 of int32", "fewer"):
+    >>> with out_of_memory_as_error("elements=8 of int32", "fewer"):
     ...     raise MemoryError
     Traceback (most recent call last):
         ...
@@ -295,4 +295,4 @@ def memory_for(what: str, mending: str) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not re.search("memory|overflow|size", str(error)):
             raise
-        raise UnsupportedError(f"there is not enough memory for {what} on this rank; give {mending}") from error
+        raise UnsupportedError(f"there is not enough memory for {what} on this rank; give {remedy}") from error

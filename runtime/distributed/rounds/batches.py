@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One send or receive of this rank."""
+    """A send or receive of this rank."""
 
     peer: int
     is_send: bool
@@ -46,52 +46,52 @@ class Operation(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Elements copied inside this rank."""
+    """A local copy."""
 
     source: Piece
     target: Piece
 
 
 class Sum(NamedTuple):
-    """``target = one + other``, element by element, or whatever operation the caller asked for."""
+    """A reduction ``target = one + other``, element by element, by the caller's operation."""
 
     one: Piece
     other: Piece
     target: Piece
 
 
-class OwnRound(NamedTuple):
-    """One rank's part of a round; sums come last, in this order."""
+class RankRound(NamedTuple):
+    """One rank's part of a round; sums are computed last, in this order."""
 
     operations: tuple[Operation, ...]
     copies: tuple[Copy, ...]
     sums: tuple[Sum, ...]
 
 
-class OwnRounds(NamedTuple):
-    """One rank's rounds and the elements that its scratch and its staging area need."""
+class RankRounds(NamedTuple):
+    """One rank's rounds, and the sizes of its scratch and staging area in elements."""
 
-    rounds: tuple[OwnRound, ...]
+    rounds: tuple[RankRound, ...]
     scratch: int
     staging: int
 
 
 def shard_elements(layout: Layout, elements: int) -> tuple[int, ...]:
-    """Elements of each rank's shard, or from each rank to each, if there are `elements` in all."""
+    """Divide `elements` in all into those of each shard, or of each pair of ranks."""
     ends = [elements * offset // layout.chunks for offset in layout.offsets]
     return tuple(end - begin for begin, end in pairwise(ends))
 
 
 @lru_cache(maxsize=32)
 def checked_rounds(program: Program, slices: int) -> tuple[Round, ...]:
-    """Check a program once and for all and cut it into rounds, for calls in place too if it can have them."""
+    """Check a program and cut it into rounds, once; also for in-place calls if it supports them."""
     run_program(program, interleavings=1)
     return rounds_of(replace(program, in_place=works_in_place(program)), slices=slices)
 
 
 @lru_cache(maxsize=32)
 def works_in_place(program: Program) -> bool:
-    """Whether a program is right if input and output are the same memory."""
+    """Whether a program is correct if input and output are the same memory."""
     try:
         run_program(replace(program, in_place=True), interleavings=1)
     except ProgramError:
@@ -100,17 +100,17 @@ def works_in_place(program: Program) -> bool:
 
 
 @lru_cache(maxsize=128)
-def own_rounds(program: Program, slices: int, rank: int, elements: int) -> OwnRounds:
-    """Return one rank's part of a collective on so many elements in all."""
+def rank_rounds(program: Program, slices: int, rank: int, elements: int) -> RankRounds:
+    """Return one rank's rounds of a collective on `elements` in all."""
     rounds = checked_rounds(program, slices)
-    map_ = _Map(program, rank, elements, slices, rounds)
-    parts = [part for part in map(map_.own_round, rounds) if any(part)]
+    map_ = _RankTranslator(program, rank, elements, slices, rounds)
+    parts = [part for part in map(map_.rank_round, rounds) if any(part)]
     staging = [each.one.end for part in parts for each in part.sums if each.one.memory == "staging"]
-    return OwnRounds(tuple(parts), map_.scratch.size, max(staging, default=0))
+    return RankRounds(tuple(parts), map_.scratch.size, max(staging, default=0))
 
 
-class _Map:
-    """Says which elements of one rank's memories a message is about."""
+class _RankTranslator:
+    """Translates the messages of rounds to elements of one rank's memories."""
 
     def __init__(self, program: Program, rank: int, elements: int, slices: int, rounds: Sequence[Round]) -> None:
         self.layout = program.layout
@@ -126,8 +126,8 @@ class _Map:
         self.output_shifts = [begin - place for (begin, _), place in zip(bounds, places, strict=False)]
         self.scratch = RoundScratch(rounds, rank, slices, self._elements)
 
-    def own_round(self, part: Round) -> OwnRound:
-        """Translate what this rank has to do with a round."""
+    def rank_round(self, part: Round) -> RankRound:
+        """Return this rank's part of a round."""
         operations, sums, staged = [], [], 0
         for message in part.messages:
             begin, end = self._extent(message.first, message.chunks, message.slice_number)
@@ -149,7 +149,7 @@ class _Map:
             elif message.sender == self.rank:
                 sums.append((message.stage, self._sum(message, self._piece(message, message.source))))
         in_order = sorted(sums, key=lambda each: each[0])
-        return OwnRound(tuple(operations), tuple(copies), tuple(each for _, each in in_order))
+        return RankRound(tuple(operations), tuple(copies), tuple(each for _, each in in_order))
 
     def _sum(self, message: Message, arrival: Piece) -> Sum:
         assert message.operand is not None  # That is what makes it a sum.
@@ -171,7 +171,7 @@ class _Map:
         return end - begin
 
     def _extent(self, first: int, chunks: int, slice_number: int) -> tuple[int, int]:
-        """Elements of some chunks of one shard, counted in the whole collective."""
+        """Elements of a chunk range of one shard, counted over the whole collective."""
         blocks = self.layout.blocks
         block = bisect_right(blocks, first) - 1
         base, elements = self.ends[block], self.ends[block + 1] - self.ends[block]

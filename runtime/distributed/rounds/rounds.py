@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import UnsupportedError
-from ...lowering.flow_transfers import ScratchSlots
+from ...lowering.flow_transfers import ScratchAllocator
 from ...programs.checks import check_counts
 from ...programs.ordering import Order, Site, global_order
 from ...programs.program import ChunkRange, Program
@@ -62,7 +62,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """What can be in flight at the same time."""
+    """Messages that can be in flight at the same time."""
 
     messages: tuple[Message, ...]  # Between ranks.  Both ends post them in this order
     copies: tuple[Message, ...]  # Inside ranks
@@ -80,7 +80,7 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
     """
     check_counts({"slices": slices, "max_operations": max_operations})
     order = global_order(program)
-    contents = _Contents(program)
+    contents = _ChunkTracker(program)
     # A receive is placed together with its send.
     first_slice = [
         message
@@ -92,7 +92,7 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
     last = [-1] * len(first_slice)
     placed: list[list[Message]] = []
     for slice_number in range(slices):
-        planner.forget_memory()
+        planner.start_slice()
         for number, message in enumerate(first_slice):
             last[number], stage = planner.place(message, at_least=last[number] + 1)
             placed.extend([] for _ in range(last[number] + 1 - len(placed)))
@@ -106,8 +106,8 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
     )
 
 
-class _Contents:
-    """Knows which chunk of the collective each chunk of memory stands for.
+class _ChunkTracker:
+    """Tracks which chunk of the collective each chunk of memory holds.
 
     A chunk of scratch that is used again is another one from then on: numbers from the program's own on up.
     """
@@ -121,7 +121,7 @@ class _Contents:
         self.scratch_sizes = [rank.scratch_chunks for rank in program.ranks]
 
     def messages(self, order: Order, number: int) -> Iterator[Message]:
-        """Yield the messages of a step that is no receive, cut where the chunks are not one piece of memory."""
+        """Yield the messages of a send, copy or reduce, cut where the chunks are not contiguous in memory."""
         step, site = order.instructions[number], order.sites[number]
         partner = order.partners[number] if step.kind == "send" else number
         end, there = order.instructions[partner], order.sites[partner]
@@ -130,14 +130,14 @@ class _Contents:
         assert end.target is not None
         operand = {"recv_reduce": end.source, "reduce": end.target}.get(end.kind)
         chunks = self._chunks(site.rank, step.source, step.count)
-        sources = self._places(site.rank, step.source, step.count)
+        sources = self._locations(site.rank, step.source, step.count)
         operands: Sequence[int] = range(0)
         if operand is not None:
-            self._expect(there, operand, chunks)
-            operands = self._places(there.rank, operand, step.count)
-        self._arrive(there, end.target, chunks)
-        targets = self._places(there.rank, end.target, step.count)
-        for begin, after in self._runs(chunks, sources, targets, operands):
+            self._check_placement(there, operand, chunks)
+            operands = self._locations(there.rank, operand, step.count)
+        self._write(there, end.target, chunks)
+        targets = self._locations(there.rank, end.target, step.count)
+        for begin, after in self._contiguous(chunks, sources, targets, operands):
             source, target = (
                 ChunkRange(place.buffer, found[begin])
                 for place, found in ((step.source, sources), (end.target, targets))
@@ -146,7 +146,7 @@ class _Contents:
             yield Message(site.rank, there.rank, source, target, after - begin, 0, chunks[begin], summand)
 
     def _chunks(self, rank: int, place: ChunkRange, count: int) -> Sequence[int]:
-        """Numbers in the collective of some chunks of memory."""
+        """Numbers in the collective of a range of chunks in memory."""
         if place.buffer == "scratch":
             return self.scratch[rank][place.start : place.start + count]
         if place.buffer == "output":
@@ -154,16 +154,16 @@ class _Contents:
         first = self.layout.input_range(rank)[0] + place.start
         return range(first, first + count)
 
-    def _places(self, rank: int, place: ChunkRange, count: int) -> Sequence[int]:
-        """Where some chunks of memory are once those of scratch are told apart."""
+    def _locations(self, rank: int, place: ChunkRange, count: int) -> Sequence[int]:
+        """Locations of a range of chunks, with reused scratch renumbered."""
         if place.buffer == "scratch":
             return self.places[rank][place.start : place.start + count]
         return range(place.start, place.start + count)
 
-    def _arrive(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
-        """Take note of what scratch holds from now on; everything else has to stand where it belongs."""
+    def _write(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
+        """Record a write to scratch; in other buffers check that each chunk belongs there."""
         if place.buffer != "scratch":
-            self._expect(site, place, chunks)
+            self._check_placement(site, place, chunks)
             return
         held, inside = self.scratch[site.rank], slice(place.start, place.start + len(chunks))
         if any(there not in (-1, chunk) for there, chunk in zip(held[inside], chunks, strict=True)):
@@ -172,8 +172,8 @@ class _Contents:
             self.places[site.rank][inside] = range(size, size + len(chunks))
         held[inside] = chunks
 
-    def _expect(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
-        """Refuse to put chunks, or to add them, where others belong."""
+    def _check_placement(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
+        """Refuse chunks that are written or added to where other chunks belong."""
         held = self._chunks(site.rank, place, len(chunks))
         if held == chunks:
             return
@@ -185,33 +185,33 @@ class _Contents:
                     "belongs"
                 )
 
-    def _runs(self, chunks: Sequence[int], *places: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Yield where the pieces of memory begin and end that some chunks consist of."""
-        cuts = {after for place in places for after in _gaps(place)}
+    def _contiguous(self, chunks: Sequence[int], *places: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield begin and end of each contiguous piece of some chunks."""
+        cuts = {after for place in places for after in _breaks(place)}
         if isinstance(chunks, range):
             blocks = self.layout.blocks
             inner = blocks[bisect_right(blocks, chunks.start) : bisect_left(blocks, chunks.stop)]
             cuts.update(border - chunks.start for border in inner)
         else:
-            cuts.update(_gaps(chunks))
+            cuts.update(_breaks(chunks))
             cuts.update(after for after in range(1, len(chunks)) if chunks[after] in self.borders)
         return pairwise([0, *sorted(cuts), len(chunks)])
 
 
-def _gaps(numbers: Sequence[int]) -> Iterator[int]:
-    """Yield where numbers do not go on by one."""
+def _breaks(numbers: Sequence[int]) -> Iterator[int]:
+    """Yield the positions at which numbers are not consecutive."""
     if not isinstance(numbers, range):
         for after, (one, other) in enumerate(pairwise(numbers), 1):
             if other != one + 1:
                 yield after
 
 
-def _moved(place: ChunkRange, chunks: int) -> ChunkRange:
+def _shifted(place: ChunkRange, chunks: int) -> ChunkRange:
     return ChunkRange(place.buffer, place.start + chunks)
 
 
 def _joined(messages: Sequence[Message], program: Program) -> list[Message]:
-    """Join messages of one pair of ranks that continue each other everywhere, inside one shard."""
+    """Merge messages of one pair of ranks that are adjacent at both ends, inside one shard."""
     joined: list[Message] = []
     blocks = program.layout.blocks
     key = attrgetter("sender", "receiver", "slice_number", "stage", "source.buffer", "source.start")
@@ -228,33 +228,33 @@ def _continues(one: Message, other: Message) -> bool:
     return (
         one[:2] == other[:2]
         and (one.slice_number, one.stage, one.first + one.chunks) == (other.slice_number, other.stage, other.first)
-        and other.source == _moved(one.source, one.chunks)
-        and other.target == _moved(one.target, one.chunks)
-        and other.operand == (_moved(one.operand, one.chunks) if one.operand else None)
+        and other.source == _shifted(one.source, one.chunks)
+        and other.target == _shifted(one.target, one.chunks)
+        and other.operand == (_shifted(one.operand, one.chunks) if one.operand else None)
     )
 
 
-Moments = npt.NDArray[np.int64]
+AccessTimes = npt.NDArray[np.int64]
 
 STAGES = 2**20  # More than the contributions to one chunk, which are at most as many as ranks
 
 
 class RoundPlanner:
-    """Remembers when each chunk of memory was last written and read, and how full the rounds are."""
+    """Assigns messages to rounds by the last write and read of each chunk of memory, and the operations per round."""
 
     def __init__(self, program: Program, scratch: Sequence[int], max_operations: int) -> None:
         self.program = program
         self.scratch = scratch
         self.max_operations = max_operations
         self.operations: Counter[tuple[int, int]] = Counter()
-        self.forget_memory()
+        self.start_slice()
 
-    def forget_memory(self) -> None:
-        """Start a new slice, which shares no memory with the ones before."""
-        self.written = [self._never(rank) for rank in range(self.program.num_ranks)]
-        self.read = [self._never(rank) for rank in range(self.program.num_ranks)]
+    def start_slice(self) -> None:
+        """Start a new slice, which shares no memory with earlier ones."""
+        self.written = [self._empty_times(rank) for rank in range(self.program.num_ranks)]
+        self.read = [self._empty_times(rank) for rank in range(self.program.num_ranks)]
 
-    def _never(self, rank: int) -> dict[str, Moments]:
+    def _empty_times(self, rank: int) -> dict[str, AccessTimes]:
         sizes = self.program.ranks[rank]
         chunks = {"input": sizes.input_chunks, "output": sizes.output_chunks, "scratch": self.scratch[rank]}
         if self.program.in_place:
@@ -262,15 +262,15 @@ class RoundPlanner:
         return {buffer: np.full(count, -1, dtype=np.int64) for buffer, count in chunks.items()}
 
     def place(self, message: Message, at_least: int) -> tuple[int, int]:
-        """Put a message into the first round that takes it and return that round, and the stage."""
+        """Assign a message to the first round possible; return the round and the stage."""
         adds, stays = message.operand is not None, message.sender == message.receiver
-        read = list(self._held(self.written, message.sender, message.source, message))
+        read = list(self._access_times(self.written, message.sender, message.source, message))
         touched = [
-            *self._held(self.written, message.receiver, message.target, message),
-            *self._held(self.read, message.receiver, message.target, message),
+            *self._access_times(self.written, message.receiver, message.target, message),
+            *self._access_times(self.read, message.receiver, message.target, message),
         ]
         if message.operand is not None:
-            touched += self._held(self.written, message.receiver, message.operand, message)
+            touched += self._access_times(self.written, message.receiver, message.operand, message)
         soonest = -1
         if not adds:
             at_least = max(at_least, _next_round(read), _next_round(touched))
@@ -283,7 +283,7 @@ class RoundPlanner:
         stage = int(adds)
         if adds and number == soonest // STAGES:
             stage = max(1, soonest % STAGES)
-        self._note(message, number, stage)
+        self._record(message, number, stage)
         return number, stage
 
     def _free_round(self, message: Message, number: int) -> int:
@@ -297,35 +297,35 @@ class RoundPlanner:
         self.operations[receiver, number] += 1
         return number
 
-    def _note(self, message: Message, number: int, stage: int) -> None:
-        moment = number * STAGES + stage
-        reading = moment if message.sender == message.receiver else number * STAGES
-        for held in self._held(self.read, message.sender, message.source, message):
+    def _record(self, message: Message, number: int, stage: int) -> None:
+        time = number * STAGES + stage
+        reading = time if message.sender == message.receiver else number * STAGES
+        for held in self._access_times(self.read, message.sender, message.source, message):
             np.maximum(held, reading, out=held)
         if message.operand is not None:
-            for held in self._held(self.read, message.receiver, message.operand, message):
-                np.maximum(held, moment, out=held)
-        for held in self._held(self.written, message.receiver, message.target, message):
-            held[...] = moment
+            for held in self._access_times(self.read, message.receiver, message.operand, message):
+                np.maximum(held, time, out=held)
+        for held in self._access_times(self.written, message.receiver, message.target, message):
+            held[...] = time
 
-    def _held(
-        self, moments: list[dict[str, Moments]], rank: int, place: ChunkRange, message: Message
-    ) -> Iterator[Moments]:
-        """Yield what is known about a place: as such, and as part of memory that input and output share."""
-        yield moments[rank][place.buffer][place.start : place.start + message.chunks]
+    def _access_times(
+        self, times: list[dict[str, AccessTimes]], rank: int, place: ChunkRange, message: Message
+    ) -> Iterator[AccessTimes]:
+        """Yield the access times of a range: of its buffer, and of the memory that input and output share in place."""
+        yield times[rank][place.buffer][place.start : place.start + message.chunks]
         ends = message.source.buffer, message.target.buffer
         # In place, a local copy from input to output does nothing.
         stays = message.sender == message.receiver and ends == ("input", "output")
         if self.program.in_place and place.buffer != "scratch" and not stays:
-            yield moments[rank]["both"][message.first : message.first + message.chunks]
+            yield times[rank]["both"][message.first : message.first + message.chunks]
 
 
-def _latest(moments: list[Moments]) -> int:
-    return max(int(held.max()) for held in moments)
+def _latest(times: list[AccessTimes]) -> int:
+    return max(int(held.max()) for held in times)
 
 
-def _next_round(moments: list[Moments]) -> int:
-    return _latest(moments) // STAGES + 1
+def _next_round(times: list[AccessTimes]) -> int:
+    return _latest(times) // STAGES + 1
 
 
 class RoundScratch:
@@ -335,14 +335,14 @@ class RoundScratch:
     """
 
     def __init__(self, rounds: Sequence[Round], rank: int, slices: int, elements: Callable[[int, int], int]) -> None:
-        places = list(_places(rounds, rank))
+        places = list(_locations(rounds, rank))
         chunks = max((place.start + message.chunks for _, message, place in places), default=0)
         self.held = np.full(chunks, -1, dtype=np.int64)
-        self.goes_on = np.zeros(chunks, dtype=np.bool_)
+        self.is_continued = np.zeros(chunks, dtype=np.bool_)
         self.first = np.full((slices, chunks), len(rounds), dtype=np.int64)
         self.last = np.full((slices, chunks), -1, dtype=np.int64)
         for number, message, place in places:
-            self._note(number, message, place.start)
+            self._record(number, message, place.start)
         self.starts = np.zeros((slices, chunks), dtype=np.int64)
         self.size = self._find_places(elements)
 
@@ -350,11 +350,11 @@ class RoundScratch:
         """Where a slice of a chunk of scratch begins."""
         return int(self.starts[slice_number, chunk])
 
-    def _note(self, number: int, message: Message, start: int) -> None:
-        """Take note of what a message reads or writes."""
+    def _record(self, number: int, message: Message, start: int) -> None:
+        """Record the lifetime of what a message reads or writes."""
         touched = slice(start, start + message.chunks)
         self.held[touched] = np.arange(message.first, message.first + message.chunks)
-        self.goes_on[start : start + message.chunks - 1] = True
+        self.is_continued[start : start + message.chunks - 1] = True
         first, last = self.first[message.slice_number], self.last[message.slice_number]
         np.minimum(first[touched], number, out=first[touched])
         np.maximum(last[touched], number, out=last[touched])
@@ -367,30 +367,30 @@ class RoundScratch:
                 self.starts[slice_number, begin:end] = np.cumsum([0, *sizes[:-1]])
                 first, last = self.first[slice_number, begin:end].min(), self.last[slice_number, begin:end].max()
                 pieces.append((int(first), int(last), slice_number, begin, end, sum(sizes)))
-        slots = ScratchSlots()
+        slots = ScratchAllocator()
         taken: list[tuple[int, int, int]] = []
         for first, last, slice_number, begin, end, size in sorted(pieces):
             if not size:
                 continue
             for over in [each for each in taken if each[0] < first]:
-                slots.give(*over[1:])
+                slots.free(*over[1:])
                 taken.remove(over)
-            place = slots.take(size)
+            place = slots.allocate(size)
             taken.append((last, place, size))
             self.starts[slice_number, begin:end] += place
         return slots.size
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges of chunks that are in use and hang together."""
+        """Yield contiguous ranges of chunks in use."""
         begin = 0
-        for end in (np.flatnonzero(~self.goes_on) + 1).tolist():
+        for end in (np.flatnonzero(~self.is_continued) + 1).tolist():
             if self.held[begin] >= 0:
                 yield begin, end
             begin = end
 
 
-def _places(rounds: Sequence[Round], rank: int) -> Iterator[tuple[int, Message, ChunkRange]]:
-    """Yield the places in a rank's scratch that messages read or write, with the number of the round."""
+def _locations(rounds: Sequence[Round], rank: int) -> Iterator[tuple[int, Message, ChunkRange]]:
+    """Yield the ranges of a rank's scratch that messages read or write, with the number of the round."""
     for number, part in enumerate(rounds):
         for message in (*part.messages, *part.copies):
             ends = ((message.sender, message.source), (message.receiver, message.target))

@@ -1,4 +1,4 @@
-"""Plans of a group of the ``collopt`` backend: its settings, the choice for a call, and the agreement of the ranks."""
+"""Plan cache of a group of the ``collopt`` backend: settings, plan selection, and comparison among the ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..execution.execute import program_of
 
 
 class Request(NamedTuple):
-    """A call: so many bytes in all, from or to a root if the collective has one."""
+    """A call to find a plan for; `num_bytes` are those of all shards."""
 
     collective: Collective
     num_bytes: int
@@ -28,7 +28,7 @@ class Request(NamedTuple):
 
 
 class PlanCache:
-    """The plans for one number of ranks: those of the folder, and those made on first use."""
+    """The plans for one number of ranks: loaded from a folder, or planned on first use."""
 
     def __init__(self, settings: BackendSettings, num_ranks: int) -> None:
         self.num_ranks = num_ranks
@@ -36,13 +36,13 @@ class PlanCache:
         self.folder = None if settings.plans is None else Path(settings.plans)
         known = settings.topology
         self.topology = known if known is None or isinstance(known, Topology) else read_topology(known)
-        self._others: set[int] = set()
+        self._other_sizes: set[int] = set()
         self._digest = hashlib.sha256(f"{settings.slices} {settings.min_bytes}".encode())
         if self.topology is not None:
             self._digest.update(self.topology.digest.encode())
-        self._plans = [] if self.folder is None else self._loaded(self.folder)
-        self._made: dict[tuple[Collective, int | None], Plan | str] = {}
-        self._timed = lru_cache(maxsize=4096)(self._fastest)
+        self._plans = [] if self.folder is None else self._load(self.folder)
+        self._planned_here: dict[tuple[Collective, int | None], Plan | str] = {}
+        self._fastest_cached = lru_cache(maxsize=4096)(self._fastest)
 
     @property
     def digest(self) -> str:
@@ -50,19 +50,19 @@ class PlanCache:
         return self._digest.hexdigest()
 
     def find(self, request: Request) -> Plan | str:
-        """Return the plan for a call, or why there is none."""
+        """Return the plan for a call, or the reason why there is none."""
         if len(suitable := self._suitable(request.collective, request.root)) > 1:
-            return self._timed(request)
+            return self._fastest_cached(request)
         if suitable:
             return suitable[0]
         if self.topology is None or self.topology.num_ranks != self.num_ranks:
-            return self._reason(request)
+            return self._missing_reason(request)
         key = request.collective, request.root
-        if key not in self._made:
-            self._made[key] = self._planned(*key)
-        return self._made[key]
+        if key not in self._planned_here:
+            self._planned_here[key] = self._planned(*key)
+        return self._planned_here[key]
 
-    def _loaded(self, folder: Path) -> list[tuple[str, Plan]]:
+    def _load(self, folder: Path) -> list[tuple[str, Plan]]:
         """Read all plans of the folder; keep those for as many ranks."""
         paths = sorted(folder.glob("*.json"))
         if not paths:
@@ -72,14 +72,14 @@ class PlanCache:
             found = load_plan(path)
             self._digest.update(path.read_bytes())
             if found.topology.num_ranks != self.num_ranks:
-                self._others.add(found.topology.num_ranks)
+                self._other_sizes.add(found.topology.num_ranks)
                 continue
             self._check_network(path.name, found, kept)
             kept.append((path.name, found))
         return kept
 
     def _check_network(self, name: str, found: Plan, before: list[tuple[str, Plan]]) -> None:
-        """Refuse a plan for another network than the others' of as many ranks."""
+        """Refuse a plan whose network differs from that of the other plans."""
         known = self.topology
         of = "the topology given"
         if known is None or known.num_ranks != self.num_ranks:
@@ -109,7 +109,7 @@ class PlanCache:
         return plans
 
     def _fastest(self, request: Request) -> Plan:
-        """Compare predicted times; the first by file name wins a draw."""
+        """Choose the plan with the least predicted time; ties go to the first file name."""
         size, slices = request.num_bytes, self.slices
         suitable = self._suitable(request.collective, request.root)
         return min(suitable, key=lambda each: each.estimate(size, slices if each.schedule.num_trees else None))
@@ -124,25 +124,25 @@ class PlanCache:
             return f"no plan of it can be made or run on {self.topology.name}: {error}"
         return made
 
-    def _reason(self, request: Request) -> str:
-        """Say what there is instead."""
+    def _missing_reason(self, request: Request) -> str:
+        """Return why no plan was found, and which plans there are."""
         where = "the topology given" if self.folder is None else str(self.folder)
-        there = sorted({each.name + _rooted(root) for each, plans in self._lowered.items() for _, root in plans})
+        there = sorted({each.name + _root_text(root) for each, plans in self._lowered.items() for _, root in plans})
         if there:
-            wanted = f"it{_rooted(request.root)}"
+            wanted = f"it{_root_text(request.root)}"
             return f"{where} has no plan of {wanted}; those that can be run here are of {', '.join(there)}"
         if self.topology is not None:
-            self._others.add(self.topology.num_ranks)
-        others = ", ".join(map(str, sorted(self._others - {self.num_ranks})))
+            self._other_sizes.add(self.topology.num_ranks)
+        others = ", ".join(map(str, sorted(self._other_sizes - {self.num_ranks})))
         return f"{where} has nothing that can be run on {self.num_ranks} ranks" + f", only for {others}" * bool(others)
 
 
-def _rooted(root: int | None) -> str:
+def _root_text(root: int | None) -> str:
     return "" if root is None else f" with root {root}"
 
 
 def _description(topology: Topology) -> str:
-    """Name a network such that two of one name and size differ."""
+    """Name a network with its digest."""
     return f"{topology!r} (digest {topology.digest[:12]})"
 
 
@@ -154,7 +154,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class BackendSettings:
-    """What one group of ranks is to do; the same as `configure` takes, and checked when the group is made.
+    """Settings of a process group, as `configure` takes them; checked when the group is made.
 
     Attributes
     ----------
@@ -184,10 +184,10 @@ def configure(
     slices: int = 1,
     min_bytes: int | str = 0,
 ) -> BackendSettings:
-    """Say where the ``collopt`` backend has its plans from, for all groups that are made from now on.
+    """Set where the ``collopt`` backend gets its plans, for all groups that are made from now on.
 
-    All ranks have to say the same.  Without this call the environment variables ``COLLOPT_PLANS`` and
-    ``COLLOPT_TOPOLOGY`` say it; a call counts more than they do.
+    All ranks have to give the same settings.  The defaults are the environment variables ``COLLOPT_PLANS`` and
+    ``COLLOPT_TOPOLOGY``.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def configure(
     Returns
     -------
     BackendSettings
-        Can be given to one group as its ``pg_options`` too, which then counts more than anything else.
+        Can also be given to one group as its ``pg_options``, which take precedence.
 
     Raises
     ------
@@ -224,7 +224,7 @@ def configure(
 
 
 def _checked(settings: BackendSettings) -> BackendSettings:
-    """Return the same settings with a number as `min_bytes`, or raise `UnsupportedError` for what is none."""
+    """Return the settings with `min_bytes` as a number; `UnsupportedError` if a value is invalid."""
     for name, value in (("plans", settings.plans), ("topology", settings.topology)):
         if value is not None and not isinstance(value, (str, os.PathLike)):
             if name == "topology" and isinstance(value, Topology):
@@ -257,39 +257,39 @@ def settings_of(options: object) -> BackendSettings:
     return settings
 
 
-FINE = "fine"
-REFUSED = "refused: "
+AGREED = "fine"
+REFUSED_PREFIX = "refused: "
 
 
-def compare(store: Any, rank: int, size: int, mine: str | ColloptError) -> None:
-    """Raise on every rank unless all ranks tell the same."""
-    own = f"{REFUSED}{mine}" if isinstance(mine, ColloptError) else mine
+def compare_digests(store: Any, rank: int, size: int, digest: str | ColloptError) -> None:
+    """Compare the ranks' digests through the store; raise on every rank if they differ or one rank has an error."""
+    own = f"{REFUSED_PREFIX}{digest}" if isinstance(digest, ColloptError) else digest
     try:
         # A store may have seen a group of the same name, which was destroyed.
         name = f"collopt-{store.add(f'collopt-turn-{rank}', 1)}"
         store.set(f"{name}-{rank}", own)
         if rank == 0:
-            texts = [store.get(f"{name}-{each}").decode() for each in range(size)]
-            store.set(f"{name}-verdict", _verdict(texts))
+            digests = [store.get(f"{name}-{each}").decode() for each in range(size)]
+            store.set(f"{name}-verdict", _verdict(digests))
         verdict = store.get(f"{name}-verdict").decode()
     except RuntimeError as error:
-        if isinstance(mine, ColloptError):
-            raise mine from None
+        if isinstance(digest, ColloptError):
+            raise digest from None
         raise ProgramError(f"the ranks could not compare their plans: {first_line(error)}") from error
-    if isinstance(mine, ColloptError):
-        raise mine
-    if verdict != FINE:
+    if isinstance(digest, ColloptError):
+        raise digest
+    if verdict != AGREED:
         raise ProgramError(verdict)
 
 
-def _verdict(texts: list[str]) -> str:
-    for rank, each in enumerate(texts):
-        if each.startswith(REFUSED):
+def _verdict(digests: list[str]) -> str:
+    for rank, each in enumerate(digests):
+        if each.startswith(REFUSED_PREFIX):
             return f"rank {rank} has {each}"
-    for rank, each in enumerate(texts):
-        if each != texts[0]:
+    for rank, each in enumerate(digests):
+        if each != digests[0]:
             return (
                 f"ranks 0 and {rank} have different plans or settings for the collopt backend; give all ranks the same "
                 "files and the same arguments of configure"
             )
-    return FINE
+    return AGREED

@@ -1,14 +1,14 @@
-"""The process group of the ``collopt`` backend: plans where there are some, the wrapped backend for the rest.
+"""The process group of the ``collopt`` backend: calls run by plans, or else by the wrapped backend.
 
 Facts about torch that this rests on (torch 2.13):
 
 - Python can override `ProcessGroup`, not `Backend`; what C++ callers such as DDP reach in a subclass are ``allreduce``,
   ``broadcast``, ``allgather``, ``barrier`` and a few more, everything else goes to the backends registered on it.
-- Only groups whose type is `ProcessGroup` itself post batches of messages as one NCCL group.  So plans run on a second,
-  plain group of the same ranks, which also keeps their messages apart from the caller's.
-- A DDP model that outlives its group ends the group's backends while it holds Python's lock.  Gloo's threads may want
-  that lock to drop their last works, and Gloo waits for its threads: for ever.  Python itself lets go of the lock when
-  it ends a backend, so it must be the one to do so.
+- Only groups whose type is `ProcessGroup` itself post batches of messages as one NCCL group.  So plans run on a second
+  group of that type with the same ranks, which also keeps their messages apart from the caller's.
+- A DDP model that outlives its group destroys the group's backends while it holds the GIL.  Gloo's threads may need
+  the GIL to release their last works, and Gloo joins its threads: a deadlock.  Python releases the GIL when it destroys
+  a backend, so Python must do so.
 """
 
 from __future__ import annotations
@@ -25,130 +25,132 @@ from ....planners import Plan
 from ....schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective
 from ..calls.arguments import TYPES, check_process, import_torch
 from .plan_cache import BackendSettings, PlanCache, Request
-from .works import are_alike, done, in_lists, joined, misplacement, run_plan, split_into
+from .works import are_uniform, completed_work, flatten, list_arguments, misalignment, run_plan, unflatten
 
 torch, dist = import_torch()
 ProcessGroup: Any = dist.ProcessGroup
 
 Op = dist.ReduceOp
-OPERATIONS = {Op.SUM: "sum", Op.PRODUCT: "prod", Op.MIN: "min", Op.MAX: "max", Op.AVG: "avg"}
+REDUCE_OPS = {Op.SUM: "sum", Op.PRODUCT: "prod", Op.MIN: "min", Op.MAX: "max", Op.AVG: "avg"}
 
 logger = logging.getLogger("collopt.runtime.backend")
 
-_said: set[str] = set()
-_gone: list[Any] = []
-"""Plain groups of destroyed groups that no model holds any more; Python ends them when the next group begins."""
+_logged: set[str] = set()
+_destroyed: list[Any] = []
+"""Wrapped groups of destroyed groups that no model holds any more; Python destroys them when the next group is made."""
 
 
 class PlannedGroup(ProcessGroup):  # type: ignore[misc]
-    """A group that runs collectives by plans."""
+    """A process group that runs collectives by plans."""
 
     def __init__(self, options: Any, group_options: object, settings: BackendSettings, cache: PlanCache) -> None:
         # With the store, which the base class would take too, pybind11 makes an object that cannot be overridden.
         super().__init__(options.group_rank, options.group_size)
         check_process(self)
-        _gone.clear()
-        backends = {device: connected(options, "", device, group_options) for device in available_devices()}
-        self._plain = plain_group(options, "", backends)
-        register(self, backends)
+        _destroyed.clear()
+        backends = {device: create_backend(options, "", device, group_options) for device in available_devices()}
+        self._wrapped = create_group(options, "", backends)
+        register_backends(self, backends)
         self._options = options
         self._ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
         self._devices = tuple(backends)
         self._settings = settings
         self._cache = cache
-        self._misplacement = misplacement(self._ranks)
+        self._misalignment = misalignment(self._ranks)
         self._plan_groups: dict[str, Any] = {}
-        self._over = False
+        self._is_destroyed = False
         self.planned: Counter[str] = Counter()
-        self.passed_on: Counter[str] = Counter()
+        self.fallback: Counter[str] = Counter()
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name for it.
-        """Name under which the group was asked for."""
+        """Name of the backend."""
         return "collopt"
 
-    @in_lists
+    @list_arguments
     def allreduce(self, tensors: list[Any], opts: Any = None) -> Any:
         """Reduce in place."""
         opts = opts or dist.AllreduceOptions()
         if len(tensors) == 1 and (plan := self._plan_for(ALLREDUCE, tensors[0], tensors[0].numel(), opts)):
             return self._run(plan, tensors[0], tensors[0], opts)
-        return self._plain.allreduce(tensors, opts)
+        return self._wrapped.allreduce(tensors, opts)
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> Any:
-        """Reduce several tensors, as one."""
+        """Reduce several tensors as one."""
         opts = opts or dist.AllreduceCoalescedOptions()
         elements = sum(tensor.numel() for tensor in tensors)
-        alike = len({(tensor.dtype, tensor.device) for tensor in tensors}) == 1
-        if self._alike(alike, ALLREDUCE) and (plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts)):
-            whole = joined(tensors)
-            return self._run(plan, whole, whole, opts, tensors, partial(split_into, whole, tensors))
-        return self._plain.allreduce_coalesced(tensors, opts)
+        uniform = len({(tensor.dtype, tensor.device) for tensor in tensors}) == 1
+        if self._check_uniform(uniform, ALLREDUCE) and (plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts)):
+            whole = flatten(tensors)
+            return self._run(plan, whole, whole, opts, tensors, partial(unflatten, whole, tensors))
+        return self._wrapped.allreduce_coalesced(tensors, opts)
 
-    @in_lists
+    @list_arguments
     def broadcast(self, tensors: list[Any], opts: Any = None) -> Any:
         """Copy the root's tensor to all."""
         opts = opts or dist.BroadcastOptions()
         if len(tensors) == 1 and (plan := self._plan_for(BROADCAST, tensors[0], tensors[0].numel(), opts)):
             return self._run(plan, tensors[0], tensors[0], opts)
-        return self._plain.broadcast(tensors, opts)
+        return self._wrapped.broadcast(tensors, opts)
 
-    @in_lists
+    @list_arguments
     def reduce(self, tensors: list[Any], opts: Any = None) -> Any:
         """Reduce to the root, whose tensor alone changes."""
         opts = opts or dist.ReduceOptions()
         if len(tensors) == 1 and (plan := self._plan_for(REDUCE, tensors[0], tensors[0].numel(), opts)):
             return self._run(plan, tensors[0], tensors[0], opts)
-        return self._plain.reduce(tensors, opts)
+        return self._wrapped.reduce(tensors, opts)
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:  # noqa: A002
         """Gather into one tensor."""
         opts = opts or dist.AllgatherOptions()
         if plan := self._plan_for(ALLGATHER, output, output.numel(), opts):
             return self._run(plan, output, input, opts)
-        return self._plain._allgather_base(output, input, opts)
+        return self._wrapped._allgather_base(output, input, opts)
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:  # noqa: A002
         """Reduce one tensor, and scatter it."""
         opts = opts or dist.ReduceScatterOptions()
         if plan := self._plan_for(REDUCE_SCATTER, input, input.numel(), opts):
             return self._run(plan, output, input, opts)
-        return self._plain._reduce_scatter_base(output, input, opts)
+        return self._wrapped._reduce_scatter_base(output, input, opts)
 
-    @in_lists
+    @list_arguments
     def allgather(self, output_tensors: list[list[Any]], input_tensors: list[Any], opts: Any = None) -> Any:
         """Gather into one tensor per rank."""
         opts = opts or dist.AllgatherOptions()
         outputs, own = output_tensors[0], input_tensors[0]
         elements = sum(tensor.numel() for tensor in outputs)
-        if self._alike(are_alike(outputs, own), ALLGATHER) and (plan := self._plan_for(ALLGATHER, own, elements, opts)):
+        if self._check_uniform(are_uniform(outputs, own), ALLGATHER) and (
+            plan := self._plan_for(ALLGATHER, own, elements, opts)
+        ):
             whole = torch.empty(elements, dtype=own.dtype, device=own.device)
-            return self._run(plan, whole, own, opts, outputs, partial(split_into, whole, outputs))
-        return self._plain.allgather(output_tensors, input_tensors, opts)
+            return self._run(plan, whole, own, opts, outputs, partial(unflatten, whole, outputs))
+        return self._wrapped.allgather(output_tensors, input_tensors, opts)
 
-    @in_lists
+    @list_arguments
     def reduce_scatter(self, output_tensors: list[Any], input_tensors: list[list[Any]], opts: Any = None) -> Any:
         """Reduce one tensor per rank, each to its rank."""
         opts = opts or dist.ReduceScatterOptions()
         inputs, own = input_tensors[0], output_tensors[0]
         elements = sum(tensor.numel() for tensor in inputs)
-        if self._alike(are_alike(inputs, own), REDUCE_SCATTER) and (
+        if self._check_uniform(are_uniform(inputs, own), REDUCE_SCATTER) and (
             plan := self._plan_for(REDUCE_SCATTER, own, elements, opts)
         ):
-            whole = joined(inputs)
+            whole = flatten(inputs)
             return self._run(plan, own, whole, opts)
-        return self._plain.reduce_scatter(output_tensors, input_tensors, opts)
+        return self._wrapped.reduce_scatter(output_tensors, input_tensors, opts)
 
     def all_gather_single_coalesced(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
         """Gather several tensors, one after the other."""
         for output, own in zip(outputs, inputs, strict=True):
             self.all_gather_single(output, own, opts).wait()
-        return done(outputs)
+        return completed_work(outputs)
 
     def reduce_scatter_single_coalesced(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
         """Reduce and scatter several tensors, one after the other."""
         for output, own in zip(outputs, inputs, strict=True):
             self.reduce_scatter_single(output, own, opts).wait()
-        return done(outputs)
+        return completed_work(outputs)
 
     def all_to_all_single(
         self,
@@ -161,10 +163,10 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         """Send every rank its part of one tensor."""
         opts = opts or dist.AllToAllOptions()
         if output_split_sizes or input_split_sizes:
-            self._pass_on(ALL_TO_ALL, "its splits may differ; collopt.runtime.all_to_all_single schedules such calls")
+            self._fall_back(ALL_TO_ALL, "its splits may differ; collopt.runtime.all_to_all_single schedules such calls")
         elif plan := self._plan_for(ALL_TO_ALL, input, input.numel(), opts):
             return self._run(plan, output, input, opts)
-        return self._plain.alltoall_base(output, input, output_split_sizes, input_split_sizes, opts)
+        return self._wrapped.alltoall_base(output, input, output_split_sizes, input_split_sizes, opts)
 
     # What torch before 2.13 calls them.
     _allgather_base = all_gather_single
@@ -173,49 +175,49 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
-    def _alike(self, alike: bool, collective: Collective) -> bool:
-        """Whether a call's tensors are alike; if not, log it."""
-        if not alike:
-            self._pass_on(collective, "its tensors differ in size, type or device")
-        return alike
+    def _check_uniform(self, uniform: bool, collective: Collective) -> bool:
+        """Whether a call's tensors are uniform; if not, fall back."""
+        if not uniform:
+            self._fall_back(collective, "its tensors differ in size, type or device")
+        return uniform
 
     def _plan_for(self, collective: Collective, whole: Any, elements: int, opts: Any) -> Plan | None:
-        """Choose a plan from what is the same on all ranks; log why if there is none."""
+        """Choose a plan by what is equal on all ranks; log the reason if there is none."""
         num_bytes = elements * whole.element_size()
         if self.size() == 1 or num_bytes < max(1, self._settings.min_bytes):
-            self.passed_on[collective.name] += 1
+            self.fallback[collective.name] += 1
             return None
         root = opts.rootRank if collective.has_one_root else None
-        reason = self._obstacle(collective, whole, opts)
+        reason = self._fallback_reason(collective, whole, opts)
         found = reason or self._cache.find(Request(collective, num_bytes, root))
         if isinstance(found, str):
-            self._pass_on(collective, found)
+            self._fall_back(collective, found)
             return None
         return found
 
-    def _obstacle(self, collective: Collective, whole: Any, opts: Any) -> str | None:
-        """Return why no plan applies, if so."""
-        if self._misplacement:
-            return self._misplacement
+    def _fallback_reason(self, collective: Collective, whole: Any, opts: Any) -> str | None:
+        """Return why no plan applies, or None."""
+        if self._misalignment:
+            return self._misalignment
         if whole.layout != torch.strided:
             return f"tensors are {whole.layout}"
         if whole.device.type not in self._devices:
             return f"tensors are on {whole.device.type}"
         if collective.reduces:
             kind = opts.reduceOp.op
-            op, dtype = OPERATIONS.get(kind), str(whole.dtype).removeprefix("torch.")
+            op, dtype = REDUCE_OPS.get(kind), str(whole.dtype).removeprefix("torch.")
             if op is None:
                 return f"{str(kind).rpartition('.')[2]} is not supported by plans"
             if dtype not in TYPES[op]:
                 return f"{op} is not supported on {dtype} by plans"
         return None
 
-    def _pass_on(self, collective: Collective, reason: str) -> None:
-        """Count a call for the wrapped backend, and log the reason once."""
-        self.passed_on[collective.name] += 1
+    def _fall_back(self, collective: Collective, reason: str) -> None:
+        """Count a call of the wrapped backend, and log the reason once."""
+        self.fallback[collective.name] += 1
         text = f"{collective} on {self.size()} ranks runs without a plan: {reason}"
-        if text not in _said:
-            _said.add(text)
+        if text not in _logged:
+            _logged.add(text)
             logger.log(logging.WARNING if self.rank() == 0 else logging.DEBUG, text)
 
     def _run(
@@ -225,80 +227,80 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         input: Any,  # noqa: A002
         opts: Any,
         results: Sequence[Any] = (),
-        afterwards: Callable[[], object] = lambda: None,
+        on_complete: Callable[[], object] = lambda: None,
     ) -> Any:
-        """Run a plan, asynchronously unless the caller waits at once."""
-        begun = run_plan(
+        """Run a plan, asynchronously unless the caller will wait at once."""
+        work = run_plan(
             plan,
             output,
             input,
-            group=self.plan_group_for(output.device.type),
+            group=self.plan_group(output.device.type),
             slices=self._settings.slices,
-            op=OPERATIONS[opts.reduceOp.op] if plan.collective.reduces else "sum",
+            op=REDUCE_OPS[opts.reduceOp.op] if plan.collective.reduces else "sum",
             # Older versions of torch do not tell.
-            at_once=not getattr(opts, "asyncOp", False),
+            synchronous=not getattr(opts, "asyncOp", False),
             results=results,
-            afterwards=afterwards,
+            on_complete=on_complete,
         )
         self.planned[plan.collective.name] += 1
-        return begun
+        return work
 
-    def plan_group_for(self, device: str | None = None) -> Any:
-        """Return the plain group that plans run on; all ranks come here at the same call."""
+    def plan_group(self, device: str | None = None) -> Any:
+        """Return the group that plans run on; all ranks call this in the same collective."""
         check_process(self)
-        if self._over:
+        if self._is_destroyed:
             raise UnsupportedError("the group has been destroyed; make another one")
         found = device if device in self._devices else self._devices[-1]
         if found not in self._plan_groups:
-            self._plan_groups[found] = plan_group(self._options, self._ranks, found)
+            self._plan_groups[found] = create_plan_group(self._options, self._ranks, found)
         return self._plan_groups[found]
 
     def shutdown(self) -> None:
-        """End all communication; `destroy_process_group` calls this."""
-        self._over = True
+        """Shut down all backends; `destroy_process_group` calls this."""
+        self._is_destroyed = True
         while self._plan_groups:
-            close_plan_group(self._plan_groups.popitem()[1])
-        self._plain.shutdown()
+            destroy_plan_group(self._plan_groups.popitem()[1])
+        self._wrapped.shutdown()
         # A model that holds this group keeps it alive, and so keeps the plain one.
-        finalize(self, _gone.append, self._plain).atexit = False
+        finalize(self, _destroyed.append, self._wrapped).atexit = False
 
     def abort(self) -> None:
-        """End all communication without waiting for it."""
-        self._over = True
+        """Abort all communication."""
+        self._is_destroyed = True
         for each in self._plan_groups.values():
             each.abort()
-        self._plain.abort()
+        self._wrapped.abort()
 
 
-NAMES = {"cpu": "gloo", "cuda": "nccl"}  # Wrapped backends by type of device
+BACKEND_NAMES = {"cpu": "gloo", "cuda": "nccl"}  # Wrapped backends by type of device
 
 
 def available_devices() -> tuple[str, ...]:
-    """Return the types of devices that there is a backend for: Gloo for the CPU, and NCCL where there are GPUs."""
+    """Return the device types with a backend: Gloo for the CPU, and NCCL where there are GPUs."""
     there = {"cpu": dist.is_gloo_available(), "cuda": dist.is_nccl_available() and torch.cuda.is_available()}
     if not any(there.values()):
         raise UnsupportedError("this build of torch has neither gloo nor nccl, which the collopt backend wraps")
     return tuple(device for device, found in there.items() if found)
 
 
-def plain_group(options: Any, prefix: str, backends: dict[str, Any]) -> Any:
-    """Make a group of torch's own kind."""
+def create_group(options: Any, prefix: str, backends: dict[str, Any]) -> Any:
+    """Create a group of torch's own type `ProcessGroup`."""
     store = dist.PrefixStore(prefix, options.store)
     group = dist.ProcessGroup(store, options.group_rank, options.group_size)
-    register(group, backends)
+    register_backends(group, backends)
     return group
 
 
-def register(group: Any, backends: dict[str, Any]) -> None:
-    """Let a group use backends by type of device; the last is for calls without tensors."""
-    kinds = {device: getattr(dist.ProcessGroup.BackendType, NAMES[device].upper()) for device in backends}
+def register_backends(group: Any, backends: dict[str, Any]) -> None:
+    """Register backends by device type; the last one is the default, for calls without tensors."""
+    kinds = {device: getattr(dist.ProcessGroup.BackendType, BACKEND_NAMES[device].upper()) for device in backends}
     group._set_default_backend(kinds[next(reversed(kinds))])
     for device, backend in backends.items():
         group._register_backend(torch.device(device), kinds[device], backend)
 
 
-def connected(options: Any, prefix: str, device: str, nccl_options: object = None) -> Any:
-    """Connect this rank to the others of its group by the backend for one type of device."""
+def create_backend(options: Any, prefix: str, device: str, nccl_options: object = None) -> Any:
+    """Create the backend for one device type, which connects this rank to the others of its group."""
     store = dist.PrefixStore(f"{prefix}{device}/", options.store)
     if device == "cpu":
         made = dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
@@ -313,24 +315,23 @@ def connected(options: Any, prefix: str, device: str, nccl_options: object = Non
     return made
 
 
-def plan_group(options: Any, ranks: list[int], device: str) -> Any:
-    """Make a second, plain group of the same ranks, for the messages of plans on one type of device.
+def create_plan_group(options: Any, ranks: list[int], device: str) -> Any:
+    """Create a second group of the same ranks, for the messages of plans on one device type.
 
-    `new_group` would not do: only the members come here, and its names for such groups count the groups that each
-    member is in, which may differ.  So torch is told no more of the group than sending and receiving asks for;
-    `close_plan_group` takes that back.
+    `new_group` cannot be used: only members call this, and it names groups by counting those of each member, which may
+    differ.  So only what sending and receiving need is registered with torch; `destroy_plan_group` removes it.
     """
     prefix = "collopt-plans/"
-    made = plain_group(options, prefix, {device: connected(options, prefix, device)})
+    made = create_group(options, prefix, {device: create_backend(options, prefix, device)})
     made._set_group_name(f"{options.group_id}-{prefix}{device}")
     world = dist.distributed_c10d._world
-    world.pg_map[made] = (NAMES[device], options.store)
+    world.pg_map[made] = (BACKEND_NAMES[device], options.store)
     world.pg_group_ranks[made] = {rank: at for at, rank in enumerate(ranks)}
     return made
 
 
-def close_plan_group(made: Any) -> None:
-    """Shut down a group of `plan_group`, and let torch forget it."""
+def destroy_plan_group(made: Any) -> None:
+    """Shut down a group of `create_plan_group`, and remove it from torch's registry."""
     made.shutdown()
     world = dist.distributed_c10d._world
     world.pg_map.pop(made, None)

@@ -2,11 +2,11 @@
 
 Facts about torch that this rests on (torch 2.13):
 
-- A work that torch makes of a future forgets the future's error when it is waited for.  So ours is a subclass, whose
-  `wait` torch calls from C++ too; a C++ caller who waits for its future instead, as DDP does, has the error from there.
+- A work that torch makes of a future drops the future's error in `wait`.  So ours is a subclass, whose `wait` torch
+  calls from C++ too; a C++ caller that waits for its future instead, as DDP does, gets the error there.
 - That future must get its error from a callback: what Python calls ``set_exception`` is a value in C++.
-- `wait` without a limit comes as one with a limit of 0.
-- ``asyncOp`` says whether the caller is going to wait at once; C++ callers leave it True.
+- `wait` without a timeout arrives as a timeout of 0.
+- ``asyncOp`` is False if the caller will wait at once; C++ callers leave it True.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ Work: Any = dist.Work
 
 
 class PlannedWork(Work):  # type: ignore[misc]
-    """A collective that goes on by a plan."""
+    """A collective that runs asynchronously by a plan."""
 
-    def __init__(self, begun: AsyncWork, tensors: Sequence[Any]) -> None:
+    def __init__(self, work: AsyncWork, tensors: Sequence[Any]) -> None:
         super().__init__()
-        self._begun = begun
-        self._future = begun.get_future().then(lambda _: begun.wait() and list(tensors))
+        self._work = work
+        self._future = work.get_future().then(lambda _: work.wait() and list(tensors))
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Wait until the data is there, on CUDA for what the current stream does next."""
-        return self._begun.wait(timeout or None)
+        """Wait for completion; on CUDA the current stream waits."""
+        return self._work.wait(timeout or None)
 
     def synchronize(self) -> None:
-        """Do the same."""
+        """Same as `wait`."""
         self.wait()
 
     def is_completed(self) -> bool:
-        """Whether it is over, well or not."""
-        return self._begun.is_completed()
+        """Whether the collective has finished or failed."""
+        return self._work.is_completed()
 
     def get_future(self) -> Any:
-        """Return a future of the tensors, which every callback goes on with."""
+        """Return a future of the output tensors."""
         return self._future
 
 
@@ -58,31 +58,31 @@ def run_plan(
     group: Any,
     slices: int,
     op: str,
-    at_once: bool,
+    synchronous: bool,
     results: Sequence[Any] = (),
-    afterwards: Callable[[], object] = lambda: None,
+    on_complete: Callable[[], object] = lambda: None,
 ) -> Any:
-    """Run a plan, or begin to."""
+    """Run a plan, or start it."""
     results = results or [output]
     for tensor in (output, *results):
         check_writable(tensor)
     # Unlike no_grad this also lets us write to tensors that were made so.
     with torch.inference_mode():
-        target = dense(output)
-        source = target if input is output else dense(input)
+        target = contiguous(output)
+        source = target if input is output else contiguous(input)
     call, job = prepared(plan, target, source, group=group, slices=slices, op=op)
 
-    def bring() -> None:
+    def copy_back() -> None:
         with torch.inference_mode():
             if target is not output:
                 output.copy_(target)
-            afterwards()
+            on_complete()
 
-    if at_once or not _can_run_async(target):
+    if synchronous or not _can_run_async(target):
         run_now(call.group, job)
-        bring()
-        return done(results)
-    return PlannedWork(start(call.group, job, [target], [source, output, *results], afterwards=bring), results)
+        copy_back()
+        return completed_work(results)
+    return PlannedWork(start(call.group, job, [target], [source, output, *results], on_complete=copy_back), results)
 
 
 def _can_run_async(tensor: Any) -> bool:
@@ -97,11 +97,11 @@ def _can_run_async(tensor: Any) -> bool:
 ProcessGroup: Any = dist.ProcessGroup
 
 
-def in_lists(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Bring a call into the form that torch.distributed and C++ use: lists of tensors, and one object with the options.
+def list_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Convert a call to the overload that torch.distributed and C++ use: lists of tensors, and one object with options.
 
-    DDP has a call in another form, which must have the same effect.  The base class makes the usual form of it and
-    calls the method again.  (pybind11 would not let it if the function that asks for that had the method's own name.)
+    DDP uses another overload.  The base class converts it and calls the method again, which pybind11 only allows if the
+    calling function does not have the method's own name.
     """
 
     @wraps(method)
@@ -115,8 +115,8 @@ def in_lists(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def misplacement(ranks: list[int]) -> str | None:
-    """Say why the ranks of a group are not those of a part of the machine, if they are not."""
+def misalignment(ranks: list[int]) -> str | None:
+    """Return why the ranks of a group are not an aligned block of consecutive ranks, or None if they are."""
     start, size = ranks[0], len(ranks)
     if ranks == list(range(start, start + size)) and start % size == 0:
         return None
@@ -124,13 +124,13 @@ def misplacement(ranks: list[int]) -> str | None:
     return f"the group of ranks {shown} is no run of {size} consecutive ones that starts at a multiple of {size}"
 
 
-def dense(tensor: Any) -> Any:
-    """Return the tensor, or a copy that stands in memory as it looks."""
+def contiguous(tensor: Any) -> Any:
+    """Return the tensor, or a contiguous copy without lazy conjugation and negation."""
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def check_writable(tensor: Any) -> None:
-    """Refuse an output several of whose elements share memory, as in expanded tensors."""
+    """Refuse an output whose elements share memory, as in expanded tensors."""
     if any(size > 1 and not stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
         raise UnsupportedError(
             f"an output of shape {tuple(tensor.shape)} has strides {tensor.stride()}, so several of its elements are "
@@ -138,18 +138,18 @@ def check_writable(tensor: Any) -> None:
         )
 
 
-def are_alike(tensors: Sequence[Any], one: Any) -> bool:
-    """Whether all have as many elements of one type on one device."""
+def are_uniform(tensors: Sequence[Any], one: Any) -> bool:
+    """Whether all tensors have the number of elements, type and device of `one`."""
     return all((each.numel(), each.dtype, each.device) == (one.numel(), one.dtype, one.device) for each in tensors)
 
 
-def joined(tensors: Sequence[Any]) -> Any:
+def flatten(tensors: Sequence[Any]) -> Any:
     """Concatenate the elements of several tensors."""
     with torch.inference_mode():
-        return torch.cat([dense(tensor).view(-1) for tensor in tensors])
+        return torch.cat([contiguous(tensor).view(-1) for tensor in tensors])
 
 
-def split_into(whole: Any, tensors: Sequence[Any]) -> Sequence[Any]:
+def unflatten(whole: Any, tensors: Sequence[Any]) -> Sequence[Any]:
     """Copy the elements of one tensor to several."""
     with torch.inference_mode():
         for part, tensor in zip(whole.split([each.numel() for each in tensors]), tensors, strict=True):
@@ -157,8 +157,8 @@ def split_into(whole: Any, tensors: Sequence[Any]) -> Sequence[Any]:
     return tensors
 
 
-def done(tensors: Sequence[Any]) -> Any:
-    """Return finished work, on CUDA for what follows on the current stream."""
+def completed_work(tensors: Sequence[Any]) -> Any:
+    """Return completed work; on CUDA its future is ordered after the current stream."""
     on_gpu = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
     future = torch.futures.Future(devices=sorted(on_gpu, key=str))
     future.set_result(list(tensors))

@@ -17,7 +17,7 @@ from ....support.validation import shown
 from ...distributed.calls.arguments import OPERATIONS, check_operation
 from ...distributed.execution.execute import PlanLike, execute, program_of
 from ...distributed.execution.launch import ELEMENT_BYTES
-from ...distributed.processes.local_ranks import memory_for, notify
+from ...distributed.processes.local_ranks import notify, out_of_memory_as_error
 from ...distributed.processes.rendezvous import BACKENDS, Rendezvous, on_all_ranks
 from ...distributed.rounds.batches import works_in_place
 from ...interpreter.check import check_program
@@ -210,7 +210,7 @@ def _reading(job: _Job, workload: Workload, library: Library, together: bool, de
     if together and not library.in_place(workload.layout):
         return None
     elements = max(workload.input_elements, workload.output_elements)
-    with memory_for(f"a buffer of {elements} {job.dtype}", "a smaller maxbytes"):
+    with out_of_memory_as_error(f"a buffer of {elements} {job.dtype}", "a smaller maxbytes"):
         output, mine = make_tensors(workload, together, device)
         expected = make_expected(workload, output) if workload.has_output else None
     wrong = 0

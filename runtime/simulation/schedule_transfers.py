@@ -1,6 +1,6 @@
-"""Transfers of trees, schedules in steps and flows.
+"""Transfers of a schedule of any kind: trees, steps or flows.
 
-An allreduce turns at the root: a transfer without links, from the root to itself, waits for all contributions.  In
+In an allreduce a transfer without links, from the root to itself, waits for all contributions of the reduction.  In
 steps, a send waits for all sends of earlier steps that bring its sender some of the same chunks (reduce-scatter:
 reversed).
 """
@@ -43,37 +43,37 @@ def step_transfers(schedule: AnyStepSchedule, topology: Topology) -> Transfers:
         )
     unit = Fraction(1, shard * schedule.num_ranks)
     if isinstance(schedule, StepSchedule):
-        return joined([_step_part(schedule, topology, shard, 0)], unit, [_step_waits(schedule)])
+        return joined([_step_part(schedule, topology, shard, 0)], unit, [_step_dependencies(schedule)])
     reduce, broadcast = schedule.schedules
-    inwards = _step_part(reduce, topology, shard, 0)
+    is_reduce = _step_part(reduce, topology, shard, 0)
     outwards = _step_part(broadcast, topology, shard, reduce.num_steps)
-    ends = np.flatnonzero(inwards.receivers == reduce.sources)
+    ends = np.flatnonzero(is_reduce.receivers == reduce.sources)
     begins = np.flatnonzero(outwards.senders == broadcast.sources)
-    places = _places([(inwards, ends), (outwards, begins)], schedule.num_ranks, shard)
+    places = _boundaries([(is_reduce, ends), (outwards, begins)], schedule.num_ranks, shard)
     own = places[:-1] // shard
-    turns = _turns(own, places[:-1], np.diff(places), np.full_like(own, reduce.num_steps))
+    root_transfers = _root_transfers(own, places[:-1], np.diff(places), np.full_like(own, reduce.num_steps))
     first_turn = reduce.num_sends
     first_out = first_turn + len(places) - 1
-    before, turn = _covered(places, inwards, ends)
-    after, turn_after = _covered(places, outwards, begins)
+    before, turn = _intervals(places, is_reduce, ends)
+    after, turn_after = _intervals(places, outwards, begins)
     waits = [
-        _step_waits(reduce),
+        _step_dependencies(reduce),
         np.stack([before, turn + first_turn]),
         np.stack([turn_after + first_turn, after + first_out]),
-        _step_waits(broadcast) + first_out,
+        _step_dependencies(broadcast) + first_out,
     ]
-    return joined([inwards, turns, outwards], unit, waits)
+    return joined([is_reduce, root_transfers, outwards], unit, waits)
 
 
-def _places(parts: list[tuple[Part, IntArray]], ranks: int, shard: int) -> IntArray:
-    """Where a shard, or some of what these transfers carry, begins or ends, counted over all shards."""
+def _boundaries(parts: list[tuple[Part, IntArray]], ranks: int, shard: int) -> IntArray:
+    """Chunk numbers at which a shard, or one of these transfers' ranges, begins or ends."""
     firsts = [part.firsts[numbers] for part, numbers in parts]
     lasts = [part.firsts[numbers] + part.amounts[numbers] for part, numbers in parts]
     return np.unique(np.concatenate([np.arange(ranks + 1) * shard, *firsts, *lasts]))
 
 
-def _covered(places: IntArray, part: Part, numbers: IntArray) -> tuple[IntArray, IntArray]:
-    """Pairs of a transfer and an interval between two places that it carries."""
+def _intervals(places: IntArray, part: Part, numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """Pairs of a transfer and an interval between two boundaries that it carries."""
     first = np.searchsorted(places, part.firsts[numbers])
     counts = np.searchsorted(places, part.firsts[numbers] + part.amounts[numbers]) - first
     intervals = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
@@ -81,32 +81,32 @@ def _covered(places: IntArray, part: Part, numbers: IntArray) -> tuple[IntArray,
 
 
 def _ends(schedule: StepSchedule) -> tuple[IntArray, IntArray]:
-    """Ranks at the start and at the end of the path of each send."""
+    """First and last rank of the path of each send."""
     starts, nodes = schedule.path_starts, schedule.path_nodes
     return nodes[starts[:-1]][schedule.routes], nodes[starts[1:] - 1][schedule.routes]
 
 
 def _step_part(schedule: StepSchedule, topology: Topology, shard: int, done: int) -> Part:
-    """Sends as transfers, after so many steps of another schedule."""
-    inwards, scale = schedule.direction == "reduce", shard // schedule.chunks_per_shard
+    """Sends as transfers, after `done` steps of another schedule."""
+    is_reduce, scale = schedule.direction == "reduce", shard // schedule.chunks_per_shard
     tails, heads = _ends(schedule)
-    steps = schedule.num_steps - 1 - schedule.steps if inwards else schedule.steps
+    steps = schedule.num_steps - 1 - schedule.steps if is_reduce else schedule.steps
     starts = schedule.path_starts - np.arange(len(schedule.path_starts))
-    senders, receivers = (heads, tails) if inwards else (tails, heads)
+    senders, receivers = (heads, tails) if is_reduce else (tails, heads)
     return Part(
         senders,
         receivers,
         schedule.sources * shard + schedule.lower * scale,
         (schedule.upper - schedule.lower) * scale,
         done + steps,
-        inwards,
+        is_reduce,
         schedule.routes,
-        in_direction(schedule.path_links(topology), starts, inwards),
+        in_direction(schedule.path_links(topology), starts, is_reduce),
     )
 
 
-def _step_waits(schedule: StepSchedule) -> IntArray:
-    """Pairs of sends, of which the second waits for the first, shape (2, waits)."""
+def _step_dependencies(schedule: StepSchedule) -> IntArray:
+    """Pairs of sends (before, after), of which the second waits for the first, shape (2, waits)."""
     tails, heads = _ends(schedule)
     group_in = schedule.sources * schedule.num_ranks + heads
     group_out = schedule.sources * schedule.num_ranks + tails
@@ -172,7 +172,7 @@ transfers_of.register(FlowSchedule)(flow_transfers)
 
 @transfers_of.register(Forest)
 def _of_forest(forest: Forest, topology: Topology) -> Transfers:
-    ranges, unit = _ranges(forest)
+    ranges, unit = _chunk_ranges(forest)
     part, pairs, _ = _tree_part(forest, topology, ranges, np.zeros(len(ranges), dtype=np.int64))
     return joined([part], unit, [pairs])
 
@@ -180,12 +180,12 @@ def _of_forest(forest: Forest, topology: Topology) -> Transfers:
 @transfers_of.register(Allreduce)
 def _of_allreduce(schedule: Allreduce, topology: Topology) -> Transfers:
     check_halves(schedule)
-    ranges, unit = _ranges(schedule)
+    ranges, unit = _chunk_ranges(schedule)
     before = schedule.reduce.heights[np.array([each.reduce_tree for each in ranges])]
-    inwards, inner, ends = _tree_part(schedule.reduce, topology, ranges, before)
+    is_reduce, inner, ends = _tree_part(schedule.reduce, topology, ranges, before)
     roots, firsts, chunks = (np.array(column) for column in zip(*(each[:3] for each in ranges), strict=True))
     outwards, outer, begins = _tree_part(schedule.broadcast, topology, ranges, before)
-    first_turn, first_out = len(inwards.senders), len(inwards.senders) + len(ranges)
+    first_turn, first_out = len(is_reduce.senders), len(is_reduce.senders) + len(ranges)
     waits = [
         inner,
         # The transfers into each root come before its turn, and the turn before those out of it.
@@ -193,11 +193,11 @@ def _of_allreduce(schedule: Allreduce, topology: Topology) -> Transfers:
         np.stack([begins[1] + first_turn, begins[0] + first_out]),
         outer + first_out,
     ]
-    return joined([inwards, _turns(roots, firsts, chunks, before), outwards], unit, waits)
+    return joined([is_reduce, _root_transfers(roots, firsts, chunks, before), outwards], unit, waits)
 
 
-def _ranges(schedule: TreeSchedule) -> tuple[list[TreeChunks], Fraction]:
-    """Divide the data of trees, as finely as their weights need, and say what share of all data a chunk is."""
+def _chunk_ranges(schedule: TreeSchedule) -> tuple[list[TreeChunks], Fraction]:
+    """Divide the data of trees into chunk ranges; also return the share of all data that a chunk is."""
     for forest in schedule.forests:
         check_forest(forest)
     shards = shard_chunks(schedule)
@@ -207,9 +207,9 @@ def _ranges(schedule: TreeSchedule) -> tuple[list[TreeChunks], Fraction]:
 def _tree_part(
     forest: Forest, topology: Topology, ranges: list[TreeChunks], before: IntArray
 ) -> tuple[Part, IntArray, tuple[IntArray, IntArray]]:
-    """Transfers of the ranges along one forest, pairs of them that wait, and those at roots, each with its range."""
-    inwards = forest.direction == "reduce"
-    trees = np.array([each.reduce_tree if inwards else each.broadcast_tree for each in ranges])
+    """Transfers of the ranges along one forest, their dependencies, and the transfers at roots with their ranges."""
+    is_reduce = forest.direction == "reduce"
+    trees = np.array([each.reduce_tree if is_reduce else each.broadcast_tree for each in ranges])
     firsts, chunks = np.array([each[1:3] for each in ranges]).T
     routes = forest.routes[trees]
     owner, rank = np.nonzero(routes >= 0)
@@ -221,18 +221,20 @@ def _tree_part(
     inner = above >= 0
     pairs = np.stack([np.flatnonzero(inner), above[inner]])
     levels = (
-        heights_below(forest)[trees[owner], rank] if inwards else before[owner] + forest.depths[trees[owner], rank] - 1
+        heights_below(forest)[trees[owner], rank]
+        if is_reduce
+        else before[owner] + forest.depths[trees[owner], rank] - 1
     )
     links = path_links(forest.path_starts, forest.path_nodes, topology, forest.direction)
-    path_routes = in_direction(links, forest.path_starts - np.arange(len(forest.path_starts)), inwards)
-    ends = (rank, parent) if inwards else (parent, rank)
+    path_routes = in_direction(links, forest.path_starts - np.arange(len(forest.path_starts)), is_reduce)
+    ends = (rank, parent) if is_reduce else (parent, rank)
     paths = routes[owner, rank].astype(np.int64)
-    part = Part(ends[0], ends[1], firsts[owner], chunks[owner], levels, inwards, paths, path_routes)
+    part = Part(ends[0], ends[1], firsts[owner], chunks[owner], levels, is_reduce, paths, path_routes)
     at_root = np.flatnonzero(~inner)
-    return part, pairs if inwards else pairs[::-1], (at_root, owner[at_root])
+    return part, pairs if is_reduce else pairs[::-1], (at_root, owner[at_root])
 
 
-def _turns(roots: IntArray, firsts: IntArray, amounts: IntArray, levels: IntArray) -> Part:
+def _root_transfers(roots: IntArray, firsts: IntArray, amounts: IntArray, levels: IntArray) -> Part:
     """One transfer per range from its root to itself, over no link."""
     no_paths = (np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
     return Part(roots, roots, firsts, amounts, levels, False, np.full_like(roots, -1), no_paths)
