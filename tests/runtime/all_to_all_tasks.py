@@ -362,23 +362,3 @@ def absence(rank: int) -> str:
         time.sleep(1)
         return "absent"
     return message_of(lambda: all_to_all_single(torch.zeros(8), torch.ones(8), servers=2, timeout=0.3))
-
-
-def on_gpus(rank: int, folder: str, ranks: int) -> dict[str, bool]:
-    """Exchanges of CUDA tensors through NCCL, one GPU for each rank."""
-    torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=ranks)
-    results = {}
-    for number, (name, matrix) in enumerate(matrices(7, ranks).items()):
-        sends, takes = matrix[rank].tolist(), matrix[:, rank].tolist()
-        mine = torch.rand(sum(sends), 3, device="cuda").to(TYPES[number % 4])
-        wanted, output, later = (torch.zeros(sum(takes), 3, device="cuda", dtype=mine.dtype) for _ in range(3))
-        dist.all_to_all_single(wanted, mine, takes, sends)
-        work = all_to_all_single(later, mine, takes, sends, async_op=True, servers=1 + (ranks % 2 == 0))
-        all_to_all_single(output, mine, takes, sends)
-        assert work is not None
-        work.wait()
-        results[name] = torch.equal(output, wanted) and torch.equal(later, wanted) and work.is_completed()
-    message = message_of(lambda: all_to_all_single(torch.ones(ranks), torch.ones(ranks)))
-    results["on the CPU"] = message.startswith("UnsupportedError: output is on cpu but the group's backend is nccl")
-    return results

@@ -72,14 +72,6 @@ def test_exchanges_go_on_beside_the_caller(answers: list[all_to_all_tasks.Answer
     assert wrong([each.beside for each in answers], 6) == []
 
 
-@pytest.mark.gpu
-def test_agrees_with_torch_on_gpus() -> None:
-    """Through NCCL, on as many GPUs as there are, up to eight."""
-    ranks = min(8, torch.cuda.device_count())
-    task = partial(all_to_all_tasks.on_gpus, ranks=ranks)
-    assert wrong(run_ranks(task, ranks, timeout_s=120, preload=PRELOAD), 9) == []
-
-
 OWN = {
     "sum": "input_split_sizes add up to 9; expected 8, the rows of input",
     "negative": "output_split_sizes has -4; expected",

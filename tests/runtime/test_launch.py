@@ -167,18 +167,6 @@ def test_says_what_there_is_instead_of_nccl() -> None:
         run_local(RING, backend="nccl")
 
 
-@pytest.mark.gpu
-def test_runs_on_gpus() -> None:
-    """As many ranks as there are GPUs."""
-    import torch
-
-    ranks = torch.cuda.device_count()
-    if ranks < 2:
-        pytest.skip("NCCL wants a GPU per rank and there is one")
-    report = run_local(lower(random_forest(ranks, 3, seed=0), "allgather"), backend="nccl", elements=1000003, slices=2)
-    assert report.all_correct
-
-
 def test_needs_torch_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without importing it."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

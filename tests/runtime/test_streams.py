@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
 
-import async_tasks
 import pytest
 import torch
 
@@ -15,7 +12,6 @@ from collopt.errors import ProgramError
 from collopt.runtime.distributed.calls import call_queue
 from collopt.runtime.distributed.calls.arguments import check_async
 from collopt.runtime.distributed.calls.call_queue import AsyncWork
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
 
 DEVICE = torch.device("cuda", 1)
 
@@ -193,18 +189,3 @@ def test_cuda_tensors_go_without_a_limit_for_each_round() -> None:
         message = str(error)
     assert message.startswith("async_op is True and timeout is 5, for which CUDA work has to be waited for in the call")
     check_async(True, Tensor("output", []), None)
-
-
-def wrong(results: list[dict[str, bool]]) -> list[Any]:
-    """Names of what came out wrong on any rank."""
-    return [(rank, name) for rank, each in enumerate(results) for name, right in each.items() if not right]
-
-
-@pytest.mark.gpu
-def test_calls_go_on_beside_each_other_on_gpus() -> None:
-    """Through NCCL, on as many GPUs as there are, up to eight; overlapped calls give what synchronous ones do."""
-    ranks = min(8, torch.cuda.device_count())
-    task = partial(async_tasks.on_gpus, ranks=ranks)
-    results = run_ranks(task, ranks, timeout_s=120, preload=("torch", "torch.distributed"))
-    assert {len(each) for each in results} == {4}
-    assert wrong(results) == []

@@ -18,6 +18,7 @@ from ..calls.arguments import import_torch
 from .local_ranks import Listener, listening, run_ranks
 
 BACKENDS = ("gloo", "nccl")
+SHARING = "NCCL_MULTI_RANK_GPU_ENABLE"  # NCCL's variable, from 2.30 on; here it is enough for older versions too
 PROGRAMS = ("the plan", "the plans")  # Terms whose values, digests, would tell nobody anything
 
 Part = TypeVar("Part")
@@ -68,6 +69,7 @@ def _as_one_of_them(task: Callable[[Any], Part], rendezvous: Rendezvous, terms: 
     assert launch is not None  # Or `launched_rank` would have said that this process is no rank.
     _check_size(rendezvous, launch.size)
     _check_backend(rendezvous.backend, launch.local_size)
+    separate_hosts(rendezvous.backend, launch.local_rank, launch.local_size)
     with _as_program_error(f"rank {launch.rank} of {launch.size} could not join the others at {launch.master}"):
         dist.init_process_group(rendezvous.backend, timeout=timedelta(seconds=rendezvous.timeout_s))
     try:
@@ -99,6 +101,7 @@ def _as_local_rank(task: Callable[[Any], Part], rendezvous: Rendezvous, rank: in
     import torch.distributed as dist
 
     _check_backend(rendezvous.backend, rendezvous.num_ranks)
+    separate_hosts(rendezvous.backend, rank, rendezvous.num_ranks)
     torch.set_num_threads(1)
     if "lo" in (name for _, name in socket.if_nameindex()):
         # Everything stays on this machine, whatever its host name resolves to.
@@ -126,6 +129,18 @@ def _device(backend: str, local_rank: int) -> Any:
     device = torch.device("cuda", local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
+
+
+def separate_hosts(backend: str, local_rank: int, local_ranks: int) -> None:
+    """Give each rank a host of its own where ranks share GPUs, as NCCL before 2.30 refuses equal GPUs of one host.
+
+    NCCL then sends through sockets.  Later versions take such ranks as they are, if `SHARING` says so.
+    """
+    import torch
+
+    cuda: Any = torch.cuda  # Whose module nccl has no types
+    if backend == "nccl" and cuda.device_count() < local_ranks and cuda.nccl.version() < (2, 30):
+        os.environ.setdefault("NCCL_HOSTID", f"{socket.gethostname()}-{local_rank}")
 
 
 def _check_size(rendezvous: Rendezvous, size: int) -> None:
@@ -165,10 +180,10 @@ def _check_backend(backend: str, local_ranks: int) -> None:
             f"backend {backend} is not available: torch {torch.__version__} has {', '.join(available) or 'none'} "
             f"and sees {gpus} GPUs; try gloo"
         )
-    if backend == "nccl" and gpus < local_ranks and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") != "1":
+    if backend == "nccl" and gpus < local_ranks and os.environ.get(SHARING) != "1":
         raise UnsupportedError(
-            f"{local_ranks} local ranks need as many GPUs for nccl, there are {gpus}; use gloo, or with NCCL 2.30 or "
-            "later set NCCL_MULTI_RANK_GPU_ENABLE=1"
+            f"{local_ranks} local ranks need as many GPUs for nccl, there are {gpus}; use gloo, or let ranks share "
+            f"GPUs, for tests, with {SHARING}=1"
         )
 
 
