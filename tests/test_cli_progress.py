@@ -19,7 +19,7 @@ from collopt.cli.terminal.progress import computing
 from collopt.cli.terminal.progress_bar import progress_shown
 from collopt.formulations import all_to_all
 from collopt.planners import plan
-from collopt.planners.analysis.compare import outcomes
+from collopt.planners.analysis.compare import iter_outcomes
 from collopt.solvers import solve
 from collopt.solvers.highs import callbacks
 from collopt.solvers.trees.bottleneck import bottleneck_cut
@@ -102,7 +102,7 @@ def test_comparisons_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planner by planner, with the stages of each."""
     seen = seen_of(
         monkeypatch,
-        lambda: list(outcomes(ring(3), "allgather", planners=["ring", "forestcoll"], bounds=["forestcoll"])),
+        lambda: list(iter_outcomes(ring(3), "allgather", planners=["ring", "forestcoll"], bounds=["forestcoll"])),
     )
     assert re.search(r"working \[hard\]: tree packing .*2 of 3", seen)
 

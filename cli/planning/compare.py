@@ -51,18 +51,18 @@ def compare(
     as_csv: CsvOption = False,
 ) -> None:
     """Plan a collective with every planner, and compare the results with the proven bounds."""
-    from ...planners.analysis.compare import check_possible, compared, outcomes
+    from ...planners.analysis.compare import check_feasible, iter_outcomes, outcome_table
     from ..arguments.networks import find_network
 
     known = read_collective(collective)
     check_planners(planner or ())
     network = find_network(topology, described)
     sizes, shards = list(dict.fromkeys(size or [])), data.read()
-    found = outcomes(network, known, planners=planner or None, sizes=sizes, **shards)
+    found = iter_outcomes(network, known, planners=planner or None, sizes=sizes, **shards)
     # What no planner can mend is told once, not in every row.
-    check_possible(network, known, **shards)
+    check_feasible(network, known, **shards)
     with computing(f"comparing planners of {collective} on {network.name}"):
-        frame = compared(list(found), sizes)
+        frame = outcome_table(list(found), sizes)
     if as_json:
         emit_json(_plain(frame))
     elif as_csv:

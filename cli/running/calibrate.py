@@ -149,7 +149,7 @@ def _check_request(
 
 def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
     from ...runtime import read_nccl_tests
-    from ...runtime.measuring.calibration.measured_times import collective_called
+    from ...runtime.measuring.calibration.measured_times import collective_by_name
     from ...support.file_kinds import MEASURED_KIND, wrong_kind
 
     try:
@@ -165,7 +165,7 @@ def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
     times = read.of(by)
     if collective is None:
         return times
-    name = collective_called(collective)
+    name = collective_by_name(collective)
     if name is None:
         raise UsageError(f"--collective is {shown(collective)}; expected one of nccl-tests, such as sendrecv")
     if times.collective not in (None, name):

@@ -1,4 +1,4 @@
-"""Comparison of planners and bounds: what each achieves, its gap to the best bound, and the time it took."""
+"""Comparison of planners and bounds: rate, gap to the best bound, and run time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Status = Literal["ok", "not applicable", "failed"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of asking one planner, or for one bound."""
+    """Result of one planner or one bound."""
 
     kind: Kind  # whether `answer` says what cannot be beaten, or what can be done
     name: str  # a key of `BOUNDS` or of `PLANNERS`
@@ -53,12 +53,12 @@ class Outcome:
 
     @property
     def limit(self) -> Fraction | None:
-        """The algorithm bandwidth that this proves to be the most for any schedule, if it proves one."""
+        """Upper bound on the algorithm bandwidth of any schedule, if this result proves one."""
         found = self.answer.bound if isinstance(self.answer, Plan) else self.answer
         return None if found is None or (self.kind == "bound" and self.reason) else found.algbw
 
 
-def outcomes(
+def iter_outcomes(
     topology: Topology,
     collective: AnyCollective,
     *,
@@ -70,7 +70,7 @@ def outcomes(
     traffic: Any = None,
     executor: Executor | None = None,
 ) -> Iterator[Outcome]:
-    """Yield what comes of each bound and planner as soon as it is known, in their order; see `compare`."""
+    """Yield the result of each bound and planner, in order; see `compare`."""
     check_topology(topology)
     collective = as_collective(collective, COLLECTIVES.values(), "there is no planner or bound for")
     shard_weights(topology, collective, root, weights)
@@ -80,9 +80,11 @@ def outcomes(
         as_bytes(size)
     given = (("root", root), ("weights", weights), ("traffic", traffic))
     shards: dict[str, Any] = {name: value for name, value in given if value is not None}
-    tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", BOUNDS, _of_kind(collective))]
+    tasks: list[tuple[Kind, str]] = [
+        ("bound", name) for name in _names(bounds, "bounds", BOUNDS, _pattern_filter(collective))
+    ]
     everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
-    tasks += [("plan", name) for name in _names(planners, "planners", everyone, _of_kind(collective))]
+    tasks += [("plan", name) for name in _names(planners, "planners", everyone, _pattern_filter(collective))]
     if not tasks:
         raise UnsupportedError("there is nothing to compare; name a planner or a bound")
     if executor is not None and not callable(getattr(executor, "submit", None)):
@@ -92,15 +94,15 @@ def outcomes(
         return (outcome(*call) for call in progress.iterate(calls, len(calls)))
     try:
         here = current_seed(), current_threads()
-        futures = [executor.submit(_elsewhere, *call, *here) for call in calls]
+        futures = [executor.submit(_submit, *call, *here) for call in calls]
     except RuntimeError as error:  # shut down, or broken
-        raise UnsupportedError(f"executor accepts no tasks: {_defect(error)}; give a running one") from None
+        raise UnsupportedError(f"executor accepts no tasks: {_internal_error(error)}; give a running one") from None
     pairs = zip(futures, tasks, strict=True)
-    return (_collected(future, *task) for future, task in progress.iterate(pairs, len(tasks)))
+    return (_future_outcome(future, *task) for future, task in progress.iterate(pairs, len(tasks)))
 
 
-def check_possible(topology: Topology, collective: Collective, *, traffic: Any = None, **shards: Any) -> None:
-    """Raise `BoundError` if ranks are out of each other's reach, which no planner can mend; parameters as `compare`."""
+def check_feasible(topology: Topology, collective: Collective, *, traffic: Any = None, **shards: Any) -> None:
+    """Raise `BoundError` if ranks cannot reach each other; parameters as `compare`."""
     if collective.in_pairs:
         from ..pairs.flows import check_pairs_reachable
         from ..pairs.multicommodity import checked_traffic
@@ -111,7 +113,7 @@ def check_possible(topology: Topology, collective: Collective, *, traffic: Any =
 
 
 def outcome(topology: Topology, collective: Collective, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:
-    """Ask one planner, or for one bound."""
+    """Run one planner, or compute one bound."""
     start = time.perf_counter()
     answer: Bound | Plan | None = None
     status: Status = "ok"
@@ -127,11 +129,11 @@ def outcome(topology: Topology, collective: Collective, kind: Kind, name: str, s
     except ColloptError as error:
         status, reason = "failed", str(error)
     except Exception as error:  # noqa: BLE001 - a defect of one planner, which must not cost the others' answers
-        status, reason = "failed", _defect(error)
+        status, reason = "failed", _internal_error(error)
     return Outcome(kind, name, answer, status, reason, time.perf_counter() - start)
 
 
-def _elsewhere(
+def _submit(
     topology: Topology,
     collective: Collective,
     kind: Kind,
@@ -140,39 +142,39 @@ def _elsewhere(
     seed: int,
     threads: int | None,
 ) -> Outcome:
-    """Ask in another thread or process, which knows nothing of the seed and the threads that count here."""
+    """Run `outcome` in another thread or process, with this context's seed and number of threads."""
     with seeded(seed), nullcontext() if threads is None else limited_threads(threads):
         return outcome(topology, collective, kind, name, shards)
 
 
-def _collected(future: Future[Outcome], kind: Kind, name: str) -> Outcome:
-    """Wait for a task; where its process died, or its answer could not be sent, that is its outcome."""
+def _future_outcome(future: Future[Outcome], kind: Kind, name: str) -> Outcome:
+    """Wait for a task; a dead process, or an answer that cannot be pickled, is an outcome too."""
     try:
         return future.result()
     except Exception as error:  # noqa: BLE001 - `outcome` raises nothing, so this is about the executor
-        return Outcome(kind, name, None, "failed", _defect(error), math.nan)
+        return Outcome(kind, name, None, "failed", _internal_error(error), math.nan)
 
 
-def _defect(error: Exception) -> str:
-    """Say in one line what nobody raises on purpose."""
+def _internal_error(error: Exception) -> str:
+    """Describe an unexpected exception in one line."""
     message = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _of_kind(collective: Collective) -> Callable[[str], bool]:
-    """Tell of the name of a planner or bound whether it is about collectives of the same kind, with trees or pairs."""
+def _pattern_filter(collective: Collective) -> Callable[[str], bool]:
+    """Return a predicate: whether a planner or bound, by name, is for collectives with this pattern."""
     kind = [each.name for each in (PAIR_COLLECTIVES if collective.in_pairs else TREE_COLLECTIVES)]
 
-    def is_about(name: str) -> bool:
+    def has_pattern(name: str) -> bool:
         if name in PLANNERS:
             return name != "auto" and not PLANNERS[name].options.keys().isdisjoint(kind)
         return not collective.in_pairs
 
-    return is_about
+    return has_pattern
 
 
 def _names(names: Sequence[str] | None, what: str, known: Iterable[str], is_usual: Callable[[str], bool]) -> list[str]:
-    """Check the names that are requested, or take the usual ones; each once."""
+    """Check the given names, or return the default ones, without repeats."""
     if names is None:
         return [name for name in known if is_usual(name)]
     if isinstance(names, str) or not isinstance(names, Sequence):
@@ -184,7 +186,7 @@ def _names(names: Sequence[str] | None, what: str, known: Iterable[str], is_usua
 
 
 def _size(kind: Kind, name: str, collective: Collective, sizes: Sequence[int | str] | None) -> dict[str, Any]:
-    """Return the size that there is, if it is the only one and the planner plans for one."""
+    """Return the only size, if the planner has a `size` option."""
     if kind != "plan" or sizes is None or len(sizes) != 1 or not PLANNERS[name].takes(collective, "size"):
         return {}
     return {"size": sizes[0]}
@@ -250,7 +252,7 @@ def compare(
     traffic: Any = None,
     executor: Executor | None = None,
 ) -> pd.DataFrame:
-    """Plan a collective with several planners, and list what each gives beside what can be proved.
+    """Plan a collective with several planners, and compare the results with the bounds.
 
     Parameters
     ----------
@@ -294,7 +296,7 @@ def compare(
      plan forestcoll      1040/3 0.000000
      plan       ring       640/3 0.384615
     """
-    found = outcomes(
+    found = iter_outcomes(
         topology,
         collective,
         planners=planners,
@@ -305,11 +307,11 @@ def compare(
         traffic=traffic,
         executor=executor,
     )
-    return compared(list(found), sizes or ())
+    return outcome_table(list(found), sizes or ())
 
 
-def compared(found: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.DataFrame:
-    """Lay outcomes out as `compare` does."""
+def outcome_table(found: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.DataFrame:
+    """Return the table of `compare`."""
     import pandas as pd
 
     limits = [entry.limit for entry in found if entry.limit is not None]

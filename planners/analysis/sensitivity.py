@@ -34,7 +34,7 @@ def sensitivity(
     step: Exact = "1/10",
     together: Callable[[Link], Hashable] | None = None,
 ) -> pd.DataFrame:
-    """Say for every link what more bandwidth would gain.
+    """Compute for every link the gain from more bandwidth.
 
     Raises `UnsupportedError` if the request is not of its form, or `together` is no function that returns hashable
     values; `BoundError` if some rank is out of reach; `NoAnswerError` if the program has no exact answer, or `step` is
@@ -101,7 +101,7 @@ def sensitivity(
 
 
 class _Widened:
-    """The best rates where some links are wider."""
+    """Best rates with some links widened."""
 
     def __init__(self, topology: Topology, collective: Collective, sizes: tuple[int, ...]) -> None:
         from ...solvers import Session
@@ -121,7 +121,7 @@ class _Widened:
             )
 
     def rate(self, links: Sequence[Link], factor: Fraction) -> Fraction:
-        """Find the best rate where these links are wider by a factor, and all others as they are."""
+        """Find the best rate with these links widened by a factor."""
         bandwidths = self._bandwidths()
         bandwidths.update({link[:2]: link.bandwidth * factor for link in links})
         cut = None if self._cuts is None else self._cut(bandwidths)
@@ -135,7 +135,7 @@ class _Widened:
         return {link[:2]: link.bandwidth for link in self._topology.links}
 
     def _cut(self, bandwidths: dict[tuple[str, str], Fraction]) -> Fraction | None:
-        """The narrowest cut's rate; None where it does not fit int64."""
+        """Rate of the bottleneck cut; None if it does not fit int64."""
         from ..trees.forest import bottleneck
 
         assert self._cuts is not None
@@ -167,7 +167,7 @@ class _Widened:
 
 
 def _links(topology: Topology, collective: Collective, sizes: tuple[int, ...]) -> TreeProblem:
-    """The network for its cuts alone, so switches may be uneven; capacities come later."""
+    """The network for cuts only, so switches may be unbalanced; capacities are set later."""
     index = topology.node_index
     tails = np.array([index[link.tail] for link in topology.links], dtype=np.int64)
     heads = np.array([index[link.head] for link in topology.links], dtype=np.int64)
@@ -179,7 +179,7 @@ def _links(topology: Topology, collective: Collective, sizes: tuple[int, ...]) -
 
 @dataclass
 class _Variant:
-    """A program of which only the bandwidths of some links change."""
+    """A linear program in which only link bandwidths change."""
 
     program: Any
     topology: Topology
@@ -190,11 +190,11 @@ class _Variant:
         self._original = self.program.row_bounds
 
     def linear_program(self) -> Any:
-        """Return the arrays as they stand."""
+        """Return the current arrays."""
         return self.program
 
     def widen(self, links: Sequence[Link], factor: Fraction) -> None:
-        """Multiply the bandwidths of some links, and put back all others."""
+        """Multiply the bandwidths of some links, and restore all others."""
         lower, upper = self._original[0], self._original[1].copy()
         for link in links:
             if link[:2] in self._rows:
@@ -221,7 +221,7 @@ def _grouped(topology: Topology, together: Callable[[Link], Hashable] | None) ->
 
 
 def _link_duals(solution: Solution, topology: Topology) -> dict[tuple[str, str], Fraction]:
-    """Return the dual value of every link; links that no flow can use have none."""
+    """Return the dual value of every link that a flow can use."""
     exact = solution.exact
     if exact.objective <= 0:
         raise BoundError(f"some rank cannot reach another in {topology!r}; add links or leave ranks out")

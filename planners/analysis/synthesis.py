@@ -29,7 +29,7 @@ FURTHER_STEPS = 3
 
 @dataclass(frozen=True, eq=False)
 class Synthesis:
-    """An allgather in steps, what it achieves and what is known of better ones; `synthesise` finds one.
+    """Result of `synthesise`: an allgather in steps, its rate, and a bound on better ones.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Synthesis:
 
     @property
     def proved(self) -> bool:
-        """Whether `limit` leaves no room for a faster schedule with as many chunks in the steps allowed."""
+        """Whether no schedule with as many chunks and at most as many steps is faster."""
         return self.inverse_rate <= self.limit
 
     @property
@@ -91,7 +91,7 @@ class Synthesis:
 def synthesise(
     topology: Topology, *, steps: int | None = None, chunks: int = 1, time_limit: float | None = TIME_LIMIT
 ) -> Synthesis:
-    """Find the allgather of the least bandwidth time that takes at most some number of steps.
+    """Find the allgather with the least bandwidth time within a number of steps.
 
     Raises `UnsupportedError` if there are switches, or an option is not of its form; `NoAnswerError` if the time was
     over before any schedule was found.
@@ -139,7 +139,7 @@ def synthesis_frontier(
     chunks: Iterable[int] = (1,),
     time_limit: float | None = TIME_LIMIT,
 ) -> pd.DataFrame:
-    """Trade steps for bandwidth: the fastest allgather for several numbers of steps and chunks, side by side.
+    """Trade steps for bandwidth: the fastest allgather for several numbers of steps and chunks.
 
     Parameters
     ----------
@@ -198,13 +198,13 @@ def _listed(numbers: Iterable[int], what: str) -> list[int]:
 
 
 def _rate(schedule: StepSchedule, topology: Topology) -> Fraction:
-    """Bandwidth time in ns per byte of shard, from loads that the check of the schedule adds up."""
+    """Bandwidth time in ns per byte of shard, from verified loads."""
     loads = verified_step_loads(schedule, topology)
     return sum((congestion(row, schedule.chunks_per_shard, topology) for row in loads), Fraction(0))
 
 
 def _pareto(found: list[Synthesis]) -> list[bool]:
-    """Mark what has a lower rate than all that take no more steps; of equals, the one with the fewest chunks."""
+    """Mark Pareto-optimal rows in steps and rate; of equals, the one with the fewest chunks."""
     marks, least = [False] * len(found), None
     figures = [(each.schedule.num_steps, each.inverse_rate, each.schedule.chunks_per_shard) for each in found]
     for place in sorted(range(len(found)), key=figures.__getitem__):

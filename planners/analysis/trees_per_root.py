@@ -31,7 +31,7 @@ def scan_trees_per_root(
     size: int | str = "1G",
     **options: Any,
 ) -> pd.DataFrame:
-    """Plan with several numbers of trees per root and list what each gives.
+    """Plan with several numbers of trees per root and tabulate the results.
 
     Parameters
     ----------

@@ -112,11 +112,11 @@ def plan_bfb(
     given = {"chunks": count, "size": num_bytes}
     options: dict[str, int | str] = {name: value for name, value in given.items() if value is not None}
     trace = Trace()
-    planned_for = _size_to_plan_for(topology, collective.phases, num_bytes, trace)
+    planned_for = _relevant_size(topology, collective.phases, num_bytes, trace)
     parts: list[StepSchedule] = []
     for direction in collective.phases:
         with trace.stage("shares" if direction == "broadcast" else "reduction shares"):
-            parts.append(_one_way(topology, direction, count, planned_for))
+            parts.append(_directed_schedule(topology, direction, count, planned_for))
     schedule: AnyStepSchedule = StepAllreduce(*parts) if len(parts) > 1 else parts[0]
     trace.note("steps", schedule.num_steps)
     trace.note("diameter", parts[0].num_steps)
@@ -124,16 +124,14 @@ def plan_bfb(
     return proved_plan(topology, collective, schedule, "bfb", options, trace, find)
 
 
-def _one_way(topology: Topology, direction: Direction, chunks: int | None, size: int | None) -> StepSchedule:
+def _directed_schedule(topology: Topology, direction: Direction, chunks: int | None, size: int | None) -> StepSchedule:
     if size is None:
         return bfb_schedule(topology, chunks=chunks, direction=direction)
     return timed_bfb(topology, size, chunks=chunks, direction=direction).schedule
 
 
-def _size_to_plan_for(
-    topology: Topology, directions: Sequence[Direction], size: int | None, trace: Trace
-) -> int | None:
-    """Return the size if it makes a difference and `timed_bfb` can look at all sets of links into ranks."""
+def _relevant_size(topology: Topology, directions: Sequence[Direction], size: int | None, trace: Trace) -> int | None:
+    """Return the size if latencies matter and `timed_bfb` can enumerate the sets of links into ranks."""
     if size is None or len({link.latency for link in topology.links}) < 2:
         return None
     tails, heads, _, _ = topology.arrays
@@ -162,8 +160,8 @@ def _schedule(
     )
 
 
-MAX_TRIED = 2**12
-USUALLY_TRIED = 64
+MAX_CHUNKS_TRIED = 2**12
+DEFAULT_MAX_CHUNKS = 64
 
 
 @dataclass(frozen=True)
@@ -194,12 +192,12 @@ class BfbLoad:
 
     @property
     def load(self) -> Fraction:
-        """The largest U(u, t): shards per arc, or ns per byte of shard."""
+        """Largest U(u, t): shards per arc, or ns per byte of shard."""
         return self.shards / self.bandwidth
 
 
 def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadcast") -> tuple[BfbLoad, ...]:
-    """Find how long each step of the best breadth-first broadcast takes, and why.
+    """Compute the time of each step of the best breadth-first broadcast, and the set of links that limits it.
 
     Parameters
     ----------
@@ -265,7 +263,7 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
 
 
 def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
-    """Find T_L and T_B of the best breadth-first broadcast of chunks that stay whole: integer program (13), exactly.
+    """Find T_L and T_B of the best breadth-first broadcast of indivisible chunks: integer program (13), exactly.
 
     Where no two links are parallel, T_B is ``d / (N P)`` times the sum of ``ceil(P U)`` over the steps, with the U of
     whole shards: each of the paper's rounding errors (Theorem 20) is less than one chunk per step.
@@ -294,8 +292,8 @@ def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
     return _cost(graph, [time / parts / network.unit for time in chunked_times(network.intake, sets, parts)])
 
 
-def best_chunks(graph: DirectGraph | Topology, *, most: int = USUALLY_TRIED) -> int:
-    """Find the number of chunks per shard with which breadth-first broadcast is fastest; more are not always better.
+def best_chunks(graph: DirectGraph | Topology, *, most: int = DEFAULT_MAX_CHUNKS) -> int:
+    """Find the number of chunks per shard that minimizes the time of breadth-first broadcast.
 
     Parameters
     ----------
@@ -315,12 +313,12 @@ def best_chunks(graph: DirectGraph | Topology, *, most: int = USUALLY_TRIED) -> 
     >>> best_chunks(hypercube(5), most=12)
     5
     """
-    tried = as_whole(most, "most", most=MAX_TRIED)
+    tried = as_whole(most, "most", most=MAX_CHUNKS_TRIED)
     return fastest_chunks(*_sets(graph), tried)
 
 
 def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], most: int) -> int:
-    """Try all numbers of chunks, the promising ones with flows; parameters as from `_sets`, and of `best_chunks`."""
+    """Try all numbers of chunks, with flows where a bound allows; parameters as from `_sets`, and of `best_chunks`."""
     from ...solvers.bfb.chunk_times import chunked_times, least_chunked_times
 
     least, best, floor = Fraction(0), 0, sum((each.load for each in sets), Fraction(0))
@@ -343,7 +341,7 @@ def _sets(graph: DirectGraph | Topology) -> tuple[BfbProblem, tuple[BusiestSet, 
 
 
 def _cost(graph: DirectGraph, loads: Sequence[Fraction]) -> StepCost:
-    """Add up shards per arc."""
+    """Sum of the shards per arc over all steps."""
     return StepCost(len(loads), Fraction(graph.degree, graph.num_nodes) * sum(loads, Fraction(0)))
 
 

@@ -1,4 +1,4 @@
-"""Breadth-first broadcast where links differ in latency: the links that are worth waiting for at a given size.
+"""Breadth-first broadcast on links of different latencies, for a given size.
 
 Linear program (14) of the direct-connect paper makes every link count with its latency, used or not.  Here a link into
 a rank brings nothing before its latency alpha is over, then its bandwidth B for U - alpha.  All that only links of a
@@ -35,14 +35,14 @@ MAX_LINKS = 10  # into a rank: all sets of them are looked at, in exact fraction
 NS_PER_US = 1000
 
 
-class Pipe(NamedTuple):
-    """A link, as far as its time is concerned."""
+class LinkCost(NamedTuple):
+    """Alpha-beta cost of a link."""
 
     latency: Fraction  # µs
     rate: Fraction  # units of data per µs: bytes, shards or chunks
 
 
-Demand = tuple[tuple[Pipe, ...], int]
+Demand = tuple[tuple[LinkCost, ...], int]
 """A set of links into a rank, in bytes per µs, and how many shards only they can bring."""
 
 
@@ -66,7 +66,7 @@ class TimedBfb:
 
 
 def timed_loads(topology: Topology, size: int | str, *, direction: Direction = "broadcast") -> tuple[Fraction, ...]:
-    """Find how long each step of the best breadth-first broadcast takes, if shards can be cut anywhere.
+    """Compute the time of each step of the best breadth-first broadcast of divisible shards.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def timed_loads(topology: Topology, size: int | str, *, direction: Direction = "
 def timed_bfb(
     topology: Topology, size: int | str, *, chunks: int | None = None, direction: Direction = "broadcast"
 ) -> TimedBfb:
-    """Build the breadth-first broadcast that takes the least time for a given size.
+    """Build the breadth-first broadcast with the least time for a given size.
 
     Parameters
     ----------
@@ -128,19 +128,19 @@ def timed_bfb(
     problem, demands = _demands(topology, direction)
     shard = Fraction(num_bytes, topology.num_ranks)
     limit = sum(_limits(demands, shard), Fraction(0))
-    parts, times = _best_number(demands, shard, tried, limit)
+    parts, times = _best_chunks(demands, shard, tried, limit)
     capacities = _capacities(problem, topology, times, shard / parts)
     schedule = schedule_of(problem, parts, share_out(problem.intake, parts, capacities), direction)
     return TimedBfb(schedule, step_schedule_time(schedule, topology, num_bytes), limit)
 
 
-def _best_number(
+def _best_chunks(
     demands: Sequence[set[Demand]], shard: Fraction, tried: Iterable[int], limit: Fraction
 ) -> tuple[int, tuple[Fraction, ...]]:
     best: tuple[int, tuple[Fraction, ...]] = 0, ()
     for chunks in tried:
         times = tuple(
-            max(whole_time(_scaled(pipes, shard / chunks), shards * chunks) for pipes, shards in step)
+            max(indivisible_time(_scaled(costs, shard / chunks), shards * chunks) for costs, shards in step)
             for step in demands
         )
         if not best[0] or sum(times) < sum(best[1]):
@@ -151,43 +151,43 @@ def _best_number(
 
 
 def _limits(demands: Sequence[set[Demand]], shard: Fraction) -> tuple[Fraction, ...]:
-    return tuple(max(filling_time(_scaled(pipes, shard), shards) for pipes, shards in step) for step in demands)
+    return tuple(max(divisible_time(_scaled(costs, shard), shards) for costs, shards in step) for step in demands)
 
 
-def _scaled(pipes: Iterable[Pipe], unit: Fraction) -> list[Pipe]:
-    """Count in units of so many bytes."""
-    return [Pipe(latency, rate / unit) for latency, rate in pipes]
+def _scaled(costs: Iterable[LinkCost], unit: Fraction) -> list[LinkCost]:
+    """Express rates in units of `unit` bytes."""
+    return [LinkCost(latency, rate / unit) for latency, rate in costs]
 
 
-def filling_time(pipes: Sequence[Pipe], amount: int) -> Fraction:
-    """Least time in which pipes together bring an amount."""
+def divisible_time(costs: Sequence[LinkCost], amount: int) -> Fraction:
+    """Least time in which links deliver a divisible amount together."""
     rate, missed, time = Fraction(0), Fraction(0), Fraction(0)
-    for pipe in sorted(pipes):
-        if rate and time <= pipe.latency:
+    for cost in sorted(costs):
+        if rate and time <= cost.latency:
             break
-        rate += pipe.rate
-        missed += pipe.rate * pipe.latency
+        rate += cost.rate
+        missed += cost.rate * cost.latency
         time = (amount + missed) / rate
     return time
 
 
-def whole_time(pipes: Sequence[Pipe], amount: int) -> Fraction:
-    """Least time in which pipes together bring a number of pieces, each piece whole over one pipe."""
-    time = filling_time(pipes, amount)
-    brought = [_pieces(pipe, time) for pipe in pipes]
+def indivisible_time(costs: Sequence[LinkCost], amount: int) -> Fraction:
+    """Least time in which links deliver a number of indivisible pieces, each over one link."""
+    time = divisible_time(costs, amount)
+    brought = [_pieces(cost, time) for cost in costs]
     while sum(brought) < amount:
-        following = [pipe.latency + (count + 1) / pipe.rate for pipe, count in zip(pipes, brought, strict=True)]
+        following = [cost.latency + (count + 1) / cost.rate for cost, count in zip(costs, brought, strict=True)]
         time = min(following)
         brought = [count + (next_time == time) for count, next_time in zip(brought, following, strict=True)]
     return time
 
 
-def _pieces(pipe: Pipe, time: Fraction) -> int:
-    return int(max(Fraction(0), time - pipe.latency) * pipe.rate)
+def _pieces(cost: LinkCost, time: Fraction) -> int:
+    return int(max(Fraction(0), time - cost.latency) * cost.rate)
 
 
 def _demands(topology: Topology, direction: Direction) -> tuple[BfbProblem, list[set[Demand]]]:
-    """For each distance what different sets of links into ranks have to bring; sets alike in time are kept once."""
+    """For each distance, the demands on sets of links into ranks; sets with equal costs are kept once."""
     from ...solvers.bfb.link_masks import groups_at, max_in_degree
 
     if not isinstance(topology, Topology):
@@ -199,24 +199,24 @@ def _demands(topology: Topology, direction: Direction) -> tuple[BfbProblem, list
             f"{max_in_degree(network)} links lead into a rank of {topology!r}; expected at most {MAX_LINKS} where a "
             "size is planned for"
         )
-    pipes = [Pipe(link.latency, link.bandwidth * NS_PER_US) for link in topology.links]
+    costs = [LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in topology.links]
     demands: list[set[Demand]] = [set() for _ in range(network.diameter)]
     for rank in range(network.num_ranks):
-        into = [pipes[number] for number in network.links[network.first[rank] : network.first[rank + 1]]]
+        into = [costs[number] for number in network.links[network.first[rank] : network.first[rank + 1]]]
         for distance in range(1, int(network.hops[rank].max()) + 1):
             demands[distance - 1] |= _rank_demands(groups_at(network, rank, distance), into)
     return problem, demands
 
 
-def _rank_demands(groups: Groups, into: Sequence[Pipe]) -> set[Demand]:
-    """Sets of links that are unions of masks: others bring no more shards than one within them."""
+def _rank_demands(groups: Groups, into: Sequence[LinkCost]) -> set[Demand]:
+    """Demands on sets of links that are unions of masks; other sets are dominated by a subset."""
     masks = dict(zip(groups.masks[:, 0].tolist(), np.diff(groups.starts).tolist(), strict=True))
     unions = {0}
     for mask in masks:
         unions |= {mask | union for union in unions}
     return {
         (
-            tuple(sorted(pipe for place, pipe in enumerate(into) if union >> place & 1)),
+            tuple(sorted(cost for place, cost in enumerate(into) if union >> place & 1)),
             sum(count for mask, count in masks.items() if not mask & ~union),
         )
         for union in unions
@@ -225,8 +225,8 @@ def _rank_demands(groups: Groups, into: Sequence[Pipe]) -> set[Demand]:
 
 
 def _capacities(problem: BfbProblem, topology: Topology, times: Sequence[Fraction], piece: Fraction) -> IntArray:
-    """Chunks that each link can bring in each step, links in the order of the network's arrays."""
+    """Chunks that each link can deliver in each step, links in the order of the network's arrays."""
     links = [topology.links[number] for number in problem.intake.links]
-    pipes = _scaled((Pipe(link.latency, link.bandwidth * NS_PER_US) for link in links), piece)
+    costs = _scaled((LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in links), piece)
     most = problem.intake.num_ranks * MAX_CHUNKS  # no link is asked for more
-    return np.array([[min(_pieces(pipe, time), most) for pipe in pipes] for time in times], dtype=np.int64)
+    return np.array([[min(_pieces(cost, time), most) for cost in costs] for time in times], dtype=np.int64)

@@ -23,7 +23,7 @@ MAX_RANKS = 2**13  # distances of all pairs take 6 bytes each, a schedule 40 byt
 
 
 class BfbProblem(NamedTuple):
-    """A network as breadth-first broadcast sees it: links in the direction from sources."""
+    """Input of breadth-first broadcast: links in the direction from sources."""
 
     tails: IntArray  # int64 (links,); for a reduce-scatter, links are turned around
     heads: IntArray  # int64 (links,); for a reduce-scatter, links are turned around
@@ -32,7 +32,7 @@ class BfbProblem(NamedTuple):
 
 
 def read_network(network: DirectGraph | Topology, direction: Direction = "broadcast") -> BfbProblem:
-    """Arrange a network for planning, or say what is wrong with it."""
+    """Convert a network to a `BfbProblem`; raise if it is unsuitable."""
     from ...solvers.bfb.link_masks import intake
 
     if not isinstance(direction, str) or direction not in ("broadcast", "reduce"):
@@ -58,7 +58,7 @@ def read_network(network: DirectGraph | Topology, direction: Direction = "broadc
 
 
 def as_graph(network: DirectGraph | Topology) -> DirectGraph:
-    """Return a graph or that of a topology, whose equal ports T_B counts in; else raise `UnsupportedError`."""
+    """Return a graph, or that of a topology with equal ports; else raise `UnsupportedError`."""
     if not isinstance(network, DirectGraph | Topology):
         raise UnsupportedError(f"the topology is {shown(network)}; expected a Topology without switches")
     return network if isinstance(network, DirectGraph) else network.direct_graph()

@@ -30,7 +30,7 @@ MAX_SETS = 60_000
 MAX_EQUALS = 100  # sets of equal cost that are looked at for what their line graphs may cost
 
 
-class CirculantBase(NamedTuple):
+class CirculantCandidate(NamedTuple):
     """A circulant graph or digraph with its exact costs."""
 
     steps: int  # T_L in alpha: the diameter
@@ -40,32 +40,32 @@ class CirculantBase(NamedTuple):
     two_way: bool  # each link has an opposite one
 
 
-def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantBase, ...]:
+def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantCandidate, ...]:
     """List the circulant digraphs, and those with opposite links, that are best in T_L and T_B of all looked at.
 
     All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run: see
     `collopt.topologies.direct_connect.circulant_search`.  For two-way links of degree 2 and 4 nothing is searched, for
     theorems say which circulant graphs are best.
     """
-    return tuple(found.base for found in _searched(nodes, degree, effort))
+    return tuple(found.base for found in _search(nodes, degree, effort))
 
 
 def line_graph_circulants(nodes: int, degree: int, effort: int) -> tuple[Base, ...]:
-    """List circulant digraphs at the best cost whose line graphs may cost less than Theorem 7 says."""
-    promising = (_promising(nodes, found.equals) for found in _searched(nodes, degree, effort))
+    """List optimal circulant digraphs whose line graphs may cost less than Theorem 7 says."""
+    promising = (_equidistant(nodes, found.equals) for found in _search(nodes, degree, effort))
     return tuple(_construction(nodes, offsets) for offsets in promising if offsets)
 
 
-class _Found(NamedTuple):
-    """One of the best, and sets of offsets, it among them, that cost as much."""
+class _SearchResult(NamedTuple):
+    """An optimal circulant, and the sets of offsets with the same cost."""
 
-    base: CirculantBase
+    base: CirculantCandidate
     equals: IntArray
 
 
 @cache
-def _searched(nodes: int, degree: int, effort: int) -> tuple[_Found, ...]:
-    """Search once for both."""
+def _search(nodes: int, degree: int, effort: int) -> tuple[_SearchResult, ...]:
+    """Search once for `best_circulants` and `line_graph_circulants`."""
     if not 2 <= degree < min(nodes - 1, MAX_SEARCHED_DEGREE + 1):
         return ()
     most = min(effort // (degree * (nodes + 2 ** (degree + 1))) + 1, MAX_SETS)
@@ -75,7 +75,7 @@ def _searched(nodes: int, degree: int, effort: int) -> tuple[_Found, ...]:
     return (*one_way, *two_way)
 
 
-def _best_of(nodes: int, sets: IntArray) -> Iterator[_Found]:
+def _best_of(nodes: int, sets: IntArray) -> Iterator[_SearchResult]:
     from ...solvers.bfb.circulant_loads import circulant_costs
 
     degree = sets.shape[1]
@@ -86,14 +86,14 @@ def _best_of(nodes: int, sets: IntArray) -> Iterator[_Found]:
         opposite = all(nodes - offset in offsets for offset in offsets)
         hops = int(costs.hops[place]) * nodes
         equal = (costs.steps == costs.steps[place]) & (costs.loads == costs.loads[place])
-        yield _Found(
-            CirculantBase(int(costs.steps[place]), factor, hops, _construction(nodes, offsets), opposite),
+        yield _SearchResult(
+            CirculantCandidate(int(costs.steps[place]), factor, hops, _construction(nodes, offsets), opposite),
             sets[np.flatnonzero(equal)[:MAX_EQUALS]],
         )
 
 
-def _promising(nodes: int, sets: IntArray) -> tuple[int, ...]:
-    """Return the first set whose offsets all lead equally far away, or none."""
+def _equidistant(nodes: int, sets: IntArray) -> tuple[int, ...]:
+    """Return the first set whose offsets all reach nodes of equal eccentricity, or none."""
     for row in sets.tolist():
         offsets = tuple(sorted(row))
         hops = _hops_from_zero(nodes, offsets)
@@ -113,7 +113,7 @@ def _hops_from_zero(nodes: int, offsets: tuple[int, ...]) -> dict[int, int]:
 
 
 def _efficient(costs: CirculantCosts) -> Iterator[int]:
-    """Places of the sets that no other beats in T_L or T_B without losing in the other; of equals one of least hops."""
+    """Indices of Pareto-optimal sets in T_L and T_B; of equals one with the fewest hops."""
     least = None
     worked_out = np.flatnonzero(costs.steps)
     keys = (each[worked_out] for each in (costs.hops, costs.loads, costs.steps))
@@ -124,7 +124,7 @@ def _efficient(costs: CirculantCosts) -> Iterator[int]:
 
 
 def _construction(nodes: int, offsets: tuple[int, ...]) -> Base:
-    """As a graph if it is one, for its name is shorter; the offset n / 2 is for digraphs only."""
+    """Construct an undirected graph where possible; the offset n / 2 is for digraphs only."""
     half = tuple(offset for offset in offsets if 2 * offset < nodes)
     if offsets == (*half, *(nodes - offset for offset in reversed(half))):
         return circulant_base(nodes, half)
@@ -202,8 +202,8 @@ def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
     return sorted((*kept, *more), key=order_of_entry)
 
 
-def fewest(entries: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep those of fewest steps, where all have the same T_B."""
+def with_fewest_steps(entries: Iterable[Entry], ties: int) -> list[Entry]:
+    """Keep entries of fewest steps; all have the same T_B."""
     found = list(entries)
     least = min((entry.steps for entry in found), default=0)
     return _by_hops((entry for entry in found if entry.steps == least), ties)
@@ -213,7 +213,7 @@ _Key = tuple[int, Fraction, Fraction, int]
 
 
 def _front(entries: Iterable[tuple[_Key, Entry]], ties: int) -> list[Entry]:
-    """Go by the first two numbers of the keys; in ties the third must be the least, and the fourth different."""
+    """Pareto front by the first two numbers of the keys; of ties keep the least third, with different fourth."""
     by_steps: dict[int, list[tuple[_Key, Entry]]] = {}
     for row in entries:
         by_steps.setdefault(row[0][0], []).append(row)
@@ -229,7 +229,7 @@ def _front(entries: Iterable[tuple[_Key, Entry]], ties: int) -> list[Entry]:
 
 
 def _by_hops(alike: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep one for each of the fewest sums of hops, the first."""
+    """Keep the first entry for each of the least sums of hops."""
     by_hops: dict[int, Entry] = {}
     for entry in alike:
         by_hops.setdefault(entry.hops, entry)
@@ -293,7 +293,7 @@ def _rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
 
 
 def _simple_rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """Those without parallel links."""
+    """Rings without parallel links."""
     if degree <= 2:
         yield from (base for base in _rings(nodes, degree) if base.entry.simple)
 
@@ -310,7 +310,7 @@ def _circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
 
 @cache
 def _hops_from_one(nodes: int, offsets: tuple[int, int]) -> int:
-    """Sum of the distances from one node of a circulant graph, by turning a set of nodes that is kept as bits."""
+    """Sum of the distances from one node of a circulant graph, by rotating a bit set of nodes."""
     everything, reached, hops = (1 << nodes) - 1, 1, 0
     while reached != everything:
         hops += nodes - reached.bit_count()
@@ -321,7 +321,7 @@ def _hops_from_one(nodes: int, offsets: tuple[int, int]) -> int:
     return hops
 
 
-class _Record(NamedTuple):
+class _KnownGraph(NamedTuple):
     family: str
     arguments: tuple[object, ...]
     title: str
@@ -331,14 +331,14 @@ class _Record(NamedTuple):
     reverse_symmetric: bool = False
 
 
-ON_RECORD = {
+KNOWN_GRAPHS = {
     (8, 2): (
-        _Record("diamond", (), "Diamond", 3, 106),
-        _Record("modified_de_bruijn", (2, 3), "DBJMod(2, 3)", 4, 112, reverse_symmetric=True),
+        _KnownGraph("diamond", (), "Diamond", 3, 106),
+        _KnownGraph("modified_de_bruijn", (2, 3), "DBJMod(2, 3)", 4, 112, reverse_symmetric=True),
     ),
-    (16, 2): (_Record("modified_de_bruijn", (2, 4), "DBJMod(2, 4)", 5, 650),),
-    (9, 3): (_Record("modified_de_bruijn", (3, 2), "DBJMod(3, 2)", 3, 117),),
-    (16, 4): (_Record("modified_de_bruijn", (4, 2), "DBJMod(4, 2)", 3, 446),),
+    (16, 2): (_KnownGraph("modified_de_bruijn", (2, 4), "DBJMod(2, 4)", 5, 650),),
+    (9, 3): (_KnownGraph("modified_de_bruijn", (3, 2), "DBJMod(3, 2)", 3, 117),),
+    (16, 4): (_KnownGraph("modified_de_bruijn", (4, 2), "DBJMod(4, 2)", 3, 446),),
 }
 """Graphs with a bandwidth-optimal schedule that is not breadth-first, so that it is kept with the graph.
 
@@ -346,8 +346,8 @@ Their reduce-scatters take as long: see `collopt.schedules.base_reduce_scatter`.
 """
 
 
-def _on_record(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    for record in ON_RECORD.get((nodes, degree), ()):
+def _known_graphs(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    for record in KNOWN_GRAPHS.get((nodes, degree), ()):
         construction = Base(record.family, record.arguments, record.title)
         entry = Entry(record.steps, optimum(nodes), record.hops, construction, breadth_first=False)
         yield BaseEntry(entry, record.reverse_symmetric)
@@ -379,8 +379,8 @@ DISTANCE_REGULAR = {
 """Distance-regular graphs of degree 4 (Table 8) by size: diameter and sum of distances."""
 
 
-def _looped(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """The de Bruijn graph of one letter, whose line graphs are the others: all links, self-loops too."""
+def _de_bruijn_base(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """The de Bruijn graph of one node, with self-loops only; its line graphs are the others."""
     if nodes == degree >= 2:
         construction = Base("de_bruijn", (degree, 1), f"DBJ({degree}, 1)")
         hops = nodes * (nodes - 1)
@@ -422,6 +422,6 @@ FOR_PRODUCTS = (_complete, _bipartite, _directed_circulant, _simple_rings, _circ
 """Families of simple graphs, each of which has a bandwidth-optimal breadth-first broadcast."""
 FAMILIES = (
     *(_complete, _bipartite, _directed_circulant, _rings, _circulant, _distance_regular),
-    *(_on_record, _looped, _kautz),
+    *(_known_graphs, _de_bruijn_base, _kautz),
 )
 """In this order topologies that cost the same, and have as many hops, are preferred."""

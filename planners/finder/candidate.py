@@ -30,7 +30,7 @@ NS_PER_US = 1000
 
 
 class Workload(NamedTuple):
-    """What candidates are timed for."""
+    """Workload for which candidates are timed."""
 
     num_bytes: int  # M: bytes in all of an allgather, bytes per rank of an allreduce, a reduce-scatter or an all-to-all
     alpha: Fraction  # µs per step
@@ -38,7 +38,7 @@ class Workload(NamedTuple):
 
     @classmethod
     def read(cls, size: int | str, alpha: Exact, node_bandwidth: Exact) -> Workload:
-        """Read what users write, or raise the error of `as_bytes`, `as_latency` or `as_factor`."""
+        """Parse a user's values; raises as `as_bytes`, `as_latency` and `as_factor`."""
         return cls(as_bytes(size), as_latency(alpha, "a step"), as_factor(node_bandwidth, "node_bandwidth"))
 
     @property
@@ -48,7 +48,7 @@ class Workload(NamedTuple):
 
 
 class FrontierBounds(NamedTuple):
-    """What no topology of this size and degree can beat.
+    """Bounds for all topologies of a size and degree.
 
     `all_to_all`: Throughput in bandwidths of one link, if as many nodes are as near as the Moore bound lets them be.
     """
@@ -59,7 +59,7 @@ class FrontierBounds(NamedTuple):
 
     @classmethod
     def of(cls, nodes: int, degree: int, *, bidirectional: bool) -> FrontierBounds:
-        """Work out the bounds of a size and degree, of topologies with opposite links or of any."""
+        """Compute the bounds of a size and degree, for topologies with opposite links or for any."""
         steps = (undirected_moore_steps if bidirectional else moore_steps)(nodes, degree)
         branching = degree - 1 if bidirectional else degree
         left, layer, distance, hops = nodes - 1, degree, 0, 0
@@ -135,21 +135,21 @@ class Candidate:
         return Topology.from_graph(self.graph(), bandwidth=bandwidth, latency=latency)
 
     def schedule(self) -> StepSchedule:
-        """Make the allgather that `cost` is about, verified on this graph; `CertificateError` would be a defect."""
+        """Build the allgather of `cost`, verified on this graph; `CertificateError` would be a defect."""
         own = None if self.breadth_first else self.construction.schedule
         return self._checked("broadcast", own, self.cost)
 
     def reduce_scatter_schedule(self) -> StepSchedule:
-        """Make the reduce-scatter that `reduce_scatter_cost` is about, verified on this graph."""
+        """Build the reduce-scatter of `reduce_scatter_cost`, verified on this graph."""
         own = None if self.reduce_scatter_breadth_first else self.construction.reduce_scatter
         return self._checked("reduce", own, self.reduce_scatter_cost)
 
     def allreduce_schedule(self) -> StepAllreduce:
-        """Make the allreduce that `allreduce_cost` is about: the reduce-scatter and then the allgather."""
+        """Build the allreduce of `allreduce_cost`: the reduce-scatter and then the allgather."""
         return StepAllreduce(self.reduce_scatter_schedule(), self.schedule())
 
     def plan(self, collective: AnyCollective = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0) -> Plan:
-        """Make a verified plan of the schedule that the candidate's cost is about, to save, export or run.
+        """Make a verified plan of the candidate's schedule, to save, export or run.
 
         Raises `UnsupportedError` for other collectives than ``"allgather"``, ``"reduce_scatter"`` and ``"allreduce"``;
         links have `bandwidth` GB/s and `latency` µs.
@@ -172,13 +172,13 @@ class Candidate:
         return plan_of_schedule(topology, collective, made, planner="finder", options={"construction": self.name})
 
     def bounded(self, gap: Exact = Fraction(1, 100)) -> Candidate:
-        """Return a copy whose numbers of `all_to_all` are at most `gap` of the larger one apart."""
+        """Return a copy whose bounds in `all_to_all` differ by at most `gap`, relative to the larger one."""
         from ..pairs.direct_connect_rate import all_to_all_rate_bounds
 
         return self.changed(all_to_all=all_to_all_rate_bounds(self.graph(), gap))
 
     def _checked(self, direction: Direction, own: Callable[[], StepSchedule] | None, cost: StepCost) -> StepSchedule:
-        """Verify the construction's own schedule, or the best breadth-first one, and what it costs."""
+        """Verify the construction's own schedule, or the best breadth-first one, and its cost."""
         from ..bfb.bfb import bfb_schedule
 
         graph = self.graph()
@@ -210,7 +210,7 @@ class Candidate:
         return self.time_of(collective, Workload.read(size, alpha, node_bandwidth))
 
     def time_of(self, collective: AnyCollective, workload: Workload) -> Fraction:
-        """Predict as `runtime` does, for a workload that was read before."""
+        """Predict as `runtime` does, for a `Workload`."""
         collective = as_collective(collective, (*EVERY_ROOT, ALL_TO_ALL), "nothing is known of")
         if collective.in_pairs:
             if self.all_to_all is None:
@@ -225,7 +225,7 @@ class Candidate:
         return steps * workload.alpha + factor * workload.transfer
 
     def figures(self) -> dict[str, object]:
-        """List what is known but for all-to-all, under the names that `Frontier.to_frame` has for it."""
+        """Return all figures except those of all-to-all, named as in `Frontier.to_frame`."""
         gathered, reduced = self.cost, self.reduce_scatter_cost
         return {
             "nodes": self.nodes,

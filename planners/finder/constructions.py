@@ -40,11 +40,11 @@ class Construction(ABC):
     @property
     @abstractmethod
     def reverse_symmetric(self) -> bool:
-        """Whether the graph is isomorphic to its transpose by the way it is made; if not, it still may be."""
+        """Whether the construction implies that the graph is isomorphic to its transpose."""
 
     @abstractmethod
     def orbit_representatives(self, degree: int) -> int | None:
-        """Count the first nodes of which all others are images by automorphisms that the way it is made tells of."""
+        """Number of first nodes that represent all orbits under the automorphisms implied by the construction."""
 
     @abstractmethod
     def _graph(self) -> DirectGraph:
@@ -59,11 +59,11 @@ class Construction(ABC):
         return self._graph().renamed(self.name)
 
     def schedule(self) -> StepSchedule:
-        """Make an allgather on `graph` by the theorem that belongs to the construction; nothing is checked here."""
+        """Build an allgather on `graph` by the construction's theorem; it is not verified here."""
         return self._planned("broadcast")
 
     def reduce_scatter(self) -> StepSchedule:
-        """Make a reduce-scatter on `graph`: the reverse of an allgather on the transpose (Corollaries 1.1 and 1.2)."""
+        """Build a reduce-scatter on `graph`: a reversed allgather on the transpose (Corollaries 1.1 and 1.2)."""
         return self._planned("reduce")
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Construction(ABC):
 
 @dataclass(frozen=True)
 class Base(Construction):
-    """A family of `collopt.topologies`: the function's name, its arguments, and what the paper calls it (Table 9)."""
+    """A family of `collopt.topologies`: function name, arguments, and the name in the paper (Table 9)."""
 
     family: str
     arguments: tuple[object, ...]
@@ -89,7 +89,7 @@ class Base(Construction):
         return self.family in REVERSE_SYMMETRIC
 
     def orbit_representatives(self, degree: int) -> int | None:  # noqa: ARG002
-        """One where all nodes are alike; half of a generalized Kautz graph, which x to n - 1 - x maps to itself."""
+        """1 if vertex-transitive; half of a generalized Kautz graph, by the automorphism x to n - 1 - x."""
         if self.family == "generalized_kautz":
             _, nodes = self.arguments
             assert isinstance(nodes, int)
@@ -102,7 +102,7 @@ class Base(Construction):
         return _built(self.family, self.arguments)
 
     def _planned(self, direction: Direction) -> StepSchedule:
-        """Take the schedule that comes with the graph, for those without a good breadth-first one; else plan that."""
+        """Use the stored schedule of graphs without a good breadth-first one; else plan breadth-first."""
         if self.name not in base_schedule_names():
             return bfb_schedule(self.graph(), direction=direction)
         return (base_schedule if direction == "broadcast" else base_reduce_scatter)(self.name)
@@ -110,7 +110,7 @@ class Base(Construction):
 
 @lru_cache(maxsize=32)
 def _built(family: str, arguments: tuple[object, ...]) -> DirectGraph:
-    """Build a base once for all constructions of a query that begin with it; its arcs are read-only."""
+    """Build a base, cached for all constructions that use it; its arcs are read-only."""
     topology: Topology = getattr(topologies, family)(*arguments)
     return topology.direct_graph()
 
@@ -137,7 +137,7 @@ class Expansion(Construction):
         """Those of the base."""
         return self.base.orbit_representatives(degree)
 
-    def _old(self, direction: Direction) -> StepSchedule:
+    def _base_schedule(self, direction: Direction) -> StepSchedule:
         return self.base.schedule() if direction == "broadcast" else self.base.reduce_scatter()
 
     def _graph(self) -> DirectGraph:
@@ -146,7 +146,7 @@ class Expansion(Construction):
 
     def _planned(self, direction: Direction) -> StepSchedule:
         expand = getattr(schedule_expansions, f"{self.expansion}_schedule")
-        schedule: StepSchedule = expand(self.base.graph(), *self.factor, self._old(direction))
+        schedule: StepSchedule = expand(self.base.graph(), *self.factor, self._base_schedule(direction))
         return schedule
 
 
@@ -163,7 +163,7 @@ class Transpose(Expansion):
         return self.base.graph().transpose()
 
     def _planned(self, direction: Direction) -> StepSchedule:
-        return reversed_schedule(self._old("reduce" if direction == "broadcast" else "broadcast"))
+        return reversed_schedule(self._base_schedule("reduce" if direction == "broadcast" else "broadcast"))
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class CartesianPower(Expansion):
         return (self.times,)
 
     def orbit_representatives(self, degree: int) -> int | None:
-        """One if all nodes of the base are alike."""
+        """1 if the base is vertex-transitive."""
         return 1 if self.base.orbit_representatives(degree // self.times) == 1 else None
 
 
@@ -251,7 +251,7 @@ class CartesianProduct(Construction):
         return all(factor.reverse_symmetric for factor in self.factors)
 
     def orbit_representatives(self, degree: int) -> int | None:
-        """One if all nodes of each factor are alike; where they are, they are so in any degree."""
+        """1 if all factors are vertex-transitive, in any degree."""
         return 1 if all(factor.orbit_representatives(degree) == 1 for factor in self.factors) else None
 
     def _graph(self) -> DirectGraph:
@@ -285,7 +285,7 @@ class Parallel(Expansion):
 
     def _planned(self, direction: Direction) -> StepSchedule:
         """Take the base's own: links between the same two ranks are one link."""
-        return self._old(direction)
+        return self._base_schedule(direction)
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ def transposed(construction: Construction) -> Construction:
 
 
 def _operand(construction: Construction) -> str:
-    """Name a construction so that an operator can follow."""
+    """Name of a construction as an operand, in parentheses if needed."""
     bare = isinstance(construction, (Base, LineGraph)) and not re.search(
         r"[□∪*·]", re.sub(r"\(.*\)", "", construction.name)
     )

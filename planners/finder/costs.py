@@ -31,8 +31,8 @@ CIRCULANT_TRIES = 100
 CIRCULANT_EFFORT = 5 * 10**7  # about a tenth of a second
 
 
-class _Promise(NamedTuple):
-    """What Theorem 7 says of the line graph of a line graph of ... a base, in the order in which to look at them."""
+class _PredictedCost(NamedTuple):
+    """Cost of an iterated line graph by Theorem 7; fields are in the order of evaluation."""
 
     steps: int  # T_L of the base's schedule, and `times`
     factor: Fraction  # T_B in M/B
@@ -43,7 +43,7 @@ class _Promise(NamedTuple):
 
 
 class Costing:
-    """Makes candidates of one size and degree.
+    """Creates candidates of one size and degree.
 
     `unmeasured`: Graphs that were left out because they, or all before them, take too long.
     """
@@ -56,60 +56,60 @@ class Costing:
         self.unmeasured = 0
 
     def of_entries(self, entries: Iterable[Entry]) -> Iterator[Candidate]:
-        """Make candidates of what the table found, at the cost of theorems and at that of breadth-first broadcasts."""
+        """Create candidates of table entries, at the cost by theorems and at that of breadth-first broadcasts."""
         for entry in entries:
             by_theorem = self.of_entry(entry)
             yield from _with_transpose(by_theorem)
             if not entry.breadth_first:
-                for measured in self._measured(entry.construction, by_theorem):
+                for measured in self._exact_candidate(entry.construction, by_theorem):
                     yield from _with_transpose(measured)
 
     def of_entry(self, entry: Entry) -> Candidate:
-        """Make a candidate at the cost of theorems; nothing is built."""
+        """Create a candidate at the cost by theorems, without building the graph."""
         cost = StepCost(entry.steps, entry.factor)
         back = cost if entry.reduce_factor is None else StepCost(entry.steps, entry.reduce_factor)
         return self._candidate(entry.construction, cost, back, breadth_first=entry.breadth_first)
 
     def of_circulants(self) -> Iterator[Candidate]:
-        """Make candidates of searched circulants and of their line graphs."""
+        """Create candidates of searched circulants and their line graphs."""
         for found in best_circulants(self._nodes, self._degree, CIRCULANT_EFFORT):
             if found.two_way or not self._two_way:
                 cost = StepCost(found.steps, found.factor)
                 yield self._candidate(found.construction, cost, cost, breadth_first=True)
-        for construction in (*self._circulant_line_graphs(), *self._wide_circulants()):
-            yield from self._measured(construction)
+        for construction in (*self._circulant_line_graphs(), *self._low_diameter_circulants()):
+            yield from self._exact_candidate(construction)
 
     def of_line_graphs(self, tables: Iterable[FinderTable], known: Iterable[Candidate]) -> Iterator[Candidate]:
-        """Make candidates of line graphs of all that the tables know of, where they may beat a known allgather.
+        """Create candidates of line graphs of all table entries that may beat a known allgather.
 
         What promises fewest steps, and of these least data by Theorem 7, is measured first, up to a limit.
         """
         allgathers = {candidate.cost for candidate in known}
         measured = 0
         for promise in sorted(
-            {each.construction: each for each in self._promises(tables)}.values(), key=itemgetter(0, 1, 2)
+            {each.construction: each for each in self._predictions(tables)}.values(), key=itemgetter(0, 1, 2)
         ):
-            if promise.construction in self._costs or self._is_vain(promise, allgathers):
+            if promise.construction in self._costs or self._is_dominated(promise, allgathers):
                 continue
             if measured == MAX_LINE_GRAPHS or measured * self._work > LINE_GRAPH_WORK:
                 return
             measured += 1
-            for candidate in self._measured(promise.construction):
+            for candidate in self._exact_candidate(promise.construction):
                 allgathers.add(candidate.cost)
                 yield from _with_transpose(candidate)
 
-    def _promises(self, tables: Iterable[FinderTable]) -> Iterator[_Promise]:
+    def _predictions(self, tables: Iterable[FinderTable]) -> Iterator[_PredictedCost]:
         for times, size in self._line_graph_bases():
             more = sum((Fraction(1, size * self._degree**done) for done in range(times)), Fraction(0))
-            for entry in (entry for table in tables for entry in table.everything(size, self._degree)):
+            for entry in (entry for table in tables for entry in table.all_entries(size, self._degree)):
                 if not isinstance(entry.construction, LineGraph):
                     construction = _line_graph(entry.construction, times)
-                    yield _Promise(
+                    yield _PredictedCost(
                         entry.steps + times, entry.factor + more, construction.name, construction, entry, times
                     )
 
-    def _is_vain(self, promise: _Promise, known: Iterable[StepCost]) -> bool:
-        """Whether something known is no worse than the least that the line graph's broadcasts can take.
+    def _is_dominated(self, promise: _PredictedCost, known: Iterable[StepCost]) -> bool:
+        """Whether a known candidate is no worse than a lower bound on the line graph's cost.
 
         In data that is what an allgather takes, and no less than the best breadth-first broadcast of the base.  In
         steps it is the diameter of the base, and one for each line graph; a theorem's schedule may take more.
@@ -118,31 +118,31 @@ class Costing:
         optimum = bandwidth_optimum(self._nodes)
         factor = max(base.factor, optimum) if base.breadth_first else optimum
 
-        def beaten(steps: int) -> bool:
+        def dominated(steps: int) -> bool:
             return any(is_no_worse(cost, StepCost(steps, factor)) for cost in known)
 
-        if base.breadth_first or not beaten(promise.steps):
-            return beaten(promise.steps)
+        if base.breadth_first or not dominated(promise.steps):
+            return dominated(promise.steps)
         # Only where it matters the base is built.
-        if beaten(times + moore_steps(self._nodes // self._degree**times, self._degree)):
+        if dominated(times + moore_steps(self._nodes // self._degree**times, self._degree)):
             return True
-        return beaten(times + base.construction.graph().diameter)
+        return dominated(times + base.construction.graph().diameter)
 
-    def of_promising_circulants(self) -> Iterator[Candidate]:
-        """Make candidates of line graphs of circulants that cost what the best ones do; see `line_graph_circulants`."""
+    def of_equal_cost_circulants(self) -> Iterator[Candidate]:
+        """Create candidates of line graphs of optimal circulants; see `line_graph_circulants`."""
         for times, size in self._line_graph_bases():
             for base in line_graph_circulants(size, self._degree, CIRCULANT_EFFORT):
                 if (construction := _line_graph(base, times)) not in self._costs:
-                    yield from self._measured(construction)
+                    yield from self._exact_candidate(construction)
 
     def _circulant_line_graphs(self) -> Iterator[LineGraph]:
-        """Line graphs of searched circulants, which often are bandwidth-optimal although Theorem 7 does not say so."""
+        """Line graphs of searched circulants, which are often bandwidth-optimal beyond Theorem 7."""
         for times, size in self._line_graph_bases():
             for base in best_circulants(size, self._degree, CIRCULANT_EFFORT):
                 yield _line_graph(base.construction, times)
 
     def _line_graph_bases(self) -> Iterator[tuple[int, int]]:
-        """How often a line graph can have been taken, and the nodes of the base; none is two-way, or of degree 1."""
+        """Possible numbers of line-graph iterations, with the nodes of the base; none if two-way, or of degree 1."""
         if self._two_way or self._degree < 2:
             return
         times, size = 1, self._nodes
@@ -151,7 +151,7 @@ class Costing:
             yield times, size
             times += 1
 
-    def _wide_circulants(self) -> Iterator[Base]:
+    def _low_diameter_circulants(self) -> Iterator[Base]:
         """A circulant of low diameter where `best_circulants` has none; T_B may not be optimal (Conjecture 1)."""
         from ...topologies.direct_connect.circulant_search import low_diameter_offsets
 
@@ -160,8 +160,8 @@ class Costing:
             offsets = low_diameter_offsets(nodes, degree, tries=CIRCULANT_TRIES)
             yield circulant_base(nodes, offsets)
 
-    def _measured(self, construction: Construction, by_theorem: Candidate | None = None) -> Iterator[Candidate]:
-        """Make a candidate at the exact cost of breadth-first broadcasts, and mixed ones with what a theorem says."""
+    def _exact_candidate(self, construction: Construction, by_theorem: Candidate | None = None) -> Iterator[Candidate]:
+        """Create a candidate at the exact cost of breadth-first broadcasts, and ones mixed with costs by theorems."""
         unknown = StepCost(0, Fraction(0))
         blank = by_theorem or self._candidate(construction, unknown, unknown, breadth_first=True)
         if construction not in self._costs:
@@ -187,14 +187,14 @@ class Costing:
 
 
 def _breadth_first_costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
-    """Work out what the allgather and the reduce-scatter take."""
+    """Compute the costs of the breadth-first allgather and reduce-scatter."""
     graph, count = candidate.graph(), candidate.construction.orbit_representatives(candidate.degree)
     cost = breadth_first_cost(graph, count)
     return cost, cost if candidate.construction.reverse_symmetric else breadth_first_cost(graph.transpose(), count)
 
 
 def breadth_first_cost(graph: DirectGraph, orbit_representatives: int | None) -> StepCost:
-    """Work out what `bfb_cost` does, out of what reaches the first nodes of which all others are images."""
+    """Compute `bfb_cost` from the orbit representatives only."""
     from ...solvers.bfb.load_balancing import busiest_sets
     from ..bfb.problem import read_network
 
@@ -205,7 +205,7 @@ def breadth_first_cost(graph: DirectGraph, orbit_representatives: int | None) ->
 
 
 def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:
-    """Go on with the candidate of the transposed graph, where that is better at one collective and worse at another."""
+    """Yield the candidate, and that of the transposed graph if neither dominates the other."""
     yield candidate
     if candidate.cost != candidate.reduce_scatter_cost and not candidate.construction.reverse_symmetric:
         yield Candidate(

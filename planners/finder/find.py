@@ -21,7 +21,7 @@ from ..plans.stages import Trace
 from .bases import Entry
 from .candidate import Candidate, FrontierBounds, Workload
 from .costs import Costing
-from .frontier import Frontier, efficient, undecided
+from .frontier import Frontier, pareto_efficient, without_dominated
 from .table import MAX_SEARCHED_NODES, TIES, FinderTable, Kind
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def find_topologies(
     node_bandwidth: Exact = "12.5",
     all_to_all: bool = True,
 ) -> Frontier:
-    """Find topologies of so many nodes with so many links out of, and into, each, none of which beats another.
+    """Find the Pareto-optimal topologies of a number of nodes with a number of links out of, and into, each.
 
     Raises `UnsupportedError` if the size is not understood, or no topology is known, as may be for odd degrees of
     two-way links.
@@ -101,13 +101,13 @@ def find_topologies(
     with trace.stage("line graphs"):
         # The order matters only where a limit is reached: what is measured first uses up work that is left.
         found += costing.of_line_graphs(_tables(), found)
-        found += costing.of_promising_circulants()
-        candidates = efficient(found, ties)
+        found += costing.of_equal_cost_circulants()
+        candidates = pareto_efficient(found, ties)
     if ties > 1 and len(candidates) * nodes**2 * degree <= MAX_ALL_TO_ALL_WORK:
         with trace.stage("all-to-all"):
-            candidates = undecided(list(map(_with_all_to_all, progress.iterate(candidates, len(candidates)))))
+            candidates = without_dominated(list(map(_with_all_to_all, progress.iterate(candidates, len(candidates)))))
     else:
-        candidates = efficient(candidates, 1)
+        candidates = pareto_efficient(candidates, 1)
     bounds = FrontierBounds.of(nodes, degree, bidirectional=two_way)
     return Frontier(nodes, degree, two_way, tuple(candidates), bounds, workload, costing.unmeasured)
 
@@ -208,7 +208,7 @@ def _tables() -> tuple[FinderTable, FinderTable]:
 
 
 def _load_tables(degree: int) -> None:
-    """Have the figures of generalized Kautz graphs ready, of this degree and of those that expansions lead to."""
+    """Load the costs of generalized Kautz graphs of this degree, and of those that expansions use."""
     from .kautz_cache import load_kautz_table
 
     for divisor in range(2, degree + 1):
@@ -217,7 +217,7 @@ def _load_tables(degree: int) -> None:
 
 
 def _rows(nodes: int, degree: int, kind: Kind, workload: Workload, *, many: bool) -> list[dict[str, object]]:
-    """List the topologies of one size out of `many`; this may run in a process of its own."""
+    """Rows of one size of a sweep; may run in another process."""
     if many:
         _load_tables(degree)
     costing = Costing(nodes, degree, two_way=kind == "two-way", trace=Trace())
@@ -231,7 +231,7 @@ def _rows(nodes: int, degree: int, kind: Kind, workload: Workload, *, many: bool
 
 
 def _entries(nodes: int, degree: int, kind: Kind) -> list[Entry]:
-    """What is best by the theorems."""
+    """Optimal entries by the theorems."""
     entries = list(dict.fromkeys(entry for table in _tables() for entry in table.best(nodes, degree, kind)))
     if not entries:
         raise UnsupportedError(

@@ -25,7 +25,7 @@ COSTS: tuple[Callable[[Candidate], StepCost], ...] = (
 
 @dataclass(frozen=True)
 class Frontier(Sequence[Candidate]):
-    """The best candidates of one size and degree, by increasing T_L and then T_B of the allgather.
+    """The Pareto-optimal candidates of one size and degree, by increasing T_L and then T_B of the allgather.
 
     Each is Pareto-efficient for an allgather, a reduce-scatter or an allreduce: none of those looked at beats it in T_L
     or T_B of that collective without losing in the other.  Candidates that cost the same in all of them are listed
@@ -81,7 +81,7 @@ class Frontier(Sequence[Candidate]):
         alpha: Exact | None = None,
         node_bandwidth: Exact | None = None,
     ) -> Candidate:
-        """Return the candidate that takes least time, of equals the one with more all-to-all throughput.
+        """Return the candidate with the least time; of equals, the one with more all-to-all throughput.
 
         Parameters are as for `Candidate.runtime`; by default they are what the search was for.
         """
@@ -118,7 +118,7 @@ class Frontier(Sequence[Candidate]):
         return f"<Frontier of {self.nodes} nodes, degree {self.degree}: {len(self)} candidates>"
 
 
-def efficient(candidates: Iterable[Candidate], ties: int) -> list[Candidate]:
+def pareto_efficient(candidates: Iterable[Candidate], ties: int) -> list[Candidate]:
     """Keep those that are Pareto-efficient for an allgather, a reduce-scatter or an allreduce."""
     found = sorted(candidates, key=lambda candidate: (candidate.cost, candidate.reduce_scatter_cost))
     fronts = [{cost(each) for each in found} for cost in COSTS]
@@ -140,17 +140,17 @@ def _costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
     return candidate.cost, candidate.reduce_scatter_cost
 
 
-def undecided(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Of candidates that cost the same, leave out those that another is no worse than by both bounds of all-to-all."""
+def without_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Of candidates of equal cost, drop those dominated by another in both bounds of all-to-all."""
     kept: list[Candidate] = []
     for candidate in candidates:
-        alike = (other for other in candidates if _costs(other) == _costs(candidate) and _at_least(other, candidate))
-        if not any(other in kept or not _at_least(candidate, other) for other in alike):
+        alike = (other for other in candidates if _costs(other) == _costs(candidate) and _dominates(other, candidate))
+        if not any(other in kept or not _dominates(candidate, other) for other in alike):
             kept.append(candidate)
     return kept
 
 
-def _at_least(one: Candidate, other: Candidate) -> bool:
+def _dominates(one: Candidate, other: Candidate) -> bool:
     assert one.all_to_all is not None
     assert other.all_to_all is not None
     return all(mine >= theirs for mine, theirs in zip(one.all_to_all, other.all_to_all, strict=True))

@@ -37,7 +37,7 @@ _tables: dict[int, IntArray] = {}
 
 @cache
 def stored_figures(degree: int, size: int) -> KautzFigures:
-    """Return what `kautz_figures` returns, out of a table where one is loaded."""
+    """Return `kautz_figures`, from the table if it is loaded."""
     if degree in _tables and size <= LARGEST:
         return as_figures(degree, size, _tables[degree][size - degree - 1, :FIGURES])
     return kautz_figures(degree, size)
@@ -45,7 +45,7 @@ def stored_figures(degree: int, size: int) -> KautzFigures:
 
 @cache
 def stored_transpose_factor(degree: int, size: int) -> Fraction:
-    """Return what `kautz_transpose_factor` returns, out of a table where one is loaded."""
+    """Return `kautz_transpose_factor`, from the table if it is loaded."""
     if degree in _tables and size <= LARGEST:
         return as_transpose_factor(degree, size, _tables[degree][size - degree - 1, FIGURES:])
     return kautz_transpose_factor(degree, size)
@@ -78,7 +78,7 @@ def _path(degree: int) -> Path:
 
 
 def _read(path: Path, degree: int) -> IntArray | None:
-    """Read a table, or return None if there is none that is sure to be right."""
+    """Read a table; None if there is no valid one."""
     if not path.is_file():
         return None  # a pipe would be waited for
     try:
@@ -92,7 +92,7 @@ def _read(path: Path, degree: int) -> IntArray | None:
 
 
 def _write(path: Path, table: IntArray, degree: int) -> None:
-    """Write a table, if it can be written."""
+    """Write a table; ignore failures."""
     rows = table.tolist()
     stored = {"version": VERSION, "degree": degree, "sha256": _digest(degree, rows), "rows": rows}
     with suppress(OSError):

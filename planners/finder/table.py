@@ -20,11 +20,11 @@ from .bases import (
     Entry,
     bandwidth_optimal_bases,
     bases,
-    fewest,
     optimum,
     order_of_entry,
     pareto,
     searched_bases,
+    with_fewest_steps,
 )
 from .constructions import (
     CartesianPower,
@@ -45,35 +45,35 @@ TIES = 4  # topologies of equal T_L and T_B that are kept where all-to-all matte
 
 
 class FinderTable:
-    """The best topologies of every size and degree that is requested."""
+    """The best topologies of every requested size and degree."""
 
     def __init__(self, ties: int = TIES, searched: int = MAX_SEARCHED_NODES) -> None:
         self._ties = ties
-        self._searched = searched
+        self._search = searched
         self._best: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
         self._factors: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
         self._single: dict[tuple[int, int, Kind], tuple[tuple[int, tuple[Entry, ...]], ...]] = {}
 
     def best(self, nodes: int, degree: int, kind: Kind = "any") -> tuple[Entry, ...]:
-        """List the topologies that none of the others looked at beats in both T_L and T_B, as `pareto` has it."""
+        """List the Pareto-optimal topologies; see `pareto`."""
         key = nodes, degree, kind
         if key not in self._best:
             self._best[key] = tuple(self._kept(list(self._found(nodes, degree, kind))))
         return self._best[key]
 
-    def everything(self, nodes: int, degree: int, kind: Kind = "any") -> Iterator[Entry]:
-        """Go through all bases of a size and all expansions of what is best at smaller ones, beaten or not."""
+    def all_entries(self, nodes: int, degree: int, kind: Kind = "any") -> Iterator[Entry]:
+        """Yield all bases of a size and all expansions of optimal smaller entries, dominated or not."""
         return self._found(nodes, degree, kind)
 
     def factors(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the topologies of fewest steps that are simple and have a bandwidth-optimal breadth-first schedule."""
         key = nodes, degree, kind
         if key not in self._factors:
-            self._factors[key] = tuple(fewest(self._products(nodes, degree, kind), self._ties))
+            self._factors[key] = tuple(with_fewest_steps(self._products(nodes, degree, kind), self._ties))
         return self._factors[key]
 
     def _kept(self, found: list[Entry]) -> list[Entry]:
-        """Leave out what is beaten, but let no graph with self-loops beat one without, which more can be done with."""
+        """Keep Pareto-optimal entries; self-loops, which few expansions accept, never dominate graphs without."""
         kept = pareto(found, self._ties)
         if all(entry.loop_free for entry in kept):
             return kept
@@ -83,8 +83,8 @@ class FinderTable:
 
     def _found(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
         yield from _bases(nodes, degree, kind)
-        if nodes <= self._searched:
-            yield from _searched(nodes, degree, kind)
+        if nodes <= self._search:
+            yield from _search(nodes, degree, kind)
         yield from self.factors(nodes, degree, kind)
         if kind != "two-way":
             yield from self._line_graphs(nodes, degree, kind)
@@ -164,11 +164,11 @@ class FinderTable:
 
     def _allowed(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""
-        searched = _searched(nodes, degree, kind) if nodes <= self._searched else ()
+        searched = _search(nodes, degree, kind) if nodes <= self._search else ()
         return (*_known_factors(nodes, degree, kind), *(each for each in searched if each.factor == optimum(nodes)))
 
     def _allowed_below(self, nodes: int, degree: int, kind: Kind) -> tuple[tuple[int, tuple[Entry, ...]], ...]:
-        """List those of all degrees below one, by degree; most sizes have few."""
+        """List `_allowed` of all lower degrees, by degree."""
         key = nodes, degree, kind
         if degree == 1:
             return ()
@@ -204,7 +204,7 @@ def _bases(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
 
 
 @cache
-def _searched(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
+def _search(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
     return _of_kind(searched_bases(nodes, degree), kind)
 
 

@@ -13,7 +13,7 @@ from ...errors import FileFormatError, UnsupportedError
 from ...support.validation import as_path, shown
 from ..interpreter.findings import Finding, Findings, LintReport
 from ..msccl.format.limits import RUNTIMES, UNLIMITED, Dialect, dialect_of
-from ..msccl.lint.lint import environment_of, lint_file, sizes_text
+from ..msccl.lint.lint import lint_file, loading_environment, sizes_text
 from ..mscclpp.lint import RUNTIME as MSCCLPP
 from ..mscclpp.lint import VERSION as MSCCLPP_VERSION
 from ..mscclpp.lint import lint_plan
@@ -108,7 +108,7 @@ def lint_family(
     _check_spans(spans, dialect.name, findings)
     # The first runtime passes refused files over, so they need not be listed.
     named = [report.path for report in reports if not (dialect.is_microsoft and report.verdict == "rejected")]
-    environment = environment_of(named, dialect)
+    environment = loading_environment(named, dialect)
     return FamilyReport(dialect.name, dialect.version, reports, spans, tuple(findings), environment)
 
 

@@ -20,7 +20,7 @@ from ...schedules import as_bytes
 from ...support.validation import as_list, as_path, shown
 from ..interpreter.findings import Severity
 from ..msccl.format.limits import RUNTIMES, dialect_of
-from ..msccl.lint.lint import environment_of, loading_of
+from ..msccl.lint.lint import loading_environment, loading_hints
 from ..mscclpp.lint import LOADING as MSCCLPP_LOADING
 from ..programs.checks import check_choice
 from .windows import MSCCLPP, FamilyReport, lint_family
@@ -182,7 +182,7 @@ def loading_notes(runtime: str, files: Sequence[str]) -> tuple[dict[str, str], l
     if runtime == MSCCLPP:
         return {}, list(MSCCLPP_LOADING)
     dialect = dialect_of(runtime)
-    return dict(environment_of(list(files), dialect)), list(loading_of(dialect, None))
+    return dict(loading_environment(list(files), dialect)), list(loading_hints(dialect, None))
 
 
 def _checked_plans(plans: object) -> list[Plan]:

@@ -21,7 +21,7 @@ from ..programs.program import ChunkRange, Instruction, Program, RankProgram, Th
 
 
 def check_program(program: Program) -> None:
-    """Refuse a program that could fail on some machine.
+    """Refuse a program that could deadlock, race or access memory out of bounds.
 
     Checked are, in this order: the type of every field; the number of ranks and the buffer sizes; peers, kinds and
     chunk ranges of every step; that both ends of each connection agree; dependencies; that no steps wait for each other
@@ -89,7 +89,7 @@ def _check_thread_block(program: Program, rank: RankProgram, number: int, block:
         raise ProgramError(f"{where} has channel {block.channel}; expected 0 or more")
 
 
-SIDES = {
+CONNECTION_SIDES = {
     "send": (True, False),
     "recv": (False, True),
     "copy": (True, True),
@@ -100,9 +100,9 @@ SIDES = {
 
 
 def _check_instruction(rank: RankProgram, block: ThreadBlock, site: Site, step: Instruction) -> None:
-    sides = SIDES.get(step.kind)
+    sides = CONNECTION_SIDES.get(step.kind)
     if sides is None:
-        raise ProgramError(f"{site} is of kind {step.kind!r}; expected one of {', '.join(SIDES)}")
+        raise ProgramError(f"{site} is of kind {step.kind!r}; expected one of {', '.join(CONNECTION_SIDES)}")
     for needed, peer, way in ((step.kind == "send", block.send_peer, "send"), (step.receives, block.recv_peer, "recv")):
         if needed and peer is None:
             raise ProgramError(f"{site} is a {step.kind} but its thread block has no {way} peer")
@@ -160,7 +160,7 @@ def check_hazards(program: Program, order: Order) -> None:
     for rank in program.ranks:
         steps = mine[rank.rank]
         found = _accesses(order, steps)
-        places = _in_one_memory(found, order, program, rank.rank) if program.in_place else found
+        places = _alias_in_place(found, order, program, rank.rank) if program.in_place else found
         for buffer, rows in places.items():
             accesses = _by_segment(rows, position)
             for earlier, later in _unordered(accesses, order, rank, steps):
@@ -172,8 +172,8 @@ def check_hazards(program: Program, order: Order) -> None:
                 )
         for buffer, rows in found.items():
             accesses = _by_segment(rows, position)
-            unwritten = (_neighbors(accesses)[0] < 0) & ~accesses.writes
-            for row in np.flatnonzero(unwritten)[:1] if buffer != "input" else ():
+            poisoned_memory = (_neighbors(accesses)[0] < 0) & ~accesses.writes
+            for row in np.flatnonzero(poisoned_memory)[:1] if buffer != "input" else ():
                 raise ProgramError(
                     f"{order.sites[int(accesses.steps[row])]} reads {buffer} chunk {accesses.chunks[row]}, which "
                     "nothing has written by then"
@@ -195,7 +195,7 @@ def _accesses(order: Order, steps: Sequence[int]) -> dict[str, IntArray]:
     return {buffer: np.array(rows, dtype=np.int64) for buffer, rows in sorted(found.items())}
 
 
-def _in_one_memory(found: dict[str, IntArray], order: Order, program: Program, rank: int) -> dict[str, IntArray]:
+def _alias_in_place(found: dict[str, IntArray], order: Order, program: Program, rank: int) -> dict[str, IntArray]:
     """Name chunks of input and output by their number in the collective; copies onto themselves do not count."""
     firsts = {"input": program.layout.input_range(rank)[0], "output": program.layout.output_range(rank)[0]}
     shared = [rows + np.array([firsts[buffer], 0, 0, 0]) for buffer, rows in found.items() if buffer in firsts]

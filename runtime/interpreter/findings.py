@@ -1,4 +1,4 @@
-"""Findings of `lint_file`: what is wrong, where, and its consequence."""
+"""Findings of `lint_file`: severity, message and location."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_FINDINGS = 100  # A file with more that is wrong is not read on; of notes, n
 
 
 class Finding(NamedTuple):
-    """One thing about a file: what the runtime does because of it, and why."""
+    """One finding about a file: what the runtime does because of it, and why."""
 
     severity: Severity
     message: str  # What is wrong, and how to fix it
@@ -26,26 +26,26 @@ class Finding(NamedTuple):
         return f"{self.severity}: {f'{self.where}: ' if self.where else ''}{self.message}"
 
 
-class EnoughError(Exception):
-    """Enough has been found; never leaves `lint_file`."""
+class TooManyFindingsError(Exception):
+    """The limit of findings is reached; never leaves `lint_file`."""
 
 
 class Findings:
-    """Collects findings, each once, and gives up after many."""
+    """Collects findings, each once, up to a limit."""
 
     def __init__(self) -> None:
         self._found: dict[Finding, None] = {}
         self._notes = 0
 
     def add(self, severity: Severity, message: str, where: str = "") -> None:
-        """Keep a finding; notes never end the search for what is worse."""
+        """Add a finding; `TooManyFindingsError` at the limit, which notes do not count towards."""
         finding = Finding(severity, message, where)
         if finding in self._found or (severity == "note" and self._notes >= MAX_FINDINGS):
             return
         if severity == "note":
             self._notes += 1
         elif len(self._found) - self._notes >= MAX_FINDINGS:
-            raise EnoughError
+            raise TooManyFindingsError
         self._found[finding] = None
 
     def has(self, *severities: Severity) -> bool:
@@ -58,7 +58,7 @@ class Findings:
 
 
 class Window(NamedTuple):
-    """Calls that a file is for."""
+    """Calls for which a runtime selects a file."""
 
     collective: str  # As the file spells it
     num_ranks: int
@@ -69,7 +69,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class LintReport:
-    """What becomes of a file in a runtime."""
+    """Result of `lint_file`: what a runtime does with a file."""
 
     path: str
     runtime: str
@@ -82,12 +82,12 @@ class LintReport:
 
     @property
     def verdict(self) -> str:
-        """``"accepted"``, or the severity that decides what becomes of the file."""
+        """``"accepted"``, or the worst severity of the findings."""
         return next((finding.severity for finding in self.findings if finding.severity != "note"), "accepted")
 
     @property
     def runs(self) -> bool:
-        """Whether the runtime loads the file, picks it for some call, and computes what it should."""
+        """Whether the runtime loads the file, selects it for some call, and computes correct results."""
         return self.verdict == "accepted"
 
     def __str__(self) -> str:

@@ -28,7 +28,7 @@ INT64 = np.iinfo(np.int64)
 
 
 class InterpreterReport(NamedTuple):
-    """What `run_program` did, for people: it has raised if anything was wrong."""
+    """Statistics of `run_program`, which raises on any error."""
 
     program: str  # name of the program
     interleavings: int
@@ -84,22 +84,22 @@ def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2, elemen
     """Run a program once without checking it first."""
     generator = np.random.default_rng(seed)
 
-    def noise(chunks: int) -> Data:
+    def random_chunks(chunks: int) -> Data:
         return generator.integers(INT64.min, INT64.max, (chunks, elements_per_chunk), endpoint=True)
 
-    inputs = [noise(end - begin) for begin, end in map(program.layout.input_range, range(program.num_ranks))]
-    machine = Machine(program, fifo_depth, inputs, noise)
-    _take_turns(machine, seed)
+    inputs = [random_chunks(end - begin) for begin, end in map(program.layout.input_range, range(program.num_ranks))]
+    machine = Machine(program, fifo_depth, inputs, random_chunks)
+    _run_randomly(machine, seed)
     if (wrong := _first_wrong(program, machine, inputs)) is None:
         return
     symbols = symbolic_inputs(program)
-    machine = Machine(program, fifo_depth, symbols, unwritten)
-    _take_turns(machine, seed)
+    machine = Machine(program, fifo_depth, symbols, poisoned_memory)
+    _run_randomly(machine, seed)
     raise ProgramError(_describe_wrong(program, machine, symbols, *wrong))
 
 
-def _take_turns(machine: Machine, seed: int) -> None:
-    """Run blocks in random order until all are through, or none can go on."""
+def _run_randomly(machine: Machine, seed: int) -> None:
+    """Run blocks in random order until all have finished, or none can proceed."""
     generator = random.Random(seed)
     runnable = list(range(len(machine.blocks)))
     generator.shuffle(runnable)
@@ -120,7 +120,7 @@ def _take_turns(machine: Machine, seed: int) -> None:
 
 
 def _first_wrong(program: Program, machine: Machine, inputs: list[Data]) -> tuple[int, str, int] | None:
-    """Rank, buffer and chunk of the first data that are not what the collective promises."""
+    """Rank, buffer and chunk of the first wrong result."""
     for rank, (memory, expected) in enumerate(zip(machine.memory, expected_outputs(program, inputs), strict=True)):
         if not program.in_place and not np.array_equal(memory["input"], inputs[rank]):
             return rank, "input", 0
@@ -133,8 +133,8 @@ def _first_wrong(program: Program, machine: Machine, inputs: list[Data]) -> tupl
 def _describe_wrong(program: Program, machine: Machine, symbols: list[Data], rank: int, buffer: str, chunk: int) -> str:
     if buffer == "input":
         return f"rank {rank} ends with a changed input"
-    held = described(machine.memory[rank]["output"][chunk, 0], program)
-    expected = described(expected_outputs(program, symbols)[rank][chunk, 0], program)
+    held = describe_contents(machine.memory[rank]["output"][chunk, 0], program)
+    expected = describe_contents(expected_outputs(program, symbols)[rank][chunk, 0], program)
     return f"rank {rank} ends with {held} in output chunk {chunk}; expected {expected}"
 
 
@@ -143,7 +143,7 @@ NOBODY = -2
 
 
 class _Block:
-    """A thread block at work; `sends_to` and `recvs_from` name its connections."""
+    """A running thread block; `sends_to` and `recvs_from` are its connections."""
 
     def __init__(self, rank: int, number: int, code: ThreadBlock) -> None:
         self.rank = rank
@@ -155,7 +155,7 @@ class _Block:
 
     @property
     def site(self) -> Site:
-        """Of the next step."""
+        """Position of the next step."""
         return Site(self.rank, self.number, self.next_step)
 
 
@@ -207,16 +207,16 @@ class Machine:
             if self.blocks[other].next_step <= wait.step:
                 return NOBODY if self.finished(other) else other
         if step.kind == "send" and block.sends_to and len(self.fifos[block.sends_to]) >= self.fifo_depth:
-            return self._unless_finished(self.receivers.get(block.sends_to))
+            return self._if_unfinished(self.receivers.get(block.sends_to))
         if step.receives and block.recvs_from and not self.fifos[block.recvs_from]:
-            return self._unless_finished(self.senders.get(block.recvs_from))
+            return self._if_unfinished(self.senders.get(block.recvs_from))
         return READY
 
-    def _unless_finished(self, index: int | None) -> int:
+    def _if_unfinished(self, index: int | None) -> int:
         return NOBODY if index is None or self.finished(index) else index
 
     def execute(self, index: int) -> None:
-        """Run the next step of a block that nothing holds back."""
+        """Run the next step of a block that is ready."""
         block = self.blocks[index]
         step = block.code.instructions[block.next_step]
         data = self._received(block, step) if step.receives else self._held(block, step.source, step.count).copy()
@@ -240,7 +240,7 @@ class Machine:
         return self.memory[block.rank][place.buffer][place.start : place.start + count]
 
     def check_finished(self) -> None:
-        """Refuse unfinished blocks, telling who waits for whom, and data that nobody took."""
+        """Raise for unfinished blocks, with what each waits for, and for data that was never received."""
         stuck = [index for index in range(len(self.blocks)) if not self.finished(index)]
         if stuck:
             raise ProgramError(self._describe_deadlock(stuck[0]))
@@ -272,7 +272,7 @@ class Machine:
 
 
 def expected_outputs(program: Program, inputs: list[Data]) -> list[Data]:
-    """What every rank's output has to hold in the end, worked out from the definition of the collective."""
+    """Expected output of every rank by the definition of the collective."""
     layout = program.layout
     if not layout.reduces:
         # In rank order the inputs are all chunks in order; ranks without data have none.
@@ -290,26 +290,26 @@ RANKS_SHOWN = 6
 
 @dataclass(frozen=True)
 class Contents:
-    """The contributions that a chunk is the sum of."""
+    """The contributions to a chunk, as a multiset."""
 
     terms: Counter[tuple[int, int]]  # how often (chunk, rank whose input has it) is part of the sum
     poisoned: bool = False  # Whether memory that nobody had written to is part of it
 
     def __add__(self, other: Contents) -> Contents:
-        """Add up two chunks."""
+        """Add two chunks."""
         return Contents(self.terms + other.terms, self.poisoned or other.poisoned)
 
 
 def symbolic_inputs(program: Program) -> list[npt.NDArray[np.object_]]:
-    """Return each rank's input, every chunk standing for itself."""
+    """Return each rank's input as symbolic chunks."""
     return [
         _column([Contents(Counter({(chunk, rank): 1})) for chunk in range(*program.layout.input_range(rank))])
         for rank in range(program.num_ranks)
     ]
 
 
-def unwritten(chunks: int) -> npt.NDArray[np.object_]:
-    """Return memory that nobody has written to."""
+def poisoned_memory(chunks: int) -> npt.NDArray[np.object_]:
+    """Return unwritten memory."""
     return _column([Contents(Counter(), poisoned=True) for _ in range(chunks)])
 
 
@@ -319,7 +319,7 @@ def _column(contents: list[Contents]) -> npt.NDArray[np.object_]:
     return column
 
 
-def described(contents: Contents, program: Program) -> str:
+def describe_contents(contents: Contents, program: Program) -> str:
     """Spell it out: ``"chunk 0 of rank 2"``, or ``"chunk 5 of ranks 0, 1, 3"``, the same rank listed once per time."""
     if not contents.terms:
         return "nothing"
@@ -348,9 +348,9 @@ def _summed(chunk: int, contents: Contents, program: Program) -> str:
         return f"chunk {chunk} of all ranks"
     ranks = [f"{rank}" if count == 1 else f"{rank} ({count} times)" for rank, count in enumerate(times) if count]
     missing = [str(rank) for rank, count in enumerate(times) if not count]
-    text = ", ".join(_few(ranks))
-    return f"chunk {chunk} of ranks {text}" + (f" without {', '.join(_few(missing))}" if missing else "")
+    text = ", ".join(_shortened(ranks))
+    return f"chunk {chunk} of ranks {text}" + (f" without {', '.join(_shortened(missing))}" if missing else "")
 
 
-def _few(names: list[str]) -> list[str]:
+def _shortened(names: list[str]) -> list[str]:
     return names if len(names) <= RANKS_SHOWN else [*names[:RANKS_SHOWN], f"... ({len(names)} in all)"]

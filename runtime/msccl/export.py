@@ -82,7 +82,7 @@ def export_msccl_xml(
 
 
 def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, max_thread_blocks: int) -> Program:
-    """Lower a plan to blocks of as many steps as the runtime takes, some joined where there are too many."""
+    """Lower a plan within the runtime's limit of steps per block, and merge blocks if there are too many."""
     name = program_name(plan)
     max_steps = limits.max_steps
     while True:
@@ -102,24 +102,24 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, m
 def _check_instances(
     program: Program, instances: int, limits: RuntimeLimits, blocks: int, lowered: Callable[[int], Program]
 ) -> None:
-    """Refuse instances that are beyond the limits, where a single one is not, and say how many are within them."""
+    """Refuse too many instances, if a single one is within the limits; the message has the largest possible number."""
     try:
         check_limits(program, limits, blocks)
     except UnsupportedError as error:
         # If it refuses a single one too, instances are not what is wrong.
         single = lowered(1)
         check_limits(single, limits, blocks)
-        most = _most_instances(single, instances, limits, blocks, lowered)
+        most = _max_instances(single, instances, limits, blocks, lowered)
         raise type(error)(
             f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {most}, "
             "which fits"
         ) from None
 
 
-def _most_instances(
+def _max_instances(
     single: Program, instances: int, limits: RuntimeLimits, blocks: int, lowered: Callable[[int], Program]
 ) -> int:
-    """Find the most instances that fit, between a single one, which does, and so many, which do not."""
+    """Find the largest number of instances within the limits by bisection."""
 
     def fits(fewer: int) -> bool:
         try:

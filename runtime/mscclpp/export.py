@@ -26,7 +26,7 @@ from .format.execution_plan import (
     to_mscclpp_text,
 )
 from .lowering.lower import DEFAULT_SLICE_BYTES, DEFAULT_THREAD_BLOCKS, common_count, port_pairs, to_execution_plan
-from .lowering.thread_blocks import WEIGHTS, merged_blocks
+from .lowering.thread_blocks import WEIGHTS, merge_blocks
 from .lowering.transfers import Connections
 
 __all__ = ["boxes_of", "export_mscclpp_json", "least_needs"]
@@ -34,7 +34,7 @@ __all__ = ["boxes_of", "export_mscclpp_json", "least_needs"]
 
 STEPS = (16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
 """Steps of a thread block to try, most first: fewer steps make more thread blocks that have to wait for each other."""
-MERGED_TRIES = 2
+MAX_MERGE_ATTEMPTS = 2
 """Ways to lower replicas of which thread blocks are merged: each takes as long as a file of so many replicas."""
 
 
@@ -100,7 +100,7 @@ def export_mscclpp_json(
 
 
 def boxes_of(topology: Topology) -> list[int]:
-    """Number of the box that each rank is in: those whose names agree up to the last slash are in one.
+    """Box number of each rank; names that agree up to the last slash are in one box.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def boxes_of(topology: Topology) -> list[int]:
 
 
 class _Lowering:
-    """Programs of a plan with ever fewer steps in a thread block, and the first that the executor takes."""
+    """Lowers a plan with ever fewer steps per thread block, until the executor accepts the program."""
 
     def __init__(self, plan: Plan, channels: int, options: dict[str, Any]) -> None:
         self.plan = plan
@@ -123,15 +123,15 @@ class _Lowering:
         self.boxes, self.max_thread_blocks = options["boxes"], options["max_thread_blocks"]
 
     def program(self, max_steps: int, instances: int) -> Program:
-        """Lower the plan with so many steps of a thread block at most."""
+        """Lower the plan with at most `max_steps` per thread block."""
         plan, channels = self.plan, self.channels
         name = program_name(plan)
         return lower(
             plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name
         )
 
-    def singles(self, instances: int = 1) -> Iterator[tuple[int, Program]]:
-        """Give the different single programs, once there is capacity for as many replicas of the first."""
+    def single_programs(self, instances: int = 1) -> Iterator[tuple[int, Program]]:
+        """Yield the different single programs, after a check of the capacity for replicas of the first."""
         last: Program | None = None
         for max_steps in STEPS:
             program = self.program(max_steps, 1)
@@ -144,47 +144,47 @@ class _Lowering:
             last = program
 
     def single(self) -> ExecutionPlan:
-        """Lower with as many steps in a thread block as the executor takes."""
-        return self._first(program for _, program in self.singles())[0]
+        """Lower with the most steps per thread block that the executor accepts."""
+        return self._first(program for _, program in self.single_programs())[0]
 
     def replicas(self, instances: int) -> ExecutionPlan:
-        """Lower to replicas that the executor takes; where their thread blocks must be merged, few ways are tried."""
+        """Lower to replicas that the executor accepts; if thread blocks must be merged, few ways are tried."""
         apart: list[int] = []
         merged: list[tuple[int, int, int]] = []
         refusals: list[str] = []
-        for number, (max_steps, _) in enumerate(self.singles(instances)):
+        for number, (max_steps, _) in enumerate(self.single_programs(instances)):
             usage = block_usage(
                 first_replica(self.program(max_steps, 2)), self.boxes, self.max_thread_blocks, instances
             )
             if usage.refusal:
                 refusals.append(usage.refusal)
-            elif usage.heaviest:
-                merged.append((usage.heaviest, number, max_steps))
+            elif usage.max_operations:
+                merged.append((usage.max_operations, number, max_steps))
             else:
                 apart.append(max_steps)
-        tried = [*apart, *(max_steps for *_, max_steps in sorted(merged)[:MERGED_TRIES])]
+        tried = [*apart, *(max_steps for *_, max_steps in sorted(merged)[:MAX_MERGE_ATTEMPTS])]
         if not tried:
             raise TooLargeError(refusals[0])
         return self._first(self.program(max_steps, instances) for max_steps in tried)[0]
 
     def fitting(self, instances: int) -> int:
-        """Return a smaller number of instances that fits, or raise as a single one does."""
+        """Return a smaller number of instances that fits, or raise the error of a single one."""
         # Unmerged replicas are as long as a single one; given sizes may not be right for as many.
         sized = self.options["min_bytes"] is not None or self.options["max_bytes"] is not None
-        singles = self.singles()
+        single_programs = self.single_programs()
         if instances > 2 and not sized:
-            known = list(singles)
-            singles = iter(known)
+            known = list(single_programs)
+            single_programs = iter(known)
             with suppress(UnsupportedError):
                 # Two are cut where shards begin, as any number of them is, and a single one is not.
                 _, pair = self._first(self.program(max_steps, 2) for max_steps, _ in known)
                 most = max_unmerged_replicas(first_replica(pair), self.max_thread_blocks)
                 return max(2, min(instances - 1, most))
-        self._first(program for _, program in singles)
+        self._first(program for _, program in single_programs)
         return 1
 
     def _first(self, programs: Iterable[Program]) -> tuple[ExecutionPlan, Program]:
-        """Write the first that the executor takes."""
+        """Convert the first program that the executor accepts."""
         refusal: UnsupportedError | None = None
         for program in programs:
             try:
@@ -198,7 +198,7 @@ class _Lowering:
         raise refusal
 
     def _check_capacity(self, program: Program, instances: int) -> None:
-        """Refuse replicas of a program that thread blocks cannot hold, however it is lowered."""
+        """Refuse replicas that exceed the capacity of thread blocks, however the program is lowered."""
         # With fewer steps in a thread block it would have as many transfers, and no fewer channels.  All steps of a
         # pipeline have as many chunks as each other: long before they are too many, they fill memory.
         unit = None if self.options["slice_bytes"] is None else common_count(program)
@@ -213,7 +213,7 @@ class _Lowering:
 
 
 def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None) -> list[dict[str, int]]:
-    """Count what the thread blocks of each rank hold at least: ``operations``, ``memory channels``, ``port channels``.
+    """Lower bounds on the resources of each rank: ``operations``, ``memory channels``, ``port channels``.
 
     Parameters
     ----------
@@ -246,31 +246,33 @@ def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None)
 
 
 class BlockUsage(NamedTuple):
-    """What merged thread blocks hold: operations of the longest (0: none merged), and why they cannot run."""
+    """Usage of merged thread blocks: operations of the longest (0: none merged), and why they cannot run."""
 
-    heaviest: int
+    max_operations: int
     refusal: str
 
 
 def first_replica(pair: Program) -> Program:
-    """Take the first of two replicas, only to count with: its waits are still those of the two."""
+    """Return the first of two replicas, for counting only: its waits still refer to both."""
     # As in `replicated`, the replicas of a block follow one another.
     ranks = tuple(replace(rank, thread_blocks=rank.thread_blocks[::2]) for rank in pair.ranks)
     return replace(pair, ranks=ranks)
 
 
 def max_unmerged_replicas(program: Program, max_thread_blocks: int) -> int:
-    """Most replicas that have thread blocks of their own; at least 1."""
+    """Largest number of replicas with thread blocks of their own; at least 1."""
     most = max((len(rank.thread_blocks) for rank in program.ranks), default=1)
     return max(1, max_thread_blocks // max(1, most))
 
 
 def block_usage(program: Program, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> BlockUsage:
-    """Find out what the thread blocks of several replicas of a program hold."""
+    """Compute the usage of the thread blocks of several replicas of a program."""
     if instances <= max_unmerged_replicas(program, max_thread_blocks):
         return BlockUsage(0, "")
     found = [_rank_usage(rank, boxes, max_thread_blocks, instances) for rank in program.ranks]
-    return BlockUsage(max(each.heaviest for each in found), next((each.refusal for each in found if each.refusal), ""))
+    return BlockUsage(
+        max(each.max_operations for each in found), next((each.refusal for each in found if each.refusal), "")
+    )
 
 
 def _rank_usage(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> BlockUsage:
@@ -280,10 +282,10 @@ def _rank_usage(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int,
         for block in rank.thread_blocks
         for weight in [sum(WEIGHTS[step.kind] for step in block.instructions)] * instances
     ]
-    needs = [_least(block, rank.rank, boxes) for block in rank.thread_blocks]
-    heaviest, refusals = 0, []
-    for at, group in enumerate(merged_blocks(weights, max_thread_blocks)):
-        heaviest = max(heaviest, sum(weights[block] for block in group))
+    needs = [_min_operations(block, rank.rank, boxes) for block in rank.thread_blocks]
+    max_operations, refusals = 0, []
+    for at, group in enumerate(merge_blocks(weights, max_thread_blocks)):
+        max_operations = max(max_operations, sum(weights[block] for block in group))
         counts: Counter[str] = Counter()
         for block in group:
             counts.update(needs[block // instances])
@@ -296,11 +298,11 @@ def _rank_usage(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int,
             for kind in CHANNEL_TYPES
             if counts[kind] > MAX_CHANNELS
         ]
-    return BlockUsage(heaviest, refusals[0] if refusals else "")
+    return BlockUsage(max_operations, refusals[0] if refusals else "")
 
 
-def _least(block: ThreadBlock, rank: int, boxes: Sequence[int]) -> Counter[str]:
-    """Operations that a thread block has at least, and channels that it uses."""
+def _min_operations(block: ThreadBlock, rank: int, boxes: Sequence[int]) -> Counter[str]:
+    """Minimal operations of a thread block, and the channels that it uses."""
     counts: Counter[str] = Counter()
     for peer, used in (
         (block.send_peer, any(step.kind == "send" for step in block.instructions)),

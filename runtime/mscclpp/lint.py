@@ -1,4 +1,4 @@
-"""Lint of an MSCCL++ execution plan: is it refused, does it hang, is its result right, for which sizes.
+"""Lint of an MSCCL++ execution plan: whether it loads, deadlocks or computes wrong results, and for which sizes.
 
 A plan is refused that the executor would refuse, misread or run out of bounds on; it checks less itself.
 """
@@ -25,7 +25,7 @@ LOADING = (
 
 
 def lint_plan(path: str | os.PathLike[str], *, max_thread_blocks: int = DEFAULT_THREAD_BLOCKS) -> LintReport:
-    """Find out what the MSCCL++ executor makes of a plan file."""
+    """Check whether the MSCCL++ executor loads a plan file and computes correct results with it."""
     where = name_of(path)
     content = read_bytes(path, MAX_BYTES_OF_FILE)
     try:
@@ -70,5 +70,5 @@ def _report(path: str | os.PathLike[str], plan: ExecutionPlan | None, findings: 
 
 
 def _without(where: str, error: Exception) -> str:
-    """The report names the file already."""
+    """Remove the file name from a message, as the report has it."""
     return str(error).removeprefix(f"{where}: ")

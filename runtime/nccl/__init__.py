@@ -1,1 +1,1 @@
-"""Files that make NCCL itself follow a plan: graphs and tuner tables."""
+"""Files that configure NCCL to follow a plan: graphs and tuner tables."""

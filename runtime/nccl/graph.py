@@ -94,7 +94,7 @@ def export_nccl_graph(
 
 
 def _box(plan: Plan, gpus_per_box: object, box: object) -> tuple[int, int, bool]:
-    """First rank of a box, how many it has, and whether there are other boxes."""
+    """First rank of a box, its number of ranks, and whether there are other boxes."""
     ranks = plan.topology.num_ranks
     size = ranks if gpus_per_box is None else gpus_per_box
     if not is_int(size) or size < 1 or ranks % size:
@@ -136,11 +136,11 @@ Ring = tuple[int, ...]
 
 
 def ring_channels(plan: Plan) -> tuple[Ring, ...]:
-    """List the rings that a plan divides its data among equally."""
+    """List the rings among which a plan divides its data equally."""
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
     shares = [_shares(forest, plan.planner) for forest in plan.trees.forests]
-    reversed_rings = {_from_lowest(ring[::-1]): share for ring, share in shares[0].items()}
+    reversed_rings = {_rotate_to_lowest(ring[::-1]): share for ring, share in shares[0].items()}
     if shares[-1] not in (shares[0], reversed_rings):
         raise UnsupportedError(f"the plan by {plan.planner!r} reduces along other rings than it broadcasts; {EXPECTED}")
     # The least common number of shares that makes each ring's a whole one.
@@ -154,7 +154,7 @@ def ring_channels(plan: Plan) -> tuple[Ring, ...]:
 
 
 def _shares(forest: Forest, planner: str) -> dict[Ring, Fraction]:
-    """What part of every root's shard goes around each ring."""
+    """Share of every root's shard on each ring."""
     ranks = forest.num_ranks
     chains = np.argsort(forest.depths, axis=1)
     if (np.sort(forest.depths, axis=1) != np.arange(ranks)).any():
@@ -163,7 +163,7 @@ def _shares(forest: Forest, planner: str) -> dict[Ring, Fraction]:
         chains = chains[:, ::-1]
     uses: dict[int, Counter[Ring]] = {}
     for root, weight, chain in zip(forest.roots.tolist(), forest.weights.tolist(), chains.tolist(), strict=True):
-        uses.setdefault(root, Counter())[_from_lowest(chain)] += weight
+        uses.setdefault(root, Counter())[_rotate_to_lowest(chain)] += weight
     shares = [{ring: Fraction(weight, use.total()) for ring, weight in use.items()} for use in uses.values()]
     if any(share != shares[0] for share in shares):
         raise UnsupportedError(
@@ -172,6 +172,6 @@ def _shares(forest: Forest, planner: str) -> dict[Ring, Fraction]:
     return shares[0]
 
 
-def _from_lowest(ring: Sequence[int]) -> Ring:
+def _rotate_to_lowest(ring: Sequence[int]) -> Ring:
     first = ring.index(min(ring))
     return tuple(ring[first:]) + tuple(ring[:first])

@@ -1,4 +1,4 @@
-"""Configuration of NCCL's example tuner plugin: which algorithm to take at which size.
+"""Configuration of NCCL's example tuner plugin: the algorithm for each size.
 
 A line has ``collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks``, with -1 for any; see
 plugins/tuner/example of NCCL, ``NCCL_TUNER_PLUGIN`` and ``NCCL_TUNER_CONFIG_FILE``.  NCCL has rings for all
@@ -30,7 +30,7 @@ ANY = -1
 
 
 class _Window(NamedTuple):
-    """Sizes at which an algorithm with so many channels is to be taken."""
+    """Range of sizes for an algorithm and its number of channels."""
 
     least: int
     most: int
@@ -48,7 +48,7 @@ def export_nccl_tuner(
     channels: int | None = None,
     boxes: int = ANY,
 ) -> None:
-    """Write one line that makes NCCL take the algorithm of a plan.
+    """Write one line that makes NCCL use the algorithm of a plan.
 
     Raises `UnsupportedError` if NCCL has no such algorithm, or an option makes no sense; `OSError` if the file cannot
     be written.
@@ -84,7 +84,7 @@ def write_nccl_tuner(
     boxes: int = ANY,
     max_bytes: int = MAX_BYTES,
 ) -> None:
-    """Write lines that make NCCL take, at every size, the algorithm of the plan that is predicted to be the fastest.
+    """Write lines that make NCCL use, for every size, the algorithm of the plan with the least predicted time.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def write_nccl_tuner(
 
 
 def _algorithm(plan: object) -> tuple[str, int]:
-    """NCCL's name of what a plan does, and with how many channels."""
+    """NCCL's name for a plan's algorithm, and its number of channels."""
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
     if plan.collective not in TREE_COLLECTIVES:

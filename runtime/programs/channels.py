@@ -15,7 +15,7 @@ CONNECTIONS_PER_CHANNEL = 32
 def assign_channels(
     connections: Sequence[tuple[int, int]], sizes: Sequence[int], max_steps: int, channels: int
 ) -> list[int]:
-    """Choose a channel per transfer: as many per connection as its steps require, evenly loaded."""
+    """Choose a channel per transfer: as many per connection as its steps require, with balanced loads."""
     members: dict[tuple[int, int], list[int]] = defaultdict(list)
     for number, connection in enumerate(connections):
         members[connection].append(number)
@@ -45,7 +45,7 @@ def assign_channels(
 
 
 def check_channels(program: Program, channels: int, instances: int) -> None:
-    """Refuse channels of which no connection can use as many."""
+    """Refuse more channels than any connection can use."""
     transfers = Counter(
         (rank.rank, block.send_peer)
         for rank in program.ranks

@@ -13,27 +13,27 @@ from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, 
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse what is none of the words in `choices`."""
+    """Refuse a value that is not one of `choices`."""
     known = tuple(choices)
     if not isinstance(value, str) or value not in known:
         raise UnsupportedError(f"{name} is {shown(value)}; expected one of {', '.join(known)}")
 
 
 def check_counts(values: Mapping[str, object], least: int = 1) -> None:
-    """Refuse what is not a whole number of at least `least`, by its name; numpy's end up in files and messages."""
+    """Refuse values, by name, that are not integers of at least `least`; numpy integers are refused too."""
     for name, value in values.items():
         if not is_int(value) or value < least:
             raise UnsupportedError(f"{name} is {shown(value)}; expected a whole number of at least {least}")
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Refuse what is not a positive, finite number."""
+    """Refuse a value that is not a positive, finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise UnsupportedError(f"{name} is {shown(value)}; expected a positive number of seconds")
 
 
 def require_program(program: object) -> None:
-    """Refuse what is not a program."""
+    """Refuse a value that is not a program."""
     if not isinstance(program, Program):
         raise UnsupportedError(
             f"the program is a {type(program).__name__}; expected a Program, such as lower makes of a plan's schedule"
@@ -52,7 +52,7 @@ NUMBERS: dict[type[Any], tuple[str, ...]] = {
 
 
 def check_structure(program: Program) -> None:
-    """Refuse a program with a field of another type than it should have."""
+    """Refuse a program with a field of the wrong type."""
     require_program(program)
     _check_kind(program, Program, "the program")
     if not isinstance(program.name, str):

@@ -55,7 +55,7 @@ class Layout:
 
     @property
     def in_pairs(self) -> bool:
-        """Whether every rank has something else for each."""
+        """Whether every rank has different data for each other rank."""
         return self.collective.in_pairs
 
     @property
@@ -76,7 +76,7 @@ class Layout:
 
     @cached_property
     def pair_parts(self) -> tuple[tuple[int, int], ...]:
-        """What each rank of an all-to-all(v) has in its input, and in its output, as `parts` counts it."""
+        """Input and output of each rank in an all-to-all(v), in units of `parts`."""
         ranks = isqrt(len(self.parts))
         return tuple(
             (sum(self.parts[rank * ranks : (rank + 1) * ranks]), sum(self.parts[rank::ranks])) for rank in range(ranks)
@@ -89,12 +89,12 @@ class Layout:
 
     @property
     def root(self) -> int | None:
-        """The only rank with a shard, of a collective that has a root."""
+        """Root of a collective that has one."""
         return self.shards.index(self.chunks) if self.collective.has_one_root else None
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Where the pieces of data begin that are cut into chunks each by itself, and where the last one ends."""
+        """Begins of the blocks of data that are divided into chunks separately, and the end of the last one."""
         if self.in_pairs or self.collective.is_sharded:
             return self.offsets
         return 0, self.chunks

@@ -21,7 +21,7 @@ _Connection = tuple[int, int, int]  # Sender, receiver and channel
 
 
 class Site(NamedTuple):
-    """Where a step stands."""
+    """Position of a step."""
 
     rank: int
     thread_block: int
@@ -34,7 +34,7 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True)
 class Order:
-    """Steps of a program with their neighbors in time."""
+    """Steps of a program with their dependencies, in a topological order."""
 
     sites: list[Site]  # Of each step number
     instructions: list[Instruction]  # Of each step number
@@ -52,7 +52,7 @@ def sites(program: Program) -> Iterator[tuple[Site, Instruction]]:
 
 
 def match_transfers(program: Program) -> dict[Site, Site]:
-    """Map each send to its receive: the k-th send of a connection goes to the k-th receive."""
+    """Map each send to its receive: the k-th send of a connection to its k-th receive."""
     # By (sender, receiver, channel): the end's rank and block, and its transfers.
     ends: dict[str, dict[_Connection, tuple[int, int, list[tuple[Site, int]]]]] = {"send": {}, "recv": {}}
     for rank in program.ranks:
@@ -90,7 +90,7 @@ def match_transfers(program: Program) -> dict[Site, Site]:
 def _paired(
     key: _Connection, sends: Sequence[tuple[Site, int]], receives: Sequence[tuple[Site, int]]
 ) -> Iterator[tuple[Site, Site]]:
-    """Pair the transfers of one connection, or say how its ends disagree."""
+    """Pair the transfers of one connection; `ProgramError` if its ends disagree."""
     if len(sends) != len(receives):
         raise ProgramError(
             f"the connection {_connection(key)} has {len(sends)} sends but {len(receives)} receives; both ends must "
@@ -109,7 +109,7 @@ def _connection(key: _Connection) -> str:
 
 
 def global_order(program: Program) -> Order:
-    """Give the steps numbers and put them in an order in which everything can run."""
+    """Number the steps and order them topologically."""
     found = list(sites(program))
     numbers = {site: number for number, (site, _) in enumerate(found)}
     before = [_direct_predecessors(site, step, numbers) for site, step in found]
@@ -162,29 +162,29 @@ def _sequence(order: Order) -> Iterator[int]:
             if missing[later] == 0:
                 ready.append(later)
     if done < len(node):
-        stuck = {number for number, count in enumerate(missing) if count and not is_receive[number]}
-        raise ProgramError(_describe_cycle(order, node, stuck))
+        blocked = {number for number, count in enumerate(missing) if count and not is_receive[number]}
+        raise ProgramError(_describe_cycle(order, node, blocked))
 
 
-def _describe_cycle(order: Order, node: Sequence[int], stuck: set[int]) -> str:
-    """Walk from step to a stuck step that it waits for until one comes up twice."""
+def _describe_cycle(order: Order, node: Sequence[int], blocked: set[int]) -> str:
+    """Follow dependencies among blocked steps until a step repeats; describe the cycle."""
     trail: list[int] = []
     position: dict[int, int] = {}
-    number = min(stuck)
+    number = min(blocked)
     while number not in position:
         position[number] = len(trail)
         trail.append(number)
         ends = [number] if order.partners[number] < 0 else [number, order.partners[number]]
         # Kahn's algorithm left this node because at least one of its predecessors is left.
-        number = next(node[other] for end in ends for other in order.before[end] if node[other] in stuck)
+        number = next(node[other] for end in ends for other in order.before[end] if node[other] in blocked)
     cycle = trail[position[number] :]
-    shown = [_waiting(order, number) for number in cycle[:CYCLE_SHOWN]]
+    shown = [_awaited(order, number) for number in cycle[:CYCLE_SHOWN]]
     if len(cycle) > CYCLE_SHOWN:
         shown.append(f"... ({len(cycle)} in all)")
-    return f"the program deadlocks: {' waits for '.join([*shown, _waiting(order, cycle[0])])}"
+    return f"the program deadlocks: {' waits for '.join([*shown, _awaited(order, cycle[0])])}"
 
 
-def _waiting(order: Order, number: int) -> str:
+def _awaited(order: Order, number: int) -> str:
     if order.partners[number] < 0:
         return f"{order.sites[number]} ({order.instructions[number].kind})"
     return f"{order.sites[number]} (send to {order.sites[order.partners[number]]})"

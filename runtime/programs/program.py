@@ -23,7 +23,7 @@ Kind = Literal["send", "recv", "copy", "reduce", "recv_reduce"]
 
 @dataclass(frozen=True, slots=True)
 class ChunkRange:
-    """Consecutive chunks of one buffer of the rank at hand; how many is said by the instruction.
+    """First of consecutive chunks in a buffer of the rank; the instruction has their count.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class ThreadBlock:
 
 @dataclass(frozen=True, slots=True)
 class RankProgram:
-    """Everything that one rank does.
+    """Program of one rank.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class Program:
         return state.hexdigest()
 
     def __hash__(self) -> int:
-        """Hash the digest, which is worked out once, so that programs can be keys of caches."""
+        """Hash the cached digest, so that programs can be keys of caches."""
         return hash(self.digest)
 
     def _lines(self) -> Iterator[str]:
@@ -205,7 +205,7 @@ class Program:
 
 
 def copies_onto_itself(program: Program, rank: int, step: Instruction) -> bool:
-    """Whether a step copies from the input to the output what is there already if both are the same memory."""
+    """Whether a step copies a chunk onto itself if input and output are the same memory."""
     if step.kind != "copy" or step.source is None or step.target is None:
         return False
     first, other = program.layout.input_range(rank)[0], program.layout.output_range(rank)[0]

@@ -19,7 +19,7 @@ MAX_INSTRUCTIONS = 2**22  # Steps of all replicas: with their thread blocks, two
 
 
 def replicated(program: Program, instances: int) -> Program:
-    """Divide all chunks, and have a program for each part."""
+    """Divide all chunks, and replicate the program for each part."""
     require_program(program)
     check_counts({"instances": instances})
     if instances == 1:
@@ -38,7 +38,7 @@ def replicated(program: Program, instances: int) -> Program:
 
 
 def _replicated_rank(program: Program, rank: RankProgram, instances: int) -> RankProgram:
-    places = _Places(program.layout, rank, instances)
+    places = _ChunkMap(program.layout, rank, instances)
     blocks = tuple(
         ThreadBlock(
             block.send_peer,
@@ -64,8 +64,8 @@ def _replicated_rank(program: Program, rank: RankProgram, instances: int) -> Ran
     return RankProgram(rank.rank, inputs, outputs, scratch, blocks)
 
 
-class _Places:
-    """Where the chunks of one rank's buffers are once they are divided."""
+class _ChunkMap:
+    """Positions of the chunks of one rank's buffers after division."""
 
     def __init__(self, layout: Layout, rank: RankProgram, instances: int) -> None:
         self.rank = rank.rank
@@ -82,7 +82,7 @@ class _Places:
         self._moved = cache(self._find)
 
     def moved(self, place: ChunkRange | None, count: int, number: int) -> ChunkRange | None:
-        """Return where a replica has its part of some chunks."""
+        """Return the position of a replica's part of some chunks."""
         return None if place is None else self._moved(place.buffer, place.start, count, number)
 
     def _find(self, buffer: Buffer, start: int, count: int, number: int) -> ChunkRange:
@@ -98,13 +98,13 @@ class _Places:
 
 
 def _inside(borders: Sequence[int], begin: int, end: int) -> list[int]:
-    """Borders of a range of chunks that lie in another, counted from where it begins."""
+    """Borders inside a range of chunks, relative to its begin."""
     inner = {border for border in borders if begin < border < end}
     return [border - begin for border in sorted({begin, end} | inner)]
 
 
 def packed(program: Program, max_thread_blocks: int, max_steps: int) -> Program:
-    """Join thread blocks, the shortest first, until no rank has too many; a joined block keeps the global order."""
+    """Merge thread blocks, the shortest first, until no rank has too many; steps keep the global order."""
     require_program(program)
     check_counts({"max_thread_blocks": max_thread_blocks, "max_steps": max_steps})
     if all(len(rank.thread_blocks) <= max_thread_blocks for rank in program.ranks):
@@ -121,12 +121,12 @@ def packed(program: Program, max_thread_blocks: int, max_steps: int) -> Program:
 
 
 def document_steps(block: ThreadBlock) -> int:
-    """Steps of a block in a format in which a step can wait for one other, and each further wait is a step."""
+    """Number of steps of a block in a format with one wait per step, in which each further wait is a step."""
     return sum(max(1, len(step.depends)) for step in block.instructions)
 
 
 class _Group(NamedTuple):
-    """Blocks of a rank that become one; fields in the order in which groups are considered."""
+    """Thread blocks of a rank to be merged; fields are in sorting order."""
 
     steps: int
     members: tuple[int, ...]
@@ -135,20 +135,20 @@ class _Group(NamedTuple):
     channel: int
 
     def fits(self, other: _Group, max_steps: int) -> bool:
-        """Whether two groups can be one block."""
+        """Whether two groups can be merged."""
         local = not (self.sends or self.receives) or not (other.sends or other.receives)
         apart = not (self.sends and other.sends) and not (self.receives and other.receives)
         return self.steps + other.steps <= max_steps and (local or (apart and self.channel == other.channel))
 
     def joined(self, other: _Group) -> _Group:
-        """Return both as one."""
+        """Merge two groups."""
         channel = self.channel if self.sends or self.receives else other.channel
         ways = self.sends or other.sends, self.receives or other.receives
         return _Group(self.steps + other.steps, tuple(sorted(self.members + other.members)), *ways, channel)
 
 
 def _groups(rank: RankProgram, max_thread_blocks: int, max_steps: int) -> list[_Group]:
-    """Decide which blocks become one: always the two shortest that fit each other, the shortest of all first."""
+    """Group the blocks to merge: always the shortest with the shortest that fits it."""
     groups = sorted(
         _Group(
             document_steps(block), (number,), block.send_peer is not None, block.recv_peer is not None, block.channel
@@ -171,7 +171,7 @@ def _groups(rank: RankProgram, max_thread_blocks: int, max_steps: int) -> list[_
 
 
 def _joined(rank: RankProgram, groups: list[_Group], places: dict[Site, int]) -> RankProgram:
-    """Write the blocks of one rank anew."""
+    """Rewrite the blocks of one rank, merged by groups."""
     orders = [
         sorted(
             (
@@ -187,7 +187,7 @@ def _joined(rank: RankProgram, groups: list[_Group], places: dict[Site, int]) ->
     blocks = []
     for number, (group, order) in enumerate(zip(groups, orders, strict=True)):
         members = [rank.thread_blocks[member] for member in group.members]
-        steps = tuple(_moved_step(rank, site, number, moved) for site in order)
+        steps = tuple(_renumbered_step(rank, site, number, moved) for site in order)
         send_peer, recv_peer = (
             next((peer for peer in peers if peer is not None), None)
             for peers in ([each.send_peer for each in members], [each.recv_peer for each in members])
@@ -196,8 +196,8 @@ def _joined(rank: RankProgram, groups: list[_Group], places: dict[Site, int]) ->
     return replace(rank, thread_blocks=tuple(blocks))
 
 
-def _moved_step(rank: RankProgram, site: Site, block: int, moved: dict[Site, Dependency]) -> Instruction:
-    """Return a step with its waits as they are now; those for the block itself are kept by its order."""
+def _renumbered_step(rank: RankProgram, site: Site, block: int, moved: dict[Site, Dependency]) -> Instruction:
+    """Return a step with renumbered waits, without those for its own block."""
     instruction = rank.thread_blocks[site.thread_block].instructions[site.step]
     last: dict[int, int] = {}
     for wait in instruction.depends:
@@ -240,7 +240,7 @@ def without_receive_reduce(program: Program) -> Program:
 def expanded(
     rank: RankProgram, length: Callable[[Instruction], int], parts: Callable[[Instruction, int], Iterable[Instruction]]
 ) -> RankProgram:
-    """Replace each step by what `parts` makes of it and of its block's number; waits for it are for its last part."""
+    """Replace each step by the list that `parts` returns for it; waits for a step become waits for its last part."""
     last: dict[Dependency, Dependency] = {}
     for number, block in enumerate(rank.thread_blocks):
         ends = accumulate(length(step) for step in block.instructions)
@@ -280,7 +280,7 @@ def _split(step: Instruction, staging: int) -> list[Instruction]:
 
 
 def _is_staged(step: Instruction) -> bool:
-    """Whether what comes cannot go straight to where the sum is to stand."""
+    """Whether received data cannot be written directly to the target of the sum."""
     if step.kind != "recv_reduce" or step.target is None:
         return False
     return step.source == step.target or step.target.buffer == "output"

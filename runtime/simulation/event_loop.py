@@ -16,8 +16,8 @@ from ...support.arrays import IntArray
 
 
 @numba.njit(cache=True, nogil=True)
-def push(times: IntArray, codes: IntArray, first: int, size: int, time: int, code: int) -> None:
-    """Add an entry to the heap of `size` entries at place ``first``, which has the least (time, code) first."""
+def heap_push(times: IntArray, codes: IntArray, first: int, size: int, time: int, code: int) -> None:
+    """Push an entry onto the binary heap of `size` entries at ``first``, ordered by (time, code)."""
     at = size
     while at > 0:
         up = (at - 1) // 2
@@ -31,8 +31,8 @@ def push(times: IntArray, codes: IntArray, first: int, size: int, time: int, cod
 
 
 @numba.njit(cache=True, nogil=True)
-def drop(times: IntArray, codes: IntArray, first: int, size: int) -> None:
-    """Take away the first of the `size` entries of the heap that begins at place ``first``; see `push`."""
+def heap_pop(times: IntArray, codes: IntArray, first: int, size: int) -> None:
+    """Pop the first of the `size` entries of the heap at ``first``; see `heap_push`."""
     last = size - 1
     time, code = times[first + last], codes[first + last]
     at = 0
@@ -59,7 +59,7 @@ NOT_SENT = -1
 
 
 class Network(NamedTuple):
-    """Transfers, what they wait for, and what their hops cost."""
+    """Transfers, their dependencies, and the costs of their hops."""
 
     hop_starts: IntArray  # int64 (transfers + 1,): transfer t has hops hop_starts[t], ..., hop_starts[t + 1] - 1
     hop_links: IntArray  # int64 (hops,): The link that each hop is on
@@ -72,7 +72,7 @@ class Network(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """When everything happened."""
+    """Result of a run."""
 
     starts: IntArray  # int64 (hops, pieces): When each piece began to enter the link of each hop; -1 if it never did
     finish: int  # When the last piece had come
@@ -80,7 +80,7 @@ class Timeline(NamedTuple):
 
 
 def run_events(network: Network, pieces: int) -> Timeline:
-    """Run all transfers, each cut into so many pieces."""
+    """Run all transfers, each cut into `pieces`."""
     transfers = len(network.hop_starts) - 1
     followers = np.bincount(network.before, minlength=transfers)
     plan = _Plan(
@@ -97,12 +97,12 @@ def run_events(network: Network, pieces: int) -> Timeline:
 
 
 def _starts(counts: IntArray) -> IntArray:
-    """Where each of the groups of so many begins, and the end of the last."""
+    """Begins of groups of these sizes, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 class _Plan(NamedTuple):
-    """What does not change: the network, with followers by transfer and space for queues by link."""
+    """Constants of a run: the network, with followers by transfer and space for queues by link."""
 
     hop_starts: IntArray
     hop_links: IntArray
@@ -116,7 +116,7 @@ class _Plan(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What does.
+    """State of a run.
 
     A piece of a hop has code ``hop * pieces + piece``, and a piece of a transfer ``transfer * pieces + piece``.  Codes
     of events are those of hops for arrivals at their links; as many more for arrivals at the far end of a last hop; and
@@ -137,13 +137,13 @@ class _State(NamedTuple):
     sizes: IntArray
 
 
-EVENTS, PENDING, READY, COME = range(4)
+EVENTS, PENDING, READY, ARRIVED = range(4)
 """Places in `_State.sizes`: entries of `times`, of `pending` (links that may be able to send) and `ready`; ends."""
 
 
 @numba.njit(cache=True, nogil=True)
 def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArray, int, int]:
-    """Run the loop of the module's docstring; return when hops of pieces started, the last end, and how many came."""
+    """Run the loop of the module's docstring; return start times of hops, the last end, and the number of arrivals."""
     jobs, links, parts = len(plan.hop_links) * pieces, len(plan.queue_starts) - 1, len(waits)
     state = _State(
         np.full(jobs, NOT_SENT, dtype=np.int64),
@@ -167,34 +167,34 @@ def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArr
     while True:
         while sizes[READY]:
             sizes[READY] -= 1
-            _begin(plan, state, state.ready[sizes[READY]], pieces)
+            _start_piece(plan, state, state.ready[sizes[READY]], pieces)
         for place in range(sizes[PENDING]):
             state.is_pending[state.pending[place]] = False
             _send(plan, state, state.pending[place], now, pieces)
         sizes[PENDING] = 0
         if sizes[EVENTS] == 0:
-            return state.starts, finish, sizes[COME]
+            return state.starts, finish, sizes[ARRIVED]
         now = state.times[0]
         while sizes[EVENTS] and state.times[0] == now:
-            if _take(plan, state, pieces):
+            if _process_event(plan, state, pieces):
                 finish = now
 
 
 @numba.njit(cache=True, nogil=True)
-def _begin(plan: _Plan, state: _State, part: int, pieces: int) -> None:
-    """Let a piece of a transfer that waits for nothing queue for its first link, or end where there is none."""
+def _start_piece(plan: _Plan, state: _State, part: int, pieces: int) -> None:
+    """Enqueue a ready piece for its first link, or complete it if its transfer has no links."""
     transfer, piece = divmod(part, pieces)
     hop = plan.hop_starts[transfer]
     if hop == plan.hop_starts[transfer + 1]:
-        _end(plan, state, part, pieces)
+        _complete_piece(plan, state, part, pieces)
     else:
-        _queue(plan, state, hop * pieces + piece, pieces)
+        _enqueue(plan, state, hop * pieces + piece, pieces)
 
 
 @numba.njit(cache=True, nogil=True)
-def _end(plan: _Plan, state: _State, part: int, pieces: int) -> None:
-    """Release what waits for a piece of a transfer, which has come."""
-    state.sizes[COME] += 1
+def _complete_piece(plan: _Plan, state: _State, part: int, pieces: int) -> None:
+    """Record the arrival of a piece, and release its followers."""
+    state.sizes[ARRIVED] += 1
     transfer, piece = divmod(part, pieces)
     for place in range(plan.follower_starts[transfer], plan.follower_starts[transfer + 1]):
         follower = plan.followers[place] * pieces + piece
@@ -205,19 +205,19 @@ def _end(plan: _Plan, state: _State, part: int, pieces: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _queue(plan: _Plan, state: _State, code: int, pieces: int) -> None:
-    """Let a piece of a hop queue for its link."""
+def _enqueue(plan: _Plan, state: _State, code: int, pieces: int) -> None:
+    """Enqueue a piece of a hop for its link."""
     hop, piece = divmod(code, pieces)
     link, level = plan.hop_links[hop], plan.levels[plan.owners[hop]]
     size = state.queue_sizes[link]
-    push(state.queue_keys, state.queue_codes, plan.queue_starts[link], size, piece + level, code)
+    heap_push(state.queue_keys, state.queue_codes, plan.queue_starts[link], size, piece + level, code)
     state.queue_sizes[link] += 1
-    _mark(state, link)
+    _mark_pending(state, link)
 
 
 @numba.njit(cache=True, nogil=True)
-def _mark(state: _State, link: int) -> None:
-    """Note that a link may be able to send."""
+def _mark_pending(state: _State, link: int) -> None:
+    """Mark a link as possibly able to send."""
     if not state.is_pending[link]:
         state.is_pending[link] = True
         state.pending[state.sizes[PENDING]] = link
@@ -231,34 +231,34 @@ def _send(plan: _Plan, state: _State, link: int, now: int, pieces: int) -> None:
     if size == 0 or not state.idle[link]:
         return
     code = state.queue_codes[first]
-    drop(state.queue_keys, state.queue_codes, first, size)
+    heap_pop(state.queue_keys, state.queue_codes, first, size)
     state.queue_sizes[link] -= 1
     state.idle[link] = False
     state.starts[code] = now
     hop, jobs = code // pieces, len(state.starts)
     busy, arrival = now + plan.hop_ticks[hop], now + plan.hop_delays[hop]
-    push(state.times, state.codes, 0, state.sizes[EVENTS], busy, 2 * jobs + link)
+    heap_push(state.times, state.codes, 0, state.sizes[EVENTS], busy, 2 * jobs + link)
     if hop + 1 == plan.hop_starts[plan.owners[hop] + 1]:
         arrival, code = arrival + plan.hop_ticks[hop], code + jobs
     else:
         arrival, code = arrival + max(0, plan.hop_ticks[hop] - plan.hop_ticks[hop + 1]), code + pieces
-    push(state.times, state.codes, 0, state.sizes[EVENTS] + 1, arrival, code)
+    heap_push(state.times, state.codes, 0, state.sizes[EVENTS] + 1, arrival, code)
     state.sizes[EVENTS] += 2
 
 
 @numba.njit(cache=True, nogil=True)
-def _take(plan: _Plan, state: _State, pieces: int) -> bool:
-    """Take the earliest event; return whether a piece has come to the end of its transfer."""
+def _process_event(plan: _Plan, state: _State, pieces: int) -> bool:
+    """Process the earliest event; return whether a piece arrived at the end of its transfer."""
     code, jobs = state.codes[0], len(state.starts)
-    drop(state.times, state.codes, 0, state.sizes[EVENTS])
+    heap_pop(state.times, state.codes, 0, state.sizes[EVENTS])
     state.sizes[EVENTS] -= 1
     if code < jobs:
-        _queue(plan, state, code, pieces)
+        _enqueue(plan, state, code, pieces)
     elif code < 2 * jobs:
         hop, piece = divmod(code - jobs, pieces)
-        _end(plan, state, plan.owners[hop] * pieces + piece, pieces)
+        _complete_piece(plan, state, plan.owners[hop] * pieces + piece, pieces)
         return True
     else:
         state.idle[code - 2 * jobs] = True
-        _mark(state, code - 2 * jobs)
+        _mark_pending(state, code - 2 * jobs)
     return False

@@ -29,7 +29,7 @@ from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..lowering.tree_transfers import TreeChunks, check_forest, check_halves, heights_below, shard_chunks, tree_chunks
-from .transfers import Part, Transfers, in_direction, joined
+from .transfers import Part, Transfers, concatenate, in_direction
 
 MAX_CHUNKS = 2**62
 
@@ -43,7 +43,7 @@ def step_transfers(schedule: AnyStepSchedule, topology: Topology) -> Transfers:
         )
     unit = Fraction(1, shard * schedule.num_ranks)
     if isinstance(schedule, StepSchedule):
-        return joined([_step_part(schedule, topology, shard, 0)], unit, [_step_dependencies(schedule)])
+        return concatenate([_step_part(schedule, topology, shard, 0)], unit, [_step_dependencies(schedule)])
     reduce, broadcast = schedule.schedules
     is_reduce = _step_part(reduce, topology, shard, 0)
     outwards = _step_part(broadcast, topology, shard, reduce.num_steps)
@@ -62,7 +62,7 @@ def step_transfers(schedule: AnyStepSchedule, topology: Topology) -> Transfers:
         np.stack([turn_after + first_turn, after + first_out]),
         _step_dependencies(broadcast) + first_out,
     ]
-    return joined([is_reduce, root_transfers, outwards], unit, waits)
+    return concatenate([is_reduce, root_transfers, outwards], unit, waits)
 
 
 def _boundaries(parts: list[tuple[Part, IntArray]], ranks: int, shard: int) -> IntArray:
@@ -156,7 +156,7 @@ def flow_transfers(schedule: FlowSchedule, topology: Topology) -> Transfers:
         (schedule.hop_links(topology), limits),
     )
     unit = 1 / (schedule.total_weight * schedule.chunks_per_unit)
-    return joined([part], unit, [np.stack([onward, onward + 1])])
+    return concatenate([part], unit, [np.stack([onward, onward + 1])])
 
 
 @singledispatch
@@ -174,7 +174,7 @@ transfers_of.register(FlowSchedule)(flow_transfers)
 def _of_forest(forest: Forest, topology: Topology) -> Transfers:
     ranges, unit = _chunk_ranges(forest)
     part, pairs, _ = _tree_part(forest, topology, ranges, np.zeros(len(ranges), dtype=np.int64))
-    return joined([part], unit, [pairs])
+    return concatenate([part], unit, [pairs])
 
 
 @transfers_of.register(Allreduce)
@@ -193,7 +193,7 @@ def _of_allreduce(schedule: Allreduce, topology: Topology) -> Transfers:
         np.stack([begins[1] + first_turn, begins[0] + first_out]),
         outer + first_out,
     ]
-    return joined([is_reduce, _root_transfers(roots, firsts, chunks, before), outwards], unit, waits)
+    return concatenate([is_reduce, _root_transfers(roots, firsts, chunks, before), outwards], unit, waits)
 
 
 def _chunk_ranges(schedule: TreeSchedule) -> tuple[list[TreeChunks], Fraction]:

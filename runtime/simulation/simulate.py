@@ -19,7 +19,7 @@ from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ..programs.checks import check_choice
 from .schedule_transfers import transfers_of
-from .transfers import PieceTimes, Transfers, piece_times, with_gates
+from .transfers import PieceTimes, Transfers, add_step_gates, piece_times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ MAX_EVENTS = 2**26  # About 3 GB while the simulation runs
 
 
 def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: Waiting = "overlap") -> Simulation:
-    """Run a plan on its topology, event by event.
+    """Simulate a plan on its topology, event by event.
 
     Raises `UnsupportedError` if an argument is not understood, does not suit the plan, or makes for more than 2^26
     events; `CertificateError` if the schedule uses links that its topology lacks, or its transfers wait for each other
@@ -71,14 +71,14 @@ def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: W
 
 
 def simulated_time(plan: Plan, size: int | str, slices: int | None = None, *, steps: Waiting = "overlap") -> float:
-    """Return the µs of `simulate`, whose parameters and errors these are; what `Plan.simulate` calls."""
+    """Return the time of `simulate` in µs; called by `Plan.simulate`."""
     return simulate(plan, size, slices, steps=steps).microseconds
 
 
 def simulate_sizes(
     plan: Plan, sizes: Iterable[int | str], slices: int | None = None, *, steps: Waiting = "overlap"
 ) -> pd.DataFrame:
-    """Run a plan with several amounts of data.
+    """Simulate a plan with several amounts of data.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def simulate_sizes(
 
 
 class _Simulator:
-    """A plan whose transfers are known, to be run with one size after the other."""
+    """A plan with its transfers, simulated for several sizes."""
 
     def __init__(self, plan: Plan, steps: Waiting) -> None:
         if not isinstance(plan, Plan):
@@ -124,10 +124,10 @@ class _Simulator:
         self._steps = steps
         transfers = transfers_of(plan.schedule, plan.topology)
         # Steps that are waited for keep their order by themselves.
-        self._transfers = transfers if plan.schedule.pipelined or steps == "wait" else with_gates(transfers)
+        self._transfers = transfers if plan.schedule.pipelined or steps == "wait" else add_step_gates(transfers)
 
     def run(self, size: int | str, slices: int | None) -> Simulation:
-        """Run with so many bytes."""
+        """Simulate `size` bytes."""
         plan, transfers, num_bytes = self._plan, self._transfers, as_bytes(size)
         count = self._slices(slices)
         times = piece_times(transfers, plan.topology, num_bytes, count)
@@ -143,7 +143,7 @@ class _Simulator:
         return Simulation(plan.topology, plan.collective, num_bytes, count, time, transfers, times, starts)
 
     def _slices(self, slices: int | None) -> int:
-        """How many pieces to cut transfers into."""
+        """Validate the number of pieces of a transfer."""
         hops = len(self._transfers.hop_links)
         if slices is None:
             return max(1, min(DEFAULT_SLICES, MAX_EVENTS // hops)) if self._plan.schedule.pipelined else 1
@@ -161,7 +161,7 @@ class _Simulator:
 def _run_part(
     transfers: Transfers, times: PieceTimes, part: IntArray, slices: int, links: int, now: int, starts: IntArray
 ) -> int:
-    """Run some of the transfers from a time on, note when they start, and return when the last one ends."""
+    """Simulate some of the transfers from a time on; record their starts, and return the end of the last."""
     from .event_loop import Network, run_events
 
     place = np.full(len(transfers.senders), -1, dtype=np.int64)
@@ -195,7 +195,7 @@ NS_PER_US = 1000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Simulation:
-    """One run of a plan, event by event.
+    """Result of a simulation, with all its events.
 
     Attributes
     ----------
@@ -225,7 +225,7 @@ class Simulation:
 
     @property
     def microseconds(self) -> float:
-        """Time until the last byte came."""
+        """Time until the last byte arrived."""
         return float(self.time)
 
     @property
@@ -240,7 +240,7 @@ class Simulation:
 
     @property
     def num_events(self) -> int:
-        """Pieces that entered links."""
+        """Number of pieces sent over links."""
         return self.starts.size
 
     @property

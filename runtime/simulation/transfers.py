@@ -17,7 +17,7 @@ from ...topologies import Topology
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Everything that is sent in a schedule."""
+    """All transfers of a schedule."""
 
     senders: IntArray  # int64 (transfers,): ranks; the receiver itself where a sum turns at its root
     receivers: IntArray  # int64 (transfers,)
@@ -33,12 +33,12 @@ class Transfers:
 
     @property
     def hop_owners(self) -> IntArray:
-        """The transfer that each hop belongs to."""
+        """Transfer of each hop."""
         return np.repeat(np.arange(len(self.senders)), np.diff(self.hop_starts))
 
 
 class Part(NamedTuple):
-    """Transfers of one direction: columns of `Transfers`, and their paths."""
+    """Transfers in one direction: columns of `Transfers`, and their paths."""
 
     senders: IntArray
     receivers: IntArray
@@ -51,16 +51,16 @@ class Part(NamedTuple):
 
 
 def in_direction(links: IntArray, starts: IntArray, reverse: bool) -> tuple[IntArray, IntArray]:
-    """Links of paths in the order in which data crosses them, which is the opposite one if `reverse`."""
+    """Links of paths in the order of data, reversed if `reverse`."""
     if not reverse:
         return links, starts
     owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     return links[starts[owners] + starts[owners + 1] - 1 - np.arange(len(links))], starts
 
 
-def joined(parts: list[Part], unit: Fraction, waits: list[IntArray]) -> Transfers:
-    """Put transfers one after the other; `waits`: int64 (2, waits) each."""
-    hops = [gathered(*part.routes, part.paths) for part in parts]
+def concatenate(parts: list[Part], unit: Fraction, waits: list[IntArray]) -> Transfers:
+    """Concatenate transfers; `waits`: int64 (2, waits) each."""
+    hops = [gather_paths(*part.routes, part.paths) for part in parts]
     lengths = np.concatenate([length for length, _ in hops])
     pairs = np.concatenate(waits, axis=1)
     columns = ("senders", "receivers", "firsts", "amounts", "levels")
@@ -78,15 +78,15 @@ def joined(parts: list[Part], unit: Fraction, waits: list[IntArray]) -> Transfer
     )
 
 
-def gathered(links: IntArray, starts: IntArray, paths: IntArray) -> tuple[IntArray, IntArray]:
-    """Lengths and links of the paths with these numbers, one after the other; -1 is a path without links."""
+def gather_paths(links: IntArray, starts: IntArray, paths: IntArray) -> tuple[IntArray, IntArray]:
+    """Lengths and links of the paths with these numbers, concatenated; -1 is a path without links."""
     counts = np.where(paths >= 0, np.append(np.diff(starts), 0)[paths], 0)
     firsts = np.repeat(np.append(starts[:-1], 0)[paths] - (np.cumsum(counts) - counts), counts)
     return counts, links[firsts + np.arange(len(firsts))]
 
 
-def with_gates(transfers: Transfers) -> Transfers:
-    """Keep what is sent over a link in the order of steps, by a transfer over no link (a gate) per link and step.
+def add_step_gates(transfers: Transfers) -> Transfers:
+    """Keep the transfers on a link in the order of steps, by a transfer without links (a gate) per link and step.
 
     A gate waits for all that the sends over its link in its step wait for, and for the gate of the link's step before;
     the sends wait for the latter.
@@ -133,18 +133,18 @@ class PieceTimes(NamedTuple):
 
 
 def piece_times(transfers: Transfers, topology: Topology, num_bytes: int, slices: int) -> PieceTimes:
-    """Work out the times of pieces, exactly if that fits into int64, and rounded up to ticks otherwise."""
+    """Compute the times of pieces, exactly if they fit int64, otherwise rounded up to ticks."""
     of_pieces, piece_kinds = _busy_times(transfers, topology, Fraction(num_bytes) * transfers.unit / slices)
     of_latencies, latency_kinds = _latencies(transfers, topology)
     # The longest that all could take, one piece at a time on the whole network.
     longest = slices * (_total(of_pieces, piece_kinds) + _total(of_latencies, latency_kinds))
-    tick = max(_common_measure([*of_pieces, *of_latencies]), longest / MAX_TICKS)
+    tick = max(_common_divisor([*of_pieces, *of_latencies]), longest / MAX_TICKS)
     ticks, delays = (np.array([math.ceil(time / tick) for time in times]) for times in (of_pieces, of_latencies))
     return PieceTimes(tick, ticks[piece_kinds], delays[latency_kinds])
 
 
 def _busy_times(transfers: Transfers, topology: Topology, unit: Fraction) -> tuple[list[Fraction], IntArray]:
-    """Different times of pieces on links in µs, and which of them each hop takes; a unit of data has `unit` bytes."""
+    """Distinct times of pieces on links in µs, and the index of each hop's; a unit of data has `unit` bytes."""
     speeds, speed_of_link = np.unique(topology.arrays.capacities, return_inverse=True)
     amounts, amount_of_transfer = np.unique(transfers.amounts, return_inverse=True)
     kinds = amount_of_transfer[transfers.hop_owners] * len(speeds) + speed_of_link[transfers.hop_links]
@@ -157,7 +157,7 @@ def _busy_times(transfers: Transfers, topology: Topology, unit: Fraction) -> tup
 
 
 def _latencies(transfers: Transfers, topology: Topology) -> tuple[list[Fraction], IntArray]:
-    """Different latencies in µs, and which of them each hop has."""
+    """Distinct latencies in µs, and the index of each hop's."""
     numbers: dict[Fraction, int] = {}
     used, link_of_hop = np.unique(transfers.hop_links, return_inverse=True)
     of_link = [numbers.setdefault(topology.links[link].latency, len(numbers)) for link in used.tolist()]
@@ -165,12 +165,12 @@ def _latencies(transfers: Transfers, topology: Topology) -> tuple[list[Fraction]
 
 
 def _total(times: list[Fraction], kinds: IntArray) -> Fraction:
-    """Add up the times of all hops."""
+    """Sum of the times of all hops."""
     counts = np.bincount(kinds, minlength=len(times)).tolist()
     return sum((time * count for time, count in zip(times, counts, strict=True)), Fraction(0))
 
 
-def _common_measure(times: list[Fraction]) -> Fraction:
-    """The largest number that all are multiples of."""
+def _common_divisor(times: list[Fraction]) -> Fraction:
+    """Greatest common divisor of fractions."""
     whole = math.lcm(*(time.denominator for time in times))
     return Fraction(math.gcd(*(time.numerator * (whole // time.denominator) for time in times)), whole)

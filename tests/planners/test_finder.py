@@ -22,7 +22,7 @@ from collopt.planners.finder import kautz_cache
 from collopt.planners.finder.bases import best_circulants
 from collopt.planners.finder.constructions import Base, DegreeExpansion, LineGraph
 from collopt.planners.finder.costs import Costing
-from collopt.planners.finder.frontier import efficient
+from collopt.planners.finder.frontier import pareto_efficient
 from collopt.planners.finder.table import FinderTable
 from collopt.planners.plans.stages import Trace
 from collopt.schedules import StepCost, step_cost, verified_step_loads
@@ -195,9 +195,9 @@ def test_candidates_are_efficient_for_one_of_three_collectives() -> None:
         made("none", 5, 5),
         made("worse", 2, 10),
     ]
-    assert [each.name for each in efficient(listed, 4)] == ["gathers", "both", "reduces"]
-    assert efficient([*listed, made("all", 2, 2)], 4)[0].name == "all"
-    assert len(efficient([*listed, made("all", 2, 2)], 4)) == 1
+    assert [each.name for each in pareto_efficient(listed, 4)] == ["gathers", "both", "reduces"]
+    assert pareto_efficient([*listed, made("all", 2, 2)], 4)[0].name == "all"
+    assert len(pareto_efficient([*listed, made("all", 2, 2)], 4)) == 1
 
 
 def test_graphs_that_take_too_long_are_left_to_theorems(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from collopt.runtime.measuring.bench.bench import checked_config
+from collopt.runtime.measuring.bench.bench import check_config
 from collopt.runtime.measuring.bench.buffers import (
     DATATYPES,
     PERIOD,
     Workload,
+    count_wrong,
+    fill_incorrect,
     fill_input,
-    fill_wrong,
     make_expected,
     make_tensors,
-    wrong_elements,
 )
 from collopt.runtime.programs.layout import Layout
 
@@ -133,9 +133,9 @@ def test_a_contribution_that_is_missing_or_counted_twice_is_seen(op: str, dtype:
         result = torch.full_like(parts[0], 0 if op == "sum" else 1)
         for part in parts[:missing] + parts[missing + 1 :]:
             result = function(result, part)
-        assert wrong_elements(asked, result, the_output(asked)) > ELEMENTS / 3
+        assert count_wrong(asked, result, the_output(asked)) > ELEMENTS / 3
         twice = function(the_output(asked), parts[missing])
-        assert wrong_elements(asked, twice, the_output(asked)) > ELEMENTS / 3
+        assert count_wrong(asked, twice, the_output(asked)) > ELEMENTS / 3
 
 
 def test_data_of_other_ranks_and_places_are_wrong() -> None:
@@ -143,7 +143,7 @@ def test_data_of_other_ranks_and_places_are_wrong() -> None:
     asked = workload("allgather", 0)
     whole = the_output(asked)
     for other in (torch.roll(whole, ELEMENTS), torch.roll(whole, 1), torch.roll(whole, 4096)):
-        assert wrong_elements(asked, other, whole) > 0.99 * len(whole)
+        assert count_wrong(asked, other, whole) > 0.99 * len(whole)
 
 
 @pytest.mark.parametrize("dtype", DATATYPES.values())
@@ -152,9 +152,9 @@ def test_what_was_there_before_is_wrong_everywhere(dtype: str) -> None:
     asked = workload("allreduce", 0, dtype=dtype, op="prod")
     expected = the_output(asked)
     output = torch.empty_like(expected)
-    fill_wrong(output, expected)
-    assert wrong_elements(asked, output, expected) == ELEMENTS
-    assert wrong_elements(asked, expected, expected) == 0
+    fill_incorrect(output, expected)
+    assert count_wrong(asked, output, expected) == ELEMENTS
+    assert count_wrong(asked, expected, expected) == 0
 
 
 def test_averages_may_be_rounded_in_any_way_and_no_further() -> None:
@@ -164,12 +164,12 @@ def test_averages_may_be_rounded_in_any_way_and_no_further() -> None:
     expected = the_output(asked)
     before = sum(part * np.float32(1 / 3) for part in parts)
     after = sum(parts) / 3
-    assert wrong_elements(asked, before, expected) == wrong_elements(asked, after, expected) == 0
-    assert wrong_elements(asked, expected * (1 + 1e-5), expected) == ELEMENTS
-    assert wrong_elements(asked, expected * float("nan"), expected) == ELEMENTS
+    assert count_wrong(asked, before, expected) == count_wrong(asked, after, expected) == 0
+    assert count_wrong(asked, expected * (1 + 1e-5), expected) == ELEMENTS
+    assert count_wrong(asked, expected * float("nan"), expected) == ELEMENTS
 
 
 def test_the_seed_in_a_report_is_one_that_json_takes() -> None:
     """Whatever kind of whole number it was given as."""
-    config = checked_config(8, 8, None, 1, 1, 0, 1, 1, np.int64(3))  # type: ignore[arg-type]
+    config = check_config(8, 8, None, 1, 1, 0, 1, 1, np.int64(3))  # type: ignore[arg-type]
     assert json.loads(json.dumps(config))["seed"] == 3

@@ -8,14 +8,14 @@ import pytest
 from runtime_forests import exchange, random_schedule
 
 from collopt.runtime import lower
-from collopt.runtime.interpreter.interpret import Contents, described, symbolic_inputs, unwritten
+from collopt.runtime.interpreter.interpret import Contents, describe_contents, poisoned_memory, symbolic_inputs
 
 
 def test_contents_add_up() -> None:
     """Each contribution is counted, and garbage stays garbage."""
     one = Contents(Counter({(0, 1): 1}))
     assert (one + one).terms == {(0, 1): 2}
-    assert (one + unwritten(1)[0, 0]).poisoned
+    assert (one + poisoned_memory(1)[0, 0]).poisoned
 
 
 @pytest.mark.parametrize(
@@ -37,17 +37,17 @@ def test_sums_are_described_by_what_is_missing_and_what_is_double(
 ) -> None:
     """Three ranks."""
     program = lower(random_schedule("reduce", 3, 3, 0), "reduce")
-    assert described(Contents(Counter(terms), poisoned), program) == text
+    assert describe_contents(Contents(Counter(terms), poisoned), program) == text
 
 
 def test_what_is_only_moved_is_named_by_its_owner() -> None:
     """The second chunk of an allgather of two ranks is rank 1's first."""
     program = exchange()
-    assert described(symbolic_inputs(program)[1][0, 0], program) == "chunk 0 of rank 1"
+    assert describe_contents(symbolic_inputs(program)[1][0, 0], program) == "chunk 0 of rank 1"
 
 
 def test_long_lists_are_cut_short() -> None:
     """A sum of many ranks names a few."""
     program = lower(random_schedule("reduce", 20, 1, 0), "reduce")
-    text = described(Contents(Counter({(0, rank): 1 for rank in range(19)})), program)
+    text = describe_contents(Contents(Counter({(0, rank): 1 for rank in range(19)})), program)
     assert text == "chunk 0 of ranks 0, 1, 2, 3, 4, 5, ... (19 in all) without 19"

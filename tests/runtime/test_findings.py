@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collopt.runtime.interpreter.findings import MAX_FINDINGS, EnoughError, Findings
+from collopt.runtime.interpreter.findings import MAX_FINDINGS, Findings, TooManyFindingsError
 
 
 def test_no_more_notes_are_kept_but_all_else_is_until_there_is_enough() -> None:
@@ -17,5 +17,5 @@ def test_no_more_notes_are_kept_but_all_else_is_until_there_is_enough() -> None:
         findings.add("hangs", f"wait {number}")
     findings.add("hangs", "wait 0")
     assert len(list(findings)) == 2 * MAX_FINDINGS
-    with pytest.raises(EnoughError):
+    with pytest.raises(TooManyFindingsError):
         findings.add("wrong data", "one more")

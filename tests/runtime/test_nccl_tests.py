@@ -266,7 +266,7 @@ def test_times_in_other_units_come_in_microseconds(tmp_path: Path, unit: str, fa
         ("#  (B)  (elements)  (us)  (GB/s)  (ms)  (GB/s)\n", r"in \(B\), \(ms\), \(us\); expected \(B\), and one"),
         (
             "#  size  count  type  redop  root  time(ms)  algbw  busbw  #wrong\n",
-            "names columns, but none 'time', in µs",
+            "names columns, but no 'time' in µs",
         ),
     ],
 )

@@ -9,11 +9,11 @@ from collopt.runtime.lowering.flow_transfers import ScratchAllocator
 from collopt.runtime.lowering.lower import lower
 from collopt.runtime.msccl.format.limits import dialect_of, runtime_limits
 from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
-from collopt.runtime.mscclpp.lowering.thread_blocks import merged_blocks
+from collopt.runtime.mscclpp.lowering.thread_blocks import merge_blocks
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 from collopt.runtime.nccl.graph import ring_channels
 from collopt.runtime.programs.transformations import packed, replicated
-from collopt.runtime.simulation.event_loop import Network, drop, push, run_events
+from collopt.runtime.simulation.event_loop import Network, heap_pop, heap_push, run_events
 from collopt.runtime.simulation.schedule_transfers import transfers_of
 from collopt.runtime.simulation.transfers import piece_times
 from collopt.schedules import Forest
@@ -47,9 +47,9 @@ def test_heap_has_its_least_entry_first() -> None:
     """Entries are ordered by time, then by code."""
     times, codes = np.empty((2, 3), dtype=np.int64)
     for size, time in enumerate([5, 2, 3]):
-        push(times, codes, 0, size, time, 10 * time)
+        heap_push(times, codes, 0, size, time, 10 * time)
     assert codes[0] == 20
-    drop(times, codes, 0, 3)
+    heap_pop(times, codes, 0, 3)
     assert codes[0] == 30
 
 
@@ -78,7 +78,7 @@ def test_times_of_pieces_are_exact() -> None:
 
 def test_lightest_thread_blocks_are_merged() -> None:
     """The two lightest become one until there are few enough."""
-    assert merged_blocks([9, 1, 8, 2], 3) == [[0], [1, 3], [2]]
+    assert merge_blocks([9, 1, 8, 2], 3) == [[0], [1, 3], [2]]
 
 
 def test_execution_plan_puts_every_slice() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collopt.runtime.simulation.event_loop import Network, drop, push, run_events
+from collopt.runtime.simulation.event_loop import Network, heap_pop, heap_push, run_events
 
 
 def network(
@@ -90,10 +90,10 @@ def test_heaps_sort() -> None:
     entries = chance.integers(0, 20, size=(200, 2)).tolist()
     times, codes = np.full((2, 210), -1)
     for size, (time, code) in enumerate(entries):
-        push(times, codes, 10, size, time, code)
+        heap_push(times, codes, 10, size, time, code)
     found = []
     for size in range(200, 0, -1):
         found.append([int(times[10]), int(codes[10])])
-        drop(times, codes, 10, size)
+        heap_pop(times, codes, 10, size)
     assert found == sorted(entries)
     assert (times[:10] == -1).all()

@@ -28,21 +28,21 @@ from .buffers import (
     DATATYPES,
     Extent,
     Workload,
+    count_wrong,
     extents,
+    fill_incorrect,
     fill_input,
-    fill_wrong,
     make_expected,
     make_tensors,
     sweep,
-    wrong_elements,
 )
 from .report import BenchReport, BenchRow, Device, Reading
 
-PLACES = (False, True)  # Out of place, and in place
+IN_PLACE = (False, True)  # Out of place, and in place
 
 
 class _Job(NamedTuple):
-    """The benchmark of one rank, which is pickled."""
+    """Benchmark of one rank; pickled."""
 
     programs: tuple[tuple[str, Program], ...]
     sizes: tuple[Extent, ...]
@@ -56,22 +56,22 @@ class _Job(NamedTuple):
 
     @property
     def program(self) -> Program:
-        """The first program; all have the same collective, root and shares."""
+        """The first program; all have the same collective, root and shards."""
         return self.programs[0][1]
 
     @property
-    def beside_backend(self) -> bool:
-        """Whether the backend has this collective, which needs equal shares."""
+    def compares_backend(self) -> bool:
+        """Whether the backend supports this collective, which requires equal shards."""
         return not self.program.collective.is_sharded or len(set(self.program.layout.parts)) == 1
 
     @property
     def num_rows(self) -> int:
-        """Rows of the report."""
-        return len(self.sizes) * (len(self.programs) + self.beside_backend)
+        """Number of rows of the report."""
+        return len(self.sizes) * (len(self.programs) + self.compares_backend)
 
 
 class _Part(NamedTuple):
-    """One rank's part of a report, whose rows are those of all ranks."""
+    """One rank's result; its rows are those of all ranks."""
 
     device: Device
     backend: str
@@ -149,11 +149,11 @@ def measure_plans(
     check_choice("datatype", datatype, DATATYPES)
     check_choice("op", op, OPERATIONS)
     check_choice("backend", backend, BACKENDS)
-    config = checked_config(minbytes, maxbytes, stepfactor, stepbytes, iters, warmup_iters, check, slices, seed)
+    config = check_config(minbytes, maxbytes, stepfactor, stepbytes, iters, warmup_iters, check, slices, seed)
     check_seconds("timeout_s", timeout_s)
     if not isinstance(plans, Mapping):
         raise UnsupportedError(f"the plans are {shown(plans)}; expected a mapping of names to them")
-    programs = comparable({name: program_of(plan) for name, plan in plans.items()})
+    programs = check_comparable({name: program_of(plan) for name, plan in plans.items()})
     program, layout, dtype = programs[0][1], programs[0][1].layout, DATATYPES[datatype]
     check_operation(op, dtype, layout)
     found = extents(layout, program.num_ranks, sweep(minbytes, maxbytes, stepfactor, stepbytes), ELEMENT_BYTES[dtype])
@@ -187,43 +187,43 @@ def _measure(job: _Job, device: Any) -> _Part:
 
     backend = dist.get_backend()
     libraries: list[Library] = [PlanLibrary(name, program, job.slices) for name, program in job.programs]
-    if job.beside_backend:
+    if job.compares_backend:
         libraries.insert(0, BackendLibrary(backend))
     rank, ranks, rows = dist.get_rank(), dist.get_world_size(), []
     for extent in job.sizes:
         workload = Workload(job.program.layout, ranks, rank, extent.elements, job.dtype, job.op, job.seed)
         for library in libraries:
-            mine = tuple(_reading(job, workload, library, together, device) for together in PLACES)
+            mine = tuple(_reading(job, workload, library, in_place, device) for in_place in IN_PLACE)
             everyones: list[Any] = [None] * ranks
             dist.all_gather_object(everyones, mine)
             row = BenchRow(library.name, extent.size, extent.count, *map(_combined, zip(*everyones, strict=True)))
             rows.append(row)
             if rank == 0:
                 notify((backend, row))
-    return _Part(_described(rank, device), backend, tuple(rows))
+    return _Part(_describe_device(rank, device), backend, tuple(rows))
 
 
-def _reading(job: _Job, workload: Workload, library: Library, together: bool, device: Any) -> Reading | None:
-    """Check the result, then measure the time: this rank's part of a reading."""
+def _reading(job: _Job, workload: Workload, library: Library, in_place: bool, device: Any) -> Reading | None:
+    """Check the result, then measure this rank's time."""
     import torch.distributed as dist
 
-    if together and not library.in_place(workload.layout):
+    if in_place and not library.in_place(workload.layout):
         return None
     elements = max(workload.input_elements, workload.output_elements)
     with out_of_memory_as_error(f"a buffer of {elements} {job.dtype}", "a smaller maxbytes"):
-        output, mine = make_tensors(workload, together, device)
+        output, mine = make_tensors(workload, in_place, device)
         expected = make_expected(workload, output) if workload.has_output else None
     wrong = 0
     # At least one call, even without a check: the first one compares the ranks' arguments.
     for _ in range(max(job.check, 1)):
         if expected is not None:
-            fill_wrong(output, expected)
+            fill_incorrect(output, expected)
         # After the output, of which the input may be a part.
         if workload.has_input:
             fill_input(workload, mine)
         library.run(workload, output, mine)
         if expected is not None and job.check:
-            wrong += wrong_elements(workload, output, expected)
+            wrong += count_wrong(workload, output, expected)
     del expected
     for _ in range(job.warmup_iters):
         library.run(workload, output, mine)
@@ -233,14 +233,14 @@ def _reading(job: _Job, workload: Workload, library: Library, together: bool, de
 
 
 def _combined(readings: Sequence[Any]) -> Reading | None:
-    """Combine the ranks' readings: the time of the slowest, and the wrong elements of all."""
+    """Combine the ranks' readings: the largest time, and the wrong elements of all."""
     if readings[0] is None:
         return None
     wrong = None if readings[0].wrong is None else sum(each.wrong for each in readings)
     return Reading(max(each.microseconds for each in readings), wrong)
 
 
-def checked_config(
+def check_config(
     minbytes: int,
     maxbytes: int,
     stepfactor: int | None,
@@ -251,7 +251,7 @@ def checked_config(
     slices: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Check the numbers, and name them as nccl-tests does in its JSON files."""
+    """Validate the configuration, and name it as in nccl-tests' JSON."""
     counts = {"minbytes": minbytes, "maxbytes": maxbytes, "stepbytes": stepbytes, "iters": iters, "slices": slices}
     check_counts(counts)
     check_counts({"warmup_iters": warmup_iters, "check": check}, least=0)
@@ -276,7 +276,7 @@ def checked_config(
 
 
 def _mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:
-    """Repeat a call and return its mean time."""
+    """Mean time of a repeated call, in seconds."""
     if device.type == "cuda":
         return _on_gpu(call, times, device)
     begun = time.perf_counter()
@@ -286,7 +286,7 @@ def _mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:
 
 
 def _on_gpu(call: Callable[[], object], times: int, device: Any) -> float:
-    """Mean time between two events in the stream, since calls return before their work is done."""
+    """Mean time between two events in the CUDA stream, since calls are asynchronous."""
     import torch
 
     cuda: Any = torch.cuda
@@ -300,8 +300,8 @@ def _on_gpu(call: Callable[[], object], times: int, device: Any) -> float:
     return float(begun.elapsed_time(ended)) / 1e3 / times
 
 
-def _described(rank: int, device: Any) -> Device:
-    """Describe what a rank runs on."""
+def _describe_device(rank: int, device: Any) -> Device:
+    """Describe the device of a rank."""
     import torch
 
     if device.type != "cuda":
@@ -325,10 +325,10 @@ class Library(Protocol):
         """Name in reports."""
 
     def in_place(self, layout: Layout) -> bool:
-        """Whether input and output may be the same memory, the smaller being its own part of the larger."""
+        """Whether input and output may share memory, the smaller being the rank's shard of the larger."""
 
     def run(self, workload: Workload, output: Any, mine: Any) -> None:
-        """Run the collective on every rank; on GPUs it may return before the work is done."""
+        """Run the collective on every rank; on GPUs asynchronously."""
 
 
 class PlanLibrary(NamedTuple):
@@ -339,7 +339,7 @@ class PlanLibrary(NamedTuple):
     slices: int
 
     def in_place(self, layout: Layout) -> bool:
-        """Whether the program is right then, too; `execute` has no all-to-all of this kind."""
+        """Whether the program is correct in place; `execute` supports no in-place all-to-all."""
         return not layout.in_pairs and works_in_place(self.program)
 
     def run(self, workload: Workload, output: Any, mine: Any) -> None:
@@ -348,12 +348,12 @@ class PlanLibrary(NamedTuple):
 
 
 class BackendLibrary(NamedTuple):
-    """torch.distributed's own collective, after a copy where torch has it in place only and the tensors differ."""
+    """torch.distributed's own collective, after a copy if it is in place only and the tensors differ."""
 
     name: str
 
     def in_place(self, layout: Layout) -> bool:
-        """Whether torch allows it."""
+        """Whether torch supports in-place calls."""
         return not layout.in_pairs
 
     def run(self, workload: Workload, output: Any, mine: Any) -> None:
@@ -369,7 +369,7 @@ class BackendLibrary(NamedTuple):
             scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
             scatter(output, mine, op=op)
         elif workload.layout.in_pairs:
-            dist.all_to_all_single(output, mine, list(workload.parts_in), list(workload.parts_out))
+            dist.all_to_all_single(output, mine, list(workload.recv_counts), list(workload.send_counts))
         else:
             if output.data_ptr() != mine.data_ptr() and workload.has_input:
                 output.copy_(mine)
@@ -381,8 +381,8 @@ class BackendLibrary(NamedTuple):
                 dist.broadcast(output, workload.layout.root)
 
 
-def comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Program], ...]:
-    """Refuse programs that are wrong, or of different collectives."""
+def check_comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Program], ...]:
+    """Refuse invalid programs, and programs of different collectives."""
     if not programs:
         raise UnsupportedError("there is no plan to measure; expected at least one")
     (name, first), *others = programs.items()
@@ -406,5 +406,5 @@ def comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Program], ..
 
 
 def _shares(program: Program) -> tuple[int, ...]:
-    """Shares of the ranks, or of pairs of ranks, in lowest terms."""
+    """Shards of the ranks, or of pairs of ranks, in lowest terms."""
     return program.layout.parts if program.collective.is_sharded or program.layout.in_pairs else ()

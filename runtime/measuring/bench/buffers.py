@@ -1,4 +1,4 @@
-"""Sizes as nccl-tests counts them, and test data whose result every rank knows, so that wrong elements can be counted.
+"""Sizes as nccl-tests counts them, and test data whose expected result every rank can compute.
 
 The size S is that of the whole result: what all shards have together for allgather and reduce-scatter, what one rank
 has in all for all-to-all (on average for all-to-allv), and one rank's buffer for allreduce, broadcast and reduce.  The
@@ -28,15 +28,15 @@ from ...distributed.rounds.batches import shard_elements
 from ...programs.layout import Layout
 
 PERIOD = 8191
-EXACT = {"int8": 127, "uint8": 255, "bfloat16": 2**8, "float16": 2**11}
-"""Up to where whole numbers are exact; more than enough for the other types is `ENOUGH`."""
-ENOUGH = 2**16
-SPREAD = 100  # Magnitude of what minima and maxima are taken of
+MAX_EXACT = {"int8": 127, "uint8": 255, "bfloat16": 2**8, "float16": 2**11}
+"""Largest integer up to which a type is exact; `DEFAULT_MAX_EXACT` suffices for other types."""
+DEFAULT_MAX_EXACT = 2**16
+MAX_MAGNITUDE = 100  # Magnitude of what minima and maxima are taken of
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A collective as one rank sees it."""
+    """A collective at one size, on one rank."""
 
     layout: Layout
     num_ranks: int
@@ -53,7 +53,7 @@ class Workload:
 
     @property
     def own(self) -> Literal["input", "output"] | None:
-        """Which of the two is a rank's shard, where every rank has one."""
+        """Name of the tensor that is a rank's shard, if every rank has one."""
         if not self.collective.is_sharded:
             return None
         return "input" if self.collective.input == "shard" else "output"
@@ -64,61 +64,61 @@ class Workload:
         return shard_elements(self.layout, self.elements)
 
     @property
-    def parts_out(self) -> tuple[int, ...]:
-        """Elements for each rank, of an all-to-all(v)."""
+    def send_counts(self) -> tuple[int, ...]:
+        """Elements sent to each rank in an all-to-all(v)."""
         return self.shares[self.rank * self.num_ranks : (self.rank + 1) * self.num_ranks]
 
     @property
-    def parts_in(self) -> tuple[int, ...]:
-        """Elements from each rank, of an all-to-all(v)."""
+    def recv_counts(self) -> tuple[int, ...]:
+        """Elements received from each rank in an all-to-all(v)."""
         return self.shares[self.rank :: self.num_ranks]
 
     @property
     def begin(self) -> int:
-        """Where this rank's shard stands in the whole, of allgather and reduce_scatter."""
+        """Offset of this rank's shard in an allgather or reduce_scatter."""
         return sum(self.shares[: self.rank])
 
     @property
     def input_elements(self) -> int:
-        """Of this rank."""
+        """Number of elements on this rank."""
         if self.layout.in_pairs:
-            return sum(self.parts_out)
+            return sum(self.send_counts)
         return self.shares[self.rank] if self.own == "input" else self.elements
 
     @property
     def output_elements(self) -> int:
-        """Of this rank."""
+        """Number of elements on this rank."""
         if self.layout.in_pairs:
-            return sum(self.parts_in)
+            return sum(self.recv_counts)
         return self.shares[self.rank] if self.own == "output" else self.elements
 
     @property
     def has_input(self) -> bool:
-        """Whether this rank contributes."""
+        """Whether this rank has an input."""
         return self.collective is not BROADCAST or self.rank == self.layout.root
 
     @property
     def has_output(self) -> bool:
-        """Whether this rank's output counts."""
+        """Whether this rank has an output."""
         return self.collective is not REDUCE or self.rank == self.layout.root
 
 
 class _Piece(NamedTuple):
-    """Elements of a table that repeats, from number `begin` on."""
+    """Elements of a periodic table from index `begin` on."""
 
     table: np.ndarray[Any, Any]
     begin: int
     elements: int
 
 
-def make_tensors(workload: Workload, together: bool, device: Any) -> tuple[Any, Any]:
+def make_tensors(workload: Workload, in_place: bool, device: Any) -> tuple[Any, Any]:
     """Allocate a rank's output and input."""
     import torch
 
     def empty(elements: int) -> Any:
         return torch.empty(elements, dtype=getattr(torch, workload.dtype), device=device)
 
-    if not together:
+    if not in_place:
         return empty(workload.output_elements), empty(workload.input_elements)
     whole = empty(workload.elements)
     if workload.own == "input":
@@ -142,14 +142,14 @@ def make_expected(workload: Workload, like: Any) -> Any:
     return expected
 
 
-def fill_wrong(output: Any, expected: Any) -> None:
-    """Make every element wrong, so that none can be right by chance."""
+def fill_incorrect(output: Any, expected: Any) -> None:
+    """Overwrite the output so that no element is correct."""
     import torch
 
     output.view(torch.uint8).copy_(~expected.view(torch.uint8))
 
 
-def wrong_elements(workload: Workload, output: Any, expected: Any) -> int:
+def count_wrong(workload: Workload, output: Any, expected: Any) -> int:
     """Count the elements that differ from the correct ones."""
     import torch
 
@@ -167,7 +167,7 @@ def _result(workload: Workload) -> Iterator[_Piece]:
         begin = workload.begin if workload.own == "output" else 0
         yield _Piece(_combined(workload), begin, workload.output_elements)
     elif workload.layout.in_pairs:
-        for owner, elements in enumerate(workload.parts_in):
+        for owner, elements in enumerate(workload.recv_counts):
             first = owner * workload.num_ranks
             begin = sum(workload.shares[first : first + workload.rank])
             yield _Piece(_table(workload, owner), begin, elements)
@@ -199,11 +199,11 @@ def _table(workload: Workload, rank: int) -> np.ndarray[Any, Any]:
 @lru_cache(maxsize=64)
 def _numbers(kind: str, dtype: str, rank: int, num_ranks: int, seed: int) -> np.ndarray[Any, Any]:
     random, places = np.random.default_rng([rank, seed]), np.arange(PERIOD)
-    exact = EXACT.get(dtype, ENOUGH)
+    exact = MAX_EXACT.get(dtype, DEFAULT_MAX_EXACT)
     if kind == "none":
         return random.integers(0, exact + 1, PERIOD)
     if kind in ("min", "max"):
-        return random.integers(0 if dtype == "uint8" else -SPREAD, SPREAD + 1, PERIOD)
+        return random.integers(0 if dtype == "uint8" else -MAX_MAGNITUDE, MAX_MAGNITUDE + 1, PERIOD)
     if kind == "prod":
         return np.where(places % num_ranks == rank, 2, random.choice([-1, 1], PERIOD))
     # With more ranks than the type can count, each element has contributions from only some of them.
@@ -229,7 +229,7 @@ MAX_SIZES = 10**4
 
 @dataclass(frozen=True)
 class Extent:
-    """One size of a sweep."""
+    """A size of a sweep."""
 
     size: int  # Bytes
     count: int  # Elements as nccl-tests counts them; the average for parts that are not equal

@@ -12,7 +12,7 @@ JSON_VERSION = 1
 
 
 class Device(NamedTuple):
-    """What one rank ran on; `device` is -1 and `device_hex` empty where there is no GPU."""
+    """Device of a rank; without a GPU `device` is -1 and `device_hex` empty."""
 
     rank: int
     pid: int
@@ -46,7 +46,7 @@ class BenchRow:
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """The readings that were taken."""
+        """Readings that were measured."""
         return tuple(reading for reading in (self.out_of_place, self.in_place) if reading is not None)
 
     @property
@@ -97,7 +97,7 @@ class BenchReport:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Plans and libraries that were compared."""
+        """Names of the compared plans and libraries."""
         return tuple(dict.fromkeys(row.name for row in self.rows))
 
     @property
@@ -119,7 +119,7 @@ class BenchReport:
         return sum(found) / len(found)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values under the names of nccl-tests' JSON files, where an experiment is a plan or library."""
+        """Return the JSON document of nccl-tests, in which an experiment is a plan or library."""
         devices = [
             {"rank": each.rank, "group": 0, **{name: getattr(each, name) for name in Device._fields[1:]}}
             for each in self.devices
@@ -169,24 +169,24 @@ class BenchReport:
         }
 
 
-WHAT = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
-READ = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
-GAP = "  "
+SIZE_COLUMNS = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
+TIME_COLUMNS = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
+COLUMN_GAP = "  "
 
 
 def head_lines(report: BenchReport) -> list[str]:
     """Write the header."""
     config = report.config
     step = f"{config['step_factor']}(factor)" if "step_factor" in config else f"{config['step_bytes']}(bytes)"
-    columns = (*WHAT, *READ, *READ)
-    what = sum(width for _, _, width in WHAT) + len(GAP) * len(WHAT)
-    read = sum(width for _, _, width in READ) + len(GAP) * (len(READ) - 1)
+    columns = (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)
+    what = sum(width for _, _, width in SIZE_COLUMNS) + len(COLUMN_GAP) * len(SIZE_COLUMNS)
+    read = sum(width for _, _, width in TIME_COLUMNS) + len(COLUMN_GAP) * (len(TIME_COLUMNS) - 1)
     return [
         f"# collopt bench: {report.collective}, {report.num_ranks} ranks, {report.backend}",
         f"# minBytes {config['minimum_bytes']} maxBytes {config['maximum_bytes']} step: {step}",
         f"# warmup iters: {config['warmup_iters']} iters: {config['iterations']} validation: {config['validation']}",
         "#",
-        "#" + f"{' ' * what}{'out-of-place':^{read}}{GAP}{'in-place':^{read}}"[1:].rstrip(),
+        "#" + f"{' ' * what}{'out-of-place':^{read}}{COLUMN_GAP}{'in-place':^{read}}"[1:].rstrip(),
         "#" + _aligned([name for name, _, _ in columns], "by")[1:].rstrip(),
         "#" + _aligned([unit for _, unit, _ in columns], "")[1:].rstrip(),
     ]
@@ -203,11 +203,11 @@ def tail_lines(report: BenchReport) -> list[str]:
 def row_line(report: BenchReport, row: BenchRow) -> str:
     """Write a row."""
     what = (str(row.size), str(row.count), report.datatype, report.redop, str(report.root))
-    read = [entry for reading in (row.out_of_place, row.in_place) for entry in _entries(report, row, reading)]
+    read = [entry for reading in (row.out_of_place, row.in_place) for entry in _reading_entries(report, row, reading)]
     return _aligned([*what, *read], row.name)
 
 
-def _entries(report: BenchReport, row: BenchRow, reading: Reading | None) -> tuple[str, str, str, str]:
+def _reading_entries(report: BenchReport, row: BenchRow, reading: Reading | None) -> tuple[str, str, str, str]:
     if reading is None:
         return ("N/A",) * 4
     return (
@@ -219,5 +219,6 @@ def _entries(report: BenchReport, row: BenchRow, reading: Reading | None) -> tup
 
 
 def _aligned(entries: list[str], name: str) -> str:
-    widths = [width for _, _, width in (*WHAT, *READ, *READ)]
-    return GAP.join(f"{entry:>{width}}" for entry, width in zip(entries, widths, strict=True)) + GAP + name
+    widths = [width for _, _, width in (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)]
+    aligned = (f"{entry:>{width}}" for entry, width in zip(entries, widths, strict=True))
+    return COLUMN_GAP.join(aligned) + COLUMN_GAP + name

@@ -21,7 +21,7 @@ MAX_DIGITS = 4  # Measured times have no more, and plans need the fewer trees th
 
 
 class Measurement(NamedTuple):
-    """Measured times, and which links they are about.
+    """Measured times, and the link classes that they determine.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Measurement(NamedTuple):
 
 
 class ClassFit(NamedTuple):
-    """What became of the links of one class.
+    """Fit of one link class.
 
     `links`: As they were.
     `bandwidth`, `latency`: GB/s and µs, fitted where the next two are not None, and else as they were; the latency of
@@ -58,7 +58,7 @@ class ClassFit(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """A network whose figures agree with measured times.
+    """Result of `calibrate`: a network that agrees with measured times.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ def fit_times(times: MeasuredTimes) -> AlphaBeta:
 def calibrate(
     topology: Topology, measurements: Iterable[Measurement | MeasuredTimes], *, planner: str | None = None
 ) -> Calibration:
-    """Scale latencies and bandwidths of link classes, so that the network's times agree with measured ones.
+    """Scale latencies and bandwidths of link classes so that modelled times agree with measured ones.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def calibrate(
 
 
 def _groups(classes: Sequence[LinkClass], given: Sequence[Measurement]) -> dict[tuple[str, ...], list[int]]:
-    """Collect measurements of the same classes; others must have none in common."""
+    """Group measurements by their classes; different groups must not share a class."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, each in enumerate(given):
         names = tuple(found.name for found in matching_classes(classes, each.classes)) if each.classes else ()
@@ -225,7 +225,7 @@ def _fitted(link: Link, fit: ClassFit, line: AlphaBeta, prepared: Topology) -> L
 
 
 def _rounded(value: Fraction, error: float) -> Fraction:
-    """Keep as few decimal digits as a relative error allows, and four at most."""
+    """Round to the digits that a relative error justifies, at most four."""
     rounded = Fraction(0)
     for digits in range(MAX_DIGITS):
         rounded = Fraction(f"{float(value):.{digits}e}")
@@ -235,8 +235,8 @@ def _rounded(value: Fraction, error: float) -> Fraction:
 
 
 MIN_POINTS = 3
-USUAL_ERROR = 0.05
-"""Relative errors up to here count in full, larger ones in proportion: one stray time must not tilt the line."""
+LOSS_SCALE = 0.05
+"""Scale of the soft L1 loss: larger relative errors count about linearly, so that outliers do not dominate."""
 NORMAL_MAD = 1.4826  # Standard deviation over median absolute deviation of normal errors
 CONFIDENCE = 1.96  # Standard errors on either side of 95 %
 
@@ -260,12 +260,12 @@ class AlphaBeta:
 
     @property
     def has_latency(self) -> bool:
-        """Whether the times tell a latency from none at all."""
+        """Whether the latency differs significantly from zero."""
         return self.latency > self.latency_error
 
     @property
     def has_slope(self) -> bool:
-        """Whether the times tell a bandwidth from an unlimited one."""
+        """Whether the slope differs significantly from zero."""
         return self.slope > self.slope_error
 
 
@@ -303,7 +303,7 @@ def fit_alpha_beta(
     tolerances = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-12)
     found = least_squares(
         lambda weights: columns @ weights - ones, np.maximum(start, 1e-12), jac=lambda _: columns, bounds=(0, np.inf),
-        loss="soft_l1", f_scale=USUAL_ERROR, **tolerances,
+        loss="soft_l1", f_scale=LOSS_SCALE, **tolerances,
     )  # fmt: skip
     residuals = np.abs(columns @ found.x - ones)
     spread = NORMAL_MAD * float(np.median(residuals)) * np.sqrt(len(times) / (len(times) - 2))

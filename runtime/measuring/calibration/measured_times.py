@@ -21,7 +21,7 @@ from ....schedules.traffic.collective import collective_or_given
 from ....support.reading import name_of, read_text
 from ....support.validation import shown
 
-UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")  # What nccl-tests measures besides, and nobody plans
+UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")  # Benchmarks of nccl-tests that no planner covers
 MEASURED: dict[str, Collective | str] = {
     **{each.nccl_name: each for each in COLLECTIVES.values()},
     **{name: name for name in UNPLANNED},
@@ -45,7 +45,7 @@ class MeasuredRow(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredTimes:
-    """What a file of measurements holds.
+    """Measured times of a file.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class MeasuredTimes:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those who were measured."""
+        """Names of the measured libraries."""
         return tuple(dict.fromkeys(row.by for row in self.rows))
 
     def of(self, by: str | None) -> MeasuredTimes:
@@ -104,20 +104,20 @@ class MeasuredTimes:
         return replace(self, rows=rows)
 
 
-def collective_called(name: str) -> Collective | str | None:
-    """Translate what others call a collective, or a program that measures one.
+def collective_by_name(name: str) -> Collective | str | None:
+    """Look up a collective by another library's name, or that of a benchmark program.
 
-    >>> collective_called("all_reduce_perf"), collective_called("AllGather"), collective_called("mpirun")
+    >>> collective_by_name("all_reduce_perf"), collective_by_name("AllGather"), collective_by_name("mpirun")
     (<Collective allreduce>, <Collective allgather>, None)
     """
     plain = re.sub(r"(_perf)?(\.exe)?$", "", name.lower())
     return MEASURED.get(re.sub(r"[^a-z]", "", plain))
 
 
-def half_digit(text: str) -> float:
-    """Return by how much a printed number may differ from the one that was meant.
+def rounding_error(text: str) -> float:
+    """Return the largest rounding error of a printed number.
 
-    >>> half_digit("4.00"), half_digit("1234.5"), half_digit("1.25e+03"), half_digit("17")
+    >>> rounding_error("4.00"), rounding_error("1234.5"), rounding_error("1.25e+03"), rounding_error("17")
     (0.005, 0.05, 5.0, 0.5)
     """
     mantissa, _, exponent = text.lower().partition("e")
@@ -128,12 +128,12 @@ def half_digit(text: str) -> float:
 
 MAX_BYTES = 64 * 2**20
 MAX_COLUMNS = 64
-PLACE = ("time", "algbw", "busbw", "#wrong")
-USUAL = ("size", "count", "type", "redop", "root", *PLACE, *PLACE)
+READING_COLUMNS = ("time", "algbw", "busbw", "#wrong")
+DEFAULT_COLUMNS = ("size", "count", "type", "redop", "root", *READING_COLUMNS, *READING_COLUMNS)
 """Columns of a table without the comment that names them."""
-TIMES = ("time", "cputime", "cpu_time")
+TIME_COLUMNS = ("time", "cputime", "cpu_time")
 MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
-"""In one of what times are given in."""
+"""Microseconds per unit of time."""
 
 _LABEL = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\]<std(?:out|err)>:|\d{1,9}:(?=\s))")
 """What ``mpirun --tag-output`` and ``srun --label`` put before each line."""
@@ -145,7 +145,7 @@ _JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
 
 
 class _Place(NamedTuple):
-    """Where one of the two readings of a row is."""
+    """Columns of one of the two readings of a row."""
 
     time: int
     wrong: int | None
@@ -181,12 +181,12 @@ def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
 
 
 class _Table:
-    """Reads a text line by line."""
+    """Reads the table of nccl-tests line by line."""
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._columns: tuple[str, ...] = USUAL
-        self._places = _places(USUAL)
+        self._columns: tuple[str, ...] = DEFAULT_COLUMNS
+        self._places = _places(DEFAULT_COLUMNS)
         self._unit = 1.0
         self._collective: tuple[Collective | str, int] | None = None
         self._ranks: set[int] = set()
@@ -200,10 +200,10 @@ class _Table:
             unlabeled = _LABEL.sub("", line, count=1) if _LABEL.match(line) else line
             words = unlabeled.split(maxsplit=MAX_COLUMNS)
             # Before a comment names the columns, lines of other programs may begin with a number.
-            known = self._columns is not USUAL
+            known = self._columns is not DEFAULT_COLUMNS
             if words and words[0].startswith("#"):
                 self._comment(unlabeled.strip(), words)
-            elif words and re.fullmatch(r"\d{1,18}", words[0]) and (known or len(words) == len(USUAL)):
+            elif words and re.fullmatch(r"\d{1,18}", words[0]) and (known or len(words) == len(DEFAULT_COLUMNS)):
                 rows += self._row(words)
         return MeasuredTimes(
             self._where,
@@ -222,32 +222,32 @@ class _Table:
             self._ranks.add(int(found[1]))
         # The first word may be "#" alone or hold the first column, and the last row of names has units.
         names = [word for word in (words[0].lstrip("#"), *words[1:]) if word]
-        if names and names[0] == "size" and any(name in TIMES for name in names):
+        if names and names[0] == "size" and any(name in TIME_COLUMNS for name in names):
             self._columns, self._places, self._unit = tuple(names), _places(tuple(names)), 1.0
         elif names[:2] == ["size", "count"]:
-            raise FileFormatError(f"{self._at()} names columns, but none 'time', in µs; expected those of nccl-tests")
+            raise FileFormatError(f"{self._place()} names columns, but no 'time' in µs; expected those of nccl-tests")
         elif names and all(_UNIT.fullmatch(name) for name in names):
             self._units(names)
 
     def _units(self, units: list[str]) -> None:
-        """Take the unit of times from the row beneath the names: those of rates have a slash."""
+        """Read the unit of times from the row below the names; units of rates contain a slash."""
         size, *rest = units
         found = {unit for unit in rest if "/" not in unit and unit != "(elements)"}
         if size != "(B)" or len(found) > 1 or not found <= MICROSECONDS.keys():
             told = ", ".join(dict.fromkeys([size, *sorted(found)]))
             raise FileFormatError(
-                f"{self._at()} gives sizes and times in {told}; expected (B), and one of {', '.join(MICROSECONDS)}"
+                f"{self._place()} gives sizes and times in {told}; expected (B), and one of {', '.join(MICROSECONDS)}"
             )
         self._unit = MICROSECONDS[found.pop()] if found else 1.0
 
     def _measures(self, program: str) -> None:
-        name = collective_called(program.rpartition("/")[2])
+        name = collective_by_name(program.rpartition("/")[2])
         if name is None:
-            raise FileFormatError(f"{self._at()} measures {shown(program)}; expected a program of nccl-tests")
+            raise FileFormatError(f"{self._place()} measures {shown(program)}; expected a program of nccl-tests")
         if self._collective is not None and self._collective[0] != name:
             first, line = self._collective
             raise FileFormatError(
-                f"{self._at()} starts {name} after the {first} of line {line}; put each into a file of its own"
+                f"{self._place()} starts {name} after the {first} of line {line}; put each into a file of its own"
             )
         self._collective = (name, self._line)
 
@@ -259,13 +259,13 @@ class _Table:
             # Without a reading out of place, its columns are blank.
             places = (places[1]._replace(time=places[0].time, wrong=places[0].wrong),)
         elif len(words) < expected:
-            raise FileFormatError(f"{self._at()} has {len(words)} columns; expected {expected}: is it cut short?")
+            raise FileFormatError(f"{self._place()} has {len(words)} columns; expected {expected}: is it cut short?")
         for place in places:
             time = self._number(words[place.time], "time")
             wrong = self._number(words[place.wrong], "#wrong") if place.wrong is not None else None
             if time and (size := int(words[0])):
                 name = " ".join(words[expected:]) if by else ""
-                rounding = half_digit(words[place.time]) * self._unit
+                rounding = rounding_error(words[place.time]) * self._unit
                 yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong, rounding)
 
     def _number(self, word: str, column: str) -> float | None:
@@ -276,16 +276,16 @@ class _Table:
         except ValueError:
             number = math.nan
         if not 0 <= number < math.inf:
-            raise FileFormatError(f"{self._at()} has {shown(word)} as {column}; expected a number or N/A")
+            raise FileFormatError(f"{self._place()} has {shown(word)} as {column}; expected a number or N/A")
         return number
 
-    def _at(self) -> str:
+    def _place(self) -> str:
         return f"{self._where}, line {self._line}"
 
 
 def _places(columns: tuple[str, ...]) -> tuple[_Place, ...]:
-    """Find where times are; what old versions call error is no count."""
-    times = [number for number, name in enumerate(columns) if name in TIMES][:2]
+    """Find the columns of times and wrong elements; `error` of old versions is no count."""
+    times = [number for number, name in enumerate(columns) if name in TIME_COLUMNS][:2]
     ends = [*times[1:], len(columns)]
     return tuple(
         _Place(time, columns.index("#wrong", time, end) if "#wrong" in columns[time:end] else None, place == 1)
@@ -299,14 +299,14 @@ ROUNDING = 0.005
 """Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
 
 
-class _Printed(float):
-    """A number that knows with how many digits it was written."""
+class _PrintedNumber(float):
+    """A number with its rounding error as printed."""
 
     rounding: float
 
     def __new__(cls, text: str) -> Self:
         number = super().__new__(cls, text)
-        number.rounding = half_digit(text)
+        number.rounding = rounding_error(text)
         return number
 
 
@@ -337,8 +337,8 @@ def _of_flat(data: Sequence[object], where: str) -> MeasuredTimes:
     for number, result in enumerate(data):
         at = f"{where}, entry {number}"
         entry = _mapping(result, at)
-        names[collective_called(str(entry.get("name", "")))] = None
-        ranks = max(ranks, _whole(entry.get("ranks", 0), f"{at}: ranks"))
+        names[collective_by_name(str(entry.get("name", "")))] = None
+        ranks = max(ranks, _integer(entry.get("ranks", 0), f"{at}: ranks"))
         rows += _row(entry, entry, "wrong", bool(entry.get("inPlace")), "", at)
     if len(names) > 1:
         raise FileFormatError(f"{where} holds {', '.join(map(str, names))}; put each into a file of its own")
@@ -347,7 +347,7 @@ def _of_flat(data: Sequence[object], where: str) -> MeasuredTimes:
 
 def _decoded(text: str, where: str) -> object:
     try:
-        return json.loads(text, parse_int=_short_integer, parse_float=_Printed)
+        return json.loads(text, parse_int=_short_integer, parse_float=_PrintedNumber)
     except json.JSONDecodeError as error:
         raise FileFormatError(
             f"{where} is not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); is it cut short?"
@@ -361,9 +361,9 @@ def _decoded(text: str, where: str) -> object:
 def _row(
     entry: Mapping[str, Any], reading: Mapping[str, Any], wrong: str, in_place: bool, by: str, at: str
 ) -> list[MeasuredRow]:
-    """Return one row, or none where nothing was measured."""
+    """Return one row, or None if nothing was measured."""
     key = next((key for key in JSON_TIMES if key in reading), "time")
-    size = _whole(entry.get("size"), f"{at}: size")
+    size = _integer(entry.get("size"), f"{at}: size")
     time, count = _number(reading.get(key), f"{at}: {key}"), _number(reading.get(wrong), f"{at}: {wrong}")
     rounding = min(ROUNDING, getattr(reading.get(key), "rounding", ROUNDING))
     return [MeasuredRow(size, time, in_place, by, count, rounding)] if size and time else []
@@ -375,14 +375,14 @@ def _mapping(value: object, at: str) -> Mapping[str, Any]:
     return value
 
 
-def _whole(value: object, at: str) -> int:
+def _integer(value: object, at: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**18:
         raise FileFormatError(f"{at} is {shown(value)}; expected a whole number")
     return value
 
 
 def _number(value: object, at: str) -> float | None:
-    """Read a number, or None for null and for what nccl-tests and rccl-tests write instead of one."""
+    """Read a number, or None for null and the placeholders of nccl-tests and rccl-tests."""
     if value is None or (isinstance(value, str) and value.upper() in ("NAN", "N/A")):
         return None
     try:
@@ -396,12 +396,12 @@ def _number(value: object, at: str) -> float | None:
 
 def _collective(data: Mapping[str, Any], where: str) -> Collective | str | None:
     if "collective" in data:
-        if name := collective_called(str(data["collective"])):
+        if name := collective_by_name(str(data["collective"])):
             return name
         raise FileFormatError(f"{where}: collective is {shown(data['collective'])}; expected one of nccl-tests")
     words = data.get("args")
     program = words[0] if isinstance(words, list) and words else ""
-    return collective_called(program.rpartition("/")[2]) if isinstance(program, str) else None
+    return collective_by_name(program.rpartition("/")[2]) if isinstance(program, str) else None
 
 
 def _num_ranks(data: Mapping[str, Any]) -> int | None:

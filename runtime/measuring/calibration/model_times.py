@@ -21,8 +21,13 @@ from ....topologies.network.link_classes import LinkClass
 from .measured_times import MeasuredTimes
 
 NS_PER_US = 1000
-PARTS = {"sendrecv": Fraction(1), "gather": Fraction(1, 2), "scatter": Fraction(1, 2), "hypercube": Fraction(1, 2)}
-"""Of what nccl-tests measures between two ranks and nobody plans: the part of the size that each direction carries."""
+SIZE_SHARES = {
+    "sendrecv": Fraction(1),
+    "gather": Fraction(1, 2),
+    "scatter": Fraction(1, 2),
+    "hypercube": Fraction(1, 2),
+}
+"""Share of the size that each direction carries, in benchmarks between two ranks without a plan."""
 
 
 class Reference(NamedTuple):
@@ -35,11 +40,11 @@ class Reference(NamedTuple):
 
 
 def over_one_path(topology: Topology, collective: Collective | str, links: Iterable[Link]) -> Reference:
-    """Assume that two ranks exchange messages over a path of some links only."""
+    """Model of two ranks that exchange messages over a path of the given links."""
     if isinstance(collective, Collective) and not collective.takes_traffic:
         messages, part = max(1, len(collective.phases)), collective.bus_factor(2)
-    elif collective in PARTS:
-        messages, part = 1, PARTS[collective]
+    elif collective in SIZE_SHARES:
+        messages, part = 1, SIZE_SHARES[collective]
     else:
         raise UnsupportedError(f"there is no model of {collective} between two ranks; measure sendrecv or broadcast")
     path = _shortest_path(topology, list(links))
@@ -58,7 +63,7 @@ def over_one_path(topology: Topology, collective: Collective | str, links: Itera
 
 
 def over_the_network(topology: Topology, collective: Collective, planner: str) -> Reference:
-    """Assume that all ranks run the schedule of a planner."""
+    """Model of all ranks that run the schedule of a planner."""
     # nccl-tests' own root, unless it is told another.
     root = 0 if collective.has_one_root else None
     made = plan(topology, collective, planner=as_planner(planner), root=root)
@@ -72,7 +77,7 @@ def over_the_network(topology: Topology, collective: Collective, planner: str) -
 
 
 def _shortest_path(topology: Topology, links: list[Link]) -> list[Link]:
-    """Find a path with the fewest of the links between any two ranks, through switches only; empty if there is none."""
+    """Find a shortest path of the given links between any two ranks, through switches only; empty if there is none."""
     leaving: dict[str, list[Link]] = {}
     for link in links:
         leaving.setdefault(link.tail, []).append(link)
@@ -99,22 +104,22 @@ def _nearest(start: str, leaving: dict[str, list[Link]], ranks: set[str]) -> lis
     return []
 
 
-LATENCY_IF_NONE = Fraction(1)  # Microseconds per link that are scaled where the network states none
+DEFAULT_LATENCY = Fraction(1)  # Microseconds per link that are scaled where the network states none
 
 
 def with_latencies(topology: Topology, group: Sequence[LinkClass]) -> Topology:
-    """Give the links of some classes a latency that can be scaled, if none of them has one."""
+    """Set a default latency, to be scaled, on links of classes without latencies."""
     if any(each.latency for each in group):
         return topology
     meant = {link[:2] for each in group for link in each.links}
-    links = tuple(link._replace(latency=LATENCY_IF_NONE) if link[:2] in meant else link for link in topology.links)
+    links = tuple(link._replace(latency=DEFAULT_LATENCY) if link[:2] in meant else link for link in topology.links)
     return replace(topology, links=links)
 
 
 def assumed_run(
     topology: Topology, times: MeasuredTimes, group: Sequence[LinkClass], planner: str | None, *, named: bool
 ) -> Reference:
-    """Say what the run of a measurement takes on the network as described."""
+    """Model the run of a measurement on the network as described."""
     source, collective, ranks = times.source, times.collective, times.num_ranks
     if collective is None:
         raise UnsupportedError(f"{source} does not say which collective was measured; say it, such as allreduce")

@@ -27,7 +27,7 @@ _END = re.compile(r" *\/?")
 
 
 class Element(NamedTuple):
-    """An element without what is in it."""
+    """An XML element without its content."""
 
     path: tuple[str, ...]  # Tags from the root to this one, of which the first five are kept
     line: int  # From 1
@@ -35,7 +35,7 @@ class Element(NamedTuple):
 
 
 class UnreadableError(Exception):
-    """The parsers stop here, for a reason that is among the findings; never leaves `read_document`."""
+    """The parsers stop here; the reason is among the findings; never leaves `read_document`."""
 
 
 def scan(text: str, findings: Findings) -> Iterator[Element]:
@@ -80,7 +80,7 @@ def scan(text: str, findings: Findings) -> Iterator[Element]:
 
 
 def at(line: int) -> str:
-    """Name a place of the file."""
+    """Name a line of the file."""
     return f"line {line}"
 
 
@@ -90,7 +90,7 @@ def _refuse(findings: Findings, message: str, line: int) -> NoReturn:
 
 
 def _skip(text: str, position: int, line: int, findings: Findings) -> int:
-    """Go on to the next element, past white space and comments."""
+    """Skip white space and comments."""
     while True:
         start = position
         position = _SPACE.match(text, position).end()  # type: ignore[union-attr]  # it matches nothing, too
@@ -146,7 +146,7 @@ _INTEGER = re.compile(r"[ \n\r]*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
 class Step(NamedTuple):
-    """A step element; `line` is where it is."""
+    """A step element."""
 
     line: int
     number: int
@@ -187,7 +187,7 @@ class Gpu:
 
 @dataclass
 class Document:
-    """The algo element: its attributes that are text, and those that are numbers, as far as they are there."""
+    """The algo element, with its attributes that are text and those that are numbers."""
 
     line: int
     words: Mapping[str, str]
@@ -205,7 +205,7 @@ STEP_WORDS = ("type", "srcbuf", "dstbuf")
 
 
 def read_document(text: str, required: tuple[str, ...], findings: Findings) -> Document | None:
-    """Read a whole file, whose algo element has to have the `required` attributes."""
+    """Read a file; its algo element must have the `required` attributes."""
     builder = _Builder(required, findings)
     try:
         for element in scan(text, findings):
@@ -216,7 +216,7 @@ def read_document(text: str, required: tuple[str, ...], findings: Findings) -> D
 
 
 class _Builder:
-    """Puts elements together; `broken` once one of them lacks an attribute."""
+    """Builds a document from elements; `broken` once an attribute is missing."""
 
     def __init__(self, required: tuple[str, ...], findings: Findings) -> None:
         self.required = required
@@ -225,7 +225,7 @@ class _Builder:
         self.broken = False
 
     def add(self, element: Element) -> None:
-        """Add the next element of the file."""
+        """Add an element."""
         line, path = element.line, element.path
         if len(path) == 1 and path[0] != "algo":
             self.findings.add("rejected", f"the file starts with <{path[0][:40]}>; expected <algo>", at(line))
@@ -256,7 +256,7 @@ class _Builder:
         self.document = Document(element.line, words, dict(zip(present, self._integers(element, present), strict=True)))
 
     def _has(self, element: Element, names: tuple[str, ...]) -> bool:
-        """Whether an element has all its attributes; each that it has not is a finding."""
+        """Whether an element has all its attributes; each missing one is a finding."""
         missing = [name for name in names if name not in element.attributes]
         for name in missing:
             self.findings.add("rejected", f"<{element.path[-1]}> has no attribute {name}; add it", at(element.line))
@@ -268,30 +268,34 @@ class _Builder:
         return [self._integer(element, name) for name in names]
 
     def _integer(self, element: Element, name: str) -> int:
-        """Read a number as C's strtol does with base 0, and say where that is not what it looks like."""
+        """Read a number as strtol with base 0 does; a finding where that differs from its decimal value."""
         text = element.attributes[name]
         if text.isascii() and text.isdigit() and len(text) < 10 and (text[0] != "0" or text == "0"):
             return int(text)
         found = _INTEGER.match(text)
         whole = found is not None and found.end() == len(text)
-        value = 0 if found is None else _as_c(found)
+        value = 0 if found is None else _wrap_integer(found)
         most = INT64_MAX if name in LARGE else INT32_MAX
         if not whole:
-            self._odd(element, name, f"which is no whole number; the parsers read {value} and do not say so")
+            self._add_integer_finding(
+                element, name, f"which is no whole number; the parsers read {value} and do not say so"
+            )
         elif not -most - 1 <= value <= most:
-            self._odd(element, name, f"which does not fit an int of {64 if name in LARGE else 32} bits")
+            self._add_integer_finding(element, name, f"which does not fit an int of {64 if name in LARGE else 32} bits")
             return max(-most - 1, min(value, most))
         elif text.isdigit() and int(text) != value:
-            self._odd(element, name, f"which is read as {value}, because numbers that begin with 0 are octal")
+            self._add_integer_finding(
+                element, name, f"which is read as {value}, because numbers that begin with 0 are octal"
+            )
         elif str(value) != text:
             self.findings.add("note", f"{name} {shown(text)} is read as {value}", at(element.line))
         return value
 
-    def _odd(self, element: Element, name: str, what: str) -> None:
+    def _add_integer_finding(self, element: Element, name: str, what: str) -> None:
         self.findings.add("wrong data", f"{name} is {shown(element.attributes[name])}, {what}", at(element.line))
 
 
-def _as_c(found: re.Match[str]) -> int:
+def _wrap_integer(found: re.Match[str]) -> int:
     sign, digits = found.groups()
     if digits[:2] in ("0x", "0X"):
         value = int(digits[:34], 16)

@@ -37,7 +37,7 @@ class RuntimeLimits:
     max_channels: int  # RCCL from ROCm 6.1 on takes more; 32 works everywhere
     collectives: Mapping[Collective, str]  # The runtime's spelling of each collective
     adds_on_receive: bool  # not by RCCL from ROCm 6.1 on, which launches no fused steps (ROCm/rccl#1005)
-    takes_both_placements: bool  # Whether one file can be for calls in place and out of place
+    supports_both_placements: bool  # Whether one file can be for calls in place and out of place
 
 
 FEWER_TREES = "plan with fewer trees, such as by planner 'forestcoll' with trees_per_root=1"
@@ -61,13 +61,13 @@ RUNTIMES: Mapping[str, RuntimeLimits] = {
 
 
 def runtime_limits(runtime: str) -> RuntimeLimits:
-    """Look up a runtime by name, or raise `UnsupportedError` with the names there are."""
+    """Look up a runtime by name; `UnsupportedError` lists the names."""
     check_choice("runtime", runtime, RUNTIMES)
     return RUNTIMES[runtime]
 
 
 def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int | None = None) -> None:
-    """Refuse a program that the runtime would reject, hang on, or run into other memory with."""
+    """Refuse a program that the runtime would reject, hang on, or corrupt memory with."""
     resident = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
     if not is_int(resident) or not 1 <= resident <= limits.hard_thread_blocks:
         raise UnsupportedError(
@@ -173,14 +173,14 @@ PLAIN = frozenset({"s", "r", "cpy", "re", "nop"})
 ATTRIBUTES = ("proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace")
 
 
-_LATER = (*ATTRIBUTES, "outofplace", "minBytes", "maxBytes")
+_LATER_DEFAULTS = (*ATTRIBUTES, "outofplace", "minBytes", "maxBytes")
 """What the two later runtimes read, and do without a default for: Azure/msccl#26, #37."""
 _SPELLED = {theirs: ours for ours, theirs in JOINED.items()}
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What one version of one runtime does with a file; by default as the two later runtimes do."""
+    """How one version of one runtime treats a file; the defaults are those of msccl-executor-nccl and RCCL."""
 
     limits: RuntimeLimits  # Those that do not depend on the version
     version: str
@@ -188,27 +188,27 @@ class Dialect:
     max_thread_blocks: int
     launches_fused: bool  # Whether it also runs steps that receive and send on or add
     absent: str = ""  # Why this version loads no such files at all; empty if it does
-    required: tuple[str, ...] = _LATER  # Attributes that an algo element must have
+    required: tuple[str, ...] = _LATER_DEFAULTS  # Attributes that an algo element must have
     collectives: Mapping[str, Collective] = field(default_factory=_SPELLED.copy)  # that collopt knows, by spelling
     other_collectives: tuple[str, ...] = ("send", "recv", "gather", "scatter", "alltoallv")  # also taken
     step_types: frozenset[str] = PLAIN | FUSED
 
     @property
     def name(self) -> str:
-        """Of the runtime."""
+        """Name of the runtime."""
         return self.limits.name
 
     @property
     def is_microsoft(self) -> bool:
-        """Whether it is the first of the three, from which the other two differ alike."""
+        """Whether it is microsoft/msccl, from which the other two differ in the same way."""
         return self.name == "msccl"
 
     def placements(self, inplace: int, outofplace: int) -> tuple[bool, bool]:
-        """Whether a file with these attributes is picked for calls in place, and for calls out of place."""
+        """Whether a file with these attributes is selected for in-place and for out-of-place calls."""
         return bool(inplace), not inplace if self.is_microsoft else bool(outofplace)
 
     def sizes(self, min_bytes: int | None, max_bytes: int | None) -> tuple[int, int]:
-        """First size that selects a file with these attributes, and the first beyond; equal if none does."""
+        """First size for which a file with these attributes is selected, and the end of the range; equal if none."""
         least = min_bytes or 0
         if self.is_microsoft:
             most = MSCCL_DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
@@ -218,7 +218,7 @@ class Dialect:
 
 
 def dialect_of(runtime: str, version: str | None = None) -> Dialect:
-    """Look up a version of a runtime; the last that has MSCCL if none is given."""
+    """Look up a version of a runtime; by default the last with MSCCL."""
     limits = runtime_limits(runtime)
     if version is not None and not isinstance(version, str):
         raise UnsupportedError(f"version is {shown(version)}; expected text such as '6.4'")

@@ -26,7 +26,7 @@ MAX_CHUNKS = 2**20  # More than the 4095 elements that a parser keeps could ever
 
 
 def read_xml(path: str | os.PathLike[str]) -> Program:
-    """Read an MSCCL algorithm; one that `write_xml` wrote comes back as it was, nops folded into the steps after them.
+    """Read an MSCCL algorithm; nops are folded into the steps after them, so `write_xml` round-trips.
 
     Raises `FileFormatError` if the file cannot be read, is not in the form that the runtimes' parsers take, or has
     missing or invalid values, with the file and the place; `UnsupportedError` for steps that receive and
@@ -46,12 +46,12 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
 
 
 def read_placements(path: str | os.PathLike[str]) -> tuple[bool, bool]:
-    """Whether an MSCCL algorithm is for calls in place, and whether for calls out of place; raises as `read_xml`."""
+    """Whether an MSCCL algorithm is for in-place calls, and for out-of-place ones; raises as `read_xml`."""
     return _Reader(path).placements()
 
 
 class _Refusals(Findings):
-    """Raises the first finding, but for elements that the parsers ignore."""
+    """Raises the first finding, except those about elements that the parsers ignore."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _Refusals(Findings):
 
 
 class _Reader:
-    """Turns a file into a program, and refuses what stands there for another program to the runtimes' parsers."""
+    """Converts a file to a program, and refuses files that the runtimes' parsers read differently."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path, content = name_of(path), read_bytes(path, MAX_BYTES_OF_FILE)
@@ -84,7 +84,7 @@ class _Reader:
         self.document: Document = document
 
     def program(self) -> Program:
-        """Read the whole file."""
+        """Read the program."""
         words, numbers = self.document.words, self.document.numbers
         self._check_header()
         chunks, ranks = numbers["nchunksperloop"], numbers["ngpus"]
@@ -105,7 +105,7 @@ class _Reader:
         )
 
     def placements(self) -> tuple[bool, bool]:
-        """Whether the algorithm is for calls in place, and out of place, which microsoft/msccl leaves out."""
+        """Whether the algorithm is for in-place, and for out-of-place calls; microsoft/msccl has no such attribute."""
         line, numbers = self.document.line, self.document.numbers
         inplace = numbers["inplace"]
         outofplace = numbers.get("outofplace", 1 - inplace)
@@ -132,7 +132,7 @@ class _Reader:
             self.refusals.add("ignored", message, at(line))
 
     def _check_numbers(self, what: str, elements: Sequence[Gpu | Block], count: int) -> None:
-        """Each id from 0 on is there once."""
+        """Refuse ids that are not 0, 1, 2, ..., each once."""
         found: set[int] = set()
         for element in elements:
             self.refusals.within(element.line, "id", element.number, 0, count - 1)
@@ -176,7 +176,7 @@ class _Reader:
             within(step.line, "hasdep", step.signals, 0, 1)
 
     def _shards(self, collective: object, chunks: int, ranks: list[RankProgram]) -> tuple[int, ...]:
-        """Find the root of a broadcast or reduce: only it has an input, or an output."""
+        """Find the root of a broadcast or reduce: the only rank with an input, or an output."""
         if not isinstance(collective, Collective) or not collective.has_one_root:
             return ()
         held = [rank.output_chunks if collective.reduces else rank.input_chunks for rank in ranks]
@@ -218,13 +218,13 @@ Place = tuple[int, int]  # A thread block, and the position of a step in it
 
 
 def rank_program(gpu: Gpu, input_chunks: int, output_chunks: int, findings: Findings) -> RankProgram:
-    """Translate a gpu element, whose steps are of known types; what is odd about its waits joins the findings."""
+    """Convert a gpu element whose steps are of known types; invalid waits become findings."""
     blocks = sorted(gpu.blocks, key=lambda block: block.number)
     numbers = {}
     for block in blocks:
         ends = count()
         for position, step in enumerate(block.steps):
-            for _ in _apart(step, (), 0):
+            for _ in _split_fused(step, (), 0):
                 numbers[block.number, position] = next(ends)
     scratch = gpu.scratch_chunks
     translated = []
@@ -244,12 +244,12 @@ def _instructions(block: Block, waits: _Waits, scratch: int) -> Iterator[Instruc
         if wait is not None and wait not in pending:
             pending.append(wait)
         if step.kind != "nop":
-            yield from _apart(step, tuple(pending), scratch)
+            yield from _split_fused(step, tuple(pending), scratch)
             pending = []
 
 
-def _apart(step: Step, depends: tuple[Dependency, ...], scratch: int) -> list[Instruction]:
-    """Say in plain steps what a step does; one that sends on what it does not keep needs scratch to put it."""
+def _split_fused(step: Step, depends: tuple[Dependency, ...], scratch: int) -> list[Instruction]:
+    """Split a fused step into plain steps; forwarding without storing needs scratch."""
     if step.kind == "nop":
         return []
     source = ChunkRange(BUFFERS.get(step.source, "scratch"), step.source_start)
@@ -270,7 +270,7 @@ def _apart(step: Step, depends: tuple[Dependency, ...], scratch: int) -> list[In
 
 
 class _Waits:
-    """Finds what the waits of one thread block come to."""
+    """Resolves the waits of one thread block."""
 
     def __init__(
         self, gpu: Gpu, block: Block, blocks: list[Block], numbers: dict[Place, int], findings: Findings
@@ -283,7 +283,7 @@ class _Waits:
         self.chain = False
 
     def answer(self, position: int, step: Step) -> Dependency | None:
-        """Return the step that a step waits for, and put in the findings what is odd about that."""
+        """Return the step that a step waits for; an invalid wait becomes a finding."""
         where, wait = at(step.line), (step.wait_block, step.wait_step)
         waits = min(wait) >= 0
         if min(wait) < -1:

@@ -162,19 +162,19 @@ def _element(tag: str, **attributes: object) -> ET.Element:
 
 
 def _placement(program: Program, limits: RuntimeLimits, placement: str | None) -> str:
-    """Decide which calls a file is for."""
+    """Return for which placements a file is used."""
     if program.in_place:
         raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
     if placement is None:
         if program.collective.is_sharded or program.layout.in_pairs:
             return "out-of-place"
-        return "both" if limits.takes_both_placements else "in-place"
+        return "both" if limits.supports_both_placements else "in-place"
     check_choice("placement", placement, PLACEMENTS)
     if placement != "out-of-place" and program.layout.in_pairs:
         raise UnsupportedError(
             f"placement is {placement!r}, but an all-to-all has no part that stays where it is; expected 'out-of-place'"
         )
-    if placement == "both" and not limits.takes_both_placements:
+    if placement == "both" and not limits.supports_both_placements:
         raise UnsupportedError(
             f"{limits.name} takes a file for one placement; write one 'out-of-place', one 'in-place'"
         )
@@ -215,7 +215,7 @@ def _gpu(program: Program, rank: RankProgram, partners: Mapping[Site, Site]) -> 
 
 
 def _ends(step: Instruction, far: Instruction) -> dict[str, object]:
-    """Both ends of a step; for a transfer the far one too, which the runtimes ignore and people read."""
+    """Both ends of a step; of a transfer also the remote one, which runtimes ignore."""
     source, target = step.source or far.source, step.target or far.target
     # check_program has made sure that each side is given here or at the partner.
     assert source is not None
@@ -230,7 +230,7 @@ def _ends(step: Instruction, far: Instruction) -> dict[str, object]:
 
 
 def _document_positions(rank: RankProgram) -> dict[Dependency, int]:
-    """Where each step stands in its tb element once nops are counted."""
+    """Position of each step in its tb element, nops included."""
     positions = {}
     for number, block in enumerate(rank.thread_blocks):
         position = -1

@@ -1,4 +1,4 @@
-"""Lint of an MSCCL XML file for a runtime: is it rejected or ignored, does it hang, is its result right."""
+"""Lint of an MSCCL XML file for a runtime: whether it is loaded and selected, deadlocks, or computes wrong results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from ....errors import ProgramError, UnsupportedError
 from ....schedules import Collective
 from ....support.reading import read_bytes
-from ...interpreter.findings import EnoughError, Findings, LintReport, Severity, Window
+from ...interpreter.findings import Findings, LintReport, Severity, TooManyFindingsError, Window
 from ...mscclpp.lint import RUNTIME, lint_plan
 from ...programs.checks import check_counts
 from ...programs.layout import Layout
@@ -17,30 +17,30 @@ from ...programs.program import Program
 from ..format.document import Document, at, read_document
 from ..format.limits import SPELLINGS, UNLIMITED, Dialect, dialect_of
 from ..format.reader import rank_program
-from .rules import check_blocks, check_gpus, check_header, chunks_of_buffers
-from .run import check_meaning
+from .rules import buffer_chunks, check_blocks, check_gpus, check_header
+from .run import check_execution
 
 MAX_BYTES = 2**26
-"""A rank keeps 4095 elements of some 130 bytes; this is enough for hundreds of ranks that all have so many."""
+"""Enough for hundreds of ranks with the maximum of 4095 elements of about 130 bytes each."""
 
-PLACES = {"Simple": 2, "LL": 8, "LL128": 8}
-"""Chunks that a connection holds, by protocol: eight steps of NCCL, of which Simple takes four for one."""
+FIFO_DEPTHS = {"Simple": 2, "LL": 8, "LL128": 8}
+"""Chunks that a connection buffers, by protocol: eight steps of NCCL, of which Simple uses four per chunk."""
 WRONG: tuple[Severity, ...] = ("rejected", "hangs", "wrong data")  # With one of these there is nothing to run
 
 
 def lint_file(
     path: str | os.PathLike[str], runtime: str, version: str | None = None, *, max_thread_blocks: int | None = None
 ) -> LintReport:
-    """Find out what a runtime makes of an MSCCL XML file.
+    """Check whether a runtime loads an MSCCL XML file, selects it, and computes correct results with it.
 
     Raises `FileFormatError` if the file cannot be read or is too large.
 
     Parameters
     ----------
     path : path
-        Any file, from anybody.
+        File to check; it need not be valid.
     runtime : {"msccl", "msccl-executor-nccl", "rccl"}
-        What will load it.
+        Runtime that loads it.
     version : str or None
         For RCCL the release of ROCm, such as ``"6.4"``; by default the last that has MSCCL.
     max_thread_blocks : int or None
@@ -49,7 +49,7 @@ def lint_file(
     Returns
     -------
     LintReport
-        With the reasons, and how to have the file picked up.
+        Findings, and how to make the runtime load the file.
 
     Notes
     -----
@@ -67,31 +67,31 @@ def lint_file(
         findings.add("ignored", f"{dialect.absent}; run the plan through torch.distributed, or load it elsewhere")
     try:
         if text.lstrip()[:1] == "{":
-            findings.add("rejected", _about_json(path, dialect))
+            findings.add("rejected", _json_finding(path, dialect))
         else:
             document = read_document(text, dialect.required, findings)
         if document is not None:
             _check(document, dialect, resident, findings)
-    except EnoughError:
+    except TooManyFindingsError:
         pass
     return LintReport(
         str(path),
         dialect.name,
         dialect.version,
         tuple(findings),
-        summary_of(dialect, document),
-        environment_of([str(path)], dialect),
-        loading_of(dialect, document),
-        windows_of(dialect, document) if not (dialect.absent or findings.has("rejected")) else (),
+        summarize(dialect, document),
+        loading_environment([str(path)], dialect),
+        loading_hints(dialect, document),
+        call_windows(dialect, document) if not (dialect.absent or findings.has("rejected")) else (),
     )
 
 
-def _about_json(path: str | os.PathLike[str], dialect: Dialect) -> str:
-    """Say what else a file may be that is no XML."""
+def _json_finding(path: str | os.PathLike[str], dialect: Dialect) -> str:
+    """Describe a file that is JSON instead of XML."""
     report = lint_plan(path)
     plan = f"an MSCCL++ plan of {report.summary}" if report.summary else "JSON"
-    mend = "leave it out" if dialect.is_microsoft else "move it out of the folder, of which all files are opened"
-    return f"the file is {plan}, and no MSCCL XML; {mend}, and look at it with --runtime {RUNTIME}"
+    remedy = "leave it out" if dialect.is_microsoft else "move it out of the folder, of which all files are opened"
+    return f"the file is {plan}, and no MSCCL XML; {remedy}, and look at it with --runtime {RUNTIME}"
 
 
 def _check(document: Document, dialect: Dialect, resident: int, findings: Findings) -> None:
@@ -104,7 +104,7 @@ def _check(document: Document, dialect: Dialect, resident: int, findings: Findin
     program = program_of(document, layout, findings)
     if not findings.has(*WRONG):
         placements = dialect.placements(document.numbers.get("inplace", 0), document.numbers.get("outofplace", 1))
-        check_meaning(program, *placements, PLACES.get(document.words.get("proto", ""), 2), findings)
+        check_execution(program, *placements, FIFO_DEPTHS.get(document.words.get("proto", ""), 2), findings)
 
 
 LIBRARY = "the folder of the library"
@@ -115,8 +115,8 @@ FOLDERS = {
 }
 
 
-def environment_of(paths: list[str], dialect: Dialect) -> Mapping[str, str]:
-    """Variables that make a runtime look at files; those that read whole folders look at the first one's."""
+def loading_environment(paths: list[str], dialect: Dialect) -> Mapping[str, str]:
+    """Environment variables that make a runtime load files; runtimes that read a folder read the first file's."""
     if dialect.absent or not paths:
         return {}
     full = [Path(path).absolute() for path in paths]
@@ -128,8 +128,8 @@ def environment_of(paths: list[str], dialect: Dialect) -> Mapping[str, str]:
     return {"NCCL_MSCCL_ENABLE": "1", "MSCCL_ALGO_DIR": folder}
 
 
-def loading_of(dialect: Dialect, document: Document | None) -> tuple[str, ...]:
-    """What there is to know besides the variables."""
+def loading_hints(dialect: Dialect, document: Document | None) -> tuple[str, ...]:
+    """Notes on loading, besides the environment variables."""
     if dialect.absent:
         return ()
     chunks = document.numbers["nchunksperloop"] if document else 1
@@ -156,8 +156,8 @@ def loading_of(dialect: Dialect, document: Document | None) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def windows_of(dialect: Dialect, document: Document | None) -> tuple[Window, ...]:
-    """Calls that a file is for."""
+def call_windows(dialect: Dialect, document: Document | None) -> tuple[Window, ...]:
+    """Calls for which a runtime selects a file."""
     if document is None:
         return ()
     numbers = document.numbers
@@ -170,18 +170,18 @@ def windows_of(dialect: Dialect, document: Document | None) -> tuple[Window, ...
     )
 
 
-def summary_of(dialect: Dialect, document: Document | None) -> str:
-    """Which calls a file is for."""
+def summarize(dialect: Dialect, document: Document | None) -> str:
+    """Describe the calls for which a runtime selects a file."""
     if document is None:
         return ""
-    windows = windows_of(dialect, document)
+    windows = call_windows(dialect, document)
     places = " and ".join("in place" if window.in_place else "out of place" for window in windows)
     sizes = sizes_text(windows[0].first, windows[0].beyond) if windows else "of no size"
     return f"{document.words['coll'][:40]} on {document.numbers['ngpus']} ranks, {places or 'for no call'}, {sizes}"
 
 
 def sizes_text(first: int, beyond: int) -> str:
-    """Say which sizes there are from one up to another that is not among them."""
+    """Describe the sizes from `first` up to, not including, `beyond`."""
     if first >= beyond:
         return "of no size"
     if beyond >= UNLIMITED:
@@ -189,12 +189,15 @@ def sizes_text(first: int, beyond: int) -> str:
     return f"from {first} to {beyond - 1} bytes"
 
 
-MAX_RANKS, MAX_PAIRED = 4096, 1024  # More than that the parsers do not keep, and a table of all pairs of so many
+MAX_RANKS, MAX_RANKS_ALL_TO_ALL = (
+    4096,
+    1024,
+)  # More than that the parsers do not keep, and a table of all pairs of so many
 MAX_CHUNKS = 2**24  # In all buffers of all ranks; each is a number in memory when the file is run
 
 
 def layout_of(document: Document, findings: Findings) -> Layout | None:
-    """Where the chunks of a file's collective stand; None, with the reason as a finding, if that is unknown."""
+    """Layout of a file's collective; None, with the reason as a finding, if it is unknown."""
     collective = SPELLINGS.get(document.words["coll"])
     ranks, chunks = document.numbers["ngpus"], document.numbers["nchunksperloop"]
     if collective is None:
@@ -203,7 +206,7 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
         return None
     if sorted(gpu.number for gpu in document.gpus) != list(range(len(document.gpus))) or ranks != len(document.gpus):
         return None  # There is a rank without an element, which is a finding of its own.
-    most = MAX_PAIRED if collective.in_pairs else MAX_RANKS
+    most = MAX_RANKS_ALL_TO_ALL if collective.in_pairs else MAX_RANKS
     total = sum(max(0, gpu.scratch_chunks) for gpu in document.gpus) + 2 * ranks * max(0, chunks)
     if ranks > most or chunks < 1 or total > MAX_CHUNKS:
         message = f"{total} chunks on {ranks} ranks are too many to interpret, so data is not checked"
@@ -221,7 +224,7 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
 
 
 def _shards(document: Document, collective: Collective) -> tuple[int, ...]:
-    """Find the root of a broadcast or reduce: only it has an input, or an output, or nobody to send or receive from."""
+    """Find the root of a broadcast or reduce: the only rank with input or output, or without receives or sends."""
     if not collective.has_one_root:
         return ()
     ranks, chunks = document.numbers["ngpus"], document.numbers["nchunksperloop"]
@@ -239,7 +242,7 @@ def _shards(document: Document, collective: Collective) -> tuple[int, ...]:
 
 
 def program_of(document: Document, layout: Layout, findings: Findings) -> Program:
-    """Translate a file; it has the gpu elements and thread blocks that it should, and steps of known types."""
+    """Convert a checked file to a program."""
     ranks = sorted(document.gpus, key=lambda gpu: gpu.number)
     shards = layout.shards if layout.collective.has_one_root else ()
     return Program(
@@ -247,6 +250,6 @@ def program_of(document: Document, layout: Layout, findings: Findings) -> Progra
         layout.collective,
         document.numbers["ngpus"],
         layout.chunks,
-        tuple(rank_program(gpu, *chunks_of_buffers(layout, gpu.number), findings) for gpu in ranks),
+        tuple(rank_program(gpu, *buffer_chunks(layout, gpu.number), findings) for gpu in ranks),
         shards=shards,
     )

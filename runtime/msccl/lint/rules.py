@@ -101,7 +101,7 @@ def _check_window(document: Document, dialect: Dialect, findings: Findings, wher
 
 
 def _check_scratch(document: Document, beyond: int, findings: Findings, where: str) -> None:
-    """Say how much scratch microsoft/msccl allocates when it loads a file."""
+    """Note how much scratch microsoft/msccl allocates when it loads a file."""
     chunks, scratch = document.numbers["nchunksperloop"], max((gpu.scratch_chunks for gpu in document.gpus), default=0)
     if chunks > 0 and scratch > 0:
         size = beyond * scratch // chunks
@@ -109,7 +109,7 @@ def _check_scratch(document: Document, beyond: int, findings: Findings, where: s
 
 
 def check_gpus(document: Document, layout: Layout | None, dialect: Dialect, findings: Findings) -> None:
-    """Look for the element of every rank, and at its sizes."""
+    """Check that every rank has a gpu element with the right sizes."""
     ranks = document.numbers["ngpus"]
     if ranks < 1:
         return
@@ -144,15 +144,15 @@ def _check_sizes(document: Document, gpu: Gpu, layout: Layout | None, dialect: D
                 findings.add("rejected", message, where)
     if layout is None or not 0 <= gpu.number < ranks:
         return
-    for name, real in zip(sizes, chunks_of_buffers(layout, gpu.number), strict=False):
+    for name, real in zip(sizes, buffer_chunks(layout, gpu.number), strict=False):
         # A root's file says by 0 that the others have none, and one for calls in place that it does without.
         if sizes[name] not in (0, real) and not layout.collective.has_one_root:
             message = f"{name} is {sizes[name]}, but the buffer has {real} chunks; it only bounds offsets"
             findings.add("note", message, where)
 
 
-def chunks_of_buffers(layout: Layout, rank: int) -> tuple[int, int]:
-    """Chunks that the input and the output of a rank really have."""
+def buffer_chunks(layout: Layout, rank: int) -> tuple[int, int]:
+    """Actual chunks of the input and output of a rank."""
     begin, end = layout.input_range(rank)
     return end - begin, sum(last - first for first, last in layout.output_ranges(rank))
 
@@ -169,7 +169,7 @@ MAX_CHAIN = 16  # Additions to one chunk that are made in one go
 def check_blocks(
     document: Document, layout: Layout | None, dialect: Dialect, resident: int, findings: Findings
 ) -> None:
-    """Check everything inside the gpu elements but what steps wait for."""
+    """Check everything inside the gpu elements except waits."""
     if not dialect.launches_fused:
         _check_fused(document, dialect, findings)
     for gpu in document.gpus:
@@ -186,7 +186,7 @@ def check_blocks(
 
 
 def _check_fused(document: Document, dialect: Dialect, findings: Findings) -> None:
-    """Name the first step that is read but not launched; there may be thousands."""
+    """Report the first fused step that is read but not launched."""
     steps = (step for gpu in document.gpus for block in gpu.blocks for step in block.steps if step.kind in FUSED)
     if (first := next(steps, None)) is not None:
         more = sum(1 for _ in steps)
@@ -218,7 +218,7 @@ def _check_numbers(gpu: Gpu, dialect: Dialect, resident: int, findings: Findings
 
 
 def _check_connections(gpu: Gpu, dialect: Dialect, findings: Findings) -> None:
-    """Two blocks on one connection take each other's data, and the connections of a channel are limited."""
+    """Refuse two blocks on one connection, and too many connections on a channel."""
     for way, side in (("send to", "send"), ("receive from", "recv")):
         used: dict[tuple[int, int], int] = {}
         channels: dict[int, int] = defaultdict(int)
@@ -290,11 +290,11 @@ def _check_step(step: Step, position: int, block: Block, dialect: Dialect, findi
 
 
 def _sizes(gpu: Gpu, layout: Layout | None) -> dict[str, tuple[int, int]]:
-    """For each buffer the chunks that the file says there are, and those that there are."""
+    """For each buffer the stated and the actual number of chunks."""
     stated = {"i": gpu.input_chunks, "o": gpu.output_chunks, "s": gpu.scratch_chunks}
     real = dict(stated)
     if layout is not None:
-        real["i"], real["o"] = chunks_of_buffers(layout, gpu.number)
+        real["i"], real["o"] = buffer_chunks(layout, gpu.number)
     return {buffer: (stated[buffer], real[buffer]) for buffer in stated}
 
 
@@ -318,7 +318,7 @@ def _check_ends(step: Step, gpu: Gpu, sizes: dict[str, tuple[int, int]], finding
 
 
 def _check_chains(block: Block, findings: Findings) -> None:
-    """Say where more additions follow each other than are made in one go."""
+    """Report longer chains of reductions than the runtime merges."""
     length, before = 0, None
     for step in block.steps:
         place = (step.target, step.target_start, step.source, step.chunks)

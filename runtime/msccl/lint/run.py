@@ -18,7 +18,7 @@ from ...programs.program import ChunkRange, Instruction, Program, RankProgram, T
 
 
 def buffered_order(program: Program, depth: int) -> Order:
-    """Put the steps in an order in which they can run if connections hold `depth` chunks.
+    """Order the steps topologically with connections that buffer `depth` chunks.
 
     Bounded queues make the outcome independent of anybody's speed: if one order gets to the end, all do.
     """
@@ -56,8 +56,8 @@ def buffered_order(program: Program, depth: int) -> Order:
 INTERLEAVINGS = 2  # Enough, because what comes before them proves that all give the same data
 
 
-def check_meaning(program: Program, in_place: bool, out_of_place: bool, places: int, findings: Findings) -> None:
-    """Look for circles of waiting, races and wrong data."""
+def check_execution(program: Program, in_place: bool, out_of_place: bool, places: int, findings: Findings) -> None:
+    """Check for deadlocks, races and wrong results."""
     depth = 0
     try:
         global_order(program)
@@ -76,7 +76,7 @@ def check_meaning(program: Program, in_place: bool, out_of_place: bool, places: 
     if out_of_place:
         _check_data(program, "out of place", depth, findings)
     if in_place:
-        _check_data(in_one_memory(program), "in place", depth, findings)
+        _check_data(alias_in_place(program), "in place", depth, findings)
 
 
 def _check_data(program: Program, how: str, depth: int, findings: Findings) -> None:
@@ -100,7 +100,7 @@ def _check_data(program: Program, how: str, depth: int, findings: Findings) -> N
 
 
 def _idle_rank(program: Program) -> int | None:
-    """First rank that does nothing with its data but to copy them onto themselves."""
+    """First rank that only copies its data onto itself."""
     busy = {
         site.rank
         for site, step in sites(program)
@@ -110,12 +110,12 @@ def _idle_rank(program: Program) -> int | None:
     return next((rank.rank for rank in program.ranks if rank.rank not in busy), None)
 
 
-def in_one_memory(program: Program) -> Program:
-    """Name what input and output share once: as input where it is read, as output where it is written or stays."""
-    return replace(program, in_place=True, ranks=tuple(_one_memory(program, rank) for rank in program.ranks))
+def alias_in_place(program: Program) -> Program:
+    """Rewrite a program for in-place calls: shared memory is input where it is read, and output where it is written."""
+    return replace(program, in_place=True, ranks=tuple(_alias_rank(program, rank) for rank in program.ranks))
 
 
-def _one_memory(program: Program, rank: RankProgram) -> RankProgram:
+def _alias_rank(program: Program, rank: RankProgram) -> RankProgram:
     inputs, outputs = program.layout.input_range(rank.rank), program.layout.output_range(rank.rank)
     begin, end = max(inputs[0], outputs[0]), min(inputs[1], outputs[1])
 

@@ -43,7 +43,7 @@ def check_execution_plan(plan: ExecutionPlan, where: str) -> None:
 
 
 class _Checker:
-    """Knows the plan and its name for messages."""
+    """Checks a plan; `where` names it in messages."""
 
     def __init__(self, plan: ExecutionPlan, where: str) -> None:
         self.plan = plan

@@ -66,7 +66,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What one rank does."""
+    """Program of one GPU."""
 
     input_chunks: int  # Of the buffers as the executor sees them: input and output are never empty
     output_chunks: int
@@ -128,7 +128,7 @@ class ExecutionPlan:
 
 
 def flat_length(operations: tuple[Operation, ...]) -> int:
-    """Operations as the executor counts them: a pipeline and everything in it."""
+    """Number of operations as the executor counts them: a pipeline and its body."""
     return sum(1 + len(operation.body) for operation in operations)
 
 
@@ -152,7 +152,7 @@ def message_chunks(collective: Collective, gpus: tuple[Gpu, ...]) -> int:
 
 
 def largest_message(collective: Collective, gpus: tuple[Gpu, ...]) -> int:
-    """Bytes of that buffer up to which no buffer needs an offset of more than 32 bits."""
+    """Largest size of that buffer with which all offsets fit 32 bits."""
     chunk = MAX_BUFFER_BYTES // max(max(gpu.chunks.values()) for gpu in gpus)
     return chunk // ALIGNMENT * ALIGNMENT * message_chunks(collective, gpus)
 
@@ -176,7 +176,7 @@ def _gpu_text(gpu: dict[str, Any]) -> str:
 
 
 def document_of(plan: ExecutionPlan) -> dict[str, Any]:
-    """Return the JSON document of a plan as lists, texts and integers."""
+    """Return the JSON document of a plan."""
     return {
         "name": plan.name,
         "collective": plan.collective.nccl_name,
@@ -237,7 +237,7 @@ def _block_document(number: int, block: tuple[Operation, ...], buffers: dict[tup
 
 
 class _Numbers(NamedTuple):
-    """Numbers in a block's own lists of what its operations use; `buffers`: of the GPU, by owner and kind."""
+    """Indices into a block's lists of buffers and channels; `buffers`: indices of the GPU, by owner and kind."""
 
     buffers: dict[tuple[int, str], int]
     channels: dict[tuple[str, int], int]
@@ -278,5 +278,5 @@ def _flat(block: tuple[Operation, ...]) -> Iterable[Operation]:
 
 
 def _remote(operation: Operation) -> tuple[Place, ...]:
-    """Places in the memory of another GPU: the targets of puts."""
+    """Ranges in the memory of another GPU: the targets of puts."""
     return operation.targets if operation.channel_type else ()

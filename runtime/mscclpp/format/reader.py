@@ -42,7 +42,7 @@ MAX_CHUNKS = 2**28  # A buffer of more would have chunks of less than 16 bytes
 
 
 class Fields:
-    """Reads fields; `where`, the name of the file, begins every message, and that of the field follows."""
+    """Reads and checks fields; messages begin with the file, `where`, and the field."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -50,7 +50,7 @@ class Fields:
     def mapping(
         self, value: object, where: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
     ) -> Mapping[str, Any]:
-        """Read an object that has all required keys and no others than these and the optional ones."""
+        """Read an object with all required keys, and no unknown ones."""
         if not isinstance(value, dict):
             self.fail(f"{where} is {shown(value)}; expected an object")
         for key in required:
@@ -62,7 +62,7 @@ class Fields:
         return value
 
     def entries(self, value: object, where: str, least: int = 0, most: int = MAX_ENTRIES) -> list[Any]:
-        """Read a list of at least `least` and at most `most` entries."""
+        """Read a list of `least` to `most` entries."""
         if not isinstance(value, list) or len(value) < least:
             self.fail(f"{where} is {shown(value)}; expected a list{' with entries' if least else ''}")
         if len(value) > most:
@@ -70,17 +70,17 @@ class Fields:
         return value
 
     def integers(self, value: object, where: str, most: int, least: int = 0) -> tuple[int, ...]:
-        """Read a list of at least `least` whole numbers from 0 to `most`."""
+        """Read a list of at least `least` integers from 0 to `most`."""
         return tuple(self.integer(each, f"an entry of {where}", 0, most) for each in self.entries(value, where, least))
 
     def integer(self, value: object, where: str, least: int, most: int) -> int:
-        """Read a whole number from `least` to `most`."""
+        """Read an integer from `least` to `most`."""
         if not is_whole(value) or not least <= value <= most:
             self.fail(f"{where} is {shown(value)}; expected a whole number from {least} to {most}")
         return value
 
     def channel_type(self, value: object, where: str) -> ChannelType:
-        """Read a type of channels that collopt runs."""
+        """Read a supported channel type."""
         found = next((kind for kind in CHANNEL_TYPES if value == kind), None)
         if found is None:
             self.fail(f"{where} has channel type {shown(value)}; expected {' or '.join(CHANNEL_TYPES)}")
@@ -93,7 +93,7 @@ class Fields:
         return BUFFERS[value]
 
     def check_position(self, number: object, where: str, position: int) -> None:
-        """Refuse a thing in a list whose number is not its position there."""
+        """Refuse an entry whose number is not its position."""
         if not is_whole(number) or number != position:
             self.fail(f"{where} has id {shown(number)}; expected its position")
 
@@ -125,7 +125,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
 
 
 class OperationReader:
-    """Resolves what operations of one thread block refer to by its own lists."""
+    """Resolves the indices in operations of one thread block."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class OperationReader:
         self.remote = remote
 
     def operation(self, value: object, where: str, *, inside: bool) -> Operation:
-        """Read one operation; `inside` a pipeline there is no other one."""
+        """Read one operation; `inside` a pipeline there are no pipelines."""
         fields, name = self.fields, value.get("name") if isinstance(value, dict) else None
         if name in OTHER_OPERATIONS:
             raise UnsupportedError(f"{fields.where}: {where} is {name}, which collopt does not run")
@@ -201,7 +201,7 @@ MAX_TOKENS = 2**16  # In all semaphores of a GPU together
 
 
 def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
-    """Read an MSCCL++ execution plan; one that `write_mscclpp` wrote comes back as it was.
+    """Read an MSCCL++ execution plan; `write_mscclpp` round-trips.
 
     Raises `FileFormatError` if the file cannot be read, is not such a plan, or has missing, unknown or invalid values,
     with the file and the place; `UnsupportedError` for operations and channels that collopt does not run,
@@ -221,7 +221,7 @@ def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
 
 
 def parse_content(content: bytes, where: str) -> ExecutionPlan:
-    """Decode what stands in a file and go on as `parse_document`; raises as `read_mscclpp`."""
+    """Decode the content of a file, and parse it by `parse_document`; raises as `read_mscclpp`."""
     try:
         document = json.loads(content.decode("utf-8"), object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
@@ -245,10 +245,10 @@ def parse_document(document: object, where: str) -> ExecutionPlan:
 
 
 class _Parser(Fields):
-    """Turns a document into a plan."""
+    """Converts a document to a plan."""
 
     def plan(self, document: object) -> ExecutionPlan:
-        """Read the whole document."""
+        """Read the document."""
         required = ("name", "collective", "protocol", "inplace", "gpus")
         optional = (
             "reuse_resources", "use_double_scratch_buffer", "buffer_alignment", "num_threads_per_block",
@@ -358,7 +358,7 @@ class _Parser(Fields):
         return tuple(reader.operation(each, f"{where} op {at}", inside=False) for at, each in enumerate(operations))
 
     def _channels(self, block: Mapping[str, Any], known: dict[str, Any], where: str) -> Positions:
-        """Channels of the GPU that a block uses."""
+        """Channels that a block uses."""
         channels: Positions = dict.fromkeys(CHANNEL_TYPES, ())
         for each in self.entries(block["channels"], f"channels of {where}"):
             self.mapping(each, f"channels of {where}", ("channel_type", "channel_ids"))
@@ -369,7 +369,7 @@ class _Parser(Fields):
         return channels
 
     def _remote(self, block: Mapping[str, Any], known: dict[str, Any], where: str) -> Positions:
-        """Remote buffers of the GPU that a block uses, by the channels that it uses them by."""
+        """Remote buffers that a block uses, with their channels."""
         refs: Positions = dict.fromkeys(CHANNEL_TYPES, ())
         for each in self.entries(block.get("remote_buffer_refs", []), f"remote_buffer_refs of {where}"):
             self.mapping(each, f"remote_buffer_refs of {where}", ("access_channel_type", "remote_buffer_ids"))

@@ -72,7 +72,7 @@ def to_execution_plan(
     max_thread_blocks: int = DEFAULT_THREAD_BLOCKS,
     threads_per_block: int = MAX_THREADS,
 ) -> ExecutionPlan:
-    """Turn a program into an MSCCL++ execution plan, validated and run by the interpreter.
+    """Convert a program to an MSCCL++ execution plan, validated and run by the interpreter.
 
     Raises `UnsupportedError` if the executor cannot run the program, with the limit, the value and what to
     change; `ProgramError` if the program itself is wrong.
@@ -198,12 +198,12 @@ def port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int, 
 
 
 def common_count(program: Program) -> int:
-    """Most chunks that every step of a pipeline can have, of which all steps have the same number."""
+    """Largest number of chunks per step that divides all steps, as those of a pipeline must be equal."""
     return gcd(*(step.count for rank in program.ranks for block in rank.thread_blocks for step in block.instructions))
 
 
 def _with_equal_counts(program: Program, count: int) -> Program:
-    """Cut every step into steps of `count` chunks, one after the other."""
+    """Cut every step into steps of `count` chunks."""
 
     def cut(step: Instruction, _: int) -> Iterator[Instruction]:
         for offset in range(0, step.count, count):
@@ -241,7 +241,7 @@ def _gpus(
 
 
 def _size_window(collective: Collective, gpus: tuple[Gpu, ...], slice_bytes: int | None, count: int) -> tuple[int, int]:
-    """Sizes of which every chunk has at least 16 bytes and every buffer fewer than 2^32."""
+    """Range of sizes with chunks of at least 16 bytes and buffers of less than 2^32."""
     chunks, largest = message_chunks(collective, gpus), largest_message(collective, gpus)
     if slice_bytes is not None:
         chunk = MAX_ITERATIONS * slice_bytes // count

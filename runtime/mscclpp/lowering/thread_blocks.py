@@ -28,7 +28,7 @@ from .transfers import Connections, End, Transfers, stays_in_place
 
 
 class SyncedBlock:
-    """Operations of one thread block, with the syncs between them that its threads need."""
+    """Operations of one thread block, with syncs of its threads where needed."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -37,7 +37,7 @@ class SyncedBlock:
         self._writes: list[Place] = []
 
     def sync(self) -> None:
-        """Let all threads know what any of them has done or waited for."""
+        """Synchronize all threads."""
         if self._waited or self._reads or self._writes:
             self.operations.append(Operation("nop"))
             self._waited.clear()
@@ -45,12 +45,12 @@ class SyncedBlock:
             self._writes.clear()
 
     def wait(self, operation: Operation) -> None:
-        """Append an operation by which each of the first threads waits for something."""
+        """Append an operation in which the first threads wait."""
         self.operations.append(operation)
         self._waited.update(range(_threads(operation)))
 
     def signal(self, operation: Operation) -> None:
-        """Append an operation by which the first threads notify others of what the block has done."""
+        """Append an operation in which the first threads signal the completion of earlier operations."""
         alone = _threads(operation) == 1 and self._waited <= {0}
         if self._reads or self._writes or (self._waited and not alone):
             self.sync()
@@ -102,11 +102,11 @@ class RankWriter:
     def write(
         self, max_thread_blocks: int, unit_bytes: int | None, num_chunks: int
     ) -> tuple[tuple[Operation, ...], ...]:
-        """Return the operations of every thread block, the lightest blocks merged until there are few enough."""
+        """Return the operations of every thread block; the lightest are merged down to `max_thread_blocks`."""
         weights = [sum(WEIGHTS[self.order.instructions[number].kind] for number in own) for own in self.blocks]
         self.blocks = [
             sorted((number for block in group for number in self.blocks[block]), key=self.position.__getitem__)
-            for group in merged_blocks(weights, max_thread_blocks)
+            for group in merge_blocks(weights, max_thread_blocks)
         ]
         acquires, releases = self._exchanges()
         written = tuple(
@@ -244,7 +244,7 @@ class RankWriter:
                 )
 
 
-def merged_blocks(weights: Sequence[int], most: int) -> list[list[int]]:
+def merge_blocks(weights: Sequence[int], most: int) -> list[list[int]]:
     """Merge the two lightest thread blocks until there are few enough."""
     groups = {block: [block] for block in range(len(weights))}
     heap = [(weight, block) for block, weight in enumerate(weights)]
@@ -258,7 +258,7 @@ def merged_blocks(weights: Sequence[int], most: int) -> list[list[int]]:
 
 
 def _grouped(name: str, ends: Sequence[End]) -> list[Operation]:
-    """Operations for all the channels, as many in each as it takes."""
+    """Operations for all channels, each with as many channels as allowed."""
     return [
         Operation(name, kind, part)
         for kind in CHANNEL_TYPES

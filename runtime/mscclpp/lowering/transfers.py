@@ -26,7 +26,7 @@ Cell = tuple[int, Buffer, int]
 
 @dataclass(frozen=True)
 class Transfers:
-    """Where each receive takes its data, and which messages it sends back."""
+    """Where each receive gets its data, and which credits and acknowledgements it returns."""
 
     arrivals: dict[int, Place]  # Of each receive, by its number in the order
     credits: set[int]  # receives that send a credit
@@ -52,7 +52,7 @@ def transfers_without_flow_control(program: Program, order: Order) -> Transfers:
 
 
 def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]]) -> Transfers:
-    """Decide for each transfer where it arrives and which messages it needs."""
+    """Decide for each transfer where it arrives, and whether it needs a credit and an acknowledgement."""
     bare = transfers_without_flow_control(program, order)
     accesses = _Accesses(program, order)
     needed = replace(bare, credits=set(), acknowledgements=set())
@@ -69,7 +69,7 @@ def stays_in_place(program: Program, rank: int, step: Instruction) -> bool:
 
 
 def _needs_staging(step: Instruction, program: Program) -> bool:
-    """Whether what a step receives cannot go straight to its target."""
+    """Whether received data cannot be put directly into the step's target."""
     if step.kind != "recv_reduce" or step.source is None or step.target is None:
         return False
     if step.source.buffer == step.target.buffer:
@@ -96,7 +96,7 @@ class _Accesses:
                 self._writes[cell].append(number)
 
     def _cells(self, rank: int, place: ChunkRange | Place | None, count: int) -> Iterator[Cell]:
-        """Chunks of a range; those that are the same memory have the same name."""
+        """Keys of the chunks of a range; aliased chunks have the same key."""
         if place is None:
             return
         buffer, start = place.buffer, place.start
@@ -118,7 +118,7 @@ class _Accesses:
 
 
 class _Clocks:
-    """What is known everywhere of the steps of some ranks."""
+    """Vector clocks over the steps of some ranks."""
 
     def __init__(self, program: Program, order: Order, ranks: range) -> None:
         self.ranks = ranks
@@ -127,7 +127,7 @@ class _Clocks:
         self._columns = dict(zip((*ranks, ranks.stop), ends, strict=True))
 
     def happens_before(self, earlier: int, later: int) -> bool:
-        """Whether a step of these ranks has finished wherever another one has."""
+        """Whether a step of these ranks happens before another one."""
         site = self._order.sites[earlier]
         return bool(self._clocks[later, self._columns[site.rank] + site.thread_block] >= site.step)
 
@@ -149,7 +149,7 @@ class _Clocks:
 
 
 def _clocks_of_all(program: Program, order: Order) -> Iterator[_Clocks]:
-    """Clocks of as many ranks at a time as memory is meant for."""
+    """Yield clocks of blocks of ranks, to limit memory."""
     first, width = 0, 0
     for rank in program.ranks:
         width += len(rank.thread_blocks)
@@ -162,7 +162,7 @@ def _clocks_of_all(program: Program, order: Order) -> Iterator[_Clocks]:
 def _credits(
     program: Program, order: Order, arrivals: Mapping[int, Place], accesses: _Accesses, clocks: _Clocks
 ) -> Iterator[int]:
-    """Receives whose target some earlier step may still be using when the sender writes."""
+    """Receives that need a credit: an earlier step may still use the target when the sender writes."""
     for number, place in arrivals.items():
         if place.buffer == "scratch" and place.start >= program.ranks[place.rank].scratch_chunks:
             continue  # Scratch of its own.
@@ -179,7 +179,7 @@ def _acknowledgements(
     clocks: _Clocks,
     on_ports: set[tuple[int, int]],
 ) -> Iterator[int]:
-    """Receives whose sender's source some later step may overwrite before it has been read."""
+    """Receives that need an acknowledgement: a later step may overwrite the source before it is read."""
     for number in arrivals:
         send = order.partners[number]
         sender, receiver = order.sites[send].rank, order.sites[number].rank
@@ -205,7 +205,7 @@ class Connections:
 
     @classmethod
     def of(cls, program: Program, on_ports: set[tuple[int, int]]) -> Connections:
-        """Give every connection a pair of channels for itself: data and signals go one way, credits the other."""
+        """Assign every connection a pair of channels: one for data and signals, one for credits."""
         found = [
             (rank.rank, block.send_peer, block.channel)
             for rank in program.ranks

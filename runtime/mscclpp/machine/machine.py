@@ -18,7 +18,7 @@ from ...programs.checks import check_counts
 from ...programs.layout import Layout
 from ..format.execution_plan import SIGNALLING, WAITING, ExecutionPlan, Operation, Place, channel_pairs
 from ..format.reader import read_mscclpp
-from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, check_data, layout_of, unrolled
+from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, check_data, layout_of, unroll
 
 Resource = tuple[str, int, int]
 """What processes wait for: ("memory" or "port", rank, position of a channel) or ("semaphore", rank, number)."""
@@ -29,7 +29,7 @@ MAX_PROCESSES = 2**14  # Thread blocks, port channels and GPUs together; each ke
 
 
 class ExecutionReport(NamedTuple):
-    """What `run_execution_plan` did; it has raised if anything was wrong."""
+    """Statistics of `run_execution_plan`, which raises on any error."""
 
     plan: str  # Name of the plan
     interleavings: int
@@ -41,7 +41,7 @@ class ExecutionReport(NamedTuple):
 def run_execution_plan(
     plan: ExecutionPlan, *, interleavings: int = 8, seed: int = 0, slices: int = 3
 ) -> ExecutionReport:
-    """Run a plan under several random interleavings and check the data and what keeps it in order."""
+    """Run a plan under several random interleavings, check the results and detect races."""
     check_counts({"interleavings": interleavings, "slices": slices})
     check_counts({"seed": seed}, least=0)
     chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
@@ -91,7 +91,7 @@ def interpret_mscclpp(
 
 
 class _Machine:
-    """One run."""
+    """One run of the interpreter."""
 
     def __init__(self, plan: ExecutionPlan, layout: Layout, slices: int, seed: int) -> None:
         self.plan = plan
@@ -101,10 +101,12 @@ class _Machine:
         self.operations = self.puts = self.chunks_put = 0
         generator = np.random.default_rng(seed)
 
-        def noise(elements: int) -> Data:
+        def random_elements(elements: int) -> Data:
             return generator.integers(INT64.min, INT64.max, elements, endpoint=True)
 
-        self.memory = [Memory(gpu, layout, rank, plan.in_place, slices, noise) for rank, gpu in enumerate(plan.gpus)]
+        self.memory = [
+            Memory(gpu, layout, rank, plan.in_place, slices, random_elements) for rank, gpu in enumerate(plan.gpus)
+        ]
         self.inputs = [memory.arrays["input"].copy() for memory in self.memory]
         self.pairs = channel_pairs(plan.gpus)
         self._make_processes()
@@ -122,7 +124,7 @@ class _Machine:
         self.width = self.starts + self.plan.num_ranks
         self.blocks = []
         for index, (rank, number) in enumerate(blocks):
-            steps = unrolled(self.plan.gpus[rank].thread_blocks[number], self.slices)
+            steps = unroll(self.plan.gpus[rank].thread_blocks[number], self.slices)
             self.blocks.append(Process(rank, number, index, steps, self._start_clock(rank)))
         self.proxies = {(rank, at): Proxy(rank, at, len(blocks) + index) for index, (rank, at) in enumerate(ports)}
         self.proxy_of = {proxy.index: proxy for proxy in self.proxies.values()}
@@ -131,13 +133,13 @@ class _Machine:
         self.accesses = Accesses(self.memory, names, self.starts)
 
     def _start_clock(self, rank: int) -> Clock:
-        """Return the clock of whoever knows nothing but that a GPU has started."""
+        """Return the initial clock of a GPU."""
         clock = np.zeros(self.width, dtype=np.int32)
         clock[self.starts + rank] = 1
         return clock
 
     def run(self) -> None:
-        """Take turns until all are through, then check what is left."""
+        """Run all processes in random order, then check that nothing is left."""
         while self.runnable:
             turn = self.turns.randrange(len(self.runnable))
             index = self.runnable[turn]
@@ -150,7 +152,7 @@ class _Machine:
                 self.runnable[turn] = self.runnable[-1]
                 self.runnable.pop()
         self._check_finished()
-        self._check_known()
+        self._check_final_clocks()
         check_data(self.plan, self.layout, self.memory, self.inputs)
 
     def _block_turn(self, block: Process) -> bool:
@@ -165,7 +167,7 @@ class _Machine:
         block.at += 1
         self.operations += 1
         if operation.name == "nop":
-            block.clock = block.everything()
+            block.clock = block.joint_clock()
             block.waited.clear()
         elif operation.name in WAITING or operation.name == "sem_acquire":
             self._wait(block, operation)
@@ -175,16 +177,16 @@ class _Machine:
             self._work(block, operation, part)
         return True
 
-    def _needed(self, block: Process, operation: Operation) -> list[Resource]:
+    def _required_signals(self, block: Process, operation: Operation) -> list[Resource]:
         if operation.name in WAITING:
             return [(str(operation.channel_type), block.rank, channel) for channel in operation.channels]
         return [("semaphore", block.rank, number) for number in operation.semaphores if operation.name == "sem_acquire"]
 
     def _missing(self, block: Process, operation: Operation) -> Resource | None:
-        return next((each for each in self._needed(block, operation) if not self.tokens[each]), None)
+        return next((each for each in self._required_signals(block, operation) if not self.tokens[each]), None)
 
     def _wait(self, block: Process, operation: Operation) -> None:
-        for thread, resource in enumerate(self._needed(block, operation)):
+        for thread, resource in enumerate(self._required_signals(block, operation)):
             clock = self.tokens[resource].popleft()
             if clock is None:
                 continue
@@ -194,17 +196,17 @@ class _Machine:
     def _signal(self, block: Process, operation: Operation, part: int | None) -> None:
         if operation.name == "sem_release":
             for thread, number in enumerate(operation.semaphores):
-                self._give(("semaphore", block.rank, number), block.known_by(thread).copy())
+                self._release(("semaphore", block.rank, number), block.thread_clock(thread).copy())
             return
         for thread, channel in enumerate(operation.channels):
-            clock = block.known_by(thread)
+            clock = block.thread_clock(thread)
             if operation.name == "rlxsignal":
                 # It keeps no memory accesses in order; its arrival alone shows that this GPU has started.
                 clock = self._start_clock(block.rank)
             if operation.channel_type == "port":
                 self._enqueue(block, channel, Job(clock.copy(), None, None, True, part))
             else:
-                self._give(self._other_end("memory", block.rank, channel), clock.copy())
+                self._release(self._other_end("memory", block.rank, channel), clock.copy())
 
     def _other_end(self, kind: Any, rank: int, channel: int) -> Resource:
         other = self.pairs.get((rank, kind, channel))
@@ -212,7 +214,7 @@ class _Machine:
             raise ProgramError(f"rank {rank} signals on {kind} channel {channel}, which has no other end")
         return other[1], other[0], other[2]
 
-    def _give(self, resource: Resource, clock: Clock) -> None:
+    def _release(self, resource: Resource, clock: Clock) -> None:
         self.tokens[resource].append(clock)
         self.runnable.extend(self.sleepers.pop(resource, ()))
 
@@ -228,7 +230,7 @@ class _Machine:
             self.chunks_put += sum(place.count for place in operation.sources)
         if operation.channel_type == "port":
             for thread, (source, target) in enumerate(zip(operation.sources, operation.targets, strict=True)):
-                job = Job(block.known_by(thread).copy(), source, target, operation.name == "pws", part)
+                job = Job(block.thread_clock(thread).copy(), source, target, operation.name == "pws", part)
                 self._enqueue(block, operation.channels[thread], job)
             return
         # What all threads know, and not what the first one does: each of them does its share.
@@ -257,7 +259,7 @@ class _Machine:
             self._store(job.target, job.part, self.memory[job.source.rank].view(job.source, job.part).copy())
         if job.signals:
             clock[proxy.index] = proxy.done
-            self._give(self._other_end("port", proxy.rank, proxy.channel), clock)
+            self._release(self._other_end("port", proxy.rank, proxy.channel), clock)
         return bool(proxy.jobs)
 
     def _check_finished(self) -> None:
@@ -279,11 +281,11 @@ class _Machine:
                     what = f"semaphore {number} at {len(tokens)}"
                 raise ProgramError(f"rank {rank} ends with {what}, so the next call would fail")
 
-    def _check_known(self) -> None:
-        """Every GPU must know of all accesses to its memory before its kernel ends."""
+    def _check_final_clocks(self) -> None:
+        """Check that all accesses to a GPU's memory happen before the end of its kernel."""
         for rank in range(self.plan.num_ranks):
             clock = np.zeros(self.width, dtype=np.int32)
             for block in self.blocks:
                 if block.rank == rank:
-                    np.maximum(clock, block.everything(), out=clock)
+                    np.maximum(clock, block.joint_clock(), out=clock)
             self.accesses.check_end(rank, clock)

@@ -18,7 +18,7 @@ from ..format.execution_plan import ExecutionPlan, Gpu, Operation, Place
 
 
 class Accesses:
-    """Refuses an access that does not know of an earlier one with which it conflicts."""
+    """Detects races: conflicting accesses that are not ordered by happens-before."""
 
     def __init__(self, memory: Sequence[Memory], names: Mapping[int, str], starts: int) -> None:
         self.memory = memory
@@ -26,7 +26,7 @@ class Accesses:
         self.starts = starts
 
     def add(self, place: Place, part: int | None, clock: Clock, index: int, count: int, *, writes: bool) -> None:
-        """Check that an access knows of all that it conflicts with, and record it."""
+        """Check an access against earlier conflicting ones, and record it."""
         memory = self.memory[place.rank]
         if not clock[self.starts + place.rank]:
             raise ProgramError(
@@ -46,7 +46,7 @@ class Accesses:
             memory.writes[cell] = index, count
 
     def check_end(self, rank: int, clock: Clock) -> None:
-        """Refuse to let a rank end that does not know of all accesses to its memory."""
+        """Check that all accesses to a rank's memory happen before its end."""
         memory = self.memory[rank]
         accesses = [(cell, *last) for cell, last in memory.writes.items()]
         accesses += [(cell, index, count) for cell, found in memory.reads.items() for index, count in found.items()]
@@ -82,13 +82,13 @@ class Process:
     waited: dict[int, Clock] = field(default_factory=dict)  # what single threads know on top of that, by thread
     at: int = 0
 
-    def known_by(self, thread: int) -> Clock:
-        """Return what one of its threads knows."""
+    def thread_clock(self, thread: int) -> Clock:
+        """Return the clock of one of its threads."""
         waited = self.waited.get(thread)
         return self.clock if waited is None else np.maximum(self.clock, waited)
 
-    def everything(self) -> Clock:
-        """Return what its threads know together, and what they have done."""
+    def joint_clock(self) -> Clock:
+        """Return the join of its threads' clocks."""
         clock = self.clock.copy()
         for waited in self.waited.values():
             np.maximum(clock, waited, out=clock)
@@ -100,7 +100,7 @@ class Process:
 
 
 class Job(NamedTuple):
-    """A request to a proxy: to copy and to signal, or one of them."""
+    """A request to a proxy: a copy, a signal, or both."""
 
     clock: Clock
     source: Place | None
@@ -111,7 +111,7 @@ class Job(NamedTuple):
 
 @dataclass
 class Proxy:
-    """Carries out what is put on one port channel, in order."""
+    """Executes the requests of one port channel in order."""
 
     rank: int
     channel: int
@@ -124,15 +124,15 @@ class Proxy:
 
 
 class Memory:
-    """Buffers of one rank, and who touched what last."""
+    """Buffers of one rank."""
 
-    def __init__(self, gpu: Gpu, layout: Layout, rank: int, in_place: bool, slices: int, noise: Any) -> None:
+    def __init__(self, gpu: Gpu, layout: Layout, rank: int, in_place: bool, slices: int, random_elements: Any) -> None:
         self.slices = slices
         self.arrays: dict[str, Data] = {}
         self.first: dict[str, int] = {}
         self.names: dict[str, str] = {buffer: buffer for buffer in gpu.chunks}
         if in_place:
-            shared = noise(max(gpu.input_chunks, gpu.output_chunks) * slices)
+            shared = random_elements(max(gpu.input_chunks, gpu.output_chunks) * slices)
             starts: dict[Buffer, int] = {"input": 0, "output": 0}
             if layout.collective.is_sharded:
                 smaller: Buffer = "input" if layout.collective.input == "shard" else "output"
@@ -144,7 +144,7 @@ class Memory:
                 self.names[buffer] = "shared"
         for buffer, chunks in gpu.chunks.items():
             if buffer not in self.arrays:
-                self.arrays[buffer], self.first[buffer] = noise(chunks * slices), 0
+                self.arrays[buffer], self.first[buffer] = random_elements(chunks * slices), 0
         self.writes: dict[tuple[str, int], tuple[int, int]] = {}
         self.reads: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
 
@@ -156,19 +156,19 @@ class Memory:
         return begin + part * place.count, begin + (part + 1) * place.count
 
     def view(self, place: Place, part: int | None) -> Data:
-        """Return the data there."""
+        """Return a view of the data."""
         begin, end = self.span(place, part)
         return self.arrays[place.buffer][begin:end]
 
     def cells(self, place: Place, part: int | None) -> list[tuple[str, int]]:
-        """Name the elements there; the same memory has the same name."""
+        """Keys of the elements; aliased elements have the same key."""
         begin, end = self.span(place, part)
         first = self.first[place.buffer]
         return [(self.names[place.buffer], first + element) for element in range(begin, end)]
 
 
-def unrolled(operations: Sequence[Operation], slices: int) -> list[tuple[Operation, int | None]]:
-    """Operations in the order in which they run, each with its slice; None for all of the data."""
+def unroll(operations: Sequence[Operation], slices: int) -> list[tuple[Operation, int | None]]:
+    """Operations in execution order, each with its slice; None for all of the data."""
     steps: list[tuple[Operation, int | None]] = []
     for operation in operations:
         if operation.name == "pipeline":
@@ -179,7 +179,7 @@ def unrolled(operations: Sequence[Operation], slices: int) -> list[tuple[Operati
 
 
 def layout_of(plan: ExecutionPlan) -> Layout:
-    """Where chunks stand; the root is found by who reads its input, or writes its output."""
+    """Layout of the plan's collective; the root is the rank that reads its input, or writes its output."""
     first = plan.gpus[0]
     chunks = max(first.input_chunks, first.output_chunks)
     if plan.collective.in_pairs:
@@ -192,7 +192,7 @@ def layout_of(plan: ExecutionPlan) -> Layout:
 
 
 def check_data(plan: ExecutionPlan, layout: Layout, memory: Sequence[Memory], inputs: Sequence[Data]) -> None:
-    """Compare what all ranks hold at the end with what they must, slice by slice."""
+    """Compare the results of all ranks with the expected ones, slice by slice."""
     slices = memory[0].slices
     given = []
     for rank, held in enumerate(inputs):
