@@ -44,7 +44,7 @@ def plan_of_schedule(
         That the schedule is on; its switches, if there are any, take in as much bandwidth as they give out.
     collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``; of trees also ``"broadcast"`` or ``"reduce"``; of
-        flows ``"all_to_all"`` or ``"all_to_allv"``.
+        flows ``"all_to_all"``, ``"all_to_allv"`` or one that was registered.
     schedule : Schedule
         Trusted in nothing: for an allreduce one of those that consist of two parts, for an all-to-all(v) a flow, for
         the others one whose data run their way.
@@ -139,7 +139,7 @@ def _check_pairs(collective: Collective, schedule: Schedule) -> None:
         raise UnsupportedError(f"the schedule is {schedule!r}; expected a FlowSchedule for {collective}")
     if not collective.in_pairs:
         raise UnsupportedError(f"the schedule is {schedule!r}, which does not implement {collective}")
-    if not collective.takes_traffic and not schedule.has_sizes((), schedule.num_ranks):
+    if not collective.parts_differ and not schedule.has_sizes((), schedule.num_ranks):
         raise UnsupportedError(
             f"the schedule is {schedule!r}, whose traffic is not uniform; expected uniform traffic, or all_to_allv"
         )

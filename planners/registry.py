@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -10,11 +10,10 @@ from typing import Any, Literal
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import (
-    ALL_TO_ALL,
-    ALL_TO_ALLV,
     ALLREDUCE,
     BROADCAST,
     COLLECTIVES,
+    PAIR_COLLECTIVES,
     REDUCE,
     TREE_COLLECTIVES,
     Bound,
@@ -92,7 +91,25 @@ def _for(collectives: Iterable[Collective], *options: str) -> dict[str, tuple[st
     return dict.fromkeys(map(str, collectives), options)
 
 
-_PAIR_OPTIONS = _for([ALL_TO_ALL], "chunks", "order") | _for([ALL_TO_ALLV], "traffic", "chunks", "order")
+class _PairOptions(Mapping[str, tuple[str, ...]]):
+    """Options of collectives along trees, by name, and of all between pairs: what says their traffic, and `more`."""
+
+    def __init__(self, more: tuple[str, ...], trees: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        self._more, self._trees = more, trees or {}
+
+    def __getitem__(self, name: str) -> tuple[str, ...]:
+        known = COLLECTIVES.get(name)
+        if known is None or not known.in_pairs:
+            return self._trees[name]
+        own = (("root", known.has_one_root), ("traffic", known.takes_traffic))
+        return (*(option for option, has_it in own if has_it), *self._more)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._trees, *map(str, PAIR_COLLECTIVES)))
+
+    def __len__(self) -> int:
+        return len(self._trees) + len(PAIR_COLLECTIVES)
+
 
 PLANNERS = {
     planner.name: planner
@@ -101,7 +118,7 @@ PLANNERS = {
             "auto",
             "the best plan of the exact planners listed next",
             "registry:plan_auto",
-            _for(TREE_COLLECTIVES, "trees_per_root", "root", "weights") | _PAIR_OPTIONS,
+            _PairOptions(("chunks", "order"), _for(TREE_COLLECTIVES, "trees_per_root", "root", "weights")),
         ),
         Planner(
             "forestcoll",
@@ -125,7 +142,7 @@ PLANNERS = {
             "multicommodity",
             "paths of whole chunks from a maximum concurrent flow, for any traffic matrix",
             "pairs.multicommodity:plan_pairs",
-            _PAIR_OPTIONS,
+            _PairOptions(("chunks", "order")),
         ),
         Planner(
             "ring",
@@ -167,7 +184,7 @@ PLANNERS = {
             "shortest-paths",
             "each pair over one shortest path, all at once, as libraries send it",
             "pairs.multicommodity:plan_shortest_paths",
-            _for([ALL_TO_ALL]) | _for([ALL_TO_ALLV], "traffic"),
+            _PairOptions(()),
         ),
         Planner(
             "bfb",
@@ -200,7 +217,7 @@ def bound(
         last two collectives, ranks must reach those that they have something for, and switches are free.
     collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"`` or
-        ``"all_to_allv"``.
+        ``"all_to_allv"``; or one that was registered.
     root : int or str, optional
         Rank that broadcast starts from and reduce ends at, by number or name.
     weights : sequence of number, optional
@@ -225,7 +242,7 @@ def bound(
     collective = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
     if collective.in_pairs:
         shard_weights(topology, collective, root, weights)  # there are none
-        return bound_pairs(topology, collective, traffic=traffic)
+        return bound_pairs(topology, collective, root=root, traffic=traffic)
     if traffic is not None:
         raise UnsupportedError(f"{collective} takes no traffic; all_to_allv does")
     return bound_trees(topology, collective, root=root, weights=weights)

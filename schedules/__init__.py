@@ -55,6 +55,7 @@ from .traffic.collective import (
     TREE_COLLECTIVES,
     Collective,
     bus_factor,
+    register_collective,
 )
 from .trees.allreduce import Allreduce, TreeSchedule
 from .trees.forest import Forest, TreeEdge, forest_from_json, forest_to_json
@@ -63,6 +64,7 @@ from .trees.verify import verified_link_loads, verified_schedule_loads
 
 __all__ = ["ALLGATHER", "ALLREDUCE", "ALL_TO_ALL", "ALL_TO_ALLV", "BROADCAST", "REDUCE", "REDUCE_SCATTER"]
 __all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective", "as_bytes", "bus_factor"]
+__all__ += ["register_collective"]
 __all__ += ["Schedule", "busiest_links", "congestion", "rate_of_loads", "schedule_time", "verified_loads"]
 __all__ += ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
 __all__ += ["Allreduce", "Forest", "InNetwork", "TreeEdge", "TreeSchedule", "forest_from_json", "in_network"]

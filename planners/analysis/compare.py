@@ -101,15 +101,22 @@ def iter_outcomes(
     return (_future_outcome(future, *task) for future, task in progress.iterate(pairs, len(tasks)))
 
 
-def check_feasible(topology: Topology, collective: Collective, *, traffic: Any = None, **shards: Any) -> None:
+def check_feasible(
+    topology: Topology,
+    collective: Collective,
+    *,
+    root: int | str | None = None,
+    traffic: Any = None,
+    weights: Sequence[object] | None = None,
+) -> None:
     """Raise `BoundError` if ranks cannot reach each other; parameters as `compare`."""
     if collective.in_pairs:
         from ..pairs.flows import check_pairs_reachable
         from ..pairs.multicommodity import checked_traffic
 
-        check_pairs_reachable(topology, checked_traffic(topology, collective, traffic))
+        check_pairs_reachable(topology, checked_traffic(topology, collective, traffic, root))
     else:
-        check_reachable(topology, collective, **shards)
+        check_reachable(topology, collective, root=root, weights=weights)
 
 
 def outcome(topology: Topology, collective: Collective, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:

@@ -26,7 +26,7 @@ from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
-from ..trees.problem import check_topology
+from ..trees.problem import check_topology, shard_weights
 from .flows import PairAnswer, check_pairs_reachable, node_demands, solve_pairs
 from .step_orders import ORDERS, best_order
 
@@ -102,18 +102,19 @@ def plan_pairs(
     topology: Topology,
     collective: AnyCollective,
     *,
+    root: int | str | None = None,
     traffic: Any = None,
     chunks: int | None = None,
     order: str | None = None,
 ) -> Plan:
-    """Plan an all-to-all or an all-to-allv.
+    """Plan an all-to-all, an all-to-allv or another collective between pairs.
 
     Linear program (3) of the direct-connect paper (appendix A.5), with bandwidths, switches and traffic.
 
     Shapes: `traffic` (ranks, ranks).
     """
     collective = as_pair_collective(topology, collective)
-    matrix = checked_traffic(topology, collective, traffic)
+    matrix = checked_traffic(topology, collective, traffic, root)
     count = None if chunks is None else as_chunks(chunks)
     if order is not None and (not isinstance(order, str) or order not in ORDERS):
         raise UnsupportedError(f"order is {shown(order)}; expected one of {', '.join(ORDERS)}")
@@ -131,10 +132,12 @@ def plan_pairs(
     return proved_plan(topology, collective, schedule, "multicommodity", options, trace, bound)
 
 
-def bound_pairs(topology: Topology, collective: AnyCollective, *, traffic: Any = None) -> Bound:
+def bound_pairs(
+    topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
+) -> Bound:
     """Find what no all-to-all(v) can beat; parameters and errors as for `plan_pairs`."""
     collective = as_pair_collective(topology, collective)
-    matrix = checked_traffic(topology, collective, traffic)
+    matrix = checked_traffic(topology, collective, traffic, root)
     return lengths_bound(topology, collective, matrix, solve_pairs(topology, matrix, Trace()).lengths)
 
 
@@ -144,12 +147,16 @@ def as_pair_collective(topology: object, collective: object) -> Collective:
     return as_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not implement")
 
 
-def checked_traffic(topology: Topology, collective: Collective, traffic: Any) -> IntArray:
+def checked_traffic(
+    topology: Topology, collective: Collective, traffic: Any, root: int | str | None = None
+) -> IntArray:
     """Return the traffic in whole numbers, all 1 for an all-to-all; errors as of `plan_pairs`."""
+    rooted = shard_weights(topology, collective, root, None)
     if not collective.takes_traffic:
         if traffic is not None:
-            raise UnsupportedError("all_to_all has equal parts and takes no traffic; all_to_allv does")
-        return np.ones((topology.num_ranks, topology.num_ranks), dtype=np.int64)
+            own = "equal parts" if collective.traffic is None else "traffic of its own"
+            raise UnsupportedError(f"{collective} has {own} and takes no traffic; all_to_allv does")
+        return collective.pair_traffic(topology.num_ranks, rooted.index(1) if rooted else None)
     if traffic is None:
         raise UnsupportedError("all_to_allv needs traffic: a matrix of bytes, one row of numbers per rank")
     return as_pair_traffic(traffic, topology.compute_nodes)
@@ -180,7 +187,7 @@ def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray,
 
     Shapes: `traffic` int64 (ranks, ranks).
     """
-    weights = tuple(map(int, traffic.ravel().tolist())) if collective.takes_traffic else ()
+    weights = tuple(map(int, traffic.ravel().tolist())) if collective.parts_differ else ()
     weighted = tuple(
         LinkValue(link.tail, link.head, length)
         for link, length in zip(topology.links, _short(lengths), strict=True)
@@ -226,10 +233,12 @@ def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
                 yield Cut(frozenset(topology.nodes[node] for node in np.flatnonzero(inside).tolist()))
 
 
-def plan_shortest_paths(topology: Topology, collective: AnyCollective, *, traffic: Any = None) -> Plan:
+def plan_shortest_paths(
+    topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
+) -> Plan:
     """Send everything at once, each part over one path that passes as few ranks as possible, then few switches."""
     collective = as_pair_collective(topology, collective)
-    matrix = checked_traffic(topology, collective, traffic)
+    matrix = checked_traffic(topology, collective, traffic, root)
     check_pairs_reachable(topology, matrix)
     trace = Trace()
     with trace.stage("paths"):

@@ -50,7 +50,7 @@ def flow_layout(schedule: FlowSchedule, collective: Collective) -> Layout:
 def pair_layout(collective: Collective, num_ranks: int, shards: list[int]) -> Layout:
     """Lay out chunks from each rank to each, row by row."""
     equal = len(set(shards)) == 1
-    if not (collective.takes_traffic or equal):
+    if not (collective.parts_differ or equal):
         raise UnsupportedError(
             "all_to_all was requested, but the schedule's traffic is not the same everywhere; expected all_to_allv"
         )

@@ -13,9 +13,12 @@ from functools import cached_property
 from itertools import accumulate
 from math import gcd, isqrt
 
+import numpy as np
+
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import COLLECTIVES, Collective
 from ...schedules.traffic.collective import CollectiveName, collective_or_given
+from ...support.arrays import IntArray
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,14 @@ class Layout:
             raise ProgramError(
                 f"the program's shards {list(found)[:8]} are not those of {num_ranks} ranks with {chunks} chunks in all"
             )
-        if known.in_pairs and not known.takes_traffic and len(set(found)) > 1:
+        made = cls(known, found)
+        if known.traffic is not None:
+            known.root_of(made.traffic, error=ProgramError)
+        elif known.in_pairs and not known.takes_traffic and len(set(found)) > 1:
             raise ProgramError("the program is an all_to_all with unequal shards; expected all_to_allv, or equal ones")
-        if known.has_one_root and max(found) != chunks:
+        elif known.has_one_root and max(found) != chunks:
             raise ProgramError(f"the program is a {known} with several shards; expected only that of its root")
-        return cls(known, found)
+        return made
 
     @property
     def in_pairs(self) -> bool:
@@ -83,6 +89,12 @@ class Layout:
         )
 
     @property
+    def traffic(self) -> IntArray:
+        """Sizes of the parts from each rank (row) to each (column) in lowest terms, of collectives between pairs."""
+        ranks = isqrt(len(self.parts))
+        return np.reshape(self.parts, (ranks, ranks))
+
+    @property
     def chunks(self) -> int:
         """Chunks of the whole collective."""
         return self.offsets[-1]
@@ -90,6 +102,8 @@ class Layout:
     @property
     def root(self) -> int | None:
         """Root of a collective that has one."""
+        if self.collective.traffic is not None:
+            return self.collective.root_of(self.traffic)
         return self.shards.index(self.chunks) if self.collective.has_one_root else None
 
     @property

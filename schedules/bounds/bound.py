@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import CertificateError, UnsupportedError
 from ...support.formatting import bandwidth_text
 from ...support.validation import shown
@@ -40,7 +42,7 @@ class Bound:
         What the figure follows from, such as a `Cut`, `RankCuts` or a `Partition`.
     weights : tuple of int
         Relative sizes of the shards in rank order, empty for equal ones.  Broadcast and reduce have one shard, that of
-        the root.  An all-to-allv has one for each pair, row by row of its traffic.
+        the root.  An all-to-allv has one for each pair, row by row of its traffic, as have collectives with their own.
 
     Examples
     --------
@@ -235,12 +237,14 @@ def _check_request(topology: object, collective: object, weights: object) -> Non
         raise CertificateError(f"the bound's weights are {shown(weights)}; expected a tuple of integers")
     if collective.takes_traffic and not weights:
         raise CertificateError("the bound of an all_to_allv has no weights; expected its traffic")
-    pairs = collective.in_pairs
-    shards = topology.num_ranks**2 if pairs else topology.num_ranks
+    pairs, ranks = collective.in_pairs, topology.num_ranks
+    shards = ranks**2 if pairs else ranks
     if weights and (len(weights) != shards or min(weights) < 0):
         what = "pair of ranks" if pairs else "rank"
         raise CertificateError(f"the bound's weights are not one non-negative number per {what}")
-    if weights and pairs and not collective.takes_traffic:
+    if collective.traffic is not None:
+        collective.root_of(np.reshape(weights or (1,) * shards, (ranks, ranks)), error=CertificateError)
+    elif weights and pairs and not collective.takes_traffic:
         raise CertificateError("the bound of an all_to_all has weights; expected none, since all parts are equal")
-    if collective.has_one_root and sum(weight > 0 for weight in weights) != 1:
+    elif collective.has_one_root and sum(weight > 0 for weight in weights) != 1:
         raise CertificateError(f"the bound of a {collective} has weights for several ranks; expected one, the root")

@@ -158,8 +158,11 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
         return (self.chunks_per_unit,)
 
     def problem(self, collective: Collective) -> dict[str, Any]:
-        """Return the traffic of an all-to-allv."""
-        return {"traffic": self.traffic} if collective.takes_traffic else {}
+        """Return the traffic of an all-to-allv, or the root of a collective whose traffic this is."""
+        if collective.takes_traffic:
+            return {"traffic": self.traffic}
+        root = None if collective.traffic is None else collective.root_of(self.traffic)
+        return {} if root is None else {"root": root}
 
     @property
     def num_paths(self) -> int:

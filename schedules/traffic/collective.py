@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any, Literal
 
+import numpy as np
+
 from ...errors import ColloptError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import shown
+from .sizes import as_pair_traffic
 
 CollectiveName = Literal["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all", "all_to_allv"]
 """The collectives that can be planned."""
@@ -23,6 +27,9 @@ Pattern = Literal["every root", "one root", "pairs"]
 
 Holding = Literal["shard", "all", "parts"]
 """A rank's own shard, which only the root has if there is one root; all data; a part for, or from, each rank."""
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
+COMPARED_RANKS = 8  # How many ranks' traffic shows whether two collectives are each other's reverse
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,11 +48,15 @@ class Collective:
         What a rank has before, and gets: its own shard, which only the root has if there is one root; all data; or a
         part for, or from, each rank.
     takes_traffic : bool
-        Whether the parts for the other ranks may differ in size.
+        Whether the caller says how large the parts for the other ranks are.
+    traffic : callable, optional
+        What says it instead: ``traffic(num_ranks)``, or ``traffic(num_ranks, root)`` if there is one root, is a matrix
+        of what each rank (row) has for each (column), in any unit.  Without either, all parts are equal.
 
     See Also
     --------
     COLLECTIVES : All of them by name.
+    register_collective : Adds one.
 
     Examples
     --------
@@ -60,6 +71,7 @@ class Collective:
     input: Holding
     output: Holding
     takes_traffic: bool = False
+    traffic: Callable[..., Any] | None = None
 
     @property
     def nccl_name(self) -> str:
@@ -68,8 +80,13 @@ class Collective:
 
     @property
     def in_pairs(self) -> bool:
-        """Whether every rank has something else for each other."""
-        return self.pattern == "pairs"
+        """Whether ranks have different data for each other, which is neither copied nor reduced on its way."""
+        return not self.phases
+
+    @property
+    def parts_differ(self) -> bool:
+        """Whether what ranks have for each other may differ in size."""
+        return self.takes_traffic or self.traffic is not None
 
     @property
     def has_one_root(self) -> bool:
@@ -102,12 +119,49 @@ class Collective:
         flipped = tuple("reduce" if phase == "broadcast" else "broadcast" for phase in reversed(self.phases))
         wanted = (self.pattern, flipped, self.output, self.input, self.takes_traffic)
         for each in COLLECTIVES.values():
-            if (each.pattern, each.phases, each.input, each.output, each.takes_traffic) == wanted:
+            found = (each.pattern, each.phases, each.input, each.output, each.takes_traffic)
+            if found == wanted and self._is_reverse(each):
                 return each
         raise UnsupportedError(f"{self} reversed is no collective that collopt knows")
 
+    def _is_reverse(self, other: Collective) -> bool:
+        """Whether the traffic of the other, if one of the two has any of its own, goes the other way."""
+        if self.traffic is other.traffic is None:
+            return True
+        ours, theirs = (each.pair_traffic(COMPARED_RANKS, 1) for each in (self, other))
+        return np.array_equal(ours, theirs.T)
+
+    def pair_traffic(self, num_ranks: int, root: int | None = None) -> IntArray:
+        """Return what each rank (row) has for each (column), in whole numbers without a common divisor.
+
+        Shapes: returns int64 (ranks, ranks).
+        """
+        if self.traffic is None:
+            return np.ones((num_ranks, num_ranks), dtype=np.int64)
+        given = self.traffic(num_ranks, root) if self.has_one_root else self.traffic(num_ranks)
+        return as_pair_traffic(given, tuple(map(str, range(num_ranks))))
+
+    def root_of(self, traffic: IntArray, *, error: type[ColloptError] = UnsupportedError) -> int | None:
+        """Find the root with which `pair_traffic` is this, None without a root; raise `error` if it never is.
+
+        Shapes: `traffic` (ranks, ranks).
+        """
+        roots: list[int | None] = [None]
+        if self.has_one_root:  # most likely the busiest rank
+            roots = np.argsort(-(traffic.sum(axis=0) + traffic.sum(axis=1)), kind="stable").tolist()
+        for root in roots:
+            if np.array_equal(self.pair_traffic(len(traffic), root), traffic):
+                return root
+        whatever = ", whichever rank is the root" if self.has_one_root else ""
+        raise error(f"the traffic is not that of the collective {self.name!r}{whatever}")
+
     def bus_factor(self, num_ranks: int) -> Fraction:
         """Divide bus bandwidth by algorithm bandwidth: the share of all data of the busiest rank."""
+        if self.traffic is not None:  # of what a rank has on average
+            traffic = self.pair_traffic(num_ranks, 0)
+            total = int(traffic.sum())
+            np.fill_diagonal(traffic, 0)
+            return Fraction(max(int(traffic.sum(axis=way).max()) for way in (0, 1)) * num_ranks, total)
         if self.has_one_root:
             return Fraction(1)
         return Fraction(num_ranks - 1, num_ranks) * (2 if self.has_two_phases else 1)
@@ -118,9 +172,7 @@ class Collective:
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
         """Copy and unpickle one of `COLLECTIVES` as itself."""
-        if COLLECTIVES.get(self.name) is self:
-            return as_collective, (self.name,)
-        return Collective, (self.name, self.pattern, self.phases, self.input, self.output, self.takes_traffic)
+        return _restored, tuple(getattr(self, each.name) for each in fields(self))
 
     def __str__(self) -> str:
         return self.name
@@ -149,7 +201,7 @@ ALL_TO_ALLV = Collective("all_to_allv", "pairs", (), "parts", "parts", takes_tra
 COLLECTIVES: dict[str, Collective] = {
     each.name: each for each in (ALLGATHER, REDUCE_SCATTER, ALLREDUCE, BROADCAST, REDUCE, ALL_TO_ALL, ALL_TO_ALLV)
 }
-"""All collectives, by name."""
+"""All collectives, by name; `register_collective` adds others."""
 
 TREE_COLLECTIVES = tuple(each for each in COLLECTIVES.values() if not each.in_pairs)
 """Collectives that trees can carry out."""
@@ -157,8 +209,73 @@ TREE_COLLECTIVES = tuple(each for each in COLLECTIVES.values() if not each.in_pa
 EVERY_ROOT = tuple(each for each in COLLECTIVES.values() if each.pattern == "every root")
 """Collectives in which all ranks do the same, along trees."""
 
-PAIR_COLLECTIVES = tuple(each for each in COLLECTIVES.values() if each.in_pairs)
-"""Collectives in which every rank has something else for each other."""
+
+class _PairCollectives(Collection[Collective]):
+    """Those of `COLLECTIVES` that are between pairs at the time of asking."""
+
+    def __iter__(self) -> Iterator[Collective]:
+        return (each for each in COLLECTIVES.values() if each.in_pairs)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, value: object) -> bool:
+        return any(each == value for each in self)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+PAIR_COLLECTIVES: Collection[Collective] = _PairCollectives()
+"""Collectives in which ranks have different data for each other, registered ones included."""
+
+
+def register_collective(collective: Collective) -> Collective:
+    """Add a collective between pairs; planning, plan files and execution then accept its record and its name.
+
+    Plan files hold the name, so programs that read them have to register it too.  ``del COLLECTIVES[name]`` undoes it.
+
+    Parameters
+    ----------
+    collective : Collective
+        Of the pattern "pairs" or "one root", without phases, with parts before and after it, and with `traffic`.
+
+    Returns
+    -------
+    Collective
+        The same.
+
+    Raises
+    ------
+    UnsupportedError
+        If the name is taken or not a word in lower case, or the record is of another kind.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def to_next(num_ranks):
+    ...     return np.roll(np.eye(num_ranks, dtype=int), 1, axis=1)
+    >>> shift = register_collective(Collective("shift", "pairs", (), "parts", "parts", traffic=to_next))
+    >>> as_collective("shift").pair_traffic(3).tolist()
+    [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    >>> del COLLECTIVES["shift"]
+    """
+    if not isinstance(collective, Collective):
+        raise UnsupportedError(f"the collective is {shown(collective)}; expected a Collective")
+    name = collective.name
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise UnsupportedError(f"the collective is called {shown(name)}; expected a name such as 'ring_exchange'")
+    for known in COLLECTIVES.values():
+        if known.nccl_name == collective.nccl_name:
+            raise UnsupportedError(f"there is a collective {known} already; give {name!r} another name")
+    form = (collective.pattern in ("pairs", "one root"), *collective.phases, collective.input, collective.output)
+    if form != (True, "parts", "parts") or collective.takes_traffic or not callable(collective.traffic):
+        raise UnsupportedError(
+            f"the collective {name!r} is not between pairs, with traffic of its own; expected the pattern 'pairs' or "
+            "'one root', no phases, parts before and after it, and a function as its traffic"
+        )
+    COLLECTIVES[name] = collective
+    return collective
 
 
 def bus_factor(collective: AnyCollective, num_ranks: int) -> Fraction:
@@ -219,6 +336,13 @@ def as_collective(
 def collective_or_given(value: object) -> Any:
     """Look up a collective by name; return anything else as it is, for a later check to refuse."""
     return COLLECTIVES.get(value, value) if isinstance(value, str) else value
+
+
+def _restored(*values: Any) -> Collective:
+    """Return the collective of these fields, the one of `COLLECTIVES` if it has them."""
+    made = Collective(*values)
+    known = COLLECTIVES.get(made.name, made)
+    return known if known == made else made
 
 
 def _meant(name: object) -> str | None:

@@ -2,8 +2,11 @@
 
 import copy
 import pickle
+import re
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from collopt.errors import CertificateError, UnsupportedError
@@ -18,10 +21,15 @@ from collopt.schedules import (
     REDUCE,
     REDUCE_SCATTER,
     TREE_COLLECTIVES,
+    Bound,
     Collective,
+    Cut,
     bus_factor,
+    register_collective,
 )
 from collopt.schedules.traffic.collective import as_collective, collective_or_given
+from collopt.topologies import complete
+from own_collectives import GATHER, HALO, SCATTER, SHIFT, from_root, registered, to_next
 
 YES, NO = True, False
 TABLE = {
@@ -75,8 +83,11 @@ def test_names_of_other_libraries() -> None:
 def test_collectives_by_kind() -> None:
     """Those of trees and those of pairs are all, in their order."""
     assert TREE_COLLECTIVES == (ALLGATHER, REDUCE_SCATTER, ALLREDUCE, BROADCAST, REDUCE)
-    assert PAIR_COLLECTIVES == (ALL_TO_ALL, ALL_TO_ALLV)
-    assert tuple(COLLECTIVES.values()) == TREE_COLLECTIVES + PAIR_COLLECTIVES
+    assert tuple(PAIR_COLLECTIVES) == (ALL_TO_ALL, ALL_TO_ALLV)
+    assert tuple(COLLECTIVES.values()) == (*TREE_COLLECTIVES, *PAIR_COLLECTIVES)
+    assert ALL_TO_ALLV in PAIR_COLLECTIVES
+    assert ALLGATHER not in PAIR_COLLECTIVES
+    assert repr(PAIR_COLLECTIVES) == "(<Collective all_to_all>, <Collective all_to_allv>)"
 
 
 def test_transposed_partners() -> None:
@@ -160,3 +171,125 @@ def test_copies_are_the_same_object() -> None:
     assert again == mine
     assert hash(again) == hash(mine)
     assert len({*COLLECTIVES.values(), *map(copy.copy, COLLECTIVES.values()), mine, again}) == 8
+
+
+def test_a_registered_collective_is_found_like_the_others() -> None:
+    """By its name and as itself, among all and among those of pairs, until it is taken back."""
+    with registered(SCATTER, SHIFT):
+        assert as_collective("scatter") is as_collective(SCATTER) is SCATTER
+        assert tuple(PAIR_COLLECTIVES) == (ALL_TO_ALL, ALL_TO_ALLV, SCATTER, SHIFT)
+        assert len(PAIR_COLLECTIVES) == 4
+        assert (SCATTER.in_pairs, SCATTER.has_one_root, SCATTER.parts_differ, SCATTER.takes_traffic) == (1, 1, 1, 0)
+        assert (SHIFT.in_pairs, SHIFT.has_one_root, SHIFT.is_sharded, SHIFT.reduces) == (1, 0, 0, 0)
+        with pytest.raises(UnsupportedError, match=r"no collective 'Scatter'; did you mean scatter\?"):
+            as_collective("Scatter")
+    assert list(COLLECTIVES) == list(TABLE)
+    with pytest.raises(UnsupportedError, match=r"no collective 'scatter'; did you mean reduce_scatter\?"):
+        as_collective(SCATTER)
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (SCATTER, "there is a collective scatter already; give 'scatter' another name"),
+        (replace(SCATTER, name="all_gather"), "there is a collective allgather already; give 'all_gather' another"),
+        (replace(SCATTER, name="all-to-one"), "the collective is called 'all-to-one'; expected a name such as"),
+        (replace(SCATTER, name="Gossip"), "the collective is called 'Gossip'"),
+        (replace(SCATTER, name=7), "the collective is called 7"),  # type: ignore[arg-type]
+        ("scan", "the collective is 'scan'; expected a Collective"),
+        (replace(SCATTER, name="mine", traffic=None), "'mine' is not between pairs, with traffic of its own; expected"),
+        (replace(SCATTER, name="mine", traffic=[[1]]), "'mine' is not between pairs"),  # type: ignore[arg-type]
+        (replace(SCATTER, name="mine", takes_traffic=True), "'mine' is not between pairs"),
+        (replace(SCATTER, name="mine", phases=("broadcast",)), "'mine' is not between pairs"),
+        (replace(SCATTER, name="mine", pattern="every root"), "'mine' is not between pairs"),
+        (replace(SCATTER, name="mine", output="shard"), "'mine' is not between pairs"),
+    ],
+)
+def test_what_cannot_be_registered(record: Collective, problem: str) -> None:
+    """A name twice, also in another spelling, names that files would not hold, and records of other kinds."""
+    with registered(SCATTER):
+        with pytest.raises(UnsupportedError, match=re.escape(problem)):
+            register_collective(record)
+        assert list(COLLECTIVES) == [*TABLE, "scatter"]
+
+
+def test_traffic_comes_in_lowest_terms() -> None:
+    """Whatever the unit and the type of the function's matrix; of an all-to-all, all is 1."""
+    assert GATHER.pair_traffic(3, 1).tolist() == [[0, 1, 0]] * 3
+    assert HALO.pair_traffic(4).tolist() == [[3, 1, 0, 2], [2, 3, 1, 0], [0, 2, 3, 1], [1, 0, 2, 3]]
+    assert ALL_TO_ALL.pair_traffic(2).tolist() == [[1, 1], [1, 1]]
+    for wrong, problem in (
+        (lambda ranks, root: [[1]], r"shape \(1, 1\); expected 3 rows of 3 numbers"),
+        (lambda ranks, root: -np.ones((3, 3)), "traffic from rank 0 to rank 0 is -1"),
+        (lambda ranks, root: np.eye(3), "all off-diagonal traffic is 0"),
+    ):
+        with pytest.raises(UnsupportedError, match=problem):
+            replace(SCATTER, traffic=wrong).pair_traffic(3, 0)
+
+
+def test_the_root_follows_from_the_traffic() -> None:
+    """Of every root, and of no traffic that is another one's, or in another unit."""
+    for root in range(5):
+        assert SCATTER.root_of(SCATTER.pair_traffic(5, root)) == root
+        assert GATHER.root_of(GATHER.pair_traffic(5, root)) == root
+    assert HALO.root_of(HALO.pair_traffic(5)) is None
+    for wrong in (GATHER.pair_traffic(5, 2), 2 * SCATTER.pair_traffic(5, 2), np.ones((5, 5), dtype=np.int64)):
+        with pytest.raises(CertificateError, match=r"not that of the collective 'scatter', whichever rank .*$"):
+            SCATTER.root_of(wrong, error=CertificateError)
+        with pytest.raises(UnsupportedError, match=r"the traffic is not that of the collective 'halo'$"):
+            HALO.root_of(wrong)
+
+
+def test_registered_partners_are_each_others_reverse() -> None:
+    """By their traffic: a shift has none, as long as nobody registers the shift back."""
+    back = replace(SHIFT, name="shift_back", traffic=lambda ranks: to_next(ranks).T)
+    both = replace(SHIFT, name="both_ways", traffic=lambda ranks: to_next(ranks) + to_next(ranks).T)
+    with registered(SCATTER, GATHER, SHIFT, both):
+        assert (SCATTER.transposed, GATHER.transposed, both.transposed) == (GATHER, SCATTER, both)
+        with pytest.raises(UnsupportedError, match="shift reversed is no collective"):
+            assert SHIFT.transposed
+        with registered(back):
+            assert (SHIFT.transposed, back.transposed) == (back, SHIFT)
+        assert (ALL_TO_ALL.transposed, ALL_TO_ALLV.transposed) == (ALL_TO_ALL, ALL_TO_ALLV)
+
+
+def test_bus_bandwidth_is_that_of_the_busiest_rank() -> None:
+    """As in nccl-tests, for which a scatter's size is what the root has: (n - 1) / n of it, n times the average."""
+    assert SCATTER.bus_factor(4) == GATHER.bus_factor(4) == Fraction(3, 4) * 4
+    assert (SHIFT.bus_factor(4), HALO.bus_factor(4)) == (1, Fraction(1, 2))
+
+
+def test_copies_of_a_registered_collective_are_the_same_object() -> None:
+    """As long as it is registered; then a copy has the same contents."""
+    with registered(SCATTER):
+        assert copy.deepcopy(SCATTER) is pickle.loads(pickle.dumps(SCATTER)) is SCATTER
+        stored = pickle.dumps(SCATTER)
+        assert pickle.loads(pickle.dumps(replace(SCATTER, traffic=to_next))).traffic is to_next
+    again = pickle.loads(stored)
+    assert again is not SCATTER
+    assert again == SCATTER
+    assert again.traffic is from_root
+
+
+def test_a_bound_is_for_the_traffic_of_its_collective() -> None:
+    """Weights are those of some root, or of the only traffic that there is."""
+    network = complete(3, bandwidth=10)
+    rest = Cut(frozenset({"gpu1"}))
+    with registered(SCATTER, SHIFT):
+        parts = tuple(SCATTER.pair_traffic(3, 1).ravel().tolist())
+        bound = Bound.from_witness(network, "scatter", rest, parts)
+        bound.verify()
+        assert (bound.inverse_rate, bound.total_weight, bound.busbw) == (Fraction(2, 20), 1, 20)
+        for collective, weights in (
+            ("scatter", ()),
+            ("scatter", tuple(2 * part for part in parts)),
+            ("scatter", (1, 1, 0, 0, 0, 0, 0, 0, 0)),
+            ("shift", parts),
+            ("shift", (2**70, *parts[1:])),
+        ):
+            with pytest.raises(CertificateError, match=f"the traffic is not that of the collective '{collective}'"):
+                Bound.from_witness(network, collective, rest, weights)  # type: ignore[arg-type]
+        with pytest.raises(CertificateError, match="not one non-negative number per pair of ranks"):
+            Bound.from_witness(network, SCATTER, rest, parts[1:])
+    with pytest.raises(CertificateError, match="there is no bound for <Collective scatter>"):
+        bound.verify()

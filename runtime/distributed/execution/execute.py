@@ -161,7 +161,7 @@ def prepared(
     """Check the arguments of `execute` on all ranks; return the call and the job that runs it."""
     rank = member_rank(group)
     program = program_of(plan)
-    if program.collective.has_one_root and rank != program.layout.root:
+    if program.collective.has_one_root and not program.layout.in_pairs and rank != program.layout.root:
         output, input = (None, input) if program.collective.reduces else (output, None)  # noqa: A001
     call = Call(program, output, input, p2p_group(group, output, input), timeout, slices, op, async_op)
     return call, partial(_run, call, rank, rank_rounds(program, slices, rank, agree(call)))

@@ -233,7 +233,7 @@ class RunReport:
         verdict = f"WRONG on ranks {wrong}" if wrong else "correct on all ranks"
         each = " each" if self.collective.is_sharded else ""
         if self.collective.in_pairs:
-            each = " from each to each" + (", on average" if self.collective.takes_traffic else "")
+            each = " from each to each" + (", on average" if self.collective.parts_differ else "")
         what = "" if self.collective is ALLGATHER else f"{self.collective} of "
         return (
             f"{self.backend}, {self.num_ranks} ranks, {what}{self.elements} {self.dtype}{each}: {verdict}, "

@@ -23,7 +23,7 @@ from ....support.validation import shown
 
 UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")  # Benchmarks of nccl-tests that no planner covers
 MEASURED: dict[str, Collective | str] = {
-    **{each.nccl_name: each for each in COLLECTIVES.values()},
+    **{each.nccl_name: each for each in COLLECTIVES.values() if each.traffic is None},
     **{name: name for name in UNPLANNED},
 }
 """By the names of nccl-tests, of its programs and of rccl-tests' JSON, without what these differ in."""

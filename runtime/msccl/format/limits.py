@@ -46,7 +46,7 @@ FEWER_CHUNKS = "plan with fewer chunks, such as with chunks=1"  # The same for a
 
 A100_SMS = 108
 
-JOINED = {each: each.nccl_name for each in COLLECTIVES.values() if not each.takes_traffic}
+JOINED = {each: each.nccl_name for each in COLLECTIVES.values() if not each.parts_differ}
 MICROSOFT = JOINED | {REDUCE_SCATTER: REDUCE_SCATTER.name}
 SPELLINGS = {theirs: ours for names in (MICROSOFT, JOINED) for ours, theirs in names.items()}
 

@@ -20,7 +20,7 @@ from .limits import ATTRIBUTES, FUSED, MAX_AWAITED_BLOCK, MAX_COUNT, PLAIN, SPEL
 KINDS = PLAIN | {"rrc"}
 OTHER_KINDS = (FUSED | {"ra"}) - KINDS
 NAMES = "s, r, cpy, re, rrc and nop"
-NAMED = COLLECTIVES | SPELLINGS
+NAMED = {name: each for name, each in COLLECTIVES.items() if each.traffic is None} | SPELLINGS
 MAX_BYTES_OF_FILE = 1 << 30
 MAX_CHUNKS = 2**20  # More than the 4095 elements that a parser keeps could ever move, 71 at a time
 
