@@ -66,8 +66,9 @@ def lower(
     """Lower a schedule to an out-of-place program.
 
     Raises `UnsupportedError` if the schedule is not for this collective, its weights do not add up, a parameter is not
-    positive, or there are too many chunks; `ProgramError` if a tree does not span the ranks, or steps or paths do not
-    deliver all data; `CertificateError` if an AllToAllvSchedule does not deliver everything.
+    positive, or there are too many chunks; `ProgramError` if a tree does not span the ranks, steps or paths do not
+    deliver all data, or the traffic is not that of the collective registered; `CertificateError` if an
+    AllToAllvSchedule does not deliver everything.
 
     Parameters
     ----------
@@ -78,8 +79,8 @@ def lower(
         AllToAllvSchedule, whose chunk is the largest amount that all its parts are multiples of.
     collective : str or Collective
         ``"allgather"`` for direction "broadcast", ``"reduce_scatter"`` for "reduce", ``"allreduce"`` for both; a forest
-        with one root also ``"broadcast"`` and ``"reduce"``.  Flows and stages: ``"all_to_allv"`` or, with equal
-        traffic, ``"all_to_all"``.
+        with one root also ``"broadcast"`` and ``"reduce"``.  Flows and stages: ``"all_to_allv"``, with equal
+        traffic ``"all_to_all"``, or a registered one with its traffic.
     max_steps, max_count : int
         Steps that one thread block may have, and chunks that one step may move.
     channels : int
