@@ -23,12 +23,13 @@ def collective_strings(source: str) -> list[str]:
     >>> collective_strings("if plan.collective == 'allreduce':\\n    pass")
     ["1: plan.collective == 'allreduce'"]
     """
-    tree = ast.parse(source)
-    nested = {inner for node in ast.walk(tree) if isinstance(node, ast.Compare) for inner in ast.walk(node)} - {
-        node for node in ast.walk(tree) if isinstance(node, ast.Compare)
-    }
-    literal = {inner for node in ast.walk(tree) if _is_literal_type(node) for inner in ast.walk(node)}
-    found = [node for node in ast.walk(tree) if node not in literal and _tells_apart(node, node in nested)]
+    if not any(name in source for name in NAMES | DIRECTIONS):
+        return []  # most modules
+    nodes = list(ast.walk(ast.parse(source)))
+    compares = [node for node in nodes if isinstance(node, ast.Compare)]
+    nested = {inner for node in compares for inner in ast.walk(node)} - {*compares}
+    literal = {inner for node in nodes if _is_literal_type(node) for inner in ast.walk(node)}
+    found = [node for node in nodes if node not in literal and _tells_apart(node, node in nested)]
     return [f"{node.lineno}: {ast.unparse(node)}" for node in sorted(found, key=lambda node: node.lineno)]
 
 

@@ -1,4 +1,4 @@
-"""Holds the package to its layout: small folders, imports one way, documented exports, one type for collectives."""
+"""Holds the package to its layout: small folders, imports one way, documented exports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import collopt
-from collective_strings import collective_strings
 from structure import circles, code_lines, folder_imports, folder_of, imports, layer_of, modules
 
 MODULES_IN_A_FOLDER = 12
@@ -122,10 +121,3 @@ def functions_bound_in(package: str) -> list[str]:
     tree = ast.parse(modules()[package].read_text(encoding="utf-8"))
     taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level and node.module]
     return [alias.asname or alias.name for node in taken for alias in node.names]
-
-
-def test_no_module_compares_a_collective_with_a_string() -> None:
-    """What collectives differ in is said by `Collective`, looked up once where a user's name comes in."""
-    home = "collopt.schedules.traffic.collective"
-    found = {name: collective_strings(path.read_text(encoding="utf-8")) for name, path in modules().items()}
-    assert {name: places for name, places in found.items() if places and name != home} == {}
