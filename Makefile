@@ -31,7 +31,7 @@ demo: env ## plan, prove and run an allgather; leaves its files in out/demo
 	$(BIN)/python examples/demo.py --output out/demo
 
 test: env ## run the tests, doctests and documentation; TESTFLAGS= includes the slow ones
-	$(BIN)/pytest -n auto --maxprocesses 2 --dist loadfile $(TESTFLAGS)
+	$(BIN)/pytest -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTFLAGS)
 
 lint: ruff types imports docstrings ## check style, formatting, types, import direction and docstrings
 

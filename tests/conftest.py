@@ -1,4 +1,4 @@
-"""What every test gets: settings of the libraries that tests lean on, and a reason for each test that needs a GPU."""
+"""What every test gets: settings of libraries, an order that suits two processes, a reason where a GPU is missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -25,8 +25,23 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_threa
 os.environ["MPLBACKEND"] = "Agg"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let the second of two processes import the tests from behind, as the first writes bytecode that it can read."""
+    report = yield
+    if isinstance(collector, pytest.Directory) and os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
+        report.result.reverse()
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with the reason, what is marked ``gpu`` where torch sees no device."""
+    """Begin with the file that compiles most kernels; skip, with the reason, what is marked ``gpu`` without a device.
+
+    The other process then has formulations and other tests without kernels to run, and does not compile the same ones.
+    """
+    items.sort(key=lambda item: (item.path.name != "test_doctests.py", item.path.parts))
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu_items:
         return  # without importing torch, which takes seconds
