@@ -31,10 +31,12 @@ from collopt.cli import main
 __all__ = [
     "PAGES",
     "PICTURES",
+    "README",
     "ROOT",
     "Block",
     "console_commands",
     "fenced_blocks",
+    "process",
     "run_block",
     "run_console",
     "run_page",
@@ -167,12 +169,8 @@ def run_block(block: Block, page: Path, namespace: dict[str, Any], folder: Path,
         run_console(block, folder, run)
 
 
-def run_page(page: Path, folder: Path) -> None:
-    """Run the blocks of a page in the order of the page; the current folder has to be `folder`.
-
-    The commands of README.md, which people type first, run in processes of their own.
-    """
-    run = process if page == README else call
+def run_page(page: Path, folder: Path, run: Runner = call) -> None:
+    """Run the blocks of a page in the order of the page; the current folder has to be `folder`."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in fenced_blocks(page.read_text(encoding="utf-8")):
         assert block.language, f"line {block.line}: the fence names no language; use `text` for plain text"

@@ -8,13 +8,25 @@ from pathlib import Path
 import pytest
 import yaml
 
-from doc_pages import PAGES, PICTURES, ROOT, Block, console_commands, fenced_blocks, run_block, run_console, run_page
+from doc_pages import (
+    PAGES,
+    PICTURES,
+    README,
+    ROOT,
+    Block,
+    console_commands,
+    fenced_blocks,
+    process,
+    run_block,
+    run_console,
+    run_page,
+)
 
 LINK = re.compile(r"(?<!\\)\]\((?P<target>[^)\s]+)(?: \"[^\"]*\")?\)")
 MATPLOTLIB = re.compile("Matplotlib v[^,]*")
 LONG = {
     *("all-to-all", "allreduce", "fast", "choose-a-topology", "run-on-gpus", "schedule-all-to-allv", "see-a-plan"),
-    *("train-with-pytorch", "cli", "gallery", "measure-plans", "mscclpp", "plan-all-to-all", "planners"),
+    *("train-with-pytorch", "cli", "gallery", "measure-plans", "run-plans", "mscclpp", "plan-all-to-all", "planners"),
 }  # pages that take more than a few seconds
 
 
@@ -37,6 +49,13 @@ def test_every_block_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     run_page(page, tmp_path)
     assert [drawn.name for drawn in tmp_path.glob("*.svg") if not is_as_checked_in(drawn)] == [], "run `make pictures`"
+
+
+@pytest.mark.slow
+def test_readme_runs_in_processes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What people type first, as they do."""
+    monkeypatch.chdir(tmp_path)
+    run_page(README, tmp_path, process)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -72,27 +72,29 @@ def agrees(
 class Answers(NamedTuple):
     """What one rank has to tell."""
 
-    exchanges: dict[str, bool]
     specials: dict[str, bool]
     beside: dict[str, bool]
     refusals: dict[str, tuple[str, bool]]
-    late: str
-    late_beside: tuple[str, str]
     absence: str
 
 
+class Late(NamedTuple):
+    """What one rank has to tell of another that sends nothing."""
+
+    late: str
+    late_beside: tuple[str, str]
+
+
 def everything(rank: int, folder: str) -> Answers:
-    """All tasks of four ranks, one after the other: starting processes takes longer than what they do."""
+    """Most tasks of four ranks, one after the other: starting processes takes longer than what they do."""
     join(rank, folder)
-    return Answers(
-        exchanges(rank, 1),
-        specials(rank),
-        beside(rank),
-        wrong_calls(rank),
-        late(rank),
-        late_beside(rank),
-        absence(rank),
-    )
+    return Answers(specials(rank), beside(rank), wrong_calls(rank), absence(rank))
+
+
+def lates(rank: int, folder: str) -> Late:
+    """Calls of which each has to wait for its timeout."""
+    join(rank, folder)
+    return Late(late(rank), late_beside(rank))
 
 
 def many_matrices(rank: int, folder: str, seeds: int) -> dict[str, bool]:

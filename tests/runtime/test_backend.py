@@ -15,6 +15,8 @@ from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.topologies import ring
 
 PRELOAD = ("torch", "torch.distributed", "backend_tasks")
+FUNCTIONAL = "torch._dynamo"
+"""What the first functional collective imports, for seconds, on every rank unless their common parent has."""
 CALLS = 7 + 2 + 2
 """Sizes and types that each collective is called with."""
 NETWORK = ring(4, bandwidth=25)
@@ -50,7 +52,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def answers(folders: dict[str, str]) -> list[backend_tasks.Answers]:
     """What each rank has to tell of everything that should work."""
     task = partial(backend_tasks.everything, plans=folders["good"])
-    return run_ranks(task, backend_tasks.RANKS, timeout_s=280, preload=PRELOAD)
+    return run_ranks(task, backend_tasks.RANKS, timeout_s=280, preload=(*PRELOAD, FUNCTIONAL))
 
 
 def test_every_collective_agrees_with_torch(answers: list[backend_tasks.Answers]) -> None:
