@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from collopt.errors import SolverError
 from collopt.planners import PLANNERS
 from collopt.runtime.msccl.format.limits import RUNTIMES
 from collopt.support.formatting import abbreviated_names, gap_text, rate_text
+from slow_cases import slow_where
 
 COMMANDS = [
     "import",
@@ -47,6 +49,11 @@ COMMANDS = [
 WITHOUT_JSON = {"export", "show", "report"}
 """They write files, figures and pages, and have no figures to tell."""
 ESCAPE = "\x1b["
+STREAMS = slow_where(
+    product((["topologies"], ["topologies", "--json"], ["--help"], ["--version"]), ("", "1")),
+    lambda case: case not in ((["topologies"], ""), (["topologies"], "1"), (["--help"], "")),
+)
+"""What is printed, and whether Python keeps it for a while."""
 
 
 def test_alone_it_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,8 +121,7 @@ def test_long_messages_stay_on_one_line() -> None:
     refusal(process("bound", "rung", "allgather", COLUMNS="20", FORCE_COLOR="1", TERMINAL_WIDTH="20"))
 
 
-@pytest.mark.parametrize("words", [["topologies"], ["topologies", "--json"], ["--help"], ["--version"]])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(("words", "unbuffered"), STREAMS)
 def test_whoever_stops_reading_causes_no_stack_trace(words: list[str], unbuffered: str) -> None:
     """A pipe that nobody reads."""
     reader, writer = os.pipe()
@@ -136,8 +142,7 @@ def test_whoever_stops_reading_causes_no_stack_trace(words: list[str], unbuffere
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
-@pytest.mark.parametrize("words", [["topologies"], ["topologies", "--json"], ["--help"], ["--version"]])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(("words", "unbuffered"), STREAMS)
 def test_output_that_does_not_fit_is_an_error(words: list[str], unbuffered: str) -> None:
     """The disk is full: status 2, one line."""
     with Path("/dev/full").open("w") as full:

@@ -18,6 +18,7 @@ from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
 from collopt.planners import PLANNERS
 from collopt.planners.plans.stages import Trace, on_stage
 from collopt.support import progress
+from slow_cases import slow_where
 
 RING = ("ring", "--nodes", "4", "allgather")
 
@@ -165,7 +166,7 @@ def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert complete_planner("") == list(PLANNERS)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", slow_where(["bash", "zsh", "fish"], lambda shell: shell != "bash"))
 def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
     """In the home of whoever asks, for a shell that is named."""
     result = subprocess.run(

@@ -364,7 +364,7 @@ def test_refuses_what_the_planner_cannot_do(capsys: pytest.CaptureFixture[str], 
     assert message in refusal(call(capsys, "plan", *RING, *words))
 
 
-@pytest.mark.parametrize("target", ["/dev/stdout", "printed.json"])
+@pytest.mark.parametrize("target", ["/dev/stdout", pytest.param("printed.json", marks=pytest.mark.slow)])
 def test_no_plan_is_written_among_what_is_printed(tmp_path: Path, target: str) -> None:
     """Standard output is sent to a file, which the plan would replace or be mixed with."""
     words = [sys.executable, "-m", "collopt", "plan", *map(str, RING), "-o", target, "--json"]

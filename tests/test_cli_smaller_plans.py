@@ -43,7 +43,9 @@ def test_a_plan_that_fits_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("most", "trees_per_root"), [(10**6, 83), (165, 5), (33, 1)])
+@pytest.mark.parametrize(
+    ("most", "trees_per_root"), [(10**6, 83), pytest.param(165, 5, marks=pytest.mark.slow), (33, 1)]
+)
 def test_the_fastest_that_fits_is_taken(most: int, trees_per_root: int) -> None:
     """Of the numbers of trees that a scan tries; ForestColl, Table 1, has the same ones."""
     network = mi250(boxes=2)

@@ -30,6 +30,7 @@ from collopt.topologies import (
     torus,
 )
 from oracles.all_to_all_cvxpy import best_rate
+from slow_cases import slow_where
 from strategies import eulerian_topologies, switch_free_topologies
 
 NETWORKS = {
@@ -222,7 +223,9 @@ ALIKE: dict[str, tuple[Topology, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("topology", "traffic"), ALIKE.values(), ids=ALIKE.keys())
+@pytest.mark.parametrize(
+    ("topology", "traffic"), slow_where(ALIKE.values(), lambda case: case[0].num_ranks > 20), ids=ALIKE.keys()
+)
 def test_one_source_of_each_kind_tells_the_rate(topology: Topology, traffic: Any) -> None:
     """Exactly the optimum of all sources, which has been solved without symmetries."""
     small = all_to_all.build(topology, traffic=traffic, symmetries=symmetries(topology, traffic))

@@ -116,6 +116,7 @@ def test_loads_are_as_even_as_can_be(topology: Topology) -> None:
     check_loads(topology)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(topology=switch_free_topologies(max_ranks=7))
 def test_loads_are_as_even_as_can_be_on_random_networks(topology: Topology) -> None:

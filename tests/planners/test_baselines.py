@@ -34,6 +34,7 @@ from collopt.topologies import (
 )
 from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
 from oracles.slow_check import plan_holds
+from slow_cases import slow_where
 from strategies import eulerian_topologies, switch_free_topologies
 
 BASELINES = ("ring", "hierarchical-ring", "double-binary-tree", "recursive-halving-doubling", "multitree", "blink")
@@ -65,7 +66,11 @@ def attempt(topology: Topology, collective: str, planner: str, **options: Any) -
 
 
 @pytest.mark.parametrize("planner", BASELINES)
-@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
+@pytest.mark.parametrize(
+    "topology",
+    slow_where(TOPOLOGIES, lambda topology: topology.name.startswith(("dgx-h100", "dgx1", "mi250", "fat-tree"))),
+    ids=lambda topology: topology.name,
+)
 def test_plans_of_the_catalogue_are_verified_and_move_the_right_data(topology: Topology, planner: str) -> None:
     """By the verifier, and by the interpreter, which counts every rank's contribution once."""
     for collective in PLANNERS[planner].options:

@@ -173,6 +173,7 @@ def test_networks_of_table_6_reach_both_optima(topology: Topology) -> None:
     assert bfb_cost(topology) == step_cost(graph, bfb_schedule(topology)) == (graph.diameter, optimum)
 
 
+@pytest.mark.slow
 def test_large_networks_of_table_6_reach_both_optima() -> None:
     """The hypercube of 1024 ranks and the 50 x 50 torus."""
     assert bfb_cost(hypercube(10)) == (10, Fraction(1023, 1024))

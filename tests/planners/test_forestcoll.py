@@ -391,6 +391,7 @@ def test_what_rounding_leaves_over_does_not_go_around_in_circles() -> None:
     assert plan(topology, "allgather", trees_per_root=1).inverse_rate == Fraction(1, 2)
 
 
+@pytest.mark.slow
 @given(st.one_of(eulerian_topologies(max_ranks=4, max_switches=3), balanced_switch_topologies()), st.integers(1, 5))
 def test_fixed_numbers_on_directed_networks_are_planned_or_refused(topology: Topology, count: int) -> None:
     """Rounding may unbalance a switch, so the best rate may be out of reach; nothing else can go wrong."""

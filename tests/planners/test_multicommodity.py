@@ -123,6 +123,7 @@ def test_each_order_makes_a_schedule() -> None:
     assert through_switch.num_steps == 1
 
 
+@pytest.mark.slow
 def test_large_networks_are_proved_within_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the linear program, flows from multiplicative weights are within their certificate."""
     monkeypatch.setattr(pair_flows_module, "MAX_COLUMNS", 1)

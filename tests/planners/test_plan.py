@@ -19,6 +19,7 @@ from collopt.schedules import Bound, Cut, Forest
 from collopt.topologies import Topology, dgx_a100, mi250, ring
 from oracles.plan_changes import CHANGES, changed_plans
 from oracles.slow_check import forest_holds, loads_of, plan_holds
+from slow_cases import slow_where
 from strategies import eulerian_topologies, switch_free_topologies
 
 PLANS = st.one_of(
@@ -31,6 +32,8 @@ COMPILING = [HealthCheck.too_slow]
 """The first example that is drawn may have to wait for numba."""
 SOMETIMES_TRUE = ("weights_of_one_root", "cut", "edge")
 """Changes after which the plan can be as true as before, if not the same plan."""
+QUICK = ("path", "weight", "root", "link_load", "inverse_rate", "bound_value", "collective", "topology", "lost_tree")
+"""Of the others, one for each part of a plan."""
 
 
 def star_plan() -> Plan:
@@ -56,7 +59,9 @@ def test_plans_prove_what_they_claim(made: Plan) -> None:
     made.verify(replace(made.topology, name="renamed"))
 
 
-@pytest.mark.parametrize("name", [name for name in CHANGES if name not in SOMETIMES_TRUE])
+@pytest.mark.parametrize(
+    "name", slow_where([name for name in CHANGES if name not in SOMETIMES_TRUE], lambda name: name not in QUICK)
+)
 @given(st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
 def test_a_plan_with_one_thing_changed_is_refused(name: str, data: st.DataObject) -> None:
@@ -115,6 +120,7 @@ def test_a_plan_with_another_cut_is_refused(data: st.DataObject) -> None:
             after.verify()
 
 
+@pytest.mark.slow
 @given(st.data(), st.booleans())
 @settings(max_examples=200)
 def test_several_changes_are_accepted_exactly_if_a_slow_checker_accepts_them(

@@ -34,7 +34,7 @@ from collopt.topologies import Topology, build, complete, dgx1_v100, dgx_a100, h
         (dgx_a100(boxes=2), "allgather", Fraction(16, 15) * 200),
         (dgx_a100(boxes=2), "allreduce", Fraction(8, 15) * 200),
         (dgx_a100(boxes=4), "allgather", Fraction(32, 31) * 200),
-        (mi250(boxes=2), "allgather", Fraction(32, 31) * 256),
+        pytest.param(mi250(boxes=2), "allgather", Fraction(32, 31) * 256, marks=pytest.mark.slow),
         (mi250(boxes=2).restrict([*range(8), *range(16, 24)]), "allgather", Fraction(16, 15) * 128),
         # Eight zigzag paths use each of the 56 links of a box once.
         (mi300x(boxes=2), "allgather", Fraction(16, 15) * 400),

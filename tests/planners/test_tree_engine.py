@@ -110,7 +110,9 @@ def test_stages_are_announced_as_they_start() -> None:
     assert heard == STAGES
 
 
-@pytest.mark.parametrize(("topology", "highest"), [(leaf_spine(24, 12, 12), 3), (fat_tree(12), 6)])
+@pytest.mark.parametrize(
+    ("topology", "highest"), [(leaf_spine(24, 12, 12), 3), pytest.param(fat_tree(12), 6, marks=pytest.mark.slow)]
+)
 def test_trees_of_large_fabrics_are_low(topology: Topology, highest: int) -> None:
     """Leaf by leaf, and star by star within each."""
     plan = collopt.plan(topology, "allgather")

@@ -89,6 +89,7 @@ def test_training_iteration(run: Run, tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == len(parts)
 
 
+@pytest.mark.slow
 def test_training_iteration_of_another_size(run: Run, tmp_path: Path) -> None:
     """Sixteen nodes: the torus of side 4 is among the networks, and there is a timeline for each."""
     printed = run("training_iteration", "--nodes", "16").splitlines()[1:]

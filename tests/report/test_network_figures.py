@@ -142,7 +142,7 @@ def test_names_are_text_and_nothing_else(tmp_path: Path) -> None:
     assert "\n" in figure.axes[0].get_title()
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+@pytest.mark.parametrize("suffix", ["svg", "png", pytest.param("pdf", marks=pytest.mark.slow)])
 def test_the_same_network_is_the_same_file(suffix: str, tmp_path: Path) -> None:
     """Layout and identifiers are not random."""
     for name in ("one", "two"):

@@ -38,6 +38,7 @@ from collopt.runtime.programs import transformations as replication
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.schedules import AnyStepSchedule, FlowSchedule, Send, StepSchedule, TreeSchedule
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, hypercube, ring, torus
+from slow_cases import slow_where
 
 RUNTIMES = ("msccl", "msccl-executor-nccl", "rccl")
 IN_PLACE = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")
@@ -88,6 +89,7 @@ def test_steps_are_shared_by_instances(case: tuple[AnyStepSchedule, str], instan
         assert program.num_instructions == instances * single.num_instructions
 
 
+@pytest.mark.slow
 @given(schedule=flows(), instances=st.integers(2, 4), most=st.integers(1, 9))
 @settings(max_examples=60, deadline=None)
 def test_flows_are_shared_by_instances(schedule: FlowSchedule, instances: int, most: int) -> None:
@@ -166,12 +168,12 @@ def test_instances_wait_for_themselves_alone() -> None:
     ("topology", "collective", "planner"),
     [
         (ring(4, bandwidth=25), "allgather", "ring"),
-        (dgx1_v100(), "allreduce", "forestcoll"),
+        pytest.param(dgx1_v100(), "allreduce", "forestcoll", marks=pytest.mark.slow),
         (dgx1_v100(), "broadcast", "blink"),
         (torus(2, 2, bandwidth=10), "reduce_scatter", "bfb"),
-        (hypercube(3), "allreduce", "recursive-halving-doubling"),
+        pytest.param(hypercube(3), "allreduce", "recursive-halving-doubling", marks=pytest.mark.slow),
         (ring(4, bandwidth=25), "reduce", "forestcoll"),
-        (dgx_a100(boxes=1), "all_to_all", "shortest-paths"),
+        pytest.param(dgx_a100(boxes=1), "all_to_all", "shortest-paths", marks=pytest.mark.slow),
         (torus(3, 2, bandwidth=10), "all_to_all", "multicommodity"),
     ],
     ids=lambda value: value.name if isinstance(value, Topology) else None,
@@ -298,8 +300,10 @@ def test_instances_that_no_thread_block_of_mscclpp_has_room_for_are_never_made(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("boxes", [1, 2])
-@pytest.mark.parametrize("collective", ["allgather", "allreduce", "all_to_all"])
+@pytest.mark.parametrize(
+    ("collective", "boxes"),
+    slow_where(product(("allgather", "allreduce", "all_to_all"), (1, 2)), lambda case: case == ("allreduce", 2)),
+)
 def test_what_mscclpp_has_room_for_is_never_refused_unseen(tmp_path: Path, collective: str, boxes: int) -> None:
     """What is counted of a single program is no more than what a file of several holds."""
     plan = collopt.plan(ring(4, bandwidth=25), collective)

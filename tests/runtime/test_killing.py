@@ -45,6 +45,7 @@ def check(found: list[dict[str, Any]]) -> None:
         assert max(each["seconds"]) <= TIMEOUT_S + GRACE_PERIOD_S, (number, each)
 
 
+@pytest.mark.slow
 def test_all_others_raise_in_time_when_a_rank_is_killed() -> None:
     """Once."""
     check(tries("overlapped", 1))

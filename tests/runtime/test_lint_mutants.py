@@ -56,7 +56,7 @@ def judged(folder: Path, mutant: Mutant, original: Program, runtime: str, whole:
 @pytest.mark.parametrize(
     ("runtime", "collective"),
     [
-        ("msccl-executor-nccl", "allgather"),
+        pytest.param("msccl-executor-nccl", "allgather", marks=pytest.mark.slow),
         ("msccl-executor-nccl", "reduce_scatter"),
         pytest.param("msccl-executor-nccl", "allreduce", marks=pytest.mark.slow),
         pytest.param("msccl", "allreduce", marks=pytest.mark.slow),

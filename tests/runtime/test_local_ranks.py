@@ -92,6 +92,7 @@ def test_a_rank_that_ends_early_is_told() -> None:
         run_ranks(rank_tasks.leave, 3, timeout_s=60)
 
 
+@pytest.mark.slow
 def test_ranks_that_take_too_long_are_stopped(tmp_path: Path) -> None:
     """The message names those that are not done."""
     with pytest.raises(ProgramError, match=r"ranks \[0, 1\] did not finish within 6 s"):

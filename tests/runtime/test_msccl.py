@@ -277,7 +277,7 @@ def test_never_writes_a_wrong_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize(("ranks", "trees"), [(16, 13), (32, 3)])
+@pytest.mark.parametrize(("ranks", "trees"), [(16, 13), pytest.param(32, 3, marks=pytest.mark.slow)])
 def test_plans_of_two_boxes_fit_every_runtime(tmp_path: Path, runtime: str, ranks: int, trees: int) -> None:
     """The sizes of two DGX A100 (16 ranks, k = 13) and of two MI250 boxes with few trees, on trees made at random."""
     program = lower(random_forest(ranks, trees, seed=ranks), "allgather")

@@ -57,7 +57,7 @@ def test_plans_run_and_are_written_for_every_runtime(tmp_path: Path, name: str, 
 
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
-@pytest.mark.parametrize("name", ["ring", "torus", "two DGX A100"])
+@pytest.mark.parametrize("name", ["ring", "torus", pytest.param("two DGX A100", marks=pytest.mark.slow)])
 def test_plans_with_weights_run_and_are_refused_where_shards_are_equal(
     tmp_path: Path, name: str, collective: str
 ) -> None:

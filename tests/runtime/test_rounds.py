@@ -69,6 +69,7 @@ def test_two_contributions_are_added_in_one_round() -> None:
     run_in_rounds(star_sum((0, 0)), 7, 2)
 
 
+@pytest.mark.slow
 @given(forest=forests(), elements=st.integers(0, 40), slices=st.integers(1, 4))
 @settings(max_examples=60)
 def test_rounds_gather_whatever_the_shard_size(forest: Forest, elements: int, slices: int) -> None:

@@ -39,6 +39,7 @@ def wrong(cases: list[Case], timeout_s: float = TIMEOUT_S) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_eight_ranks_agree_with_torch_on_every_collective() -> None:
     """Two boxes of four: one element, and numbers of them that no number of chunks divides."""
     cases = [

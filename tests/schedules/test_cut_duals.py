@@ -62,6 +62,7 @@ def test_no_duals_prove_more_than_the_best_cut(data: st.DataObject) -> None:
         assert amount <= value * best.inverse_rate
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_no_duals_prove_more_than_plans_of_trees_reach(data: st.DataObject) -> None:

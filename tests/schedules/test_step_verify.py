@@ -334,6 +334,7 @@ def answer(made: StepSchedule, topology: Topology, **settings: int) -> object:
             return str(refusal)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(topology=eulerian_topologies(max_ranks=5, max_switches=1), chunks=st.integers(1, 5), data=st.data())
 def test_sources_are_looked_at_one_by_one_or_together_with_the_same_answer(

@@ -29,6 +29,7 @@ def test_small_transposes_agree_with_the_general_kernel(degree: int) -> None:
         assert as_transpose_factor(degree, size, row) == cost.bandwidth_factor
 
 
+@pytest.mark.slow
 @given(st.integers(2, 20), st.integers(22, 400))
 @settings(deadline=None, max_examples=40)
 def test_larger_transposes_agree_with_the_general_kernel(degree: int, size: int) -> None:
