@@ -44,7 +44,7 @@ SOLVER_OPTIONS = {"threads": ThreadsOption, "seed": SeedOption}
 
 
 def with_common_options(command: Callable[..., None], *, options: Collection[str]) -> Callable[..., None]:
-    """Give a command ``--verbose`` and what it takes of ``--threads`` and ``--seed``; expand its option groups."""
+    """Add ``--verbose`` and the named solver options to a command; expand its option groups."""
     own = inspect.signature(command, eval_str=True)
     groups = {each.name: each.annotation for each in own.parameters.values() if each.annotation in GROUPS}
     common = {name: SOLVER_OPTIONS[name] for name in SOLVER_OPTIONS if name in options}
@@ -52,7 +52,7 @@ def with_common_options(command: Callable[..., None], *, options: Collection[str
     defaults: dict[str, int | None] = {"verbose": 0, **dict.fromkeys(SOLVER_OPTIONS)}
 
     @functools.wraps(command)
-    def called(*, context: typer.Context, verbose: int, **rest: Any) -> None:
+    def wrapper(*, context: typer.Context, verbose: int, **rest: Any) -> None:
         with ExitStack() as around:
             # The program's own -v, before the command's name, counts too.
             around.enter_context(_log_to_stderr(verbose + (context.obj or 0)))
@@ -62,16 +62,16 @@ def with_common_options(command: Callable[..., None], *, options: Collection[str
             command(**rest)
 
     # Typer reads the signature, which has to be the command's and not this function's.
-    del called.__wrapped__
+    del wrapper.__wrapped__
     kind = inspect.Parameter.KEYWORD_ONLY
     appended = [
         inspect.Parameter(name, kind, annotation=annotation, default=defaults.get(name, inspect.Parameter.empty))
         for name, annotation in further.items()
     ]
     taken = [each.replace(kind=kind) for parameter in own.parameters.values() for each in _expand(parameter)]
-    called.__signature__ = inspect.Signature([*taken, *appended])  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*taken, *appended)}
-    return called
+    wrapper.__signature__ = inspect.Signature([*taken, *appended])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in (*taken, *appended)}
+    return wrapper
 
 
 def _apply(around: ExitStack, given: Mapping[str, int | None]) -> None:
@@ -87,7 +87,7 @@ def _apply(around: ExitStack, given: Mapping[str, int | None]) -> None:
 
 
 def _expand(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """Return the options of a group, or the parameter itself where it is none."""
+    """Return the options of a group, or the parameter itself."""
     if parameter.annotation not in GROUPS:
         return [parameter]
     annotations = get_type_hints(parameter.annotation, include_extras=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from collopt.planners.trees.allreduce_lp import best_rates
 from collopt.planners.trees.forestcoll import bound_trees
-from collopt.planners.trees.strength import named, narrowest_cut
+from collopt.planners.trees.strength import narrowest_cut, node_names
 from collopt.schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Cut, RankCuts
 from collopt.solvers.flow.max_flow import max_flow
 from collopt.topologies import Topology, dgx1_v100, mi250
@@ -99,7 +99,7 @@ def _cuts_around(topology: Topology) -> RankCuts:
         others = ranks[ranks != rank]
         ends = np.concatenate([tails, others]), np.concatenate([heads, np.full_like(others, sink)])
         side = max_flow(sink + 1, *ends, np.concatenate([capacities, plenty]), int(rank), sink).source_side
-        cuts.append(Cut(named(topology, side[:sink])))
+        cuts.append(Cut(node_names(topology, side[:sink])))
     return RankCuts(tuple(cuts))
 
 

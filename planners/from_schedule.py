@@ -20,7 +20,7 @@ from .plans.stages import Trace
 from .trees.problem import check_topology
 
 WORD = re.compile(r"[A-Za-z0-9_.+-]{1,100}")  # what plan files take as the name of a planner or an option
-LARGEST = 10**18
+MAX_INTEGER = 10**18
 
 
 def plan_of_schedule(
@@ -81,7 +81,7 @@ def plan_of_schedule(
 
 
 def bound_of_schedule(topology: Topology, collective: Collective, schedule: Schedule, reached: Fraction) -> Bound:
-    """Bound by what single ranks must take in, if that is tight, as on most direct networks; else as `bound`."""
+    """Bound by the ingress of single ranks if that is tight, as on most direct networks; else as `bound`."""
     from .pairs.multicommodity import bound_pairs
     from .trees.forestcoll import bound_trees
 
@@ -90,7 +90,7 @@ def bound_of_schedule(topology: Topology, collective: Collective, schedule: Sche
         return bound_pairs(topology, collective, **problem)
     if not problem and not topology.switch_nodes:
         try:
-            simple = Bound.from_witness(topology, collective, _single_ranks(topology, collective))
+            simple = Bound.from_witness(topology, collective, _rank_cut_bound(topology, collective))
         except CertificateError:
             pass
         else:
@@ -99,7 +99,7 @@ def bound_of_schedule(topology: Topology, collective: Collective, schedule: Sche
     return bound_trees(topology, collective, **problem)
 
 
-def _single_ranks(topology: Topology, collective: Collective) -> Witness:
+def _rank_cut_bound(topology: Topology, collective: Collective) -> Witness:
     nodes = topology.compute_nodes
     if collective.has_two_phases:
         return Partition(tuple(frozenset({node}) for node in nodes))
@@ -110,7 +110,7 @@ def _single_ranks(topology: Topology, collective: Collective) -> Witness:
 
 
 def _check_kind(collective: Collective, schedule: Schedule) -> None:
-    """Refuse what is no schedule, and schedules of other collectives."""
+    """Refuse a schedule of another collective."""
     if not is_verifiable(schedule):
         raise UnsupportedError(
             f"the schedule is {shown(schedule)}; expected a Forest, an Allreduce, a StepSchedule, a StepAllreduce or a "
@@ -146,7 +146,7 @@ def _check_pairs(collective: Collective, schedule: Schedule) -> None:
 
 
 def _check_words(planner: object, options: object) -> None:
-    """Let nothing into a plan that a plan file could not hold."""
+    """Refuse names and options that a plan file cannot hold."""
     if not _is_word(planner):
         raise UnsupportedError(f"planner is {shown(planner)}; expected a name of letters, digits and any of _ . + -")
     if not isinstance(options, Mapping | None):
@@ -166,4 +166,4 @@ def _is_word(value: object) -> bool:
 def _is_plain(value: object) -> bool:
     if isinstance(value, str):
         return value.isprintable()
-    return is_int(value) and abs(value) < LARGEST
+    return is_int(value) and abs(value) < MAX_INTEGER

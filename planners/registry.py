@@ -47,7 +47,7 @@ PlannerName = Literal[
 
 @dataclass(frozen=True)
 class Planner:
-    """A planning method: which function plans what, and which options it has.
+    """A planner: its name, function and options by collective.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ def bound(
     weights: Sequence[object] | None = None,
     traffic: Any = None,
 ) -> Bound:
-    """Find what no schedule of a collective can beat on a topology.
+    """Bound the rate of any schedule of a collective on a topology.
 
     Raises `UnsupportedError` for a collective without a bound here, an unbalanced switch, or a root or weights that do
     not fit; `BoundError` if some rank cannot reach another.
@@ -323,7 +323,7 @@ def plan(
 
 
 def plan_auto(topology: Topology, collective: Collective, **options: Any) -> Plan:
-    """Plan with the exact planner for the collective; of an allreduce, with the best of the three."""
+    """Plan with the exact planner of the collective; for an allreduce, with the best of three."""
     if collective.in_pairs:
         return PLANNERS["multicommodity"](topology, collective, **options)
     if collective.has_two_phases:
@@ -343,7 +343,7 @@ def as_planner(value: object) -> Planner:
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> UnsupportedError:
-    """Return an error about a name that nothing has: with the one that was meant, or else with those that there are."""
+    """Return the error for an unknown name, with the closest known one, or else all known ones."""
     names = list(known)
     close = get_close_matches(name.lower().replace("_", "-")[:50], names, n=1) if isinstance(name, str) else []
     mended = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"
@@ -351,7 +351,7 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> UnsupportedEr
 
 
 def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
-    """Ask one exact planner after the other; none of them beats "strength" where it applies."""
+    """Try the exact planners in turn; none beats "strength" where it applies."""
     best: Plan | None = None
     refusal: Exception | None = None
     for name in ("forestcoll", "strength", "allreduce-lp"):

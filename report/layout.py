@@ -35,7 +35,7 @@ BELOW = -1  # Row of the switches inside boxes
 
 
 class Places(NamedTuple):
-    """Where nodes are, in the order of `Topology.nodes`; neighbours are about 1 apart.
+    """Positions of nodes, in the order of `Topology.nodes`; neighbours are about 1 apart.
 
     `x`, `y` (float64 (nodes,)).
     `rows`: 0 for ranks, more for switches farther from them, -1 for switches below ranks.
@@ -99,7 +99,7 @@ def places(topology: Topology) -> Places:
 
 
 def box_of_nodes(topology: Topology) -> Mapping[str, str]:
-    """Name the box of each node: what comes before the slash, or where all links of a rank without one lead to."""
+    """Box of each node: its name up to the slash, or of a rank without one the only neighbour."""
     boxes = {node: node.rpartition("/")[0] for node in topology.nodes}
     for rank in topology.compute_nodes:
         beside = {boxes[link.head] for link in topology.out_links(rank)}
@@ -117,7 +117,7 @@ def _coordinates(names: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def _on_grid(coordinates: Sequence[tuple[int, ...]]) -> tuple[FloatArray, FloatArray]:
-    """Let the last coordinate run across, the one before it down, and others in turn over copies of that."""
+    """Place nodes on a grid: the last coordinate across, the one before it down, others as copies of the grid."""
     places = np.array(coordinates, dtype=np.float64).T[::-1]
     across, down = np.zeros(len(coordinates)), np.zeros(len(coordinates))
     strides = [1.0, 1.0]
@@ -152,7 +152,7 @@ def _rank_positions(topology: Topology) -> FloatArray:
 
 
 def _in_rows(topology: Topology) -> Places:
-    """Place ranks, then switches row by row over the middle of what they are linked with below."""
+    """Place ranks in a row, and switches in rows above the mean of their neighbours below."""
     x = np.zeros(len(topology.nodes))
     x[: topology.num_ranks] = _rank_positions(topology)
     beside = _neighbours(topology)
@@ -213,7 +213,7 @@ def _row_numbers(topology: Topology, beside: Sequence[Sequence[int]]) -> tuple[i
 
 
 def _apart(wanted: FloatArray, distance: float) -> FloatArray:
-    """Move places as little as possible, by least squares, until they are so far apart in the same order."""
+    """Separate positions by `distance` in the same order, with the least squared movement."""
     order = np.argsort(wanted, kind="stable")
     # Pool adjacent violators: what would overlap moves as a block around its mean.
     blocks: list[tuple[float, int]] = []
@@ -278,7 +278,7 @@ def link_curves(topology: Topology) -> pd.DataFrame:
 def _offsets(
     points: FloatArray, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], placed: Places
 ) -> FloatArray:
-    """How far to pull the middle of each link aside, shape (links, 2); a curve goes half as far."""
+    """Offset of the control point of each link's curve, shape (links, 2)."""
     across = points[last] - points[first]
     spans = np.hypot(*across.T)
     normals = np.stack([-across[:, 1], across[:, 0]], axis=1) / np.maximum(spans, 1e-9)[:, None]

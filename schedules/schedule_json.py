@@ -16,7 +16,7 @@ from .trees.forest import forest_from_json
 
 
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
-    """Describe a schedule, or the two of an allreduce, by lists and integers, ready for `json.dumps`.
+    """Return the JSON document of a schedule, or of both of an allreduce.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def schedule_from_json(data: object, where: str) -> Schedule:
-    """Build the schedule that a decoded JSON value describes; parameters and errors as for `forest_from_json`.
+    """Build a schedule from a decoded JSON value; parameters and errors as for `forest_from_json`.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def schedule_from_json(data: object, where: str) -> Schedule:
 
 
 def schedule_kind(data: object) -> object:
-    """Return the kind that a decoded schedule says it is of; of an allreduce, that of its reduction."""
+    """Return the kind of a decoded schedule; of an allreduce, that of its reduction."""
     if isinstance(data, Mapping) and data.get("kind") == "allreduce":
         data = data.get("reduce")
     return data.get("kind") if isinstance(data, Mapping) else None

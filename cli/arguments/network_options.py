@@ -59,19 +59,23 @@ EXAMPLES = {
     "boxes_per_leaf": "4",
 }
 """Options that ``--set`` takes of files, each with a value that makes sense."""
-OF_BUILDER = re.compile(r"option '(\w+)'(?= of \S+ is )")  # ``option 'n' of ring is 'four'``, at the start of a message
-ANY = "|".join([*EXAMPLES, "fabric", "boxes"])
-FIRST = re.compile(rf"({'|'.join([*FLAGS, *EXAMPLES])})(?= (?:is|does not) )")
+BUILDER_OPTION = re.compile(
+    r"option '(\w+)'(?= of \S+ is )"
+)  # ``option 'n' of ring is 'four'``, at the start of a message
+OPTION_NAMES = "|".join([*EXAMPLES, "fabric", "boxes"])
+LEADING_OPTION = re.compile(rf"({'|'.join([*FLAGS, *EXAMPLES])})(?= (?:is|does not) )")
 """``boxes is 0``, at the start of a message."""
-GIVE = re.compile(rf"(?<=\bgive )({ANY})(?P<unit> in GB/s)?(?=[,;.)]|$)")
+GIVE_OPTION = re.compile(rf"(?<=\bgive )({OPTION_NAMES})(?P<unit> in GB/s)?(?=[,;.)]|$)")
 """``give fabric, one of ...`` and ``give nic_bandwidth in GB/s``."""
-ASIDE = re.compile(rf"(?<= \()({ANY})(?=\)(?:[,;. ]|$))")  # ``say which GPU it is (gpu), one of ...``
-WITH_VALUE = re.compile(rf"(?<![^\s(])({ANY})=(?P<value>\.\.\.|'[^'\s]*'|\"[^\"\s]*\"|[^\s,;)]+)")
+OPTION_IN_PARENTHESES = re.compile(
+    rf"(?<= \()({OPTION_NAMES})(?=\)(?:[,;. ]|$))"
+)  # ``say which GPU it is (gpu), one of ...``
+OPTION_WITH_VALUE = re.compile(rf"(?<![^\s(])({OPTION_NAMES})=(?P<value>\.\.\.|'[^'\s]*'|\"[^\"\s]*\"|[^\s,;)]+)")
 """``(gpu="h100")`` and ``boxes=2``."""
 
 
 def as_typed(message: str, file: str = "") -> str:
-    """Let a message name options as they are typed.
+    """Rewrite the option names of a message as command-line flags.
 
     >>> as_typed("gpu.xml says nothing about it; give fabric, one of full, rail", "gpu.xml")
     'gpu.xml says nothing about it; give --fabric, one of full, rail'
@@ -80,20 +84,20 @@ def as_typed(message: str, file: str = "") -> str:
     >>> as_typed("its bandwidth is unknown; give nic_bandwidth in GB/s")
     'its bandwidth is unknown; give --set nic_bandwidth=50 for 50 GB/s'
     """
-    for pattern in (FIRST, OF_BUILDER):
+    for pattern in (LEADING_OPTION, BUILDER_OPTION):
         if pattern.match(message):
-            message = pattern.sub(_named, message, count=1)
+            message = pattern.sub(_flag_match, message, count=1)
     parts = message.split(file) if file else [message]
-    for pattern in (WITH_VALUE, GIVE, ASIDE):
-        parts = [pattern.sub(_typed, part) for part in parts]
+    for pattern in (OPTION_WITH_VALUE, GIVE_OPTION, OPTION_IN_PARENTHESES):
+        parts = [pattern.sub(_value_match, part) for part in parts]
     return file.join(parts)
 
 
-def _named(match: re.Match[str]) -> str:
+def _flag_match(match: re.Match[str]) -> str:
     return FLAGS.get(match[1], f"--set {match[1]}")
 
 
-def _typed(match: re.Match[str]) -> str:
+def _value_match(match: re.Match[str]) -> str:
     option, found = match[1], match.groupdict()
     value = (found.get("value") or "").strip("'\"")
     if option in FLAGS:

@@ -24,18 +24,18 @@ FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}  # Options of files that are w
 
 
 def find_network(name: str, options: NetworkOptions) -> Topology:
-    """Build or read the topology that a command is about."""
+    """Build or read the topology of a command."""
     file = network_file(name)
-    return _changed(_built(name, options) if file is None else _read([file], options), options)
+    return _with_failures(_built(name, options) if file is None else _read([file], options), options)
 
 
 def join_files(files: Sequence[Path], options: NetworkOptions) -> Topology:
     """Join the boxes that files describe, one each, by the fabric that `options` ask for."""
-    return _changed(_read(files, options), options)
+    return _with_failures(_read(files, options), options)
 
 
-def _changed(topology: Topology, options: NetworkOptions) -> Topology:
-    """Leave out what the options say."""
+def _with_failures(topology: Topology, options: NetworkOptions) -> Topology:
+    """Apply ``--ranks`` and ``--without``."""
     if options.ranks is not None:
         topology = topology.restrict(_ranks(options.ranks))
     for failed in options.without or []:
@@ -44,7 +44,7 @@ def _changed(topology: Topology, options: NetworkOptions) -> Topology:
 
 
 def network_file(name: str) -> Path | None:
-    """Return the path that `name` is, standard input for ``-``, or None if it has to be a catalogue name."""
+    """Return the path of a network file, standard input for ``-``, or None for a catalogue name."""
     if name == "-":
         return Path("/dev/stdin")
     path = Path(name)
@@ -54,17 +54,17 @@ def network_file(name: str) -> Path | None:
 
 
 def looks_like_path(name: str) -> bool:
-    """Whether `name`, which no file has to have, is spelled as no name of the catalogue is: ``a/b`` or ``a.xml``."""
+    """Whether `name` looks like a path, whether or not the file exists: ``a/b`` or ``a.xml``."""
     return bool(Path(name).suffix) or any(mark in name for mark in (os.sep, os.altsep) if mark)
 
 
 def flag_of(option: str) -> str:
-    """Say how a builder's option is typed."""
+    """Return the flag of a builder's option."""
     return FLAGS.get(option, f"--set {option}=...")
 
 
 def entry_called(name: str, alternative: str = "") -> CatalogueEntry:
-    """Look up a catalogue entry, or raise `TopologyError` with the names that are near and those that there are."""
+    """Look up a catalogue entry; `TopologyError` lists similar and known names."""
     if entry := _entry(name):
         return entry
     names = [entry.name for entry in catalogue()]
@@ -88,25 +88,25 @@ def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
         holds = "which describes its network completely"
         raise UsageError(f"{stray[0]} does not go with {files[0]}, {holds}; leave it out")
     typed = {"boxes": options.boxes, "fabric": options.fabric}
-    chosen = _file_options(_settings(options, typed, f"the file {files[0]}"))
+    chosen = _file_options(_merge_settings(options, typed, f"the file {files[0]}"))
     try:
         made = import_boxes(files, chosen) if len(files) > 1 else import_network(files[0], chosen)
     except (TopologyError, FileFormatError) as error:
         if problem := next(filter(None, (wrong_kind(file, "a network", NETWORK_KINDS) for file in files)), None):
             raise FileFormatError(problem) from None
-        raise type(error)(_typed(str(error), files)) from None
+        raise type(error)(_with_flags(str(error), files)) from None
     for said in made.notes:
-        note(f"collopt: note: {_typed(said, files)}")
+        note(f"collopt: note: {_with_flags(said, files)}")
     return made.topology
 
 
-def _typed(message: str, files: Sequence[Path]) -> str:
-    """Let a message about one of the files name options as they are typed."""
+def _with_flags(message: str, files: Sequence[Path]) -> str:
+    """Rewrite the option names of a message about one of the files as command-line flags."""
     return as_typed(message, next((str(file) for file in files if str(file) in message), ""))
 
 
 def _file_options(settings: Mapping[str, object]) -> ImportOptions:
-    """Turn texts into what `import_network` takes; numbers of GB/s may stay texts."""
+    """Convert ``--set`` values to arguments of `import_network`; bandwidths may stay text."""
     options = dict(settings)
     for name in FILE_COUNTS & options.keys():
         options[name] = whole_number(FLAGS.get(name, f"--set {name}"))(options[name])
@@ -137,17 +137,17 @@ def _built(name: str, options: NetworkOptions) -> Topology:
 
 
 def _values(entry: CatalogueEntry, options: NetworkOptions) -> dict[str, object]:
-    """Gather the builder's options from wherever they were typed."""
+    """Collect the builder's options from flags and ``--set``."""
     typed = {"boxes": options.boxes, "n": options.nodes, "shape": options.shape, "fabric": options.fabric}
     known = [parameter.name for parameter in entry.parameters]
     for option, value in typed.items():
         if value is not None and option not in known:
             raise UsageError(f"{entry.name} has no option {FLAGS[option]}; expected {', '.join(map(flag_of, known))}")
-    return _settings(options, typed, entry.name)
+    return _merge_settings(options, typed, entry.name)
 
 
-def _settings(options: NetworkOptions, typed: Mapping[str, object], owner: str) -> dict[str, object]:
-    """Add what ``--set`` says to the options that have a flag of their own."""
+def _merge_settings(options: NetworkOptions, typed: Mapping[str, object], owner: str) -> dict[str, object]:
+    """Merge ``--set`` values with options that have a flag."""
     values = {option: value for option, value in typed.items() if value is not None}
     for setting in options.settings or []:
         option, equals, value = setting.partition("=")
@@ -171,7 +171,7 @@ def _without(topology: Topology, failed: str) -> Topology:
 
 
 def _node(topology: Topology, text: str) -> str:
-    """Find a node by its name, or by the end of it where that is enough."""
+    """Find a node by its name, or a unique suffix of it."""
     matches = [text] if text in topology.nodes else [node for node in topology.nodes if node.endswith(f"/{text}")]
     if len(matches) == 1:
         return matches[0]

@@ -12,7 +12,7 @@ from .parameters import UsageError
 
 
 def check_targets(targets: Mapping[str, Path | None], sources: Iterable[Path | None] = ()) -> None:
-    """Refuse files that could not be written, or must not be, before hours of work go into what they would hold."""
+    """Refuse output files that cannot or must not be written, before the work starts."""
     taken = [source for source in sources if source is not None]
     for option, path in targets.items():
         if path is None:
@@ -23,8 +23,8 @@ def check_targets(targets: Mapping[str, Path | None], sources: Iterable[Path | N
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Let what goes wrong name `path`, not the temporary file beside it."""
+def name_errors_after(path: Path) -> Iterator[None]:
+    """Make errors name `path` instead of the temporary file."""
     try:
         yield
     except OSError as error:
@@ -52,7 +52,7 @@ def _problem(path: Path, taken: list[Path]) -> str:
 
 
 def _is_standard_output(path: Path) -> bool:
-    """Whether what is written to `path` would end up among what is printed, as with /dev/stdout sent to a file."""
+    """Whether `path` is standard output, such as /dev/stdout."""
     try:
         return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError, AttributeError):

@@ -28,11 +28,11 @@ MAX_BYTES = 32 * MAX_RANKS**2  # Numbers of 24 characters, as numpy.savetxt writ
 
 
 class UsageError(typer.TyperException):
-    """Options that do not go together or are not understood; the message says which and how to mend it."""
+    """Invalid or incompatible options; the message says which, and how to fix them."""
 
 
 class Command(TyperCommand):
-    """A command that refuses an option given twice, of which only the last would count, and two forms of output."""
+    """A command that refuses a repeated option that is not repeatable, and two output formats."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after a check for repeated options."""
@@ -78,7 +78,7 @@ def complete_planner(incomplete: str) -> list[str]:
 
 
 def whole_number(name: str, least: int | None = None, most: int | None = None) -> Callable[[object], int]:
-    """Make the reader of a whole number, whose errors name the option and the value.
+    """Return a parser of integers, whose errors name the option and the value.
 
     >>> whole_number("--chunks")("12")
     12
@@ -96,7 +96,7 @@ def whole_number(name: str, least: int | None = None, most: int | None = None) -
 
 
 def number_between(name: str, least: float, most: float) -> Callable[[object], float]:
-    """Make the reader of a decimal number; see `whole_number`."""
+    """Return a parser of decimal numbers; see `whole_number`."""
 
     def read(value: object) -> float:
         try:
@@ -193,7 +193,7 @@ class ShardOptions(NamedTuple):
         return [f"--{name}" for name, value in self._asdict().items() if value is not None]
 
     def read(self) -> dict[str, Any]:
-        """Turn the texts into what planners take, which check the values, and read the file of the traffic."""
+        """Convert the options to arguments of planners, which check the values; read the traffic file."""
         options: dict[str, Any] = {} if self.traffic is None else {"traffic": read_traffic(self.traffic)}
         if self.root is not None:
             is_number = self.root.isascii() and self.root.isdigit() and len(self.root) < 10
@@ -211,7 +211,7 @@ def read_collective(name: str) -> Collective:
 
 
 def check_planners(names: Iterable[str]) -> None:
-    """Raise `UnsupportedError` for a planner that there is not, before anything else is looked at."""
+    """Raise `UnsupportedError` for an unknown planner, before any other work."""
     from ...planners.registry import as_planner
 
     for name in names:
@@ -219,7 +219,7 @@ def check_planners(names: Iterable[str]) -> None:
 
 
 def size_option(planner: str, collective: Collective, size: str | None) -> dict[str, Any]:
-    """Return the size for a planner that plans for one; plans of the others are the same for all sizes."""
+    """Return the size option for a planner that has one."""
     return {} if size is None or not takes_option(planner, collective, "size") else {"size": size}
 
 

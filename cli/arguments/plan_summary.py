@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
-    """Describe a plan by plain values, ready for JSON; exact numbers are texts such as ``"15/166"``."""
+    """Return the key figures of a plan for JSON; exact numbers are strings such as ``"15/166"``."""
     from ...report.tables.summary import busiest_links
 
     return {
@@ -41,7 +41,7 @@ def _rates(of: Plan | Bound) -> dict[str, Any]:
 
 @singledispatch
 def _schedule_figures(schedule: Schedule, plan: Plan) -> dict[str, Any]:  # noqa: ARG001
-    """Describe steps, flows and trees each by their own figures."""
+    """Return the figures of a schedule, by its kind."""
     return {"size": schedule.size_text}
 
 
@@ -80,12 +80,12 @@ def _tree_figures(schedule: TreeSchedule, plan: Plan) -> dict[str, Any]:
 
 
 def witness_text(bound: Bound) -> str:
-    """Say in one line what the bound follows from."""
+    """Describe the witness of a bound in one line."""
     return bound.witness.reason(bound.topology, bound.collective)
 
 
 def witness_figures(bound: Bound) -> dict[str, Any]:
-    """Describe the bound's witness by plain values, ready for JSON."""
+    """Return the witness of a bound for JSON."""
     witness = bound.witness
     bandwidth = witness.crossing(bound.topology, bound.collective, bound.weights).bandwidth
     ranks = {"cut_ranks": witness.supply(bound.topology)} if isinstance(witness, Cut) else {}

@@ -13,7 +13,7 @@ from ...schedules import Collective
 from ...support.writing import write_whole
 from ..terminal.output import note
 from ..terminal.progress import computing, working
-from .output_files import writing
+from .output_files import name_errors_after
 from .parameters import UsageError, count_option, option, takes_option
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _option = partial(option, panel="Export for runtimes")
 _count = partial(count_option, panel="Export for runtimes")
-OF_XML = ("runtime", "protocol")
-OF_ANY = ("channels", "instances", "in_place", "min_bytes", "max_bytes", "max_thread_blocks")
+XML_OPTIONS = ("runtime", "protocol")
+EXPORT_OPTIONS = ("channels", "instances", "in_place", "min_bytes", "max_bytes", "max_thread_blocks")
 
 
 class RuntimeFiles(NamedTuple):
@@ -62,11 +62,11 @@ class RuntimeFiles(NamedTuple):
     ] = None
 
     def check(self, collective: Collective) -> None:
-        """Refuse, before the work, options of files that are not written, and what no file can be."""
+        """Refuse options of files that are not written, and impossible files, before the work starts."""
         from ...runtime.msccl.format.limits import runtime_limits
 
-        flags = [f"--{name.replace('_', '-')}" for name in self._given(*OF_XML, *OF_ANY)]
-        if self.xml is None and self._given(*OF_XML):
+        flags = [f"--{name.replace('_', '-')}" for name in self._given(*XML_OPTIONS, *EXPORT_OPTIONS)]
+        if self.xml is None and self._given(*XML_OPTIONS):
             raise UsageError(f"{flags[0]} applies to MSCCL XML; give --xml FILE too, or leave it out")
         if self.xml is None and self.mscclpp is None and flags:
             what = "give --xml FILE or --mscclpp FILE, or leave it out"
@@ -77,19 +77,19 @@ class RuntimeFiles(NamedTuple):
             runtime_limits(self.runtime)
 
     def write(self, made: Plan, written: list[Path]) -> None:
-        """Write a plan's files, once all of them are known to be possible, and list those that are there."""
-        shared = self._given(*OF_ANY)
+        """Write a plan's files, once all of them are known to be possible; append them to `written`."""
+        shared = self._given(*EXPORT_OPTIONS)
         if shared.pop("in_place", False):
             shared["placement"] = "in-place"
         xml, mscclpp = "msccl-xml", "mscclpp-json"
         wanted = {xml: self.xml, mscclpp: self.mscclpp}
-        options = {xml: self._given(*OF_XML) | shared, mscclpp: shared}
-        contents = {path: _exported(made, form, path, options[form]) for form, path in wanted.items() if path}
+        options = {xml: self._given(*XML_OPTIONS) | shared, mscclpp: shared}
+        contents = {path: _export_call(made, form, path, options[form]) for form, path in wanted.items() if path}
         for path, content in contents.items():
             write(path, lambda target, content=content: write_whole(target, content), written)  # type: ignore[misc]
 
     def calls(self, path: Path) -> str:
-        """Which calls a file is for, where it is not for both."""
+        """Describe the calls of a file that is not for both placements."""
         if path == self.mscclpp or (self.in_place and path == self.xml):
             return f", for {'in' if self.in_place else 'out-of'}-place calls"
         return ""
@@ -101,17 +101,17 @@ class RuntimeFiles(NamedTuple):
 
 
 def write(path: Path | None, save: Callable[[Path], None], written: list[Path]) -> None:
-    """Write a file, if it is to be, and list it once it is there."""
+    """Write a file if requested, and append it to `written`."""
     if path is None:
         return
-    with writing(path):
+    with name_errors_after(path):
         save(path)
     if path not in written:
         written.append(path)
 
 
-def _exported(made: Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
-    """What is to be in a file."""
+def _export_call(made: Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
+    """Return the function that exports a file."""
     with working(f"exporting {path}"), TemporaryDirectory() as folder:
         made.export(form, target := Path(folder) / path.name, **options)
         return target.read_bytes()
@@ -122,7 +122,7 @@ FEW_CHUNKS = (4, 2, 1)  # Numbers of chunks to try, per shard or unit of traffic
 
 
 def write_fitting(made: Plan, write: Callable[[Plan], None], planner: str, given: Mapping[str, Any]) -> Plan:
-    """Write a plan's files, or those of the first smaller plan that fits, and say so."""
+    """Write a plan's files, or those of the first smaller plan within the runtime's limits, with a note."""
     try:
         write(made)
     except TooLargeError as error:
@@ -149,7 +149,7 @@ def write_fitting(made: Plan, write: Callable[[Plan], None], planner: str, given
 
 
 def _fewer_trees(made: Plan, planner: str, given: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
-    """Plans of ever fewer trees, the fastest first."""
+    """Yield plans with ever fewer trees, the fastest first."""
     from ...planners import scan_trees_per_root
 
     with computing(f"planning {made.collective} on {made.topology.name} with fewer trees"):
@@ -164,7 +164,7 @@ def _fewer_trees(made: Plan, planner: str, given: Mapping[str, Any]) -> Iterator
 
 
 def _counts(made: Plan) -> Iterator[int]:
-    """Numbers of trees per root to try: some that are small, and doubles of them as long as all trees are few."""
+    """Numbers of trees per root to try: small ones, and their doubles up to a limit on all trees."""
     roots = int((made.trees.root_weights > 0).sum())
     count = 1
     while count < made.trees.forests[-1].trees_per_root and (count <= FEW_TREES or count * roots <= MANY_TREES):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ...support.validation import shown
-from ..arguments.output_files import check_targets, writing
+from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import PlanArgument, UsageError, option
 from ..terminal.output import note
 from ..terminal.progress import working
@@ -34,7 +34,7 @@ def export(plan: PlanArgument, form: FormatOption, output: OutputOption, setting
     check_targets({"--output": output}, sources=(plan,))
     with working(f"verifying {plan}"):
         loaded = load_plan(plan)
-    with working(f"writing {output}"), writing(output):
+    with working(f"writing {output}"), name_errors_after(output):
         call_registered(EXPORTERS, "export format", form, (loaded, output), options)
     note(f"wrote {output if output.exists() else f'{output}.*'}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..arguments.network_options import NetworkOptions
-from ..arguments.output_files import check_targets, writing
+from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import JsonOption, UsageError, option
 from ..terminal.output import emit_json, emit_rows, note
 
@@ -38,7 +38,7 @@ def import_network(
     network = join_files(sources, described) if len(files) > 1 else find_network(files[0], described)
     classes = link_classes(network)
     if output is not None:
-        with writing(output):
+        with name_errors_after(output):
             write_topology(network, output)
     if as_json:
         emit_json(_figures(network, classes))
@@ -50,7 +50,7 @@ def import_network(
 
 
 def _source(file: str) -> Path:
-    """Return the path of a file, which no name of the catalogue is."""
+    """Return the path of a file; a catalogue name is refused."""
     from ..arguments.networks import entry_called, network_file
 
     if (source := network_file(file)) is None:

@@ -54,8 +54,8 @@ def lint(
     """Check whether a runtime would reject a file, ignore it, deadlock or compute wrong results, and why."""
     from ...runtime.families.windows import lint_family
 
-    _refuse_others(files)
-    runtime = _only_reader(files) if runtime is None else runtime
+    _refuse_other_files(files)
+    runtime = _implied_runtime(files) if runtime is None else runtime
     if runtime is None:
         raise UsageError(f"--runtime is missing; expected one of {RUNTIME_NAMES}")
     with working(f"reading {', '.join(files)}"):
@@ -69,16 +69,16 @@ def lint(
         raise typer.Exit(CHECK_FAILED)
 
 
-def _only_reader(files: list[str]) -> str | None:
-    """Return the runtime of files that only one can load, as it is with MSCCL++ plans."""
+def _implied_runtime(files: list[str]) -> str | None:
+    """Return the runtime of files that only one runtime loads, such as MSCCL++ plans."""
     from ...support.file_kinds import MSCCLPP_KIND, kind_of
 
     kinds = [kind_of(Path(file)) for file in files]
     return "mscclpp" if kinds and all(kind and kind.name == MSCCLPP_KIND for kind in kinds) else None
 
 
-def _refuse_others(files: list[str]) -> None:
-    """Say of files for others which command is for them; whatever is in folders, runtimes would read too."""
+def _refuse_other_files(files: list[str]) -> None:
+    """Refuse files of other commands by naming the command; in folders all files are checked."""
     from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, wrong_kind
 
     for file in files:
@@ -119,12 +119,12 @@ def _loading(family: FamilyReport, report: LintReport) -> Iterator[str]:
 
 
 def row(name: str, text: str) -> str:
-    """Set a name and what is said of it on one line."""
+    """Format a name and its text in one row."""
     return f"  {name:<{WIDTH}}  {_printable(text)}"
 
 
 def _printable(text: str) -> str:
-    """What a file or its name holds must not steer a terminal."""
+    """Escape control characters of file contents and names."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ...schedules import as_bytes
-from ..arguments.output_files import check_targets, writing
+from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import option
 from ..terminal.output import note
 from ..terminal.progress import working
@@ -48,6 +48,6 @@ def report(
     named = names if len(set(names)) == len(names) else [str(path) for path in plans]
     with working(f"verifying {', '.join(map(str, plans))}"):
         loaded = {name: load_plan(path) for name, path in zip(named, plans, strict=True)}
-    with working(f"writing {target}"), writing(target):
+    with working(f"writing {target}"), name_errors_after(target):
         write_report(loaded if len(plans) > 1 else list(loaded.values()), target, sizes=size, title=title)
     note(f"wrote {target}")

@@ -13,7 +13,7 @@ from ...errors import FileFormatError
 from ...schedules import as_bytes
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
-from ..arguments.output_files import check_targets, writing
+from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import (
     ShardOptions,
     UsageError,
@@ -36,25 +36,25 @@ if TYPE_CHECKING:
     from ...topologies import Topology
 
 PLAN_FIGURES = ("trees", "utilisation", "steps", "curves")
-NEEDS = {"topology": "network", "cut": "bound"} | dict.fromkeys(PLAN_FIGURES, "plan") | {"pareto": "table"}
-"""What each figure is drawn from; a plan comes with its bound and network."""
-TAKES: Mapping[str, tuple[str, ...]] = {
+REQUIRED_INPUT = {"topology": "network", "cut": "bound"} | dict.fromkeys(PLAN_FIGURES, "plan") | {"pareto": "table"}
+"""Input that each figure requires; a plan includes its bound and network."""
+FIGURE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--planner": PLAN_FIGURES,
     "--size": ("steps", "curves"),
     "--tree": ("trees",),
     "--model": ("curves",),
 }
-SEVERAL = {"--planner": ("curves",), "--size": ("curves",)}  # Options that these figures take more than once
+REPEATABLE_IN = {"--planner": ("curves",), "--size": ("curves",)}  # Options that these figures take more than once
 DEFAULT_SIZE = "64M"
 SIZES = tuple(2**power for power in range(10, 31))
 MAX_TABLE_BYTES = 2**26
 FORMATS = ("png", "svg", "pdf")
 TABLES = ".csv"
-HEAD = 2**16  # Bytes of a file in which its format has to be named
+HEADER_BYTES = 2**16  # Bytes of a file in which its format has to be named
 
 
 class Request(NamedTuple):
-    """What to draw of a network."""
+    """Options of the figures of a network."""
 
     collective: Collective | None
     planners: list[str]
@@ -87,7 +87,7 @@ FigureOption = Annotated[
         "--figure KIND",
         "topology, cut, trees, utilisation, steps, curves or pareto. Default: topology for a network, cut with "
         "a collective, trees or steps for a plan, pareto for a table.",
-        autocompletion=lambda incomplete: [kind for kind in NEEDS if kind.startswith(incomplete)],
+        autocompletion=lambda incomplete: [kind for kind in REQUIRED_INPUT if kind.startswith(incomplete)],
     ),
 ]
 OutputOption = Annotated[
@@ -127,7 +127,7 @@ def show(
     file = Path(what) if what.lower().endswith(TABLES) else network_file(what)
     kind_of_file = _kind_of_file(file)
     if kind_of_file != "network":
-        _refuse_stray(
+        _refuse_network_options(
             what, kind_of_file, collective, [*described.given(), *data.given(), *(["--planner"] if planner else [])]
         )
     kind = figure or _default(kind_of_file, collective)
@@ -148,20 +148,20 @@ def show(
     drawn, name = _drawn(what, kind_of_file, kind or "", described, request)
     target = target or Path(f"{name}-{drawn[0]}.svg")
     check_targets({"--output": target}, sources=(file, data.traffic))
-    with working(f"drawing {target}"), writing(target):
+    with working(f"drawing {target}"), name_errors_after(target):
         save_figure(drawn[1], target)
     note(f"wrote {target}")
 
 
 def _default(kind_of_file: str, collective: str | None) -> str | None:
-    """Choose a figure; of a plan, its schedule decides."""
+    """Choose the default figure; for a plan by its schedule."""
     if kind_of_file == "network":
         return "topology" if collective is None else "cut"
     return "pareto" if kind_of_file == "table" else None
 
 
 def _kind_of_file(file: Path | None) -> str:
-    """Say whether a file holds a plan or a table; all else is for the readers of networks to judge."""
+    """Return whether a file is a plan, a table, or else a network."""
     from ...planners.plans.plan import PLAN_FORMAT
 
     if file is None:
@@ -173,24 +173,24 @@ def _kind_of_file(file: Path | None) -> str:
         return "network"
     try:
         with file.open("rb") as opened:
-            head = opened.read(HEAD)
+            head = opened.read(HEADER_BYTES)
     except OSError:
         return "network"
     return "plan" if re.search(rb'"format"\s*:\s*"' + PLAN_FORMAT.encode() + rb'"', head) else "network"
 
 
-def _refuse_stray(what: str, kind: str, collective: str | None, flags: Sequence[str]) -> None:
-    """Refuse what would describe a network or a plan beside a file that says everything."""
+def _refuse_network_options(what: str, kind: str, collective: str | None, flags: Sequence[str]) -> None:
+    """Refuse options that describe a network or plan if a file already does."""
     holds = "contains a plan and its network" if kind == "plan" else "contains a table"
     if stray := [*([collective] if collective else []), *flags]:
         raise UsageError(f"{stray[0]} does not go with {what}, which {holds}; leave it out")
 
 
 def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, given: Mapping[str, Any]) -> None:
-    """Refuse a figure that cannot be drawn of what was named, and options that say nothing about it."""
-    if kind is not None and kind not in NEEDS:
-        raise UsageError(f"--figure is {shown(kind)}; expected one of {', '.join(NEEDS)}")
-    if kind is not None and (NEEDS[kind] == "table") != (kind_of_file == "table"):
+    """Refuse a figure that the input cannot provide, and options that do not apply to it."""
+    if kind is not None and kind not in REQUIRED_INPUT:
+        raise UsageError(f"--figure is {shown(kind)}; expected one of {', '.join(REQUIRED_INPUT)}")
+    if kind is not None and (REQUIRED_INPUT[kind] == "table") != (kind_of_file == "table"):
         table = "a table printed by `collopt find --csv`, in a file that ends in .csv"
         raise UsageError(
             f"--figure {kind} is not drawn from a table; expected pareto"
@@ -198,16 +198,18 @@ def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, giv
             else f"--figure {kind} is drawn from {table}; name one instead of a network or plan"
         )
     if kind_of_file == "network" and kind is not None:
-        if NEEDS[kind] in ("bound", "plan") and collective is None:
+        if REQUIRED_INPUT[kind] in ("bound", "plan") and collective is None:
             raise UsageError(f"--figure {kind} needs a plan file, or a COLLECTIVE after the network")
-        if NEEDS[kind] == "network" and collective is not None:
+        if REQUIRED_INPUT[kind] == "network" and collective is not None:
             raise UsageError(
                 f"--figure {kind} shows no collective; leave {shown(collective)} out, or choose --figure cut"
             )
     for flag, value in given.items():
-        if kind is not None and kind not in TAKES[flag]:
-            raise UsageError(f"{flag} applies to --figure {' or '.join(TAKES[flag])}, not to {kind}; leave it out")
-        if isinstance(value, list) and len(value) > 1 and kind not in SEVERAL[flag]:
+        if kind is not None and kind not in FIGURE_OPTIONS[flag]:
+            raise UsageError(
+                f"{flag} applies to --figure {' or '.join(FIGURE_OPTIONS[flag])}, not to {kind}; leave it out"
+            )
+        if isinstance(value, list) and len(value) > 1 and kind not in REPEATABLE_IN[flag]:
             raise UsageError(f"{flag} is given {len(value)} times; only --figure curves takes it more than once")
 
 
@@ -223,7 +225,7 @@ def _checked_target(output: Path | None, *sources: Path | None) -> Path | None:
 def _drawn(
     what: str, kind_of_file: str, kind: str, options: NetworkOptions, request: Request
 ) -> tuple[tuple[str, Figure], str]:
-    """Draw the figure: its kind, itself, and a name for the file."""
+    """Draw the figure; return its kind, the figure and a default file name."""
     from ..arguments.networks import find_network
 
     if kind_of_file == "table":
@@ -255,12 +257,12 @@ def _given(request: Request) -> dict[str, Any]:
 
 
 def _file_name(text: str) -> str:
-    """Leave out of a name what file systems or shells might take amiss."""
+    """Replace characters that are unsafe in file names."""
     return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-.")[:100] or "network"
 
 
 def _figure_of_bound(network: Topology, request: Request) -> Figure:
-    """Draw what limits a collective on a network."""
+    """Draw the bound of a collective on a network."""
     from ...planners import bound
     from ...report import topology_figure
 

@@ -48,7 +48,7 @@ def topologies(name: NameArgument = None, as_json: JsonOption = False, as_csv: C
 
 
 def _refuse_path(name: str) -> None:
-    """Tell whoever names a file which command is for it, instead of all names that there are."""
+    """Refuse a path by naming the command for files."""
     from ...support.file_kinds import kind_of
     from ..arguments.networks import looks_like_path
 
@@ -72,7 +72,7 @@ def _as_json(entry: CatalogueEntry) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """Turn a default into what JSON has; an exact number that is not whole becomes text, as in topology files."""
+    """Convert a default to a JSON value; fractions become strings, as in topology files."""
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
@@ -88,7 +88,7 @@ def _print_options(entry: CatalogueEntry) -> None:
 
 
 def _in_words(option: Parameter) -> str:
-    """Write a default as it would be typed."""
+    """Format a default as on the command line."""
     if option.default is None:
         return "none"
     return str(option.default).lower() if isinstance(option.default, bool) else str(option.default)

@@ -74,7 +74,7 @@ def compare(
 
 
 def _refusal(frame: pd.DataFrame, collective: str, network: str) -> str:
-    """Say why there is no plan: in the words of the planner, where only one was asked."""
+    """Return the error if there is no plan; with a single planner its own reason."""
     refused = frame[frame["kind"] == "plan"].to_dict("records")
     if len(refused) == 1:
         return f"{refused[0]['planner']} has no plan: {refused[0]['reason']}"

@@ -57,7 +57,7 @@ def family(
     from ...runtime.families.write import format_of, loading_notes, write_family
     from ..arguments.networks import find_network
 
-    format, names, ends = format_of(runtime), _names(planners), _ends(sizes)  # noqa: A001 - as in `write_family`
+    format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
     known = read_collective(collective)
     check_planners(names)
     network = find_network(topology, described)
@@ -93,7 +93,7 @@ def _names(planners: str) -> list[str]:
     return names
 
 
-def _ends(sizes: str) -> tuple[int, int]:
+def _size_range(sizes: str) -> tuple[int, int]:
     low, between, high = sizes.partition("-")
     if not between:
         raise UsageError(f"--sizes is {sizes!r}; expected smallest-largest, such as 1K-1G")
@@ -105,7 +105,7 @@ def _ends(sizes: str) -> tuple[int, int]:
 def _plans(
     network: Topology, collective: Collective, planner: str, ends: tuple[int, int], shards: dict[str, Any]
 ) -> list[tuple[Plan, dict[str, Any]]]:
-    """Make a planner's plan, or where it plans for a size, one for each end; with what each was made with."""
+    """Make a planner's plan, or one for each end of the sizes if it plans for a size, with its options."""
     from ...planners import plan as make_plan
     from ...planners.registry import as_planner
 
@@ -113,7 +113,7 @@ def _plans(
     for size in ends:
         options = size_option(planner, collective, str(max(size, 1)))
         if not found or options:
-            with _about(planner):
+            with _name_planner_in_errors(planner):
                 made = make_plan(network, collective, planner=as_planner(planner), **options, **shards)
             found.append((made, options | shards))
     # Not of every network: links of equal latency are used in the same way for all sizes.
@@ -121,19 +121,19 @@ def _plans(
 
 
 def _fitting(made: Plan, planner: str, given: dict[str, Any], runtime: str) -> Plan:
-    """Return a plan, or a smaller one if the runtime does not take it."""
+    """Return a plan, or a smaller one if it exceeds the runtime's limits."""
     from ...runtime.families.windows import MSCCLPP
     from ...runtime.families.write import format_of
 
     options = {} if runtime == MSCCLPP else {"runtime": runtime}
-    with TemporaryDirectory() as folder, _about(planner):
+    with TemporaryDirectory() as folder, _name_planner_in_errors(planner):
         file = Path(folder) / "plan"
         return write_fitting(made, lambda each: each.export(format_of(runtime), file, **options), planner, given)
 
 
 @contextmanager
-def _about(planner: str) -> Iterator[None]:
-    """Let what is refused say of which planner it is."""
+def _name_planner_in_errors(planner: str) -> Iterator[None]:
+    """Make errors name the planner."""
     try:
         yield
     except UnsupportedError as error:

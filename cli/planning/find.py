@@ -12,7 +12,7 @@ from ...errors import TopologyError
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ...support.quantities import as_factor, as_latency
 from ...support.validation import shown
-from ..arguments.output_files import check_targets, writing
+from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import (
     CsvOption,
     JsonOption,
@@ -138,25 +138,25 @@ def _chosen(found: Frontier, collective: Collective, number: int | None) -> Cand
 
 
 def _write(chosen: Candidate, found: Frontier, collective: Collective, targets: dict[str, Path | None]) -> None:
-    """Write a topology whose links share the bandwidth of a node evenly, and take alpha each, or a plan on it."""
+    """Write a topology whose links divide the node bandwidth evenly and have latency alpha, or a plan on it."""
     from ...topologies import write_topology
 
     workload = found.workload
     link = {"bandwidth": workload.node_bandwidth / found.degree, "latency": workload.alpha}
     if path := targets["--save"]:
-        with writing(path):
+        with name_errors_after(path):
             write_topology(chosen.topology(**link), path)
     if not targets["--plan"] and not targets["--xml"]:
         return
     made = chosen.plan(collective, **link)
     for path, write in ((targets["--plan"], made.save), (targets["--xml"], made.to_msccl_xml)):
         if path:
-            with writing(path):
+            with name_errors_after(path):
                 write(path)
 
 
 def _plain(found: Frontier, collective: Collective) -> dict[str, Any]:
-    """Everything for JSON: exact numbers as text."""
+    """Return all results for JSON; exact numbers as strings."""
     best, bounds, workload = found.best(collective), found.bounds, found.workload
     return {
         "nodes": found.nodes,

@@ -130,7 +130,7 @@ def _given(**options: object) -> dict[str, Any]:
 
 
 def _figures(made: Plan, intact: Bound | None, size: str | None) -> dict[str, Any]:
-    """Collect the figures of a plan, what failures cost, and its predicted time, for JSON and CSV."""
+    """Collect the figures of a plan, the cost of failures, and the predicted time, for JSON and CSV."""
     figures = plan_figures(made)
     if intact is not None:
         figures |= {"intact_algbw": float(intact.algbw), "loss": float(1 - made.algbw / intact.algbw)}

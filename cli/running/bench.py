@@ -158,7 +158,7 @@ def bench(
         planned = {name: float(plan.busbw) for name, plan in compared.items()}
         emit_json({"args": sys.argv} | report.to_json() | {"planned_bus_bandwidth": planned})
     elif not rank and as_csv:
-        emit_csv(_tidy(report.to_json()["results"]))
+        emit_csv(_tidy_rows(report.to_json()["results"]))
     elif not rank:
         table.finish(report, compared)
     if report.wrong:
@@ -169,8 +169,8 @@ def bench(
         )
 
 
-def _tidy(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Make one row of each measured time."""
+def _tidy_rows(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per measured time."""
     return [
         {name: value for name, value in result.items() if name not in PLACES} | {"place": place} | result[place]
         for result in results
@@ -201,7 +201,7 @@ def _planned(
     options: NetworkOptions,
     shards: ShardOptions,
 ) -> list[Plan]:
-    """Plan for the network that was described, if any was."""
+    """Plan for the network described by the options, if any."""
     from ...planners import plan
     from ...planners.registry import as_planner
     from ..arguments.networks import find_network

@@ -14,7 +14,7 @@ from ...errors import FileFormatError
 from ...support.formatting import percentage_text
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
-from ..arguments.output_files import check_targets, writing
+from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import (
     CsvOption,
     JsonOption,
@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     from ...runtime.measuring.calibration.measured_times import MeasuredTimes
     from ...topologies import Topology
 
-POOR, BAD = 0.1, 0.3  # Median and worst relative error beyond which a model is said not to describe its times
-UNKNOWN = "not identifiable from these sizes"
+MAX_MEDIAN_ERROR, MAX_WORST_ERROR = (
+    0.1,
+    0.3,
+)  # Median and worst relative error beyond which a model is said not to describe its times
+NOT_IDENTIFIABLE = "not identifiable from these sizes"
 
 FilesArgument = Annotated[
     list[Path] | None,
@@ -92,7 +95,7 @@ def calibrate(
     from ...topologies import write_topology
     from ..arguments.networks import find_network, network_file
 
-    runs = [(file, ()) for file in files or []] + [_tied(text) for text in classes or []]
+    runs = [(file, ()) for file in files or []] + [_tie(text) for text in classes or []]
     _check_request(runs, topology, described, output, planner)
     check_planners([planner] if planner else ())
     sources = [file for file, _ in runs]
@@ -105,7 +108,7 @@ def calibrate(
             found = calibrated(network, [Measurement(*each) for each in measured], planner=planner)
         rows = _lines(measured) if network is None else _classes(network) if found is None else found.rows()
     if found and output:
-        with writing(output):
+        with name_errors_after(output):
             write_topology(found.topology, output)
         note(f"wrote {output}")
     if as_json:
@@ -115,11 +118,11 @@ def calibrate(
     elif found:
         _print(found)
     else:
-        unknown = dict.fromkeys(("alpha_us", "algbw"), UNKNOWN)
+        unknown = dict.fromkeys(("alpha_us", "algbw"), NOT_IDENTIFIABLE)
         emit(plain_table([row | {name: unknown.get(name) for name in row if row[name] is None} for row in rows]))
 
 
-def _tied(text: str) -> tuple[Path, tuple[str, ...]]:
+def _tie(text: str) -> tuple[Path, tuple[str, ...]]:
     names, equals, file = text.partition("=")
     known = tuple(filter(None, (name.strip() for name in names.split(","))))
     if not equals or not file or not known:
@@ -211,7 +214,7 @@ def _print(found: Calibration) -> None:
         emit(f"  model for {model}")
     emit(plain_table([_row(fit) for fit in found.fits]))
     for line in dict.fromkeys(fit.line for fit in found.fits):
-        if line is not None and (line.median_residual > POOR or line.worst_residual > BAD):
+        if line is not None and (line.median_residual > MAX_MEDIAN_ERROR or line.worst_residual > MAX_WORST_ERROR):
             off, worst = percentage_text(line.median_residual), percentage_text(line.worst_residual)
             what = f"the model does not describe the {line.num_points} measured times well"
             note(f"collopt: note: {what}: median error {off}, worst {worst}")
@@ -235,4 +238,4 @@ def _row(fit: ClassFit) -> dict[str, str]:
 def _figure(value: Fraction, error: float | None, measured: bool) -> str:
     if not measured:
         return "not measured"
-    return UNKNOWN if error is None else f"{float(value):g} ± {percentage_text(error)}"
+    return NOT_IDENTIFIABLE if error is None else f"{float(value):g} ± {percentage_text(error)}"

@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """Something that not everybody needs."""
+    """An optional feature."""
 
     name: str
     works: bool
@@ -61,7 +61,7 @@ def doctor(as_json: JsonOption = False) -> None:
     with computing("checking"):
         folder, compiled = _kernels()
         checks = [packages]
-        for name, check in (("linear programs", _solve), ("plans", _plan), ("kernels", _kernels_ran)):
+        for name, check in (("linear programs", _solve), ("plans", _plan), ("kernels", _compiled_before_checks)):
             with _stage(name):
                 checks.append(_checked(name, check))
         with _stage("torch"):
@@ -86,7 +86,7 @@ def doctor(as_json: JsonOption = False) -> None:
 
 
 def _can_show() -> bool:
-    """Whether what shows progress is there; if not, `_packages` says so."""
+    """Whether rich is installed; if not, `_packages` reports it."""
     try:
         importlib.import_module("rich.progress")
     except Exception:  # noqa: BLE001 - broken packages fail in every way
@@ -95,14 +95,14 @@ def _can_show() -> bool:
 
 
 def _stage(name: str) -> AbstractContextManager[None]:
-    """Tell what is being checked, and the log how long it took."""
+    """Show the current check, and log its time."""
     from ...planners.plans.stages import Trace
 
     return Trace().stage(name)
 
 
 def _packages() -> str:
-    """Import what collopt always needs."""
+    """Import the required packages."""
     wanted = requirements()
     problems, command = remedy(wanted, "")
     if problems:
@@ -130,7 +130,7 @@ def _versions() -> dict[str, str | None]:
 
 
 def _kernels() -> tuple[str | None, bool]:
-    """Where compiled kernels are kept, and whether they were there before the checks."""
+    """Folder of the kernel cache, and whether it was filled before the checks."""
     try:
         folder = cache_folder()
         return None if folder is None else str(folder), compiled_before()
@@ -167,7 +167,7 @@ def _plan() -> str:
     return f"an allgather on {made.topology.name} was planned and verified"
 
 
-def _kernels_ran() -> str:
+def _compiled_before_checks() -> str:
     return "compiled and cached" if compiled_before() else "compiled, but not cached: every process compiles them again"
 
 

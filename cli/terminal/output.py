@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BROKEN_PIPE = 141
 """What a shell reports for a program that SIGPIPE ended: whoever read the output has gone, which is no error."""
 
-WIDE = 10**4  # Columns of what is not a terminal: programs that read a table want each entry on one line
+MAX_COLUMNS = 10**4  # Columns of what is not a terminal: programs that read a table want each entry on one line
 
 
 def emit(renderable: RenderableType) -> None:
@@ -35,7 +35,7 @@ def emit(renderable: RenderableType) -> None:
     console = Console(
         file=text,
         force_terminal=on_terminal,
-        width=None if on_terminal else WIDE,
+        width=None if on_terminal else MAX_COLUMNS,
         highlight=False,
         markup=False,  # a name may hold square brackets
         emoji=False,  # or colons
@@ -64,7 +64,7 @@ def emit_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def flat(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Bring named values in named values to one level, for a row of a table.
+    """Flatten nested mappings, for a row of a table.
 
     >>> flat({"algbw": 2.0, "bound": {"algbw": 4.0}})
     {'algbw': 2.0, 'bound_algbw': 4.0}
@@ -84,7 +84,7 @@ def bare_table(*headers: str) -> Table:
 
 
 def plain_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Lay rows out below their names: text to the left, and numbers, in six digits, to the right."""
+    """Format rows below a header: text left-aligned, numbers in six digits right-aligned."""
     table = bare_table()
     for name in dict.fromkeys(name for row in rows for name in row):
         is_text = any(isinstance(row.get(name), str) for row in rows)
@@ -114,7 +114,7 @@ def emit_rows(title: str, rows: Mapping[str, str]) -> None:
 
 
 def note(message: str) -> None:
-    """Say something in one line on standard error; what cannot be printed comes escaped."""
+    """Print a line on standard error; unprintable characters are escaped."""
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(message.split()))
     # Nothing is lost where standard error is closed: nobody listens.
     if sys.stderr is not None:
@@ -124,18 +124,18 @@ def note(message: str) -> None:
 
 
 def advise(message: str) -> None:
-    """Tell whoever sits at a terminal, and may not know; scripts were written by people who chose."""
+    """Print advice on standard error, at a terminal only."""
     if sys.stderr is not None and sys.stderr.isatty():
         note(f"collopt: note: {message}")
 
 
 def _cell(value: object) -> object:
-    """Write what CSV has no form for: booleans as JSON has them, and lists as JSON."""
+    """Format booleans and lists as JSON."""
     return json.dumps(value) if isinstance(value, (bool, list, tuple, Mapping)) else value
 
 
 def _write(text: str) -> None:
-    """Write to standard output and make sure that it has arrived."""
+    """Write to standard output and flush it."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "is closed", "standard output")
     encoding = sys.stdout.encoding or "utf-8"
@@ -152,7 +152,7 @@ def _write(text: str) -> None:
 
 
 def give_up_output() -> None:
-    """Let what is still buffered for standard output go nowhere, or Python would complain about it when it ends."""
+    """Discard buffered output, so that Python reports no error for it at exit."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

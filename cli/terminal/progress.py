@@ -38,7 +38,7 @@ def _shown(message: str) -> Iterator[None]:
 
 @contextmanager
 def computing(message: str) -> Iterator[None]:
-    """Show progress, and let Ctrl-C end the process at once, as there is nothing to clean up.
+    """Show progress, and let Ctrl-C end the process at once.
 
     Compiled kernels return to Python, and so to its handling of Ctrl-C, only when they are done.
     """
@@ -63,7 +63,7 @@ def _ended_by_interrupt() -> Iterator[None]:
 
 
 def cache_folder() -> Path | None:
-    """Return where numba keeps compiled kernels, or None if it does not say."""
+    """Return numba's cache folder, or None if it is unknown."""
     from ...solvers.trees.height_reduction import _exchange
 
     # Numba has no public name for this.
@@ -72,6 +72,6 @@ def cache_folder() -> Path | None:
 
 
 def compiled_before() -> bool:
-    """Whether numba's cache holds the kernel that a plan needs last, or cannot be looked into."""
+    """Whether numba's cache holds the last kernel that planning compiles, or cannot be read."""
     folder = cache_folder()
     return folder is None or any(folder.glob("height_reduction._exchange-*.nbi"))

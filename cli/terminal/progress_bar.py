@@ -14,11 +14,11 @@ from rich.text import Text
 from ...planners.plans.stages import on_stage
 
 WIDTH = 24
-WIDE = 110  # Columns of a terminal from which on the message stays in front of the name of the stage
+WIDE_TERMINAL = 110  # Columns of a terminal from which on the message stays in front of the name of the stage
 
 
 class _Bar(ProgressColumn):
-    """A bar, where it is known how much there is."""
+    """A progress bar, if the total is known."""
 
     def render(self, task: Task) -> ProgressBar | Text:
         """Draw the bar of a task."""
@@ -27,7 +27,7 @@ class _Bar(ProgressColumn):
 
 
 class _Count(ProgressColumn):
-    """How much is done, of how much, where this is known; and what else there is to say."""
+    """Count, total if known, and status text."""
 
     def render(self, task: Task) -> Text:
         """Write the counts and the text of a task."""
@@ -38,7 +38,7 @@ class _Count(ProgressColumn):
 
 @contextmanager
 def progress_shown(message: str) -> Iterator[None]:
-    """Show a message, the stage that work is in, and how far it is where that is told: a bar with counts, or words."""
+    """Show a message, the current stage, and its progress as a bar with counts, or as text."""
     console = Console(stderr=True, markup=False, emoji=False)
     what, count_column = TextColumn("{task.description}", markup=False), _Count(Column(no_wrap=True))
     columns = (SpinnerColumn(), what, _Bar(), count_column, TimeElapsedColumn())
@@ -50,7 +50,7 @@ def progress_shown(message: str) -> Iterator[None]:
         task = progress.add_task(message, total=None, done=0, parts=0, text="")
 
         def stage(name: str) -> None:
-            progress.update(task, description=f"{message}: {name}" if console.width >= WIDE else name)
+            progress.update(task, description=f"{message}: {name}" if console.width >= WIDE_TERMINAL else name)
 
         def count(done: int, total: int) -> None:
             progress.update(task, done=done, parts=total)

@@ -148,7 +148,7 @@ class _Widened:
         return grain * best.capacity / best.supply
 
     def _solve(self, links: Sequence[Link], factor: Fraction) -> None:
-        """Find dual values where these links are wider.
+        """Find dual values with these links widened.
 
         Their bandwidths reach HiGHS rounded to floats.  That can change which dual values are found, by a hair, but not
         what they say of the bandwidths themselves.

@@ -48,7 +48,7 @@ Demand = tuple[tuple[LinkCost, ...], int]
 
 @dataclass(frozen=True, eq=False)
 class TimedBfb:
-    """A breadth-first broadcast for one size.
+    """Breadth-first broadcast for one size.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ class CirculantCandidate(NamedTuple):
 
 
 def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantCandidate, ...]:
-    """List the circulant digraphs, and those with opposite links, that are best in T_L and T_B of all looked at.
+    """List the searched circulant digraphs, and those with opposite links, that are Pareto-optimal in T_L and T_B.
 
     All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run: see
     `collopt.topologies.direct_connect.circulant_search`.  For two-way links of degree 2 and 4 nothing is searched, for
@@ -141,7 +141,7 @@ optimum = cache(bandwidth_optimum)
 
 
 class Entry(NamedTuple):
-    """A topology, what is known of its schedule, and what may be done with it.
+    """A topology with the cost of its schedule, and properties that expansions require.
 
     `hops`: Sum of all distances, or an estimate of it: of two topologies that are alike otherwise, the one with fewer
         hops is kept for all-to-all.
@@ -172,7 +172,7 @@ class Entry(NamedTuple):
 
 
 class BaseEntry(NamedTuple):
-    """A base, and which searches may use it.
+    """A base graph with the properties that searches require.
 
     `reverse_symmetric`: The graph with all links reversed is the same up to the order of the nodes (Definition 6).
     """
@@ -183,7 +183,7 @@ class BaseEntry(NamedTuple):
 
 
 def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep those that no other beats in T_L or T_B without losing in the other, for an allgather or for an allreduce.
+    """Keep Pareto-optimal entries in T_L and T_B, for an allgather or an allreduce.
 
     A reduce-scatter needs no list of its own, for what an entry's takes is what the allgather of its transpose takes.
     """

@@ -200,7 +200,7 @@ def _table(ties: int, searched: int = MAX_SEARCHED_NODES) -> FinderTable:
 
 
 def _tables() -> tuple[FinderTable, FinderTable]:
-    """With searched circulants among the bases, and without.
+    """Tables with and without searched circulants among the bases.
 
     A line graph can be better than Theorem 7 says, so known families are not left to be beaten by theorems alone.
     """

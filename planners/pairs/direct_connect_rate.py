@@ -23,7 +23,7 @@ FINE_GAP = Fraction(1, 500)
 
 
 def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) -> tuple[Fraction, Fraction]:
-    """Bound the rate f at which every node can send to every other at once, from below and from above.
+    """Lower and upper bound on the rate f at which every node can send to every other.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def exact_rate(graph: DirectGraph, alike: IntArray) -> Fraction:
 
 
 def certified_rate(graph: DirectGraph, alike: IntArray) -> tuple[Fraction, Fraction]:
-    """Solve linear program (3) by an interior point, and work out what its flow reaches and its duals prove."""
+    """Solve linear program (3) by an interior point; return the rate of its flow and the bound of its duals."""
     from ...formulations import all_to_all
     from ...solvers import Algorithm, HighsOptions, solve
     from ...solvers.multicommodity.rate_certificate import rate_certificate

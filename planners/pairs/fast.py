@@ -32,7 +32,7 @@ def schedule_all_to_allv(
     stages: str = "plain",
     max_stage_bytes: int | None = None,
 ) -> AllToAllvSchedule:
-    """Plan an all-to-allv; the same matrix gives the same schedule everywhere.
+    """Plan an all-to-allv; the schedule is a deterministic function of the matrix.
 
     Raises `UnsupportedError` if the matrix is not square, has a wrong size, entries that are no integers or negative,
     or sums beyond 2^62; for wrong labels or options; or if there would be too many stages.
@@ -85,39 +85,39 @@ def schedule_all_to_allv(
     if type(gpus_per_server) is not int and hasattr(gpus_per_server, "__len__"):
         each = as_sizes(gpus_per_server, n)
         if min(each) < max(each):
-            return _on_unequal_servers(traffic, each, STAGES[stages], cap)
+            return _unequal_servers_schedule(traffic, each, STAGES[stages], cap)
         gpus_per_server = each[0]
     m = as_whole(gpus_per_server, "gpus_per_server")
     matrix = shaped(traffic, n, n * m, f"there are {n} servers of {m} GPUs")
     fault, starts, segments, sizes, partners, begins, ends = staged_exchange(matrix, n, m, STAGES[stages], cap)
     if fault:
-        raise _refusal(fault, matrix, cap)
+        raise _traffic_error(fault, matrix, cap)
     for array in (matrix, starts, segments, sizes, partners, begins, ends):
         array.setflags(write=False)
     return AllToAllvSchedule(matrix, n, m, starts, segments, sizes, partners, begins, ends)
 
 
-def _on_unequal_servers(
-    traffic: npt.ArrayLike | pd.DataFrame, sizes: tuple[int, ...], way: int, cap: int
+def _unequal_servers_schedule(
+    traffic: npt.ArrayLike | pd.DataFrame, sizes: tuple[int, ...], decomposition: int, cap: int
 ) -> AllToAllvSchedule:
     from ...solvers.fast.unequal_servers import unequal_exchange
 
     ranks, m = sum(sizes), gcd(*sizes)
     matrix = shaped(traffic, ranks // m, ranks, f"the servers' GPUs add up to {ranks}")
     firsts = np.array([0, *accumulate(sizes)], dtype=np.int64)
-    fault, starts, segments, lengths, partners, begins, ends = unequal_exchange(matrix, firsts, m, way, cap)
+    fault, starts, segments, lengths, partners, begins, ends = unequal_exchange(matrix, firsts, m, decomposition, cap)
     if fault:
-        raise _refusal(fault, matrix, cap)
+        raise _traffic_error(fault, matrix, cap)
     for array in (matrix, starts, segments, lengths, partners, begins, ends):
         array.setflags(write=False)
     return AllToAllvSchedule(matrix, ranks // m, m, starts, segments, lengths, partners, begins, ends, sizes)
 
 
-def _refusal(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> UnsupportedError:
+def _traffic_error(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> UnsupportedError:
     from ...solvers.fast.stages import TOO_MANY
 
     if fault != TOO_MANY:
-        return unfit(fault, matrix)
+        return matrix_error(fault, matrix)
     if cap < MAX_BYTES:
         return UnsupportedError(f"max_stage_bytes is {cap}, which makes too many stages; expected a larger one")
     return UnsupportedError(
@@ -135,12 +135,12 @@ def as_traffic(traffic: Any, servers: object, gpus_per_server: object) -> tuple[
     n, m = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server")
     matrix = shaped(traffic, n, n * m, f"there are {n} servers of {m} GPUs")
     if fault := fault_of(matrix):
-        raise unfit(fault, matrix)
+        raise matrix_error(fault, matrix)
     return matrix, n, m
 
 
 def as_sizes(values: object, servers: int) -> tuple[int, ...]:
-    """Read how many GPUs each server has; `UnsupportedError` if that is not one whole number for each of them."""
+    """Read the number of GPUs of each server; `UnsupportedError` if that is not one integer for each."""
     dimensions = getattr(values, "ndim", 1)  # lists in a list are refused one by one
     if not isinstance(values, (Sequence, np.ndarray)) or isinstance(values, (str, bytes)) or dimensions != 1:
         raise UnsupportedError(f"gpus_per_server is {shown(values)}; expected a whole number, or one for each server")
@@ -149,8 +149,8 @@ def as_sizes(values: object, servers: int) -> tuple[int, ...]:
     return tuple(as_whole(size, f"gpus_per_server[{server}]") for server, size in enumerate(values))
 
 
-def shaped(traffic: Any, servers: int, ranks: int, told: str) -> npt.NDArray[np.int64]:
-    """Copy a matrix of the right size and of integers; whether these are fit is for the kernel to say.
+def shaped(traffic: Any, servers: int, ranks: int, expectation: str) -> npt.NDArray[np.int64]:
+    """Copy a matrix of the right size and of integers; the kernel checks their values.
 
     Shapes: returns int64 (ranks, ranks).
     """
@@ -161,7 +161,7 @@ def shaped(traffic: Any, servers: int, ranks: int, told: str) -> npt.NDArray[np.
     if given.ndim != 2 or given.shape[0] != given.shape[1]:
         raise UnsupportedError(f"the traffic has shape {given.shape}; expected a square matrix, one row for each rank")
     if len(given) != ranks:
-        raise UnsupportedError(f"the traffic is of {len(given)} ranks; expected {ranks}, as {told}")
+        raise UnsupportedError(f"the traffic is of {len(given)} ranks; expected {ranks}, as {expectation}")
     if servers > MAX_SERVERS or ranks > MAX_RANKS:
         raise UnsupportedError(
             f"the traffic is of {servers} servers and {ranks} ranks; expected at most {MAX_SERVERS} and {MAX_RANKS}"
@@ -175,8 +175,8 @@ def shaped(traffic: Any, servers: int, ranks: int, told: str) -> npt.NDArray[np.
     return np.array(given, dtype=np.int64, order="C")
 
 
-def unfit(fault: int, matrix: npt.NDArray[np.int64]) -> UnsupportedError:
-    """Word what `fault_of` finds in a matrix."""
+def matrix_error(fault: int, matrix: npt.NDArray[np.int64]) -> UnsupportedError:
+    """Return the error for a fault that `fault_of` finds in a matrix."""
     from ...solvers.fast.stages import NEGATIVE
 
     if fault == NEGATIVE:
@@ -186,7 +186,7 @@ def unfit(fault: int, matrix: npt.NDArray[np.int64]) -> UnsupportedError:
 
 
 def _not_integers(given: npt.NDArray[Any]) -> UnsupportedError:
-    """Name the type, and an entry that is no number of bytes, if there is one."""
+    """Return the error for a matrix that is not of integers, with a wrong entry."""
     if given.dtype.kind == "f":
         # Comparisons with NaN are false, so this finds it too.
         wide = given.astype(np.result_type(given, np.float64))

@@ -1,4 +1,4 @@
-"""Flows of an all-to-all(v) at the best rate, or nearly, source by source, and length duals that bound that rate.
+"""Flows of an all-to-all(v) at the best rate, or nearly, by source, and length duals that bound the rate.
 
 The linear program has one source of each orbit of ranks under the symmetries of the network, see
 `collopt.formulations.all_to_all`; where it is too large even so, a maximum concurrent flow takes its place.
@@ -37,25 +37,25 @@ GRAIN = 2**24  # whole units that the largest part is cut into, where a flow is 
 
 
 class PairFlows(NamedTuple):
-    """What starts at each rank, on each link."""
+    """Flow of each source on each link."""
 
     flows: IntArray  # int64 (ranks, links); flows that bring ``amount`` times its traffic, or more, to each rank
     amount: int  # what a traffic of 1 gets
 
 
 class PairAnswer(Protocol):
-    """How fast all pairs can exchange what they have for each other."""
+    """Answer of `solve_pairs`: flows of all pairs, and length duals."""
 
     @property
     def lengths(self) -> tuple[Fraction, ...]:
-        """For each link, what proves how near to the best rate the flows are."""
+        """Length dual of each link, which bounds the gap of the flows."""
 
     def flows(self) -> PairFlows:
-        """Work out the flows of all ranks."""
+        """Compute the flows of all sources."""
 
 
 def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnswer:
-    """Find flows that let the busiest link take as little time as possible.
+    """Find flows that minimize the time of the busiest link.
 
     Shapes: `traffic` int64 (ranks, ranks).
     """
@@ -68,13 +68,13 @@ def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnsw
     sources = link_orbits(tails, heads, capacities, demands, alike).sources
     if len(sources) * len(topology.links) <= MAX_COLUMNS:
         with trace.stage("linear program"):
-            return _by_program(topology, demands, alike, trace)
+            return _solve_program(topology, demands, alike, trace)
     with trace.stage("concurrent flow"):
-        return _by_weights(topology, demands, alike, trace)
+        return _solve_approximately(topology, demands, alike, trace)
 
 
 def check_pairs_reachable(topology: Topology, traffic: IntArray) -> None:
-    """Raise `BoundError` if a rank cannot reach another one that it has something for."""
+    """Raise `BoundError` if a rank cannot reach another one that it has traffic for."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -93,7 +93,7 @@ def check_pairs_reachable(topology: Topology, traffic: IntArray) -> None:
 
 
 def node_demands(topology: Topology, traffic: IntArray, source: int) -> IntArray:
-    """What all nodes want of one rank: switches and the rank itself nothing."""
+    """Demand of every node for data of one rank; zero for switches and the rank itself."""
     demands = np.zeros(len(topology.nodes), dtype=np.int64)
     demands[: topology.num_ranks] = traffic[source]
     demands[source] = 0
@@ -101,8 +101,8 @@ def node_demands(topology: Topology, traffic: IntArray, source: int) -> IntArray
 
 
 @dataclass(frozen=True)
-class _Program:
-    """An answer of the linear program: flows of one source per orbit, exact ones or floats."""
+class _ExactAnswer:
+    """Answer by linear programming: exact or float flows of one source per orbit."""
 
     model: AllToAllModel
     demands: IntArray
@@ -113,7 +113,7 @@ class _Program:
     is_exact: bool
 
     def flows(self) -> PairFlows:
-        """Lift flows of whole numbers to all sources."""
+        """Lift integer flows to all sources."""
         found = self._exact() if self.is_exact else None
         if found is None:
             whole, amount = _whole(self.model.topology, self.demands, self.model.sources, self.rows, self.rate)
@@ -121,7 +121,7 @@ class _Program:
         return found
 
     def _exact(self) -> PairFlows | None:
-        """Take the exact flows as they are; None if that makes large numbers.
+        """Use the exact flows; None if their integers are too large.
 
         Also if they bring too little: the program knows a ratio of two amounts of traffic only as the simplest fraction
         near it.
@@ -141,7 +141,7 @@ class _Program:
         return None if short or found.flows.max() >= MAX_SCALE else found
 
     def _lifted(self, rows: ObjectArray, rate: Fraction) -> PairFlows:
-        """Turn flows of one source per orbit, of which a traffic of 1 gets `rate`, into those of all."""
+        """Lift flows of one source per orbit, with `rate` per unit of traffic, to all sources."""
         from ...solvers.multicommodity.orbit_lifting import lift_flows
 
         topology = self.model.topology
@@ -157,7 +157,7 @@ class _Program:
 def _whole(
     topology: Topology, demands: IntArray, sources: IntArray, rows: npt.NDArray[Any], rate: Fraction
 ) -> tuple[IntArray, int]:
-    """Find flows of whole numbers near those of some sources, of which a traffic of 1 gets `rate`; and what it gets."""
+    """Round the flows of some sources, with `rate` per unit of traffic, to integers; also return their rate."""
     from ...solvers.flow.transport import rounded_flow
 
     tails, heads, _, _ = topology.arrays
@@ -170,7 +170,7 @@ def _whole(
     return whole, amount
 
 
-def _by_program(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _Program:
+def _solve_program(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _ExactAnswer:
     from ...formulations import all_to_all
     from ...solvers import solve
 
@@ -178,7 +178,7 @@ def _by_program(topology: Topology, demands: IntArray, alike: IntArray, trace: T
     # lengths prove something.
     least = -(-int(demands.max()) // MAX_RATIO)
     raised = np.where(demands > 0, np.maximum(demands, least), 0)
-    model = all_to_all.build(_wide(topology), traffic=raised, symmetries=alike)
+    model = all_to_all.build(_rescaled(topology), traffic=raised, symmetries=alike)
     solution = solve(model)
     try:
         answer = solution.exact
@@ -188,15 +188,15 @@ def _by_program(topology: Topology, demands: IntArray, alike: IntArray, trace: T
         largest = max(float(duals.max()), 1e-300)
         lengths = tuple(Fraction(max(dual, 0.0) / largest).limit_denominator(10**9) for dual in duals.tolist())
         rows, rate = solution.values["flow"].astype(object), Fraction(solution.objective)
-        return _Program(model, demands, alike, lengths, rows, rate / int(model.largest), False)
+        return _ExactAnswer(model, demands, alike, lengths, rows, rate / int(model.largest), False)
     trace.note("flows", "linear program, exact")
     lengths = tuple(map(Fraction, model.link_duals(answer.duals["link_bandwidth"]).tolist()))
     rate = answer.objective / int(model.largest)
-    return _Program(model, demands, alike, lengths, answer.values["flow"], rate, True)
+    return _ExactAnswer(model, demands, alike, lengths, answer.values["flow"], rate, True)
 
 
-def _wide(topology: Topology) -> Topology:
-    """State the bandwidths of slow networks in a smaller unit: to a solver, next to nothing is nothing."""
+def _rescaled(topology: Topology) -> Topology:
+    """Express the bandwidths of slow networks in a smaller unit, above the solver's tolerances."""
     widest = max(link.bandwidth for link in topology.links)
     if widest >= 1:
         return topology
@@ -205,8 +205,8 @@ def _wide(topology: Topology) -> Topology:
 
 
 @dataclass(frozen=True)
-class _Weights:
-    """A maximum concurrent flow within a gap, which brings `amount` of a traffic of 1, or more."""
+class _ApproximateAnswer:
+    """Answer by approximate maximum concurrent flow, which delivers at least `amount` per unit of traffic."""
 
     topology: Topology
     demands: IntArray
@@ -216,11 +216,11 @@ class _Weights:
 
     @property
     def lengths(self) -> tuple[Fraction, ...]:
-        """Those that the flow was found with."""
+        """Length duals of the concurrent flow."""
         return tuple(map(Fraction, self.found.lengths.tolist()))
 
     def flows(self) -> PairFlows:
-        """Work out the flow of each source."""
+        """Compute the flow of each source."""
         from ...solvers.multicommodity.concurrent_flow import source_flows
 
         tails, heads, capacities, _ = self.topology.arrays
@@ -230,7 +230,7 @@ class _Weights:
         return PairFlows(*_whole(self.topology, self.demands, sources, flows, self.amount))
 
 
-def _by_weights(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _Weights:
+def _solve_approximately(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _ApproximateAnswer:
     from ...solvers.multicommodity.concurrent_flow import concurrent_flow
 
     trace.note("flows", f"concurrent flow within {LOOSE_GAP}")
@@ -240,4 +240,4 @@ def _by_weights(topology: Topology, demands: IntArray, alike: IntArray, trace: T
     coarse = -(-demands >> shift)
     network = (len(topology.nodes), tails, heads, capacities, coarse)
     found = concurrent_flow(*network, gap=LOOSE_GAP, automorphisms=alike)
-    return _Weights(topology, demands, coarse, found.amount / 2**shift, found)
+    return _ApproximateAnswer(topology, demands, coarse, found.amount / 2**shift, found)

@@ -1,4 +1,4 @@
-"""All-to-all(v) by multicommodity flow, divided into paths of whole chunks, and by single shortest paths.
+"""All-to-all(v) by multicommodity flow, decomposed into paths of whole chunks, and by single shortest paths.
 
 1. The linear program of `collopt.formulations.all_to_all`, or a maximum concurrent flow where that is too large, gives
    the flow of each rank, and lengths of links that prove how near to the optimum it is.
@@ -33,7 +33,7 @@ from .step_orders import ORDERS, best_order
 if TYPE_CHECKING:
     from ...solvers.paths.decomposition import Paths
 
-TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
+CHUNK_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 """Numbers of chunks per unit of traffic that are tried if none is asked for."""
 MAX_PER_UNIT = 2**20  # chunks that can be asked for
 MAX_EXACT = 2**12  # chunks per unit that are taken if they put exactly on each path what its flow does
@@ -52,7 +52,7 @@ def as_chunks(value: object) -> int:
 def shared_chunks(
     paths: Paths, topology: Topology, traffic: IntArray, chunks: int | None, bound: Bound
 ) -> tuple[int, Paths]:
-    """Share out the chunks of all pairs.
+    """Divide the chunks of each pair among its paths.
 
     Shapes: `traffic` int64 (ranks, ranks).
     """
@@ -70,7 +70,7 @@ def shared_chunks(
     known, pairs = np.unique(sources * ranks + targets, return_inverse=True)
     parts = traffic.reshape(-1)[known]
     best: tuple[Fraction, int, IntArray] | None = None
-    numbers = [chunks] if chunks is not None else list(_numbers(paths, parts, pairs))
+    numbers = [chunks] if chunks is not None else list(_chunk_counts(paths, parts, pairs))
     for count in progress.iterate(numbers, len(numbers)):
         goal = bound.inverse_rate * count * topology.arrays.unit
         weights = rounded(paths, pairs, parts * count, capacities, goal=goal, effort=EFFORT)
@@ -83,10 +83,10 @@ def shared_chunks(
     return best[1], paths._replace(weights=best[2])
 
 
-def _numbers(paths: Paths, parts: IntArray, pairs: IntArray) -> Iterator[int]:
-    """Numbers of chunks to try, the last of which puts on each path just what its flow does, if it is not too large."""
+def _chunk_counts(paths: Paths, parts: IntArray, pairs: IntArray) -> Iterator[int]:
+    """Numbers of chunks to try; the last one represents the flow of each path exactly, if it is not too large."""
     left = MAX_HOPS // max(1, len(paths.links))
-    for place, count in enumerate(TRIED):
+    for place, count in enumerate(CHUNK_COUNTS):
         if place == 0 or (place < left and count * int(parts.max()) <= MAX_PER_PAIR):
             yield count
     sums = np.zeros(len(parts), dtype=np.int64)
@@ -94,7 +94,7 @@ def _numbers(paths: Paths, parts: IntArray, pairs: IntArray) -> Iterator[int]:
     # What a traffic of 1 gets is the same for all pairs.
     whole = int(sums[0] // parts[0])
     exact = whole // gcd(whole, int(np.gcd.reduce(paths.weights)))
-    if exact not in TRIED and exact * int(parts.max()) <= MAX_EXACT:
+    if exact not in CHUNK_COUNTS and exact * int(parts.max()) <= MAX_EXACT:
         yield exact
 
 
@@ -135,14 +135,14 @@ def plan_pairs(
 def bound_pairs(
     topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
 ) -> Bound:
-    """Find what no all-to-all(v) can beat; parameters and errors as for `plan_pairs`."""
+    """Bound the rate of any all-to-all(v); parameters and errors as for `plan_pairs`."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     return lengths_bound(topology, collective, matrix, solve_pairs(topology, matrix, Trace()).lengths)
 
 
 def as_pair_collective(topology: object, collective: object) -> Collective:
-    """Look up a collective; raise `UnsupportedError` unless flows between pairs of a topology carry it out."""
+    """Look up a collective; raise `UnsupportedError` unless it is an all-to-all or all-to-allv."""
     check_topology(topology)
     return as_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not implement")
 
@@ -150,7 +150,7 @@ def as_pair_collective(topology: object, collective: object) -> Collective:
 def checked_traffic(
     topology: Topology, collective: Collective, traffic: Any, root: int | str | None = None
 ) -> IntArray:
-    """Return the traffic in whole numbers, all 1 for an all-to-all; errors as of `plan_pairs`."""
+    """Return the traffic as integers, all 1 for an all-to-all; errors as of `plan_pairs`."""
     rooted = shard_weights(topology, collective, root, None)
     if not collective.takes_traffic:
         if traffic is not None:
@@ -163,7 +163,7 @@ def checked_traffic(
 
 
 def _paths(topology: Topology, traffic: IntArray, answer: PairAnswer) -> Paths:
-    """Cut the flows of all ranks into paths."""
+    """Decompose the flows of all sources into paths."""
     from ...solvers.paths.decomposition import joined, source_paths
 
     found = answer.flows()
@@ -190,7 +190,7 @@ def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray,
     weights = tuple(map(int, traffic.ravel().tolist())) if collective.parts_differ else ()
     weighted = tuple(
         LinkValue(link.tail, link.head, length)
-        for link, length in zip(topology.links, _short(lengths), strict=True)
+        for link, length in zip(topology.links, _simplified(lengths), strict=True)
         if length
     )
     best = Bound.from_witness(topology, collective, LengthDual(weighted), weights)
@@ -204,8 +204,8 @@ def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray,
     return best
 
 
-def _short(lengths: Sequence[Fraction]) -> Sequence[Fraction]:
-    """Round lengths that have no common unit of a fair size: any lengths prove something, and these nearly as much."""
+def _simplified(lengths: Sequence[Fraction]) -> Sequence[Fraction]:
+    """Round lengths without a small common denominator: any lengths give a bound, and these nearly the same."""
     total, unit = sum(lengths), lcm(*(length.denominator for length in lengths))
     if total * unit < MAX_UNITS:
         return lengths
@@ -213,7 +213,7 @@ def _short(lengths: Sequence[Fraction]) -> Sequence[Fraction]:
 
 
 def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
-    """Sets of nodes that only links with a length leave: if the lengths are those of a cut, it is among them."""
+    """Candidate cuts: sets of nodes left only by links with a length; contains the cut if the lengths are one."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -236,25 +236,25 @@ def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
 def plan_shortest_paths(
     topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
 ) -> Plan:
-    """Send everything at once, each part over one path that passes as few ranks as possible, then few switches."""
+    """Send all data at once, each part over one path with the fewest ranks, then the fewest switches."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     check_pairs_reachable(topology, matrix)
     trace = Trace()
     with trace.stage("paths"):
-        schedule = best_order(topology, matrix, 1, _shortest(topology, matrix), "hops")
+        schedule = best_order(topology, matrix, 1, _shortest_paths(topology, matrix), "hops")
     return proved_plan(
         topology, collective, schedule, "shortest-paths", {}, trace,
         lambda _: bound_pairs(topology, collective, **schedule.problem(collective)),
     )  # fmt: skip
 
 
-def _shortest(topology: Topology, traffic: IntArray) -> Paths:
-    """Walk back from all destinations at once, link by link, along trees of shortest paths."""
+def _shortest_paths(topology: Topology, traffic: IntArray) -> Paths:
+    """Trace the paths of all pairs back from their destinations along shortest-path trees."""
     from ...solvers.paths.decomposition import Paths
 
     sources, targets = np.nonzero(traffic * ~np.eye(len(traffic), dtype=np.bool_))
-    links, hops = _last_links(topology), []
+    links, hops = _predecessor_links(topology), []
     tails, _, _, _ = topology.arrays
     at = targets
     while (away := at != sources).any():
@@ -267,8 +267,8 @@ def _shortest(topology: Topology, traffic: IntArray) -> Paths:
     return Paths(traffic[sources, targets], starts, table[used])
 
 
-def _last_links(topology: Topology) -> IntArray:
-    """For each rank the last link of a shortest path to each node, -1 for itself and what it cannot reach."""
+def _predecessor_links(topology: Topology) -> IntArray:
+    """For each rank the last link of a shortest path to each node; -1 for itself and unreachable nodes."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 

@@ -21,16 +21,16 @@ MAX_HOPS = 2**22  # hops, after cutting, beyond which rounds are not looked at b
 Order = Callable[["Paths", Topology], tuple["Paths", IntArray]]
 
 
-def by_hops(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
-    """Send everything to the first rank on its path in the first step, to the second one in the second, and so on."""
+def order_by_hops(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
+    """Assign the h-th hop of every path to step h."""
     _, heads, _, _ = topology.arrays
     at_rank = (heads[paths.links] < topology.num_ranks).astype(np.int64)
     before = np.cumsum(at_rank) - at_rank
     return paths, before - np.repeat(before[paths.starts[:-1]], np.diff(paths.starts))
 
 
-def by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
-    """Let each link carry a few chunks in each of many steps, what has farthest to go first."""
+def order_by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
+    """Assign hops to many steps with few chunks per link, those with the longest remaining path first."""
     from ...solvers.paths.list_scheduling import list_schedule, split
 
     if topology.switch_nodes:
@@ -38,22 +38,22 @@ def by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
             f"order is 'rounds', but {topology!r} has switches, at which data does not wait; expected order 'hops', or "
             "direct links"
         )
-    grain = _grain(paths)
+    grain = _chunk_group(paths)
     parts, _ = split(paths, grain)
     return parts, list_schedule(parts, topology.arrays.capacities, batch=grain)
 
 
-ORDERS: Mapping[str, Order] = {"hops": by_hops, "rounds": by_rounds}  # by name
+ORDERS: Mapping[str, Order] = {"hops": order_by_hops, "rounds": order_by_rounds}  # by name
 
 
 def best_order(
     topology: Topology, traffic: IntArray, chunks_per_unit: int, paths: Paths, order: str | None
 ) -> FlowSchedule:
-    """Make a schedule of paths.
+    """Choose the order with the least time, and build the schedule.
 
     Shapes: `traffic` int64 (ranks, ranks).
     """
-    used = _used(paths)
+    used = _nonempty(paths)
 
     def ordered(name: str) -> FlowSchedule:
         parts, steps = ORDERS[name](used, topology)
@@ -61,7 +61,7 @@ def best_order(
 
     if order is not None:
         return ordered(order)
-    large = int((-(-used.weights // _grain(used)) * np.diff(used.starts)).sum()) > MAX_HOPS
+    large = int((-(-used.weights // _chunk_group(used)) * np.diff(used.starts)).sum()) > MAX_HOPS
     by_hop = ordered("hops")
     rate = by_hop.step_rate(topology)
     if topology.switch_nodes or large or rate == by_hop.inverse_rate(topology):
@@ -73,16 +73,16 @@ def best_order(
     return by_round if by_round.step_rate(topology) < rate else by_hop
 
 
-def _used(paths: Paths) -> Paths:
-    """Leave out paths without chunks."""
+def _nonempty(paths: Paths) -> Paths:
+    """Drop paths without chunks."""
     lengths = np.diff(paths.starts)
     keep = paths.weights > 0
     starts = np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.int64)
     return type(paths)(paths.weights[keep], starts, paths.links[np.repeat(keep, lengths)])
 
 
-def _grain(paths: Paths) -> int:
-    """Chunks that move together."""
+def _chunk_group(paths: Paths) -> int:
+    """Number of chunks that are scheduled together."""
     return -(-int(paths.weights.max()) // ROWS)
 
 

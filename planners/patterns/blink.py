@@ -54,7 +54,7 @@ def plan_blink(
 
 
 def _from_every_rank(packed: Forest, problem: TreeProblem) -> Forest:
-    """The same trees, seen from every rank with a shard: hops towards the old root are turned around."""
+    """Reroot the trees at every rank with a shard: hops towards the old root are reversed."""
     paths = [packed.path(route) for route in range(len(packed.path_starts) - 1)]
     both = [*paths, *(path[::-1] for path in paths)]
     roots = np.flatnonzero(problem.root_weights)

@@ -17,7 +17,7 @@ from ...topologies import Topology
 from ...topologies.direct_connect.small_graphs import double_binary_tree_parents
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem, check_request
-from .fixed_pattern import Hops, LinkUses, Route, find_boxes, forest_along, plan_baseline
+from .fixed_pattern import Hops, LinkLoads, Route, find_boxes, forest_along, plan_baseline
 from .hierarchical_ring import box_rings
 from .ring_search import Ring
 
@@ -37,7 +37,7 @@ class _Trees:
 
     def __init__(self, problem: TreeProblem, root: int | None) -> None:
         self._problem, self._root = problem, root
-        self._hops, self._uses = Hops(problem), LinkUses(problem.capacities)
+        self._hops, self._uses = Hops(problem), LinkLoads(problem.capacities)
         boxes: Sequence[tuple[int, ...]] = find_boxes(self._hops)
         if len(boxes) == 1:
             boxes = [(rank,) for rank in boxes[0]]

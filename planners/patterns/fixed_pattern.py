@@ -32,14 +32,14 @@ MAX_KEPT = 64  # ranks whose ways are kept: with 1024 ranks on one fabric, those
 
 
 class Route(NamedTuple):
-    """A way from rank to rank: `nodes` with both ends and the switches in between, and `links` by number."""
+    """A route from rank to rank: `nodes` with both ends and the switches in between, and `links` by number."""
 
     nodes: tuple[int, ...]
     links: tuple[int, ...]
 
 
-class _Ways(NamedTuple):
-    """The shortest ways from one rank, per node that they reach: how long, how wide, and by which links they arrive."""
+class _ShortestRoutes(NamedTuple):
+    """Shortest routes from one rank, per node: length, bottleneck capacity, and last links."""
 
     lengths: dict[int, int]
     widths: dict[int, int]
@@ -47,7 +47,7 @@ class _Ways(NamedTuple):
 
 
 class Hops:
-    """The hops of a network, each looked up on first use."""
+    """The hops of a network, computed on first use."""
 
     def __init__(self, problem: TreeProblem) -> None:
         self.problem = problem
@@ -56,10 +56,10 @@ class Hops:
         self._out: list[list[int]] = [[] for _ in range(problem.num_nodes)]
         for link, tail in enumerate(self._tails):
             self._out[tail].append(link)
-        self._ways: dict[int, _Ways] = {}
+        self._ways: dict[int, _ShortestRoutes] = {}
 
     def nearest(self, tail: int) -> tuple[int, list[int]]:
-        """How many links it is to the nearest ranks, and which these are; none if `tail` reaches no rank."""
+        """Distance in links to the nearest ranks, and these ranks; none if `tail` reaches no rank."""
         seen, level, length = {tail}, [tail], 0
         while level:
             length += 1
@@ -71,12 +71,12 @@ class Hops:
         return length, []
 
     def lengths(self, tail: int) -> set[int]:
-        """Numbers of links that hops from `tail` have."""
+        """Lengths of the hops from `tail`, in links."""
         ranks = self.problem.topology.num_ranks
         return {length for node, length in self._from(tail).lengths.items() if node < ranks and node != tail}
 
     def routes(self, tail: int, head: int) -> tuple[Route, ...]:
-        """List the shortest ways that are widest, at most `MAX_ROUTES`; none where every way passes other ranks."""
+        """List the widest of the shortest routes, at most `MAX_ROUTES`; none if every route passes other ranks."""
         ways = self._from(tail)
         if head == tail or head not in ways.lengths:
             return ()
@@ -94,7 +94,7 @@ class Hops:
         return tuple(found)
 
     def needed(self, tail: int, head: int) -> tuple[Route, ...]:
-        """Return `routes`, or raise `UnsupportedError` where there are none."""
+        """Return `routes`, or raise `UnsupportedError` if there are none."""
         if routes := self.routes(tail, head):
             return routes
         names = self.problem.topology.nodes
@@ -105,17 +105,17 @@ class Hops:
             f"{self.problem.topology.name} passes through other ranks"
         )
 
-    def _from(self, tail: int) -> _Ways:
+    def _from(self, tail: int) -> _ShortestRoutes:
         if tail not in self._ways:
             if len(self._ways) == MAX_KEPT:
                 del self._ways[next(iter(self._ways))]
             self._ways[tail] = self._search(tail)
         return self._ways[tail]
 
-    def _search(self, start: int) -> _Ways:
-        """Breadth first through switches; ranks end a way."""
+    def _search(self, start: int) -> _ShortestRoutes:
+        """Breadth-first search through switches; routes end at ranks."""
         ranks = self.problem.topology.num_ranks
-        ways = _Ways({start: 0}, {start: int(self.problem.capacities.sum())}, {})
+        ways = _ShortestRoutes({start: 0}, {start: int(self.problem.capacities.sum())}, {})
         level, length = [start], 0
         while level:
             length += 1
@@ -134,8 +134,8 @@ class Hops:
         return ways
 
 
-class LinkUses:
-    """How often each link is used, and what that costs in one exact unit of time.
+class LinkLoads:
+    """Load of each link, and its time in one exact unit.
 
     Shapes: `capacities` int64 (links,).
 
@@ -151,24 +151,24 @@ class LinkUses:
         self.uses = [0] * len(self.costs)
 
     def add(self, links: Iterable[int], times: int = 1) -> None:
-        """Count uses; a negative number of them takes uses back."""
+        """Add `times` uses of some links; may be negative."""
         for link in links:
             self.uses[link] += times
 
     def peak(self, links: Iterable[int] | None = None) -> int:
-        """Time of the link that takes longest, of `links` or of all."""
+        """Largest time of a link, of `links` or of all."""
         chosen = range(len(self.uses)) if links is None else links
         return max(self.uses[link] * self.costs[link] for link in chosen)
 
     def take(self, routes: Sequence[Route], times: int = 1) -> Route:
-        """Choose the way whose busiest link is done first, the first such way, and count its use."""
+        """Choose the first route with the least time of its busiest link, and add its load."""
         best = min(routes, key=lambda route: max((self.uses[link] + times) * self.costs[link] for link in route.links))
         self.add(best.links, times)
         return best
 
 
 def find_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
-    """Group the ranks that are nearest to each other: joined by hops with the fewest links that any hop has.
+    """Group the ranks into boxes: those connected by the shortest hops.
 
     That finds GPUs on one NVSwitch, in one mesh of direct links, or hosts on one leaf switch, whatever they are called.
     """
@@ -205,7 +205,7 @@ def plan_baseline(
     weights: Sequence[object] | None = None,
     options: Mapping[str, int | str] | None = None,
 ) -> Plan:
-    """Plan a collective with trees of a planner's own making."""
+    """Plan a collective with trees that `build` returns."""
     collective = check_request(topology, collective)
     trace = Trace()
     shards = shard_weights(topology, collective, root, weights)
@@ -224,7 +224,7 @@ def forest_along(
     hops: npt.NDArray[np.integer],
     routes: Sequence[Route],
 ) -> Forest:
-    """Build a forest whose hops take given routes.
+    """Build a forest whose hops follow given routes.
 
     Shapes: `roots`, `weights` int64 (trees,); `hops` (trees, ranks).
     """

@@ -1,4 +1,4 @@
-"""Hierarchical rings (BlueConnect: Cho et al., MLSys 2019): among ranks of equal place in all boxes, then in each box.
+"""Hierarchical rings (BlueConnect: Cho et al., MLSys 2019): among ranks of equal index in all boxes, then in each box.
 
 In an allgather, a shard visits the other boxes along a ring of ranks with the same place, and goes from each of them
 along rings of the box; reduce-scatter is the reverse, and allreduce both.  A shard enters each box once and leaves it
@@ -19,7 +19,7 @@ from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem
-from .fixed_pattern import Hops, LinkUses, Route, find_boxes, forest_along, plan_baseline
+from .fixed_pattern import Hops, LinkLoads, Route, find_boxes, forest_along, plan_baseline
 from .ring_search import Ring, find_rings, ring_along, sharing_time
 
 
@@ -31,7 +31,7 @@ def plan_hierarchical_ring(
 
 
 def box_rings(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Ring]]:
-    """Find rings inside every box, in all boxes as many: the number that suits the slowest box best."""
+    """Find rings inside every box, equally many in all boxes: the best number for the slowest box."""
     found: list[list[Ring]] = []
     for number, box in enumerate(boxes):
         # Boxes of one kind can have the same rings, which saves looking for them.
@@ -43,10 +43,10 @@ def box_rings(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Ring]]:
 
 
 def _moved(hops: Hops, rings: Sequence[Ring], box: Sequence[int], other: Sequence[int]) -> list[Ring] | None:
-    """Rings of one box in another one, if they are possible there and as fast."""
+    """Translate the rings of one box to another, if they are possible there and as fast."""
     if len(box) != len(other):
         return None
-    place, uses = dict(zip(box, other, strict=True)), LinkUses(hops.problem.capacities)
+    place, uses = dict(zip(box, other, strict=True)), LinkLoads(hops.problem.capacities)
     try:
         moved = [ring_along(hops, [place[rank] for rank in ring.ranks], uses) for ring in rings]
     except UnsupportedError:
@@ -83,7 +83,7 @@ def _forest(problem: TreeProblem) -> Forest:
 
 def _rings_across(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Route]]:
     """Per place, the routes from each box to the next one."""
-    uses = LinkUses(hops.problem.capacities)
+    uses = LinkLoads(hops.problem.capacities)
     rings = []
     for members in zip(*boxes, strict=True):
         pairs = pairwise([*members, members[0]])

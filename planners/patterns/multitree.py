@@ -43,7 +43,7 @@ def _forest(problem: TreeProblem) -> Forest:
 
 
 def _grow(trees: Sequence[_Tree], units: _Units, num_ranks: int) -> None:
-    """Let the trees take turns, step by step, until each has reached all ranks."""
+    """Grow the trees round-robin, step by step, until each spans all ranks."""
     growing = list(trees)
     while growing:
         units.start_step()
@@ -58,7 +58,7 @@ def _grow(trees: Sequence[_Tree], units: _Units, num_ranks: int) -> None:
 
 
 class _Units:
-    """What is left of every link in the current step, and which ways that leaves."""
+    """Remaining units of every link in the current step, and the routes that they allow."""
 
     def __init__(self, problem: TreeProblem) -> None:
         self._num_ranks = problem.topology.num_ranks
@@ -74,15 +74,15 @@ class _Units:
         self._detours = False
 
     def start_step(self) -> None:
-        """Give every link its units back."""
+        """Reset the units of every link."""
         self._left = list(self._all)
 
     def allow_detours(self) -> None:
-        """From now on, a hop may leave a box and come back: nothing else leads on."""
+        """Allow hops that leave a box and return, once no others remain."""
         self._detours = True
 
     def reach(self, tail: int, known: set[int], length: int) -> Route | None:
-        """Take a way of so many links, with units left, to a rank that is not known; or find that there is none."""
+        """Use a route of `length` links, with units left, to a rank not in `known`; None if there is none."""
         seen, level = {tail}, [Route((tail,), ())]
         for step in range(1, length + 1):
             following = []
@@ -98,7 +98,7 @@ class _Units:
         return None
 
     def _longer(self, routes: Iterable[Route], seen: set[int]) -> Iterator[Route]:
-        """Ways of one link more, with units left, to nodes that were not seen before."""
+        """Extend routes by one link with units left, to nodes not seen before."""
         for nodes, links in routes:
             for link in self._out[nodes[-1]]:
                 head = self._heads[link]
@@ -111,7 +111,7 @@ class _Units:
 
 
 class _Tree:
-    """A tree that grows: who is in it, in the order of joining, and by which routes."""
+    """A growing tree: its ranks in the order of joining, and their routes."""
 
     def __init__(self, root: int) -> None:
         self.members, self.routes = [root], list[Route]()
@@ -119,7 +119,7 @@ class _Tree:
         self._choices: list[tuple[int, int]] = []
 
     def start_step(self, lengths: Sequence[int]) -> None:
-        """From now on, all who are in the tree can send."""
+        """Let all ranks in the tree send from now on."""
         self._choices = [(length, sender) for length in lengths for sender in self.members][::-1]
 
     def add_rank(self, units: _Units) -> bool:

@@ -21,7 +21,7 @@ from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem
-from .fixed_pattern import Hops, LinkUses, Route, forest_along, plan_baseline
+from .fixed_pattern import Hops, LinkLoads, Route, forest_along, plan_baseline
 
 
 def plan_recursive_doubling(topology: Topology, collective: AnyCollective) -> Plan:
@@ -51,11 +51,11 @@ def _ways(problem: TreeProblem) -> list[_Way]:
     routes = {(tail, bit): hops.needed(tail, tail ^ (1 << bit)) for tail in range(ranks) for bit in range(bits)}
     falling = list(range(bits))[::-1]
     turned = [falling[turn:] + falling[:turn] for turn in range(bits)]
-    return [_way(problem, routes, orders) for orders in ([falling], turned)]
+    return [_widest_route(problem, routes, orders) for orders in ([falling], turned)]
 
 
 class _Way(NamedTuple):
-    """One choice of orders.
+    """Routes and congestion of one choice of orders.
 
     `congestion`, `stepped`: Time per shard in units of capacity, of the busiest link, and with all waiting for it in
         every step.
@@ -88,13 +88,13 @@ class _Way(NamedTuple):
         )
 
 
-def _way(
+def _widest_route(
     problem: TreeProblem, known: Mapping[tuple[int, int], tuple[Route, ...]], orders: Sequence[Sequence[int]]
 ) -> _Way:
-    """Choose routes, and add up what they carry in every step."""
+    """Choose routes, and sum their loads in every step."""
     ranks, bits = problem.topology.num_ranks, len(orders[0])
-    total, routes = LinkUses(problem.capacities), list[Route]()
-    steps = [LinkUses(problem.capacities) for _ in range(bits)]
+    total, routes = LinkLoads(problem.capacities), list[Route]()
+    steps = [LinkLoads(problem.capacities) for _ in range(bits)]
     for order in orders:
         for step, bit in enumerate(order):
             for rank in range(ranks):

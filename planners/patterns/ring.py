@@ -21,7 +21,7 @@ from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.forest import bottleneck
 from ..trees.problem import TreeProblem, tree_problem
-from .fixed_pattern import Hops, LinkUses, find_boxes, forest_along, plan_baseline
+from .fixed_pattern import Hops, LinkLoads, find_boxes, forest_along, plan_baseline
 from .ring_search import MAX_CHANNELS, Ring, find_rings, ring_along, sharing_time
 
 
@@ -55,15 +55,15 @@ def plan_ring(
 
 
 def _search(problem: TreeProblem, channels: int | None) -> list[Ring]:
-    """Rings box by box; they cross every cut, so they are no faster than the narrowest cut."""
+    """Search for rings box by box; as rings cross every cut, the bottleneck cut bounds their rate."""
     hops, ranks = Hops(problem), problem.topology.num_ranks
     narrowest = bottleneck(tree_problem(problem.topology, problem.direction, (1, *[0] * (ranks - 1))))
     return find_rings(hops, find_boxes(hops), channels, Fraction(narrowest.supply, narrowest.capacity))
 
 
 def _along(problem: TreeProblem, ranks: list[int]) -> list[Ring]:
-    """The ring of a given order, and its opposite where that is possible and better."""
-    hops, uses = Hops(problem), LinkUses(problem.capacities)
+    """The ring of a given order, and its reverse if that is possible and better."""
+    hops, uses = Hops(problem), LinkLoads(problem.capacities)
     # With reductions the network is turned around, and data still runs in the order given.
     ring = ring_along(hops, ranks if problem.direction == "broadcast" else ranks[::-1], uses)
     try:

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from ...errors import UnsupportedError
 from ...support.seed import current_seed
-from .fixed_pattern import Hops, LinkUses, Route
+from .fixed_pattern import Hops, LinkLoads, Route
 
 Row = Mapping[int, tuple[Route, ...]]
 
@@ -35,7 +35,7 @@ class Ring(NamedTuple):
 
 
 class Preference(NamedTuple):
-    """What a walk prefers.
+    """Preferences of a walk among candidate ranks.
 
     `tie`: Among equals: the next rank by number; or zigzag from where the walk entered the box, 0, 1, -1, 2, -2, ...,
         whose rotations use each pair of an even number of ranks once (Williams 1949); or chance.
@@ -45,8 +45,8 @@ class Preference(NamedTuple):
     tie: Literal["next", "zigzag"] | random.Random
 
 
-class Surroundings:
-    """Where each rank can send to, inside its box and to the next box, and by which routes.
+class RingContext:
+    """Possible successors of each rank, inside its box and in the next box, with their routes.
 
     `order`: All ranks.
     `place`: Where each of them is in `order`.
@@ -74,12 +74,12 @@ class Surroundings:
 
     @property
     def ideal(self) -> Fraction:
-        """Time per unit of data, in units of capacity, that no rings can beat: all data leaves every rank."""
+        """Lower bound on the time per unit of data of any rings: all data leaves every rank."""
         return max((Fraction(1, sum(row)) for row in self._first_links() if row), default=Fraction(0))
 
     @property
     def links_per_rank(self) -> int:
-        """Rings in which the rank with most bandwidth could take part, were its links as thin as the thinnest."""
+        """Upper bound on the number of rings, from the rank with most bandwidth over its narrowest link."""
         rows = [row for row in self._first_links() if row]
         thinnest = min(map(min, rows), default=1)
         return max((-(-sum(row) // thinnest) for row in rows), default=1)
@@ -91,8 +91,8 @@ class Surroundings:
         return [[self._capacities[link] for link in links] for links in firsts]
 
 
-def next_ring(near: Surroundings, uses: LinkUses, number: int, preference: Preference) -> Ring | None:
-    """Look for the ring that makes the busiest of its links least busy; it starts in the first box."""
+def next_ring(near: RingContext, uses: LinkLoads, number: int, preference: Preference) -> Ring | None:
+    """Search for the ring with the least load on its busiest link, starting in the first box."""
     start = near.boxes[0][number % len(near.boxes[0])]
     ceilings = sorted({(uses.uses[link] + 1) * uses.costs[link] for link in near.links})
     found: dict[int, Ring | None] = {}
@@ -114,9 +114,9 @@ def _reached(hops: Hops, rank: int, box: Sequence[int], place: Mapping[int, int]
 
 
 class _Walk:
-    """One search for a ring that keeps the time of every link at or below a ceiling."""
+    """Search for a ring with the time of every link at most `ceiling`."""
 
-    def __init__(self, near: Surroundings, uses: LinkUses, ceiling: int, preference: Preference) -> None:
+    def __init__(self, near: RingContext, uses: LinkLoads, ceiling: int, preference: Preference) -> None:
         self._near, self._preference, self._total = near, preference, len(near.order)
         self._capacity: list[int] = [ceiling // cost - used for cost, used in zip(uses.costs, uses.uses, strict=True)]
         self._open = {rank: self._mask(row) for rank, row in near.inside.items()}
@@ -125,7 +125,7 @@ class _Walk:
         self._free, self._exits = 0, list[int]()
 
     def ring_from(self, start: int) -> Ring | None:
-        """Find a ring that begins at `start`, or give up."""
+        """Find a ring that begins at `start`, within a search limit."""
         self._free = _mask_of(self._near.order) & ~(1 << start)
         self._exits = self._exit_masks(start)
         patience = 2000 + 20 * self._total
@@ -152,20 +152,20 @@ class _Walk:
         return None
 
     def _choices(self, path: list[int]) -> Iterator[tuple[int, Route]]:
-        """Where the walk can go next, and how."""
+        """Possible next ranks of the walk, with routes."""
         tail, place = path[-1], len(path)
         if place == self._total:
             row, heads = self._near.onward[tail], [path[0]]
         else:
             within = self._box_at[place] == self._box_at[place - 1]
             row = (self._near.inside if within else self._near.onward)[tail]
-            heads = [head for head in row if self._free >> head & 1 and self._keeps_exit(head, place)]
-        ways = {head: way for head in heads if (way := self._way(row.get(head, ())))}
+            heads = [head for head in row if self._free >> head & 1 and self._can_leave_box(head, place)]
+        ways = {head: way for head in heads if (way := self._widest_route(row.get(head, ())))}
         entry = path[bisect_left(self._box_at, self._box_at[place - 1])]
         yield from sorted(ways.items(), key=lambda step: self._rating(step[0], step[1], entry))
 
     def _rating(self, head: int, route: Route, entry: int) -> tuple[float, ...]:
-        """What the walk prefers, smallest first; ranks are in the order of their numbers already."""
+        """Sorting key of a choice, by preference; ties stay in rank order."""
         ways_on = (self._open[head] & self._free).bit_count()
         tie: float = 0
         if isinstance(self._preference.tie, random.Random):
@@ -177,7 +177,7 @@ class _Walk:
             tie = min(2 * ahead, 2 * behind + 1)
         return (-self._least_capacity(route), ways_on, tie) if self._preference.widest_first else (ways_on, tie)
 
-    def _way(self, routes: tuple[Route, ...]) -> Route | None:
+    def _widest_route(self, routes: tuple[Route, ...]) -> Route | None:
         """The widest of the routes, if all its links have capacity."""
         best = max(routes, key=self._least_capacity, default=None)
         return best if best and self._least_capacity(best) > 0 else None
@@ -185,8 +185,8 @@ class _Walk:
     def _least_capacity(self, route: Route) -> int:
         return min(self._capacity[link] for link in route.links)
 
-    def _keeps_exit(self, head: int, place: int) -> bool:
-        """Whether the box can still be left once the walk has gone to `head`."""
+    def _can_leave_box(self, head: int, place: int) -> bool:
+        """Whether the walk can still leave the box after moving to `head`."""
         number = self._box_at[place]
         exits = self._exits[number] & self._free
         is_last = place + 1 == self._box_ends[number]
@@ -201,7 +201,7 @@ class _Walk:
         ]
 
     def _mask(self, row: Row) -> int:
-        return _mask_of(head for head, routes in row.items() if self._way(routes))
+        return _mask_of(head for head, routes in row.items() if self._widest_route(routes))
 
 
 def _mask_of(ranks: Iterable[int]) -> int:
@@ -222,7 +222,7 @@ MAX_ATTEMPTS = 20
 PATIENCE = 8  # attempts in a row without a better result after which there are no more
 
 
-def ring_along(hops: Hops, ranks: Sequence[int], uses: LinkUses) -> Ring:
+def ring_along(hops: Hops, ranks: Sequence[int], uses: LinkLoads) -> Ring:
     """Make the ring of a given order, or raise `UnsupportedError` where a hop is impossible."""
     pairs = zip(ranks, [*ranks[1:], ranks[0]], strict=True)
     return Ring(tuple(ranks), tuple(uses.take(hops.needed(tail, head)) for tail, head in pairs))
@@ -234,7 +234,7 @@ def find_rings(
     """Find rings that visit the boxes in their order."""
     everyone = [[rank for box in boxes for rank in box]]
     for groups, nearest in ((boxes, True), (boxes, False), (everyone, False)):
-        near = Surroundings(hops, groups, nearest)
+        near = RingContext(hops, groups, nearest)
         if rings := _best_rings(near, hops, channels, max(ideal, near.ideal)):
             return rings
     raise UnsupportedError(
@@ -244,15 +244,15 @@ def find_rings(
 
 
 def sharing_time(hops: Hops, rings: Sequence[Ring]) -> Fraction:
-    """Time per unit of data of the busiest link, in units of capacity, if each ring carries an equal part."""
-    uses = LinkUses(hops.problem.capacities)
+    """Time per unit of data of the busiest link, in units of capacity, with equal shares of the rings."""
+    uses = LinkLoads(hops.problem.capacities)
     for ring in rings:
         uses.add(ring.links)
     return Fraction(uses.peak(), uses.common * len(rings))
 
 
-def _best_rings(near: Surroundings, hops: Hops, channels: int | None, ideal: Fraction) -> list[Ring]:
-    """Try regular orders first and after that random ones, until these have not helped for some time."""
+def _best_rings(near: RingContext, hops: Hops, channels: int | None, ideal: Fraction) -> list[Ring]:
+    """Try regular orders, then random ones until they stop improving."""
     best, time, idle = list[Ring](), Fraction(0), 0
     for attempt in range(min(MAX_ATTEMPTS, 3 + EFFORT // len(near.order))):
         preference = (
@@ -272,9 +272,9 @@ def _best_rings(near: Surroundings, hops: Hops, channels: int | None, ideal: Fra
     return best
 
 
-def _candidates(near: Surroundings, hops: Hops, channels: int | None, preference: Preference) -> Iterator[list[Ring]]:
-    """Rings found one after the other, then so many of them as are fastest; and each with its rings found again."""
-    uses, found = LinkUses(hops.problem.capacities), list[Ring]()
+def _candidates(near: RingContext, hops: Hops, channels: int | None, preference: Preference) -> Iterator[list[Ring]]:
+    """Yield rings found greedily, the best prefix of them, and each after improvement."""
+    uses, found = LinkLoads(hops.problem.capacities), list[Ring]()
     # One ring per GPU of a box, so that each one's NIC has a ring; in a single box, one per link of a rank.
     useful = min(MAX_CHANNELS, max(map(len, near.boxes)) if len(near.boxes) > 1 else near.links_per_rank)
     for number in range(channels or useful):
@@ -294,9 +294,9 @@ def _candidates(near: Surroundings, hops: Hops, channels: int | None, preference
     yield _improved(near, hops, found, preference)
 
 
-def _improved(near: Surroundings, hops: Hops, rings: Sequence[Ring], preference: Preference) -> list[Ring]:
-    """Look for each ring again, now that all others are known."""
-    rings, uses = list(rings), LinkUses(hops.problem.capacities)
+def _improved(near: RingContext, hops: Hops, rings: Sequence[Ring], preference: Preference) -> list[Ring]:
+    """Search for each ring again, given all others."""
+    rings, uses = list(rings), LinkLoads(hops.problem.capacities)
     for ring in rings:
         uses.add(ring.links)
     for _ in range(IMPROVEMENTS):
@@ -309,7 +309,7 @@ def _improved(near: Surroundings, hops: Hops, rings: Sequence[Ring], preference:
     return rings
 
 
-def _peak_with(uses: LinkUses, ring: Ring) -> int:
+def _peak_with(uses: LinkLoads, ring: Ring) -> int:
     """Time of the ring's busiest link if it is added."""
     uses.add(ring.links)
     peak = uses.peak(ring.links)

@@ -13,7 +13,7 @@ from ...topologies import Topology
 
 
 def check_network(planned: Topology, topology: Topology) -> None:
-    """Raise `TopologyError` unless a plan for one network is for this one; names do not matter."""
+    """Raise `TopologyError` unless a plan is for this network; its name may differ."""
     if not isinstance(topology, Topology):
         raise TopologyError(f"the topology is {shown(topology)}; expected the Topology to use the plan on")
     if topology.digest != planned.digest:
@@ -23,7 +23,7 @@ def check_network(planned: Topology, topology: Topology) -> None:
         )
 
 
-def check_purpose(collective: Collective, schedule: Schedule, bound: Bound) -> None:
+def check_schedule_fits_bound(collective: Collective, schedule: Schedule, bound: Bound) -> None:
     """Raise `CertificateError` unless the schedule is of the collective's kind, for the shards of the bound."""
     if not is_verifiable(schedule):
         raise CertificateError(f"the plan's schedule is {shown(schedule)}; expected trees, steps or a flow")
@@ -35,8 +35,8 @@ def check_purpose(collective: Collective, schedule: Schedule, bound: Bound) -> N
         raise CertificateError(f"the plan's {what} of its bound")
 
 
-def refuse_loads(stated: IntArray, loads: IntArray, schedule: Schedule, topology: Topology) -> None:
-    """Raise `CertificateError` that tells the first difference between stated loads and the true ones."""
+def report_load_mismatch(stated: IntArray, loads: IntArray, schedule: Schedule, topology: Topology) -> None:
+    """Raise `CertificateError` with the first difference between stated and actual loads."""
     if stated.shape != loads.shape:
         raise CertificateError(_other_shape(stated, loads))
     place = tuple(np.argwhere(loads != stated)[0].tolist())

@@ -26,7 +26,7 @@ INT64_MAX = 2**63 - 1
 
 
 def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) -> Plan:
-    """Read a plan and verify it, so that whatever is loaded proves what it claims.
+    """Read a plan and verify it.
 
     Raises `FileFormatError` if the file cannot be read, is cut short, of a newer version, or not a plan;
     `TopologyError` if the plan is for another network than `topology`; `CertificateError` if the plan does not prove
@@ -56,7 +56,7 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
 
 
 def plan_from_json(data: dict[str, Any], where: str) -> Plan:
-    """Build the plan that a decoded JSON document describes; its claims are not checked here."""
+    """Build a plan from a decoded JSON document, without verification."""
     from pydantic import ValidationError
 
     from ...topologies.network.schema import first_error

@@ -37,7 +37,7 @@ from ...support.validation import shown
 from ...support.writing import write_whole
 from ...topologies import Topology
 from ...topologies.network.topology_json import topology_to_json
-from .checks import check_network, check_purpose, refuse_loads
+from .checks import check_network, check_schedule_fits_bound, report_load_mismatch
 from .stages import Trace
 
 PLAN_FORMAT = "collopt-plan"
@@ -50,9 +50,9 @@ Older files are read as they are.
 
 
 def write_document(fields: Mapping[str, object], path: str | os.PathLike[str]) -> None:
-    """Write the fields of a plan to a file, whole or not at all."""
+    """Write the fields of a plan to a file atomically."""
     check_path(path)
-    body = ",\n".join(f"{json.dumps(key)}: {_laid_out(value)}" for key, value in fields.items())
+    body = ",\n".join(f"{json.dumps(key)}: {_json_text(value)}" for key, value in fields.items())
     write_whole(path, f"{{\n{body}\n}}\n")
 
 
@@ -62,8 +62,8 @@ def check_path(path: object) -> None:
         raise UnsupportedError(f"the path is {shown(path)}; expected a file's name")
 
 
-def _laid_out(value: object) -> str:
-    """JSON text with one row per link, path or tree, which people can compare and edit."""
+def _json_text(value: object) -> str:
+    """JSON text with one line per link, path or tree, for diffs and editing."""
     if not isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     rows = {
@@ -157,7 +157,7 @@ class Plan:
         return 1 - self.algbw / self.bound.algbw
 
     def verify(self, topology: Topology | None = None) -> None:
-        """Check the bound, the schedule and what the plan says of both, without the code that made them.
+        """Check the bound, the schedule and the plan's claims, independently of the code that made them.
 
         Raises `TopologyError` if the plan is for another network; `CertificateError` if anything else is not as
         claimed.
@@ -172,10 +172,10 @@ class Plan:
         if self.bound.collective != self.collective or self.bound.topology.digest != self.topology.digest:
             raise CertificateError(f"the plan's bound is for {self.bound.collective} on {self.bound.topology!r}")
         self.bound.verify()
-        check_purpose(self.collective, self.schedule, self.bound)
+        check_schedule_fits_bound(self.collective, self.schedule, self.bound)
         loads = verified_loads(self.schedule, self.topology)
         if not np.array_equal(loads, self.link_loads):
-            refuse_loads(self.link_loads, loads, self.schedule, self.topology)
+            report_load_mismatch(self.link_loads, loads, self.schedule, self.topology)
         rate = rate_of_loads(loads, self.schedule, self.topology)
         if rate != self.inverse_rate:
             busiest = "its busiest link gives" if self.schedule.pipelined else "its busiest links give"
@@ -188,7 +188,7 @@ class Plan:
         write_document(self.to_json(), path)
 
     def to_json(self) -> dict[str, Any]:
-        """Describe the plan by plain lists, texts and integers, ready for `json.dumps`, as `save` writes it."""
+        """Return the plan as a JSON document, as `save` writes it."""
         return {
             "format": PLAN_FORMAT,
             "version": PLAN_VERSION,
@@ -260,7 +260,7 @@ class Plan:
         return Heights(int(heights.min()), total / copies, int(heights.max()))
 
     def in_network(self) -> tuple[InNetwork, ...]:
-        """Leave out the traffic that multicast or aggregation make redundant, for each of ``schedule.forests``."""
+        """Remove traffic that in-network multicast or aggregation makes redundant, for each of ``schedule.forests``."""
         return tuple(in_network(forest, self.topology) for forest in self.trees.forests)
 
     def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
@@ -301,7 +301,7 @@ def proved_plan(
     trace: Trace,
     bound: Bound | Callable[[Fraction], Bound],
 ) -> Plan:
-    """Add to a schedule its loads, its rate and a bound, which may be looked for given the rate; verify the whole."""
+    """Make a verified plan of a schedule; `bound` may be a function of the achieved rate."""
     with trace.stage("loads"):
         loads = schedule.link_loads(topology)
         rate = rate_of_loads(loads, schedule, topology)
@@ -323,7 +323,7 @@ def verified_plan(
     trace: Trace,
     bound: Bound,
 ) -> Plan:
-    """Do the same in one stage, where the bound is known."""
+    """Make a verified plan of a schedule with a known bound, as one stage."""
     with trace.stage("verification"):
         loads = schedule.link_loads(topology)
         rate = rate_of_loads(loads, schedule, topology)

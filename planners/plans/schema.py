@@ -83,7 +83,7 @@ class PlanDocument(_Entry):
     @field_validator("bound")
     @classmethod
     def _known_to_version(cls, bound: BoundEntry, info: ValidationInfo) -> BoundEntry:
-        """Refuse in older files the witnesses that they did not have."""
+        """Refuse witnesses that the file's version does not have."""
         version = info.data.get("version", 0)
         for name, since in WITNESSES_SINCE.items():
             if version < since and getattr(bound, name) is not None:
@@ -93,7 +93,7 @@ class PlanDocument(_Entry):
     @field_validator("schedule")
     @classmethod
     def _is_known_to_version(cls, schedule: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Refuse in older files the schedules that they did not have."""
+        """Refuse schedules that the file's version does not have."""
         version = info.data.get("version", 0)
         if version < cls.since:
             raise ValueError(f"version {version} had no {cls.what}; expected version {cls.since}")
@@ -125,6 +125,6 @@ class FlowPlanDocument(PlanDocument):
 
 
 def document_kind(schedule: object) -> type[TreePlanDocument | StepPlanDocument | FlowPlanDocument]:
-    """Return the form of a plan file by the schedule in it, which need not be one."""
+    """Return the schema of a plan file by the kind of its schedule."""
     kind = schedule_kind(schedule)
     return FlowPlanDocument if kind == "flow" else StepPlanDocument if kind == "steps" else TreePlanDocument

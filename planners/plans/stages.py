@@ -15,12 +15,12 @@ from ...support import progress
 from ...support.seed import current_seed
 
 
-def _ignore_count(done: int, total: int) -> None:
-    """Take no notice of counts."""
+def _no_count(done: int, total: int) -> None:
+    """Ignore counts."""
 
 
-def _ignore_text(text: str) -> None:
-    """Take no notice of texts."""
+def _no_text(text: str) -> None:
+    """Ignore texts."""
 
 
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("collopt_stage_listener", default=None)
@@ -30,10 +30,10 @@ _log = logging.getLogger("collopt.planners")
 @contextmanager
 def on_stage(
     listener: Callable[[str], None],
-    count: Callable[[int, int], None] = _ignore_count,
-    text: Callable[[str], None] = _ignore_text,
+    count: Callable[[int, int], None] = _no_count,
+    text: Callable[[str], None] = _no_text,
 ) -> Iterator[None]:
-    """Call `listener` with the name of every stage that starts within the context, as progress displays do.
+    """Call `listener` with the name of every stage that starts within the context.
 
     The functions must not raise: it may end the work, or be taken for the work's own error.
 
@@ -94,6 +94,6 @@ class Trace:
             _log.info("%s: %.3f s", name, seconds)
 
     def note(self, name: str, value: float | str) -> None:
-        """Keep a fact."""
+        """Record a value."""
         self.provenance[name] = value
         _log.debug("%s: %s", name.replace("_", " "), value)

@@ -47,7 +47,7 @@ GRAINS_OF_FLOATS = 2**24  # such rates are read in multiples of one over this
 
 @dataclass(frozen=True)
 class BestRates:
-    """A best solution of the allreduce program.
+    """An optimal solution of the allreduce program.
 
     `shares`: By direction and number of the link: what trees of this kind take, as much into a switch as out of it.
         Where every link has an opposite of its bandwidth, in-trees are left out: they are the out-trees reversed.
@@ -62,7 +62,7 @@ class BestRates:
 
 
 def best_rates(topology: Topology) -> BestRates:
-    """Solve the allreduce program of a topology exactly, adding cuts until none is too narrow."""
+    """Solve the allreduce program of a topology exactly, adding cuts until none is violated."""
     _, _, capacities, unit = topology.arrays
     # Whole numbers are exact in floats.
     unit = unit if capacities.max() <= MAX_BANDWIDTH else Fraction(1)
@@ -78,7 +78,7 @@ def _best_rates(model: AllreduceCutModel, unit: Fraction) -> BestRates:
             f"the allreduce program of {model.topology!r} has {columns} variables; expected at most {MAX_COLUMNS}: "
             "use planner 'forestcoll'"
         )
-    cuts = _Cuts(model)
+    cuts = _CutPool(model)
     cuts.add_while_violated(lambda: _solved_inside(model))
     optimum = solve(model, HighsOptions(algorithm=Algorithm.IPM))
     rate, reached = _proved_rate(optimum)
@@ -86,12 +86,12 @@ def _best_rates(model: AllreduceCutModel, unit: Fraction) -> BestRates:
     session = Session(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
     session.solve(first)
     best = cuts.add_while_violated(session.solve)
-    root_rates, shares, exact = _read(model, best)
+    root_rates, shares, exact = _exact_solution(model, best)
     return BestRates(rate * unit, unit, root_rates, shares, exact and rate == reached, cuts.number)
 
 
 def _solved_inside(model: AllreduceCutModel) -> Solution:
-    """Solve by interior point, with crossover only where there is no proved answer without."""
+    """Solve by interior point, with crossover only if there is no proved answer without it."""
     solution = solve(model, HighsOptions(algorithm=Algorithm.IPM_WITHOUT_CROSSOVER))
     if solution.status.termination is Termination.OPTIMAL:
         return solution
@@ -99,7 +99,7 @@ def _solved_inside(model: AllreduceCutModel) -> Solution:
 
 
 def _proved_rate(optimum: Solution) -> tuple[Fraction, Fraction]:
-    """What no trees can beat, and what they reach; the same number, if the basis holds without tolerances."""
+    """Upper and lower bound on the rate of trees; equal if the basis is exactly optimal."""
     try:
         rate = optimum.exact.objective
     except NoAnswerError:
@@ -111,20 +111,20 @@ def _proved_rate(optimum: Solution) -> tuple[Fraction, Fraction]:
 
 
 def _fix_rate(model: AllreduceCutModel, rate: Fraction) -> Solution:
-    """Ask for least traffic at the best rate; similar solutions cost differently, so that rounds do not wander."""
+    """Fix the best rate and minimize traffic, so that rounds converge to one of many equivalent solutions."""
     model.constrain("best_rate", [(model.root_rate, 1.0)], lower=float(rate))
     columns = np.concatenate([hops.columns for hops in model.hops.values()])
     model.minimize([(columns, np.random.default_rng(0).integers(1000, 1100, len(columns)) / 1000)])
     return solve(model, HighsOptions(algorithm=Algorithm.IPM))
 
 
-def _read(
+def _exact_solution(
     model: AllreduceCutModel, best: Solution
 ) -> tuple[tuple[Fraction, ...], dict[Direction, tuple[Fraction, ...]], bool]:
-    """Root rates and shares as fractions, and whether they are the basis's own."""
+    """Root rates and shares as fractions, and whether they are those of the exact basis."""
     try:
         values, exact = best.exact.values, True
-        flows = {direction: _totals(model, hops, values[direction]) for direction, hops in model.hops.items()}
+        flows = {direction: _link_totals(model, hops, values[direction]) for direction, hops in model.hops.items()}
     except NoAnswerError:
         values, exact = best.values, False
         flows = {direction: _rounded(model, hops, values[direction]) for direction, hops in model.hops.items()}
@@ -134,8 +134,8 @@ def _read(
     return tuple(rates), flows, exact
 
 
-def _totals(model: AllreduceCutModel, hops: Hops, values: npt.NDArray[Any]) -> tuple[Fraction, ...]:
-    """What each link carries of all hops."""
+def _link_totals(model: AllreduceCutModel, hops: Hops, values: npt.NDArray[Any]) -> tuple[Fraction, ...]:
+    """Total of all hops on each link."""
     shares = [Fraction(0)] * len(model.topology.links)
     for link, value in zip(hops.links.tolist(), values.tolist(), strict=True):
         shares[link] += value
@@ -143,7 +143,7 @@ def _totals(model: AllreduceCutModel, hops: Hops, values: npt.NDArray[Any]) -> t
 
 
 def _rounded(model: AllreduceCutModel, hops: Hops, values: FloatArray) -> tuple[Fraction, ...]:
-    """The same, rounded so that switches pass on exactly what they get."""
+    """Total of all hops on each link, rounded so that flow is conserved at switches."""
     flows: dict[int, dict[tuple[int, int], float]] = {}
     numbers: dict[tuple[int, int], int] = {}
     rows = zip(*(array.tolist() for array in (hops.origins, hops.tails, hops.heads, hops.links, values)), strict=True)
@@ -157,8 +157,8 @@ def _rounded(model: AllreduceCutModel, hops: Hops, values: FloatArray) -> tuple[
     return tuple(shares)
 
 
-class _Pairs:
-    """The pairs of ranks that hops of one kind join."""
+class _RankPairs:
+    """Pairs of ranks that hops of one kind connect."""
 
     def __init__(self, hops: Hops, num_ranks: int) -> None:
         self._ends = hops.heads < num_ranks
@@ -166,16 +166,16 @@ class _Pairs:
         self.tails, self.heads = np.divmod(keys, num_ranks)
 
     def bandwidths(self, values: FloatArray) -> FloatArray:
-        """What reaches one rank from the other, pair by pair."""
+        """Bandwidth from rank to rank, by pair."""
         return np.bincount(self._pair, weights=values[self._ends], minlength=len(self.tails)).astype(np.float64)
 
 
-class _Cuts:
-    """The cuts of a model, and the search for more."""
+class _CutPool:
+    """Cuts of a model, and their separation."""
 
     def __init__(self, model: AllreduceCutModel) -> None:
         self._model = model
-        self._pairs = {direction: _Pairs(hops, model.topology.num_ranks) for direction, hops in model.hops.items()}
+        self._pairs = {direction: _RankPairs(hops, model.topology.num_ranks) for direction, hops in model.hops.items()}
         self._rounds = count(1)
         self.number = 0
 
@@ -195,7 +195,7 @@ class _Cuts:
         found = False
         number = next(self._rounds)
         for direction, pairs in self._pairs.items():
-            inside = _violated(pairs, rates, pairs.bandwidths(solution.values[direction]))
+            inside = _violated_cuts(pairs, rates, pairs.bandwidths(solution.values[direction]))
             if len(inside):
                 self._model.add_cuts(f"{direction}_cuts_{number}", direction, inside)
                 self.number += len(inside)
@@ -203,24 +203,24 @@ class _Cuts:
         return found
 
 
-def _violated(pairs: _Pairs, rates: FloatArray, bandwidths: FloatArray) -> BoolArray:
-    """One set of ranks per rank that does not get everything: the larger side of its narrowest cut."""
+def _violated_cuts(pairs: _RankPairs, rates: FloatArray, bandwidths: FloatArray) -> BoolArray:
+    """A violated cut for every rank that does not receive the whole rate: the larger side of its minimum cut."""
     total = max(float(rates.sum()), np.finfo(np.float64).tiny)
-    supplies = _grains(rates, total)
+    supplies = _quantized(rates, total)
     # More than everything is no help.
-    capacities = np.minimum(_grains(bandwidths, total), 2 * GRAIN)
+    capacities = np.minimum(_quantized(bandwidths, total), 2 * GRAIN)
     ranks = len(rates)
     sweep = sweep_sinks(ranks, pairs.tails, pairs.heads, capacities, supplies, ranks)
     return np.unique(~sweep.sink_sides[sweep.deficit > TOLERANCE], axis=0)
 
 
-def _grains(values: FloatArray, total: float) -> IntArray:
+def _quantized(values: FloatArray, total: float) -> IntArray:
     grains: IntArray = np.rint(np.maximum(values, 0) / total * GRAIN).astype(np.int64)
     return grains
 
 
 def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
-    """Plan an allreduce with trees at the optimum of the allreduce program, the best rate of all trees."""
+    """Plan an allreduce with trees at the optimum of the allreduce program."""
     count = None if trees_per_root is None else checked_count(trees_per_root)
     trace = Trace()
     with trace.stage("linear program"):
@@ -246,7 +246,7 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) 
 
 
 def _forest(topology: Topology, direction: Direction, rates: BestRates, count: int | None, trace: Trace) -> Forest:
-    """Pack trees of one kind into the network of their shares."""
+    """Pack the trees of one direction into the network of their shares."""
     shares = zip(topology.links, rates.shares[direction], strict=True)
     links = tuple(link._replace(bandwidth=share) for link, share in shares if share > 0)
     problem = tree_problem(replace(topology, links=links), direction, whole_numbers(rates.root_rates))

@@ -21,7 +21,7 @@ from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, checked_count, shard_weights, tree_problem
-from .strength import allreduce_bound, named
+from .strength import allreduce_bound, node_names
 
 
 def bound_trees(
@@ -31,7 +31,7 @@ def bound_trees(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Bound:
-    """Find what no schedule of a collective can beat, and a cut that proves it."""
+    """Bound the rate of any schedule of a collective, with the cut that proves it."""
     collective = check_request(topology, collective)
     shards = shard_weights(topology, collective, root, weights)
     if collective.has_two_phases:
@@ -78,11 +78,11 @@ def _one_way(
 
 def _tree_bound(problem: TreeProblem, collective: Collective, shards: tuple[int, ...], best: Bottleneck) -> Bound:
     rate = Fraction(best.supply, best.capacity) / problem.topology.arrays.unit
-    return Bound(problem.topology, collective, rate, Cut(named(problem.topology, best.source_side)), shards)
+    return Bound(problem.topology, collective, rate, Cut(node_names(problem.topology, best.source_side)), shards)
 
 
 def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[Allreduce, Bound]:
-    """Reduce-scatter and allgather at the same time; on a symmetric network, along the same trees."""
+    """Plan an allreduce as reduce-scatter and allgather; on a symmetric network, along the same trees."""
     with trace.stage("bottleneck"):
         bound = allreduce_bound(topology)
     broadcast, _ = _one_way(topology, ALLGATHER, (), count, trace)

@@ -23,7 +23,7 @@ MAX_WEIGHT = 10**12
 
 
 class TreeProblem(NamedTuple):
-    """A topology as trees see it: links in the direction from roots to leaves."""
+    """Input of tree planners: links in the direction from roots to leaves."""
 
     topology: Topology
     direction: Direction  # with "reduce", links are turned around
@@ -39,14 +39,14 @@ class TreeProblem(NamedTuple):
 
 
 def tree_problem(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> TreeProblem:
-    """Check that trees for these shards exist, and arrange the links for planning them."""
-    problem = _arranged(topology, direction, weights)
+    """Check that trees for these shards exist, and build the `TreeProblem`."""
+    problem = _arrange(topology, direction, weights)
     _check_reachable(problem)
     _check_balanced(topology)
     return problem
 
 
-def _arranged(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> TreeProblem:
+def _arrange(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> TreeProblem:
     tails, heads, capacities, _ = topology.arrays
     ends = (tails, heads) if direction == "broadcast" else (heads, tails)
     shards = np.array(weights or [1] * topology.num_ranks, dtype=np.int64)
@@ -60,16 +60,16 @@ def check_reachable(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> None:
-    """Raise `BoundError` unless all ranks that data goes to are in reach; parameters as for `collopt.bound`."""
+    """Raise `BoundError` unless every root reaches every rank; parameters as for `collopt.bound`."""
     collective = check_request(topology, collective)
     direction = collective.phases[-1]  # where all ranks are roots, either direction needs the same
-    _check_reachable(_arranged(topology, direction, shard_weights(topology, collective, root, weights)))
+    _check_reachable(_arrange(topology, direction, shard_weights(topology, collective, root, weights)))
 
 
 def shard_weights(
     topology: Topology, collective: Collective, root: int | str | None, weights: Sequence[object] | None
 ) -> tuple[int, ...]:
-    """Turn `root` or `weights` into whole relative sizes of the shards; empty for equal ones."""
+    """Convert `root` or `weights` to integer weights of the shards; empty for equal ones."""
     if collective.has_one_root:
         if root is None:
             raise UnsupportedError(f"{collective} needs a root; name one of the ranks 0..{topology.num_ranks - 1}")
@@ -90,7 +90,7 @@ def shard_weights(
 
 
 def check_request(topology: object, collective: object) -> Collective:
-    """Look up a collective; raise `UnsupportedError` unless trees on a topology carry it out."""
+    """Look up a collective; raise `UnsupportedError` unless tree planners support it."""
     check_topology(topology)
     return as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
 
@@ -109,7 +109,7 @@ def checked_count(trees_per_root: int) -> int:
 
 
 def whole_numbers(amounts: Sequence[Fraction]) -> tuple[int, ...]:
-    """Scale fractions to integers without a common divisor."""
+    """Scale fractions to coprime integers."""
     scale = lcm(*(amount.denominator for amount in amounts))
     scaled = [int(amount * scale) for amount in amounts]
     common = gcd(*scaled)
@@ -120,8 +120,8 @@ def _check_reachable(problem: TreeProblem) -> None:
     """Every root must reach every rank: the first root all ranks, and all roots the first one."""
     roots = np.flatnonzero(problem.root_weights)
     first = int(roots[0])
-    ahead = _reached(problem.tails, problem.heads, first, problem.num_nodes)
-    back = _reached(problem.heads, problem.tails, first, problem.num_nodes)
+    ahead = _reachable(problem.tails, problem.heads, first, problem.num_nodes)
+    back = _reachable(problem.heads, problem.tails, first, problem.num_nodes)
     missing = [(first, rank) for rank in range(problem.topology.num_ranks) if not ahead[rank]]
     missing += [(int(root), first) for root in roots if not back[root]]
     if missing:
@@ -133,7 +133,7 @@ def _check_reachable(problem: TreeProblem) -> None:
         )
 
 
-def _reached(tails: IntArray, heads: IntArray, start: int, num_nodes: int) -> npt.NDArray[np.bool_]:
+def _reachable(tails: IntArray, heads: IntArray, start: int, num_nodes: int) -> npt.NDArray[np.bool_]:
     reached = np.zeros(num_nodes, dtype=np.bool_)
     reached[start] = True
     while True:

@@ -37,13 +37,13 @@ def allreduce_bound(topology: Topology) -> Bound:
     return max(bounds, key=lambda bound: bound.inverse_rate)
 
 
-def named(topology: Topology, inside: npt.NDArray[np.bool_]) -> frozenset[str]:
-    """Name the nodes that are marked, one mark for each of ``topology.nodes``."""
+def node_names(topology: Topology, inside: npt.NDArray[np.bool_]) -> frozenset[str]:
+    """Names of the nodes in a mask over ``topology.nodes``."""
     return frozenset(topology.nodes[number] for number in np.flatnonzero(inside))
 
 
 def partition(topology: Topology, labels: npt.NDArray[np.int64]) -> Partition | None:
-    """Put nodes of one label into one part; None where switches in no part, of label -1, can add up data."""
+    """Partition nodes by label; None if switches with label -1, in no part, can reduce data."""
     parts: dict[int, set[str]] = {}
     for node, label in zip(topology.nodes, labels.tolist(), strict=True):
         parts.setdefault(label, set()).add(node)
@@ -53,17 +53,17 @@ def partition(topology: Topology, labels: npt.NDArray[np.int64]) -> Partition | 
 
 
 def narrowest_cut(topology: Topology) -> Cut:
-    """Find the narrowest cut with ranks on both sides: of those with rank 0 inside, and of those without."""
+    """Find the minimum cut with ranks on both sides, with rank 0 inside or outside."""
     first = (1, *(0 for _ in topology.compute_nodes[1:]))
-    away = named(topology, bottleneck(tree_problem(topology, "broadcast", first)).source_side)
+    away = node_names(topology, bottleneck(tree_problem(topology, "broadcast", first)).source_side)
     # Seen against the links' direction, what is outside the cut has to leave.
-    back = named(topology, bottleneck(tree_problem(topology, "reduce", first)).source_side)
+    back = node_names(topology, bottleneck(tree_problem(topology, "reduce", first)).source_side)
     cuts = [Cut(away), Cut(frozenset(topology.nodes) - back)]
     return min(cuts, key=lambda cut: cut.bandwidth(topology))
 
 
 def _best_partitions(topology: Topology) -> list[Partition]:
-    """Find the best partition and, where switches outside of its parts could add up data, others that keep them inside.
+    """Find the best partition; if switches outside of its parts can reduce data, also ones that contain them.
 
     Which part is best for such a switch is not known, so two ways are tried: that of all its neighbours, and that of
     its first neighbour.  Whatever they give is a valid bound.
@@ -75,7 +75,7 @@ def _best_partitions(topology: Topology) -> list[Partition]:
 
 
 def _joined(topology: Topology, most: int) -> npt.NDArray[np.int64]:
-    """Number groups of nodes, those with ranks first: a switch that adds up is in one with `most` of its neighbours."""
+    """Number groups of nodes, those with ranks first; a switch that reduces is grouped with `most` neighbours."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -93,7 +93,7 @@ def _joined(topology: Topology, most: int) -> npt.NDArray[np.int64]:
 
 
 def _best_partition(topology: Topology, groups: npt.NDArray[np.int64]) -> Partition | None:
-    """Find the best partition that divides no group, if there is one.
+    """Find the best partition that divides no group, or None.
 
     Two-way links as fast as both directions together stand for the network: what enters all parts together is then
     twice what it was, whatever the parts, as what one part takes in another one, or a balanced switch, gives out.
@@ -115,7 +115,7 @@ def _best_partition(topology: Topology, groups: npt.NDArray[np.int64]) -> Partit
 
 
 class _Links(NamedTuple):
-    """Two-way links, each once: from the end with the smaller number."""
+    """Two-way links, each once, from the node with the smaller number."""
 
     tails: IntArray
     heads: IntArray
@@ -123,7 +123,7 @@ class _Links(NamedTuple):
 
 
 def strength_bound(topology: Topology) -> Bound:
-    """Find the strength of a network: what no allreduce can beat, and a partition that proves it.
+    """Compute the strength of a network, which bounds any allreduce, with the partition that proves it.
 
     A path of three ranks: two links between three parts.
     """
@@ -132,7 +132,7 @@ def strength_bound(topology: Topology) -> Bound:
 
 
 def plan_strength(topology: Topology) -> Plan:
-    """Plan an allreduce at the strength of the network: trees that add up one way and spread the other way.
+    """Plan an allreduce at the strength of the network: each tree reduces to its root and broadcasts back.
 
     A path of three ranks: one tree, rooted in the middle.
     """
@@ -145,13 +145,13 @@ def plan_strength(topology: Topology) -> Plan:
         orientation = orient(len(topology.nodes), topology.num_ranks, *links, best)
     forest = _forest(topology, links, orientation, trace)
     with trace.stage("centering"):
-        forest = _centered(forest)
+        forest = _rerooted_at_centers(forest)
     schedule = Allreduce(replace(forest, direction="reduce"), forest)
     return verified_plan(topology, ALLREDUCE, schedule, "strength", {}, trace, bound)
 
 
 def _two_way_links(topology: Topology) -> _Links:
-    """Check that every link has its opposite, and keep one of the two."""
+    """Check that all links are symmetric, and keep one of each pair."""
     tree_problem(topology, "broadcast", ())  # refuses ranks out of reach
     tails, heads, capacities, unit = topology.arrays
     known = dict(zip(zip(tails.tolist(), heads.tolist(), strict=True), capacities.tolist(), strict=True))
@@ -193,8 +193,8 @@ def _forest(topology: Topology, links: _Links, orientation: Orientation, trace: 
     return best_forest(problem, exact, None, trace)
 
 
-def _centered(forest: Forest) -> Forest:
-    """Root every tree at its center; its routes can be passed both ways."""
+def _rerooted_at_centers(forest: Forest) -> Forest:
+    """Reroot every tree at its center; its routes can be used in both directions."""
     paths = [forest.path(route) for route in range(len(forest.path_starts) - 1)]
     senders = forest.path_nodes[forest.path_starts[:-1]]
     roots, routes = centered(forest.roots, forest.routes, senders)

@@ -1,4 +1,4 @@
-"""Figures of the evaluation of direct-connect networks, each from a table whose columns its docstring names.
+"""Figures of the evaluation of direct-connect networks, drawn from tables.
 
 Extra columns are left alone; see `collopt.report.figures.style` for what holds of all figures.
 """
@@ -155,7 +155,7 @@ def pareto_figure(table: pd.DataFrame) -> Figure:
 
 
 def timeline_figure(table: pd.DataFrame) -> Figure:
-    """Draw who does what when in a simulated training iteration: Figure 16 of the paper.
+    """Draw the timeline of a simulated training iteration: Figure 16 of the paper.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def timeline_figure(table: pd.DataFrame) -> Figure:
 
 
 def _front(steps: Sequence[int], factors: Sequence[Any]) -> list[int]:
-    """Rows that no other row beats, by steps; of equal rows the first."""
+    """Pareto-optimal rows, by steps; of equal rows the first."""
     front: list[int] = []
     for row in sorted(range(len(steps)), key=lambda row: (steps[row], factors[row])):
         if not front or factors[row] < factors[front[-1]]:

@@ -1,4 +1,4 @@
-"""Figure of a network: nodes, links, and what limits a collective on it."""
+"""Figure of a network: nodes, links, and the witness of a bound."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-COUNTED, LINK = COLOURS[1], "#8c8c8c"
+WITNESS_COLOUR, LINK_COLOUR = COLOURS[1], "#8c8c8c"
 SHADES = tuple(tint(each, 0.22) for each in (COLOURS[4], COLOURS[5], COLOURS[2], COLOURS[3]))
 """Of the parts of a witness."""
 THINNEST, MIDDLE, THICKEST = 0.7, 1.2, 3.0  # Points; the middle one where all links have the same bandwidth
@@ -39,32 +39,32 @@ MAX_CLASSES = 4  # Bandwidths that the legend lists one by one
 
 
 def draw_links(canvas: Canvas, counted: frozenset[Pair]) -> list[Artist]:
-    """Draw the lines of which the witness counts neither direction; return what the legend shows of bandwidths."""
+    """Draw the links that the witness does not count; return the legend entries of bandwidths."""
     from matplotlib.lines import Line2D
 
     rest = [pair for pair in canvas.curves if pair not in counted and pair[::-1] not in counted]
-    _draw_lines(canvas, rest, LINK, "links", 0.0)
-    _draw_heads(canvas, [each for pair in rest if len(each := _directions(pair, canvas.ends)) == 1], LINK)
+    _draw_lines(canvas, rest, LINK_COLOUR, "links", 0.0)
+    _draw_heads(canvas, [each for pair in rest if len(each := _directions(pair, canvas.ends)) == 1], LINK_COLOUR)
     classes = sorted(set(canvas.bandwidths.values()), reverse=True)
     if len(classes) > MAX_CLASSES:
         classes = [classes[0], classes[-1]]
     return [
-        Line2D([], [], color=LINK, lw=width, label=f"link of {bandwidth_text(value)}")
+        Line2D([], [], color=LINK_COLOUR, lw=width, label=f"link of {bandwidth_text(value)}")
         for value, width in zip(classes, _widths(canvas, classes), strict=True)
     ]
 
 
-def draw_counted(canvas: Canvas, view: WitnessView) -> list[Artist]:
-    """Draw the lines that the witness counts, with an arrowhead where it counts one direction only."""
+def draw_witness_links(canvas: Canvas, view: WitnessView) -> list[Artist]:
+    """Draw the links that the witness counts, with an arrowhead if it counts one direction only."""
     from matplotlib.lines import Line2D
 
     counted = canvas.numbered(view.links)
     pairs = [pair for pair in canvas.curves if pair in counted or pair[::-1] in counted]
-    _draw_lines(canvas, pairs, COUNTED, "counted", 0.5)
-    _draw_heads(canvas, [each for pair in pairs if len(each := _directions(pair, counted)) == 1], COUNTED)
+    _draw_lines(canvas, pairs, WITNESS_COLOUR, "counted", 0.5)
+    _draw_heads(canvas, [each for pair in pairs if len(each := _directions(pair, counted)) == 1], WITNESS_COLOUR)
     total = sum(link.bandwidth for link in canvas.topology.links if (link.tail, link.head) in view.links)
     together = f", {bandwidth_text(total)} together" if view.parts else ""
-    return [Line2D([], [], color=COUNTED, lw=2, label=f"{view.words} ({len(counted)}{together})")]
+    return [Line2D([], [], color=WITNESS_COLOUR, lw=2, label=f"{view.words} ({len(counted)}{together})")]
 
 
 def draw_parts(canvas: Canvas, view: WitnessView) -> list[Artist]:
@@ -116,7 +116,7 @@ def _draw_lines(canvas: Canvas, pairs: Sequence[Pair], ink: str, name: str, wide
     widths = _widths(canvas, [canvas.bandwidths[pair] for pair in pairs])
     scaled = [canvas.scale.line * width + wider for width in widths]
     lines = [canvas.curves[pair] for pair in pairs]
-    over = COUNTED_LINKS if ink == COUNTED else LINKS
+    over = WITNESS_LINKS if ink == WITNESS_COLOUR else LINKS
     canvas.axes.add_collection(LineCollection(lines, linewidths=scaled, colors=ink, zorder=over, gid=name))
 
 
@@ -134,7 +134,7 @@ def _draw_heads(canvas: Canvas, ends: Sequence[list[Pair]], ink: str) -> None:
     aside = np.stack([-ahead[:, 1], ahead[:, 0]], axis=1) * 0.6
     middles = np.stack([curve[11] for curve in curves])
     corners = np.stack([middles + ahead, middles - ahead + aside, middles - ahead - aside], axis=1)
-    over = COUNTED_LINKS if ink == COUNTED else LINKS
+    over = WITNESS_LINKS if ink == WITNESS_COLOUR else LINKS
     canvas.axes.add_collection(
         PolyCollection(list(corners), facecolors=ink, edgecolors=ink, linewidths=0.3, zorder=over, gid="arrowheads")
     )
@@ -148,7 +148,7 @@ SMALLEST_WORDS, BOX_LETTERS = 3.5, 24
 
 
 def draw_nodes(canvas: Canvas) -> list[Artist]:
-    """Draw ranks as circles with their numbers and switches as squares; return what the legend shows."""
+    """Draw ranks as circles with their numbers and switches as squares; return the legend entries."""
     from matplotlib.lines import Line2D
 
     axes, points, scale, ranks = canvas.axes, canvas.points, canvas.scale, canvas.topology.num_ranks
@@ -219,7 +219,7 @@ def _name_switches(canvas: Canvas) -> None:
 
 
 def _fitting(words: Sequence[str], points: float) -> float:
-    """Size of letters with which all words fit in so many points."""
+    """Font size with which all words fit in `points`."""
     return points / (LETTER * max(1, *map(len, words)))
 
 
@@ -243,7 +243,7 @@ INCHES_PER_ENTRY = 2.4  # Of the legend
 
 
 def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
-    """Draw a network; with a bound, also what it follows from.
+    """Draw a network; with a bound, also its witness.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
         draw_boxes(canvas)
     handles = draw_nodes(canvas)
     if view is not None:
-        handles += draw_parts(canvas, view) + draw_counted(canvas, view)
+        handles += draw_parts(canvas, view) + draw_witness_links(canvas, view)
     handles += draw_links(canvas, frozenset() if view is None else canvas.numbered(view.links))
     canvas.frame()
     title = fill(_title(topology, bound), int(LETTERS_PER_INCH * scale.width))
@@ -309,7 +309,7 @@ def _title(topology: Topology, bound: Bound | None) -> str:
 
 Pair = tuple[int, int]
 
-BOXES, SHADING, LINKS, COUNTED_LINKS, NODES, WORDS = range(1, 7)  # What is drawn over what
+BOXES, SHADING, LINKS, WITNESS_LINKS, NODES, WORDS = range(1, 7)  # What is drawn over what
 INCHES_PER_UNIT, NARROWEST, WIDEST, TALLEST = 0.5, 4.8, 11.0, 9.0
 HEADER = 1.3  # Inches for the title and the legend
 MARGIN = 0.6  # Around the nodes, in units of their distance
@@ -332,7 +332,7 @@ class Scale(NamedTuple):
 
     @property
     def line(self) -> float:
-        """What to multiply the widths of lines with, so that dense ones stay apart."""
+        """Scale factor of line widths, so that dense lines stay apart."""
         return min(max(self.unit / WIDE, 0.15), 1.0)
 
 
@@ -348,7 +348,7 @@ def node_scale(placed: Places) -> Scale:
 
 @dataclass(frozen=True)
 class Canvas:
-    """Axes, and where on them a network is."""
+    """Axes, and the layout of a network on them."""
 
     axes: Axes
     topology: Topology

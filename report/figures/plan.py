@@ -26,13 +26,13 @@ MAX_NAMED, MAX_ROWS = 40, 64  # Links that bars and Gantt charts list with their
 MAX_LETTERS = 24  # Of each end of a link
 LETTERS = 100  # Of a line below a Gantt chart
 MAX_BARS = 4000  # Of a Gantt chart; more become a picture, even in files of vectors
-CUT = COLOURS[1]
-FEW = 7  # Steps or bandwidths that get a colour each
+CUT_COLOUR = COLOURS[1]
+MAX_DISTINCT_COLOURS = 7  # Steps or bandwidths that get a colour each
 PREFIXES = ("", "K", "M", "G", "T")
 
 
 def utilisation_figure(plan: Plan) -> Figure:
-    """Draw for which share of the time each link is busy while the plan runs at its bandwidth.
+    """Draw the utilization of each link while the plan runs at its bandwidth.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def utilisation_figure(plan: Plan) -> Figure:
     share, links = "utilization in %", f"{len(table)} links, by bandwidth and utilization"
     counted = places[table["in_cut"].to_numpy()]
     label = "counted by the bound"
-    mark: dict[str, Any] = {"color": CUT, "s": 14, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
+    mark: dict[str, Any] = {"color": CUT_COLOUR, "s": 14, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
     if few:
         axes.scatter(np.full(len(counted), 101.5), counted, marker="<", **mark)
         names = list(map(_link_name, table["tail"], table["head"]))
@@ -171,7 +171,7 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
 
 
 def size_label(size: int) -> str:
-    """Write a number of bytes in short, in powers of 1024.
+    """Format a number of bytes in powers of 1024.
 
     >>> size_label(1024), size_label(3 * 2**19), size_label(2**30), size_label(1000)
     ('1K', '1.5M', '1G', '1000')
@@ -187,8 +187,8 @@ def _link_name(tail: str, head: str) -> str:
 def _draw_utilisation(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.int64], flat: bool) -> None:
     """Draw the bars, those of one bandwidth in one colour."""
     classes = sorted(set(table["bandwidth_gbps"]), reverse=True)
-    kinds = [[value] for value in classes] if len(classes) < FEW else [classes]
-    inks = [each for each in COLOURS if each != CUT]
+    kinds = [[value] for value in classes] if len(classes) < MAX_DISTINCT_COLOURS else [classes]
+    inks = [each for each in COLOURS if each != CUT_COLOUR]
     for number, values in enumerate(kinds):
         members = table["bandwidth_gbps"].isin(values).to_numpy()
         shares = 100 * table["utilisation"].to_numpy()[members]
@@ -205,7 +205,7 @@ def _draw_utilisation(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.in
 
 def _step_colours(count: int) -> list[Any]:
     """Colours of steps in order: easy to tell apart if they are few, from dark to light if they are many."""
-    if count <= FEW:
+    if count <= MAX_DISTINCT_COLOURS:
         return [colour(number) for number in range(count)]
     from matplotlib import colormaps
 
@@ -213,10 +213,14 @@ def _step_colours(count: int) -> list[Any]:
 
 
 def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequence[Any]) -> None:
-    """Say which colour is which step: all of them, or some of many."""
+    """Add a legend of step colours: all of them, or some of many."""
     from matplotlib.patches import Patch
 
-    shown = range(len(steps)) if len(steps) <= FEW else np.linspace(0, len(steps) - 1, FEW).round().astype(int)
+    shown = (
+        range(len(steps))
+        if len(steps) <= MAX_DISTINCT_COLOURS
+        else np.linspace(0, len(steps) - 1, MAX_DISTINCT_COLOURS).round().astype(int)
+    )
     handles = [Patch(facecolor=fills[place], label=str(steps[place])) for place in shown]
     word = "hop (1 is sent first)" if plan.schedule.num_trees else "step"
     legend(

@@ -61,7 +61,7 @@ def tint(strong: str, share: float) -> str:
 
 
 def finish(axes: Axes, title: str, across: str, up: str) -> None:
-    """Write on the axes what they show."""
+    """Label the axes."""
     axes.set_title(title, parse_math=False)
     axes.set_xlabel(across)
     axes.set_ylabel(up)
@@ -72,7 +72,7 @@ def finish(axes: Axes, title: str, across: str, up: str) -> None:
 
 
 def legend(owner: Axes | Figure, **options: Any) -> Legend:
-    """Add a legend whose words are shown as they are: names may hold what mathtext would take for formulas."""
+    """Add a legend without mathtext, as names may contain its characters."""
     drawn = owner.legend(**options)
     for text in (*drawn.get_texts(), drawn.get_title()):
         text.set_parse_math(False)
@@ -80,7 +80,7 @@ def legend(owner: Axes | Figure, **options: Any) -> Legend:
 
 
 def shortened(name: str, most: int = NAME) -> str:
-    """Leave out the middle of a long name, for the room that figures have; tables have all of it.
+    """Shorten a long name in the middle, for figures.
 
     >>> shortened("rack-17/shelf-3/server-25/gpu7", 15), shortened("gpu7", 15)
     ('rack-17…25/gpu7', 'gpu7')
@@ -89,7 +89,7 @@ def shortened(name: str, most: int = NAME) -> str:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 150) -> None:
-    """Write a figure, whole or not at all; equal figures make equal files.
+    """Write a figure atomically and reproducibly.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ EXPECTED: dict[Content, str] = {
 
 
 def check_table(table: object, columns: Mapping[str, Content]) -> pd.DataFrame:
-    """Return a table that can be drawn, or say what is wrong with it."""
+    """Check a table for drawing; `UnsupportedError` if it is unsuitable."""
     import pandas as pd
 
     named = ", ".join(columns)

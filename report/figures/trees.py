@@ -50,7 +50,7 @@ class _Hop(NamedTuple):
 
 
 def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = None) -> Figure:
-    """Draw the trees along which the data of a root goes, or sums come in.
+    """Draw the broadcast or reduce trees of a root.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _chosen(table: pd.DataFrame, root: str, tree: object) -> list[_Shape]:
 
 
 def _order(hops: pd.DataFrame, phase: str) -> str:
-    """Say which hops a tree has and who sends first."""
+    """Title of a tree: its hops and direction."""
     first, last = hops["hop"].min(), hops["hop"].max()
     who = "leaves send first" if phase == "reduce" else "the root sends first"
     return f"hop {first}" if first == last else f"hops {first} to {last}: {who}"
@@ -205,7 +205,7 @@ def _draw_lines(axes: Axes, hops: list[_Hop], radius: float) -> None:
 
 
 def _explain(figure: Figure, colours: Mapping[str, str], shapes: list[_Shape], boxes: Mapping[str, str]) -> None:
-    """Say what colours mean."""
+    """Add the legend."""
     from matplotlib.lines import Line2D
 
     hops = {boxes[child] == boxes[parent] for shape in shapes for child, parent in shape.parents.items()}

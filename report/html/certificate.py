@@ -1,4 +1,4 @@
-"""Certificate of a bound in words: the argument of its witness, its sum of links, and the bound that follows."""
+"""Certificate of a bound in words: the argument of its witness, the sum over its links, and the bound."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHOUT_CODING = "This holds for schedules that send, copy and reduce data, with
 
 
 class Term(NamedTuple):
-    """Links that count alike."""
+    """Links with equal weight and bandwidth."""
 
     links: int  # How many
     bandwidth: Fraction  # GB/s of each
@@ -27,12 +27,12 @@ class Term(NamedTuple):
 
     @property
     def total(self) -> Fraction:
-        """What these links add to the sum."""
+        """Contribution of these links to the sum."""
         return self.links * self.bandwidth * self.dual
 
 
 class Certificate(NamedTuple):
-    """What a bound follows from, ready to be read."""
+    """The argument of a bound in words and numbers."""
 
     title: str  # The kind of argument
     reasons: tuple[str, ...]  # Sentences, in the order of the argument
@@ -49,7 +49,7 @@ class Certificate(NamedTuple):
 
 
 def certificate(bound: Bound) -> Certificate:
-    """Write down what a bound follows from.
+    """Return the certificate of a bound.
 
     >>> from collopt.topologies import ring
     >>> cut = Cut(frozenset({"gpu0", "gpu1", "gpu2"}))
@@ -87,7 +87,7 @@ def _of_cut(cut: Cut, bound: Bound, links: Pairs) -> Certificate:
 
 
 def _line_words(bound: Bound, cut: Cut) -> str:
-    """Say what is inside a cut, or, where that is shorter, what is not."""
+    """Describe the inside of a cut, or its outside if that is shorter."""
     topology = bound.topology
     sides = []
     for wanted in (True, False):
@@ -104,7 +104,7 @@ def _line_words(bound: Bound, cut: Cut) -> str:
 
 
 def _crossing_words(bound: Bound, amount: Fraction) -> str:
-    """What must pass the line of a cut, whatever the schedule."""
+    """Describe the data that must cross a cut in any schedule."""
     collective, units = bound.collective, _units(bound, amount)
     if collective.has_two_phases:
         why = "Ranks outside need sums to which ranks inside contribute"
@@ -199,14 +199,14 @@ def _weighted(
     links: Pairs,
     bound: Bound,
 ) -> Certificate:
-    """Group links by dual value and bandwidth, the dearest first."""
+    """Group links by dual value and bandwidth, the largest first."""
     counts = Counter((dual, bound.topology.link(tail, head).bandwidth) for tail, head, dual in duals if dual)
     terms = tuple(Term(counts[dual, bandwidth], bandwidth, dual) for dual, bandwidth in sorted(counts, reverse=True))
     return Certificate(title, reasons, counted, terms, True, links, _divisions(bound))
 
 
 def _divisions(bound: Bound) -> tuple[str, ...]:
-    """How the sums become a bound on the time, and on the bandwidth."""
+    """Derive the bounds on time and bandwidth from the sums."""
     amount, bandwidth = bound.witness.crossing(bound.topology, bound.collective, bound.weights)
     divisors = (str(each) if each.denominator == 1 else f"({each})" for each in (bandwidth, bound.inverse_rate))
     by_bandwidth, by_time = divisors
@@ -217,7 +217,7 @@ def _divisions(bound: Bound) -> tuple[str, ...]:
 
 
 def _unit(bound: Bound) -> str:
-    """What one unit of data is."""
+    """Describe one unit of data."""
     if bound.collective.in_pairs:
         return "one unit of traffic" if bound.weights else "the data from one rank to another"
     if bound.collective.has_one_root:
@@ -226,7 +226,7 @@ def _unit(bound: Bound) -> str:
 
 
 def _units(bound: Bound, amount: Fraction) -> str:
-    """So many units of data."""
+    """Describe an amount of data in units."""
     if bound.collective.in_pairs:
         return f"{amount} units of traffic" if bound.weights else f"{amount} times the data from one rank to another"
     if bound.weights:

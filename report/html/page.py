@@ -36,7 +36,7 @@ Plans = Plan | Iterable[Plan] | Mapping[str, Plan]
 def write_report(
     plans: Plans, path: str | os.PathLike[str], *, sizes: Iterable[int | str] | None = None, title: str | None = None
 ) -> None:
-    """Write a page about plans, whole or not at all; it opens in a browser without a network.
+    """Write a self-contained page about plans atomically.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _check_same(first: Plan, other: Plan) -> None:
 
 
 def _names(plans: Sequence[Plan]) -> list[str]:
-    """Call plans by their planners, with their options and, where these do not differ either, a number."""
+    """Name plans by their planners, options and, if these are equal, a number."""
     names: list[str] = []
     for plan in plans:
         name = plan.planner
@@ -158,7 +158,7 @@ def _subtitle(named: Mapping[str, Plan]) -> str:
 
 
 def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """Fill the template in; what comes from plans is escaped, what is our own goes in as it is."""
+    """Render the template; text from plans is escaped."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
@@ -187,12 +187,12 @@ def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
 
 
 def _digest(script: str) -> str:
-    """Name a script as content security policies do."""
+    """Return the hash of a script for the content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _json_for_script(data: object) -> str:
-    """JSON that cannot end the script element which it stands in."""
+    """JSON escaped for a script element."""
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -245,7 +245,7 @@ def _verdict(plan: Plan) -> tuple[str, str]:
 
 
 def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
-    """The figures that come first: name, value, and the value as an exact number or what it is made of."""
+    """Key figures: name, value, and exact value or composition."""
     return [
         ("algbw", *_rate_and_exact(plan.algbw)),
         ("busbw", *_rate_and_exact(plan.busbw)),
@@ -291,7 +291,7 @@ def _links(plan: Plan) -> dict[str, Any]:
 
 
 def _provenance(plan: Plan) -> list[tuple[str, str]]:
-    """Where the plan comes from."""
+    """Provenance of the plan."""
     return [
         ("network", plan.topology.name),
         ("digest", plan.topology.digest),

@@ -13,7 +13,7 @@ from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, StepAllreduc
 from ...support.arrays import IntArray
 from ...support.formatting import count_text, percentage_text
 from ..layout import link_curves, node_layout
-from ..tables.busy_times import HOPS, STEPS, SUMS_FIRST, busiest, busy_times, hops_before, step_run, tree_hops
+from ..tables.busy_times import HOPS, REDUCE_FIRST, STEPS, busiest, busy_times, hops_before, step_run, tree_hops
 from ..tables.plan_tables import is_predictable, link_table, predicted_times, witness_view
 
 if TYPE_CHECKING:
@@ -27,19 +27,19 @@ MAX_DRAWN = 6000  # Links in the plot of the network
 MAX_ROWS = 40  # Links in a time line
 MAX_BARS = 4000  # In all rows of a time line together
 NS_PER_US = 1000
-STRAIGHT = 1e-3  # Bends by less are none
+MIN_BEND = 1e-3  # Bends by less are none
 MAX_PIECES = 2**17  # Pieces of data times hops beyond which no time line is simulated for a page
 SLICES = 8  # Of data that flows in a time line, or fewer where there would be too many pieces
 
 
 def network_data(topology: Topology) -> dict[str, Any]:
-    """Say where nodes are, and how links bend."""
+    """Positions of nodes, and curves of links."""
     layout, curves = node_layout(topology), link_curves(topology)
     x, y = layout["x"].to_numpy(), layout["y"].to_numpy()
     tails, heads = topology.arrays.tails, topology.arrays.heads
     across = curves["bend_x"].to_numpy() - (x[tails] + x[heads]) / 2
     up = curves["bend_y"].to_numpy() - (y[tails] + y[heads]) / 2
-    bent = np.flatnonzero(np.hypot(across, up) > STRAIGHT)
+    bent = np.flatnonzero(np.hypot(across, up) > MIN_BEND)
     return {
         "nodes": layout["node"].tolist(),
         "switch": (layout["kind"] == "switch").tolist(),
@@ -55,7 +55,7 @@ def network_data(topology: Topology) -> dict[str, Any]:
 
 
 def plan_data(plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """Gather what the plots of one plan show."""
+    """Data of the plots of one plan."""
     links, taken = link_table(plan), parts(plan)
     order = links.sort_values(["in_cut", "utilisation"], ascending=False, kind="stable").index[:MAX_DRAWN]
     drawn, left = links.loc[sorted(order)], len(links) - len(order)
@@ -140,7 +140,7 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
 
 @singledispatch
 def _pieces(schedule: Schedule) -> int:
-    """Estimate how much a simulation of data in one slice has to go through."""
+    """Estimate the number of events of a simulation in one slice."""
     return schedule.num_ranks * schedule.depth
 
 
@@ -169,7 +169,7 @@ MAX_SEGMENTS = 40_000  # Of all parts together: about a megabyte of the page
 
 
 class Part(NamedTuple):
-    """Links that are used together."""
+    """Links of one tree, step or source."""
 
     label: str  # What this part is
     ends: list[int]  # Numbers of tail and head, link by link
@@ -188,7 +188,7 @@ class Parts(NamedTuple):
 
 
 def parts(plan: Plan) -> Parts:
-    """Take a plan's schedule apart.
+    """Divide a plan's schedule into parts for display.
 
     >>> import collopt
     >>> taken = parts(collopt.plan(collopt.topologies.ring(3, bidirectional=False), "allgather"))
@@ -212,7 +212,7 @@ def _tree_parts(schedule: TreeSchedule, plan: Plan) -> Parts:
     total = sum(forest.num_trees for forest in forests)
     counted = zip(forests, hops_before(schedule), strict=True)
     found = (part for forest, before in counted for part in _trees(forest, plan, before, len(forests) > 1))
-    explained = f"{HOPS} {SUMS_FIRST}" if len(forests) > 1 else HOPS
+    explained = f"{HOPS} {REDUCE_FIRST}" if len(forests) > 1 else HOPS
     return _limited(Parts("Trees, one at a time", "Tree", "hop", explained, [], ""), found, total, "trees")
 
 
@@ -225,7 +225,7 @@ def _flow_parts(schedule: FlowSchedule, plan: Plan) -> Parts:
 
 
 def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Parts:
-    """Keep the parts that fit, and in any case as much of the first as fits."""
+    """Keep the parts within the limits; the first one is truncated if needed."""
     capacity = MAX_SEGMENTS
     for part in found:
         if len(about.shown) == MAX_PARTS or (about.shown and len(part.ranks) > capacity):

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 DEFAULT_SLICES = 8  # Enough to see a pipeline, and few enough to draw
 MAX_EVENTS = 2**22  # Of a run with slices that nobody chose: seconds of work
-ALIKE = 1e-9  # Links that are busy for times this close, as shares of the longest, are equally busy
+TIE_TOLERANCE = 1e-9  # Links that are busy for times this close, as shares of the longest, are equally busy
 
 
 class Busiest(NamedTuple):
-    """Links that are busy for the longest time, and how many more there are.
+    """The busiest links, and the number of others.
 
     `links`: Their numbers: the busiest first, and of equally busy ones the first of the network.
     `as_busy`, `less_busy`: Links that are left out: as busy as the last of these, and less busy.
@@ -43,7 +43,7 @@ class Busiest(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What is shown and what is not; empty if everything is shown."""
+        """Describe which links are shown; empty if all are."""
         left = self.as_busy + self.less_busy
         if not left:
             return ""
@@ -54,7 +54,7 @@ class Busiest(NamedTuple):
 
 
 def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulation:
-    """Run a plan as figures show it: steps wait for each other, and other data flows in a few slices."""
+    """Simulate a plan for figures: steps are synchronous, other schedules use a few slices."""
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
     if not plan.schedule.pipelined:
@@ -70,7 +70,7 @@ def busiest(run: Simulation, most: int) -> Busiest:
     used = np.flatnonzero(table["pieces"].to_numpy() > 0)
     busy = table["busy_us"].to_numpy()[used]
     # Sums of floats differ in their last digits where the times that they stand for are the same.
-    levels = np.round(busy / busy.max() / ALIKE)
+    levels = np.round(busy / busy.max() / TIE_TOLERANCE)
     order = np.argsort(-levels, kind="stable")
     chosen, left = order[:most], levels[order[most:]]
     as_busy = int((left == levels[chosen[-1]]).sum())
@@ -78,7 +78,7 @@ def busiest(run: Simulation, most: int) -> Busiest:
 
 
 def busy_times(run: Simulation, links: IntArray | None = None) -> pd.DataFrame:
-    """Tabulate when links, int64 (links,), carry what."""
+    """Tabulate the busy times of links, int64 (links,)."""
     import pandas as pd
 
     sent, topology = run.transfers, run.topology
@@ -98,7 +98,7 @@ def busy_times(run: Simulation, links: IntArray | None = None) -> pd.DataFrame:
             "bytes": amounts,
         }
     )
-    return _without_seams(pieces)
+    return _merge_adjacent(pieces)
 
 
 @singledispatch
@@ -122,7 +122,7 @@ def _tree_hops(schedule: TreeSchedule) -> int:
     return hops
 
 
-def _without_seams(pieces: pd.DataFrame) -> pd.DataFrame:
+def _merge_adjacent(pieces: pd.DataFrame) -> pd.DataFrame:
     """Join pieces that follow each other on a link without a pause and belong to the same step."""
     ordered = pieces.sort_values(["tail", "head", "start_us"], kind="stable", ignore_index=True)
     before = ordered.shift()
@@ -137,12 +137,12 @@ def _without_seams(pieces: pd.DataFrame) -> pd.DataFrame:
 
 
 HOPS = "Hop 1 is sent first; each further hop waits for the ones before it."
-SUMS_FIRST = "Broadcast trees continue the hop numbers of the reduce trees."
+REDUCE_FIRST = "Broadcast trees continue the hop numbers of the reduce trees."
 STEPS = "Step 1 is sent first."  # What pages say of these numbers, and of those of steps
 
 
 class TreeHop(NamedTuple):
-    """What goes from one rank to another in a tree."""
+    """A hop of a tree from rank to rank."""
 
     number: int  # From 1
     path: tuple[int, ...]  # Node numbers in the order in which data passes them
@@ -206,6 +206,6 @@ def _numbered_allreduce(schedule: Allreduce, run: Simulation) -> Simulation:
 
 
 def _pairs(schedule: Allreduce) -> list[tuple[int, int]]:
-    """Trees that add up and spread the same data."""
+    """Pairs of reduce and broadcast trees of the same data."""
     shards = shard_chunks(schedule)
     return [(each.reduce_tree, each.broadcast_tree) for each in tree_chunks(schedule, shards, max_count=max(shards))]

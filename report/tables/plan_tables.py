@@ -42,7 +42,7 @@ NS_PER_US = 1000
 
 
 def link_table(plan: Plan) -> pd.DataFrame:
-    """Say what a plan puts on each link.
+    """Tabulate the load of a plan on each link.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
 
 
 def step_table(plan: Plan, size: int | str, slices: int | None = None) -> pd.DataFrame:
-    """List when links carry what, from a simulation in which plans in steps wait for the end of each.
+    """Tabulate the busy times of links, from a simulation with synchronous steps.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def step_table(plan: Plan, size: int | str, slices: int | None = None) -> pd.Dat
 def curve_table(
     plans: Iterable[Plan] | Mapping[str, Plan], sizes: Iterable[int | str], *, model: Model = "estimate"
 ) -> pd.DataFrame:
-    """Predict what plans take for several amounts of data.
+    """Predict the times of plans for several amounts of data.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def _named(plans: Any) -> list[tuple[str, Plan]]:
 
 
 def _relative_loads(plan: Plan) -> list[Fraction]:
-    """What each link carries, as a share of all data."""
+    """Load of each link, as a share of all data."""
     schedule = plan.schedule
     sums = [Fraction(0)] * len(plan.topology.links)
     for row, unit in zip(np.atleast_2d(plan.link_loads), schedule.load_units, strict=True):
@@ -278,7 +278,7 @@ def predicted_times(plan: Plan, sizes: Sequence[int | str]) -> list[float]:
 
 
 def is_predictable(plan: Plan) -> bool:
-    """Tell whether `predicted_times` takes seconds, not the minutes that latencies of very many trees take."""
+    """Whether `predicted_times` takes seconds; with very many trees it would take minutes."""
     trees = plan.schedule.num_trees
     return not trees or plan.topology.num_ranks * trees * plan.heights.highest <= MAX_WORK
 
@@ -287,7 +287,7 @@ Pair = tuple[str, str]
 
 
 class WitnessView(NamedTuple):
-    """What to show of a witness."""
+    """Parts and links of a witness for figures."""
 
     parts: tuple[frozenset[str], ...]  # Sets of nodes whose borders count; none for dual values and lengths of links
     links: frozenset[Pair]  # Links whose bandwidth the witness adds up
@@ -338,7 +338,7 @@ def bound_links(bound: Bound) -> pd.DataFrame:
 
 
 def witness_view(bound: Bound) -> WitnessView:
-    """Say what to show of a bound's witness; raises as `bound_links`."""
+    """Return the `WitnessView` of a bound; raises as `bound_links`."""
     if not isinstance(bound, Bound):
         raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound")
     return _view(bound.witness, bound)

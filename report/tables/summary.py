@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_rows(checked: Plan, origin: str) -> dict[str, str]:
-    """Say what `Plan.verify` has checked, one line each."""
+    """List what `Plan.verify` has checked, one line each."""
     network, bound = checked.topology, checked.bound
     return {
         "bound": f"{bound.witness.reason(network, checked.collective)}; algbw at most {rate_text(bound.algbw)}",
@@ -31,7 +31,7 @@ def check_rows(checked: Plan, origin: str) -> dict[str, str]:
 
 @singledispatch
 def checks_of(schedule: Schedule, checked: Plan) -> dict[str, str]:
-    """Say what was checked of a schedule; every kind may register more than this, which holds for all."""
+    """List the checks of a schedule; kinds of schedules register more specific ones."""
     return {
         schedule.parts: f"{schedule.size_text} do what {checked.collective} needs",
         "links": _loads(checked),
@@ -96,7 +96,7 @@ def schedule_rows(made: Plan) -> dict[str, str]:
 
 @singledispatch
 def rows_of(schedule: Schedule, made: Plan, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG001
-    """Describe a schedule, and its busiest links; every kind may register more than this, which holds for all."""
+    """Describe a schedule and its busiest links; kinds of schedules register more specific ones."""
     return {schedule.parts: schedule.size_text, **busiest}
 
 
@@ -113,7 +113,7 @@ def _tree_rows(schedule: TreeSchedule, made: Plan, busiest: dict[str, str]) -> d
 
 
 def busiest_links(plan: Plan) -> int:
-    """Count the links that decide the plan's speed: of steps, those that no other exceeds in one of them."""
+    """Count the bottleneck links of a plan, or of each of its steps."""
     busiest = (congestion.busiest_links(loads, plan.topology) for loads in np.atleast_2d(plan.link_loads))
     return len(set().union(*(links.tolist() for links in busiest)))
 
@@ -131,7 +131,7 @@ def _step_rows(schedule: AnyStepSchedule, made: Plan, busiest: dict[str, str]) -
 
 @rows_of.register(FlowSchedule)
 def _flow_rows(schedule: FlowSchedule, made: Plan, busiest: dict[str, str]) -> dict[str, str]:
-    """Count paths, transfers and chunks, and what waiting for each step costs."""
+    """Count paths, transfers and chunks, and the cost of synchronous steps."""
     transfers = schedule.transfers
     slower = schedule.step_rate(made.topology) / made.inverse_rate
     lost = "no slower" if slower == 1 else f"{float(slower):.2f} times as long"
@@ -170,7 +170,7 @@ def hop_heights(made: Plan) -> str:
 
 
 def _roots(made: Plan) -> dict[str, str]:
-    """Where an allreduce adds up, unless all ranks do alike."""
+    """Roots of an allreduce, unless all ranks have equal shares."""
     weights, total = made.trees.root_weights.tolist(), made.trees.total_weight
     if not made.collective.has_two_phases or len(set(weights)) == 1:
         return {}
@@ -182,7 +182,7 @@ def _roots(made: Plan) -> dict[str, str]:
 
 
 def _savings(made: Plan) -> dict[str, str]:
-    """What switches that copy or add up would save, where there are such switches."""
+    """Savings by switches with multicast or aggregation, if there are any."""
     small = made.trees.num_trees * made.topology.num_ranks <= LARGE
     if not small or not (made.topology.multicast or made.topology.aggregation):
         return {}

@@ -28,7 +28,7 @@ KIND_NAMES: dict[int, str] = {kind.value: kind.name for kind in NodeKind}
 
 
 class Replay(NamedTuple):
-    """What running traces took.
+    """Result of a replay.
 
     Attributes
     ----------

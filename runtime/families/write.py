@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SizeWindow(NamedTuple):
-    """Sizes for which a plan is the fastest.
+    """Range of sizes for which a plan is the fastest.
 
     Attributes
     ----------

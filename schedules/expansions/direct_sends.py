@@ -32,7 +32,7 @@ class DirectSends(NamedTuple):
 
     @classmethod
     def joined(cls, parts: list[DirectSends]) -> DirectSends:
-        """Put the sends of several together."""
+        """Concatenate sends."""
         return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     @classmethod
@@ -41,7 +41,7 @@ class DirectSends(NamedTuple):
         return cls(*(column.reshape(-1) for column in np.broadcast_arrays(*columns)))
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> DirectSends:
-        """Leave out the others."""
+        """Keep the chosen sends."""
         return self if chosen.all() else DirectSends(*(column[chosen] for column in self))
 
     def schedule(self, num_ranks: int, chunks_per_shard: int, direction: Direction) -> StepSchedule:

@@ -20,7 +20,7 @@ from .direct_sends import direct_sends
 
 
 def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
-    """Give the ranks of a schedule other numbers, and with them their shards (direct-connect paper, Definition 7).
+    """Relabel the ranks and shards of a schedule (direct-connect paper, Definition 7).
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def checked_symmetry(graph: DirectGraph, symmetry: npt.ArrayLike | None) -> IntA
 
 
 def without_repeats(schedule: StepSchedule) -> StepSchedule:
-    """Leave out of an allgather what a rank is brought again, or brought back.
+    """Remove repeated arrivals from an allgather.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def _check_schedule(schedule: object) -> None:
 
 
 def base_schedule(name: str) -> StepSchedule:
-    """Return the bandwidth-optimal allgather that comes with a graph whose breadth-first ones are not.
+    """Return the stored bandwidth-optimal allgather of a graph without a breadth-first one.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AllToAllvSchedule(StagedArrays, PairSchedule):
-    """How n servers of m GPUs exchange what a matrix says, as FAST does it; see `schedule_all_to_allv`.
+    """Schedule of an all-to-allv among n servers of m GPUs by FAST; see `schedule_all_to_allv`.
 
     Rank r is GPU ``r % m`` of server ``r // m``.  For every two servers, GPU p of the one sends one stream to its peer,
     GPU p of the other:
@@ -130,7 +130,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         return self.lower_bound / Fraction(model.scale_out) / 1000
 
     def times(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
-        """Where the time goes; see `collopt.schedules.fast.two_tier_cost.two_tier_times`."""
+        """Breakdown of the time; see `collopt.schedules.fast.two_tier_cost.two_tier_times`."""
         return two_tier_times(self, model, pipeline)
 
     def completion_time(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> Fraction:
@@ -138,7 +138,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         return self.times(model, pipeline).total
 
     def pieces(self, server: int) -> Pieces:
-        """Where each byte that leaves a server goes: by which proxy and peer, and in which stage."""
+        """Pieces of the data that leaves a server, with proxy, peer and stage."""
         return pieces_of(self, as_whole(server, "server", least=0, most=self.servers - 1))
 
     def verify(self) -> None:
@@ -149,7 +149,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         verify_all_to_allv(self)
 
     def to_frame(self) -> pd.DataFrame:
-        """List what each GPU sends to each other in each phase.
+        """Tabulate the bytes from GPU to GPU in each phase.
 
         Columns are ``phase`` ("balance", "local", "stage" or "redistribute"), ``stage`` (-1 for the first two),
         ``source``, ``destination`` and ``bytes``; copies of a GPU to itself are left out.

@@ -35,7 +35,7 @@ class StagedArrays:
                 object.__setattr__(self, name, read_only(array))
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
-        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        """Copy and pickle by construction, as numpy does not keep arrays read-only."""
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
     @property
@@ -123,14 +123,14 @@ def pieces_of(schedule: StagedArrays, server: int) -> Pieces:
 
 
 def handed_over(schedule: StagedArrays) -> Moves:
-    """What GPUs hand to proxies of their server before the first stage, segment by segment."""
+    """Moves from GPUs to proxies of their server before the first stage, by segment."""
     n, m = schedule.servers, schedule.gpus_per_server
     streams = np.repeat(np.arange(n * n * m), np.diff(schedule.stream_starts))
     return _moves(schedule.segments[:, 0], streams // (n * m) * m + streams % m, schedule.segments[:, 3])
 
 
 def local_bytes(schedule: StagedArrays) -> Moves:
-    """What of the all-to-allv stays inside servers, without copies to self."""
+    """Moves of the all-to-allv inside servers, without copies to self."""
     inside = schedule.homes[:, None] == schedule.homes
     source, destination = np.nonzero(np.where(inside, schedule.traffic, 0))
     return _moves(source, destination, schedule.traffic[source, destination])

@@ -81,7 +81,7 @@ def check_model(model: object) -> None:
 
 
 class TwoTierTimes(NamedTuple):
-    """Where the time of a schedule goes, in µs.
+    """Breakdown of the time of a schedule, in µs.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ LOAD_LIMIT = 2**62
 
 @verified_loads.register(FlowSchedule)
 def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
-    """Check that a schedule brings every rank its part of what each other has, and sum what it puts on every link.
+    """Verify that a schedule delivers the traffic of every pair, and sum its load on every link.
 
     Checked: the arrays fit together; every path follows links of the topology and passes no node twice; its steps rise
     at ranks, and only there; something happens in every step; the paths of two ranks carry exactly the chunks of their
@@ -72,7 +72,7 @@ def _check_shapes(schedule: FlowSchedule, topology: Topology) -> None:
 
 
 def _total(values: IntArray) -> int:
-    """Sum that cannot overflow: halves of 32 bits are added up apart."""
+    """Sum without overflow, by halves of 32 bits."""
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 

@@ -35,7 +35,7 @@ def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction:
 
 
 def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Fraction:
-    """Largest ``load / (k * bandwidth)`` over all links, in 1/(GB/s): what the schedule achieves as 1/x.
+    """Largest ``load / (k * bandwidth)`` over all links, in 1/(GB/s): the schedule's 1/x.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Frac
 
 
 def busiest_links(loads: IntArray, topology: Topology) -> IntArray:
-    """Links that no other exceeds in load over bandwidth: those that decide how fast the schedule is.
+    """Bottleneck links: those with the largest load over bandwidth.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def busiest_links(loads: IntArray, topology: Topology) -> IntArray:
 
 
 def _by_capacity(loads: IntArray, topology: Topology) -> tuple[IntArray, IntArray, IntArray]:
-    """Different capacities, the largest load on links of each, and the number of each link's capacity among them."""
+    """Distinct capacities, the largest load on links of each, and the index of each link's capacity."""
     capacities, group = np.unique(topology.arrays.capacities, return_inverse=True)
     largest = np.zeros(len(capacities), dtype=np.int64)
     np.maximum.at(largest, group, loads)

@@ -1,4 +1,4 @@
-"""`Schedule`, the base of all kinds of schedules, with the check of its loads that each kind registers, and its time.
+"""`Schedule`, the base class of all kinds of schedules, with verification of loads and predicted time.
 
 A kind is a class derived from `Schedule`, and a function registered with `verified_loads` that checks it.  Layers
 above register what they alone know: how it is lowered, simulated and tabulated.
@@ -63,7 +63,7 @@ class Schedule(ABC):
 
         @property
         def num_ranks(self) -> int:
-            """Compute nodes that take part."""
+            """Number of ranks."""
 
         @property
         def total_weight(self) -> int | Fraction:
@@ -87,12 +87,12 @@ class Schedule(ABC):
     @property
     @abstractmethod
     def phases(self) -> tuple[Direction, ...]:
-        """Directions in which data runs, one after the other, as in `Collective.phases`; none of pairs."""
+        """Directions of the phases, as in `Collective.phases`; none for pairs."""
 
     @property
     @abstractmethod
     def size_text(self) -> str:
-        """How large it is, in words."""
+        """Describe the size of the schedule."""
 
     @property
     def load_units(self) -> Sequence[int]:
@@ -101,7 +101,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:
-        """Whether these are its shards, or row by row its traffic; no weights are equal ones."""
+        """Whether these are the weights of its shards, or row by row its traffic; empty means equal ones."""
 
     def problem(self, collective: Collective) -> dict[str, Any]:  # noqa: ARG002
         """Return the `root`, `weights` or `traffic` of `collopt.bound` that this solves; nothing for equal shards."""
@@ -112,7 +112,7 @@ class Schedule(ABC):
         raise self._without_links()
 
     def verified_loads(self, topology: Topology) -> IntArray:
-        """Check everything, and return `link_loads`; see `collopt.schedules.verified_loads`."""
+        """Verify the schedule, and return `link_loads`; see `collopt.schedules.verified_loads`."""
         return verified_loads(self, topology)
 
     def inverse_rate(self, topology: Topology) -> Fraction:
@@ -121,11 +121,11 @@ class Schedule(ABC):
 
     @property
     def depth(self) -> int:
-        """Transfers from rank to rank, one after the other, of the data that takes most."""
+        """Largest number of successive transfers of any data."""
         raise self._without_links()
 
     def latency(self, topology: Topology) -> Fraction:  # noqa: ARG002
-        """Largest sum of latencies that data meets on its way, in µs."""
+        """Largest sum of link latencies on the way of any data, in µs."""
         raise self._without_links()
 
     def time(
@@ -138,7 +138,7 @@ class Schedule(ABC):
         return latency + unit * rate / NS_PER_US * (1 + waiting)
 
     def to_json(self) -> dict[str, Any]:
-        """Describe it by lists and integers, with its ``"kind"``, as plan files do."""
+        """Return the JSON document of the schedule, with its ``"kind"``, as in plan files."""
         raise UnsupportedError(
             f"the schedule is {shown(self)}; expected a Forest, a StepSchedule, an allreduce or a FlowSchedule"
         )
@@ -161,7 +161,7 @@ class RoutedSchedule(Schedule):
             """Node numbers of all paths."""
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
-        """Copy and pickle by construction: numpy forgets that an array was not to be written to."""
+        """Copy and pickle by construction, as numpy does not keep arrays read-only."""
         return type(self), tuple(getattr(self, each.name) for each in fields(cast("Any", self)))
 
     def path(self, number: int) -> tuple[int, ...]:
@@ -173,7 +173,7 @@ class RoutedSchedule(Schedule):
         return [list(self.path(number)) for number in range(len(self.path_starts) - 1)]
 
     def _freeze(self, names: Sequence[str], what: str) -> None:
-        """Refuse fields that are no arrays, and let nobody write to the others."""
+        """Check that fields are arrays, and make them read-only."""
         for name in names:
             if not isinstance(array := getattr(self, name), np.ndarray):
                 raise UnsupportedError(f"the {what}'s {name} is {shown(array)}; expected a numpy array of integers")
@@ -181,7 +181,7 @@ class RoutedSchedule(Schedule):
 
 
 class AllreduceSchedule(Schedule):
-    """A schedule of direction "reduce", and one of direction "broadcast" for the sums."""
+    """An allreduce: a schedule of direction "reduce", and one of direction "broadcast"."""
 
     if TYPE_CHECKING:
 
@@ -195,26 +195,26 @@ class AllreduceSchedule(Schedule):
 
     @property
     def phases(self) -> tuple[Direction, ...]:
-        """Those that its two parts are to have."""
+        """Phases of an allreduce."""
         return "reduce", "broadcast"
 
     @property
     def num_ranks(self) -> int:
-        """Compute nodes that take part."""
+        """Number of ranks."""
         return int(self.broadcast.num_ranks)
 
     @property
     def root_weights(self) -> IntArray:
-        """Relative sizes of the sums that ranks end the reduction with."""
+        """Relative sizes of the shards that ranks hold after the reduction."""
         return cast("IntArray", self.broadcast.root_weights)
 
     @property
     def total_weight(self) -> int:
-        """Sum of the weights of all sums."""
+        """Sum of the weights of all shards."""
         return int(self.broadcast.total_weight)
 
     def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
-        """Any will do: every rank ends with all sums."""
+        """Always true: every rank ends with all data."""
         return True
 
     def to_json(self) -> dict[str, Any]:
@@ -233,12 +233,12 @@ class PairSchedule(Schedule):
 
     @property
     def phases(self) -> tuple[Direction, ...]:
-        """None: what two ranks have for each other is no shard."""
+        """None: pairs have no shards."""
         return ()
 
     @cached_property
     def total_weight(self) -> Fraction:
-        """What a rank has in all on average, its part for itself included: N, if all parts are 1."""
+        """Average data of a rank, including its part for itself: N, if all parts are 1."""
         return Fraction(sum(map(int, self.traffic.ravel().tolist())), self.num_ranks)
 
     def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
@@ -249,7 +249,7 @@ class PairSchedule(Schedule):
 
 @singledispatch
 def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:  # noqa: ARG001
-    """Check a schedule and sum what it puts on every link.
+    """Verify a schedule and sum its load on every link.
 
     Every kind of schedule registers a function of its own, with ``verified_loads.register``, that shares no code with
     the methods of its class; a subclass is checked like the class that it is derived from.  Raises `CertificateError`
@@ -280,7 +280,7 @@ def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:  # noqa:
 
 
 def is_verifiable(schedule: object) -> bool:
-    """Whether it is of a kind that has registered its check: what a plan can consist of."""
+    """Whether the schedule's kind has registered its verification, as plans require."""
     return verified_loads.dispatch(type(schedule)) is not verified_loads.dispatch(object)
 
 

@@ -1,4 +1,4 @@
-"""Check of the paths of a schedule; trusts no array, and shares no code with what makes them."""
+"""Verification of the paths of a schedule, independent of the code that makes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..traffic.collective import Direction
 
 
 class Hops(NamedTuple):
-    """All hops of all paths: which path each belongs to, and which link of the topology it is."""
+    """All hops of all paths: the path and the link of each."""
 
     paths: IntArray
     links: IntArray
@@ -42,7 +42,7 @@ def check_arrays(schedule: object, shapes: Mapping[str, tuple[int, ...]], what: 
 
 
 def check_steps_used(steps: IntArray) -> None:
-    """Refuse a step that is left out, for it would cost time; `steps` int64 (entries,), none below 0."""
+    """Refuse an empty step, which would cost time; `steps` int64 (entries,), none below 0."""
     # With more steps than entries one of the first is empty, so there is no need to look at later ones.
     last = min(int(steps.max()), len(steps))
     unused = np.ones(last + 1, dtype=np.bool_)

@@ -47,7 +47,7 @@ class StepAllreduce(AllreduceSchedule):
 
     @property
     def schedules(self) -> tuple[StepSchedule, ...]:
-        """Both, in the order in which they run."""
+        """Both schedules, in execution order."""
         return self.reduce, self.broadcast
 
     @property

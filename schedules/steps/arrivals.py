@@ -24,7 +24,7 @@ DENSE = 8  # times the places of interest that a table of all places may have
 
 @dataclass(frozen=True)
 class Sends:
-    """All sends of the shards of some ranks that follow each other: copies of different shards never meet."""
+    """All sends of the shards of consecutive ranks; different shards are independent."""
 
     first: int
     count: int  # the shards are those of ranks ``first``, ..., ``first + count - 1``
@@ -40,7 +40,7 @@ class Sends:
 
 
 def blocks_of(schedule: StepSchedule) -> Iterator[Sends]:
-    """Yield all sends, source by source, in blocks that need little memory besides the schedule's own."""
+    """Yield all sends, source by source, in blocks of limited memory."""
     ranks, starts = schedule.num_ranks, schedule.path_starts
     small = schedule.sources.astype(np.min_scalar_type(ranks))  # short integers are sorted fast
     order = np.argsort(small, kind="stable")
@@ -61,7 +61,7 @@ def blocks_of(schedule: StepSchedule) -> Iterator[Sends]:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """When each rank has each part of each shard.
+    """Arrival times of each part of each shard at each rank.
 
     A *holding* is one rank's copy of one shard, number ``source * num_ranks + rank``, sources counted from the first of
     the block.  It falls into pieces between the points where intervals that this rank sends or is sent begin or end.  A
@@ -80,7 +80,7 @@ class Arrivals:
 
     @classmethod
     def of(cls, sends: Sends) -> Arrivals:
-        """Find out when everything arrives.
+        """Compute the arrival times.
 
         Points are less than ``num_ranks**2 * (chunks + 1)``, and so fit 64 bits: a schedule that is worth a look has
         ``num_ranks * (num_ranks - 1)`` sends at least, and its sends times chunks are less than 2**62.
@@ -104,7 +104,7 @@ class Arrivals:
 
 
 def _numbered(keys: IntArray, size: int) -> tuple[IntArray, IntArray]:
-    """Return the different ones of some numbers below `size` in order, and where each number is among them."""
+    """Return the sorted distinct keys, all below `size`, and the index of each key among them."""
     if size > DENSE * len(keys):
         return np.unique(keys, return_inverse=True)
     there = np.zeros(size, dtype=np.bool_)
@@ -113,7 +113,7 @@ def _numbered(keys: IntArray, size: int) -> tuple[IntArray, IntArray]:
 
 
 def _least_over(size: int, starts: IntArray, stops: IntArray, values: IntArray) -> IntArray:
-    """At each place the least value of the intervals over it, `NEVER` if there are none.
+    """At each position the least value of the intervals that cover it, `NEVER` if none does.
 
     An interval is covered by two blocks whose length is a power of two; blocks are halved, the longest first.
     """

@@ -137,7 +137,7 @@ class StepSchedule(RoutedSchedule):
 
     @property
     def schedules(self) -> tuple[StepSchedule, ...]:
-        """The schedule itself: what all schedules made of steps can be asked for."""
+        """The schedule itself, as the only part."""
         return (self,)
 
     @property
@@ -256,7 +256,7 @@ class StepSchedule(RoutedSchedule):
         return sum(slowest, Fraction(0))
 
     def _path_delays(self, topology: Topology, links: IntArray) -> tuple[list[Fraction], IntArray]:
-        """Different sums of latencies along paths, and which of them each path has."""
+        """Distinct path latencies, and the index of each path's."""
         latencies = [link.latency for link in topology.links]
         numbers: dict[Fraction, int] = {}
         ends = np.cumsum(np.diff(self.path_starts) - 1).tolist()

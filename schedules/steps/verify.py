@@ -23,7 +23,7 @@ LOAD_LIMIT = 2**62
 
 
 def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
-    """Check that a schedule is an allgather, or reversed a reduce-scatter, and sum what it puts on every link.
+    """Verify that a schedule is an allgather, or reversed a reduce-scatter, and sum its load on every link.
 
     Checked: the arrays fit together; every path follows links of the topology, passes only switches and no node twice;
     something happens in every step; a rank sends only what it holds at the beginning of the step; in the end every rank
@@ -54,7 +54,7 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
 
 
 def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) -> tuple[IntArray, ...]:
-    """Check every part of a schedule, and that the parts belong together; sum what they put on every link.
+    """Verify all parts of a schedule, and that they match; sum their load on every link.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def _verified_rows(schedule: AnyStepSchedule, topology: Topology) -> IntArray:
 
 
 def _add_loads(loads: IntArray, sends: Sends, schedule: StepSchedule, links: IntArray) -> None:
-    """Add what some sends put on all links; `links` are those of all hops, path by path."""
+    """Add the loads of some sends; `links` are those of all hops, path by path."""
     routes = schedule.routes[sends.numbers]
     counts = schedule.path_starts[routes + 1] - schedule.path_starts[routes] - 1
     # A path has one hop less than nodes, so the first of path p is p less than its first node.
@@ -118,7 +118,7 @@ def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
 
 
 def _check_sends(schedule: StepSchedule) -> None:
-    """Check each send for itself, and that no step is left out, for it would cost time."""
+    """Check each send by itself, and that no step is empty, which would cost time."""
     source, route, step = schedule.sources, schedule.routes, schedule.steps
     refuse_if((source < 0) | (source >= schedule.num_ranks), "send {} has a source that is not a rank")
     refuse_if((route < 0) | (route >= len(schedule.path_starts) - 1), "send {} has a route that is not a path")
@@ -131,7 +131,7 @@ def _check_sends(schedule: StepSchedule) -> None:
 
 
 class _Faults:
-    """What is wrong with the order of the sends, and the first of each kind, for no block knows whether it is first."""
+    """Errors in the order of the sends: the first of each kind over all blocks."""
 
     def __init__(self) -> None:
         self._early: tuple[int, ...] | None = None
@@ -139,7 +139,7 @@ class _Faults:
         self._again = ""
 
     def look_at(self, sends: Sends, arrivals: Arrivals, direction: Direction) -> None:
-        """Look at the next block."""
+        """Check the next block."""
         self._look_for_early(sends, arrivals)
         missing = arrivals.first == NEVER
         missing[arrivals.points % (sends.chunks + 1) == sends.chunks] = False
@@ -154,7 +154,7 @@ class _Faults:
             self._again = f"rank {rank} would send chunk {chunk} of the shard of rank {source} {times}"
 
     def refuse(self) -> None:
-        """Raise if something is wrong; what is sent too early goes first, for what is missing may follow from it."""
+        """Raise the first error; early sends come first, as missing chunks may follow from them."""
         if self._early is not None:
             step, sender, source, lower, _, upper = self._early
             raise CertificateError(
@@ -165,7 +165,7 @@ class _Faults:
             raise CertificateError(self._missing or self._again)
 
     def _look_for_early(self, sends: Sends, arrivals: Arrivals) -> None:
-        """All of what is sent must have reached the sender in an earlier step."""
+        """Find chunks that are sent before they have arrived at the sender."""
         wrong = np.flatnonzero(arrivals.held >= sends.steps)
         if len(wrong):
             keys = (sends.steps, sends.senders, sends.sources, sends.lower, sends.numbers, sends.upper)

@@ -43,7 +43,7 @@ class Allreduce(AllreduceSchedule):
 
     @property
     def forests(self) -> tuple[Forest, ...]:
-        """Both, in the order in which data passes them."""
+        """Both forests, in execution order."""
         return self.reduce, self.broadcast
 
     @property

@@ -39,7 +39,7 @@ def depth_blocks(senders: IntArray, routes: npt.NDArray[np.integer], roots: IntA
 
 
 def _depths(parents: IntArray, roots: IntArray) -> IntArray:
-    """Hops to the root: each round, everyone adds what its ancestor has come so far and takes over its ancestor."""
+    """Hops to the root by pointer doubling."""
     count, ranks = parents.shape
     own = np.arange(ranks)
     stays = (own == roots) | (parents < 0) | (parents >= ranks)
@@ -126,14 +126,14 @@ class Forest(RoutedSchedule):
     direction: Direction = "broadcast"
 
     def __post_init__(self) -> None:
-        """Fill in equal shards where no weights are given, and let nobody write to the arrays."""
+        """Set equal shards if no weights are given, and make the arrays read-only."""
         self._freeze(ARRAYS, "forest")
         if not len(self.root_weights):
             object.__setattr__(self, "root_weights", read_only(np.ones(self.num_ranks, dtype=np.int64)))
 
     @property
     def forests(self) -> tuple[Forest, ...]:
-        """The forest itself: what all schedules made of trees can be asked for."""
+        """The forest itself, as the only part."""
         return (self,)
 
     @property
@@ -261,7 +261,7 @@ class Forest(RoutedSchedule):
         }
 
     def _senders(self) -> IntArray:
-        """Where each path starts, and -1 for no path."""
+        """First node of each path, -1 for no path."""
         return np.append(self.path_nodes[self.path_starts[:-1]], -1)
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ from .forest import Forest
 
 @dataclass(frozen=True, eq=False)
 class InNetwork:
-    """A forest whose paths may begin at switches that have the data already.
+    """A forest whose paths may start at switches that already have the data.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class InNetwork:
 
 
 def in_network(forest: Forest, topology: Topology) -> InNetwork:
-    """Leave out what switches with multicast (or aggregation, where trees reduce) make redundant.
+    """Remove traffic that switches with multicast (or aggregation, for reduce trees) make redundant.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ BLOCK_ENTRIES = 2**19  # tree entries that are checked at a time: what fits the 
 
 @verified_loads.register(Forest)
 def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
-    """Check that a forest is what it should be on a topology, and sum what it puts on every link.
+    """Verify a forest on a topology, and sum its load on every link.
 
     Checked: the arrays fit together; every route follows links of the topology, passes only switches and no node twice;
     every tree reaches every rank from its root; the weights of each root's trees add up to `trees_per_root`.  Raises
@@ -66,7 +66,7 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
 
 @verified_loads.register(Allreduce)
 def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntArray:
-    """Check every forest of a schedule, and that they belong together; sum what they put on every link.
+    """Verify all forests of a schedule, and that they match; sum their load on every link.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def _checked_parents(forest: Forest, trees: slice) -> IntArray:
 
 
 def _check_spanning(forest: Forest, trees: slice, parents: IntArray) -> None:
-    """Follow the senders by doubling: after ``ceil(log2 N)`` rounds everyone has arrived at the root, or never will."""
+    """Check spanning by pointer doubling: a tree reaches its root within ``ceil(log2 N)`` rounds, or never."""
     ancestors, roots = parents, forest.roots[trees, None]
     for _ in range(int(forest.num_ranks).bit_length()):
         if (ancestors == roots).all():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from collopt.errors import UnsupportedError
-from collopt.planners.patterns.fixed_pattern import Hops, LinkUses, find_boxes
+from collopt.planners.patterns.fixed_pattern import Hops, LinkLoads, find_boxes
 from collopt.planners.trees.problem import tree_problem
 from collopt.topologies import Topology, build, dgx1_v100, dgx_a100, mi250, mi300x, ring, torus
 from strategies import eulerian_topologies
@@ -61,7 +61,7 @@ def test_impossible_hops_are_refused_in_the_direction_of_the_data() -> None:
 def test_uses_spread_over_ways_of_equal_width() -> None:
     """Four copies over two spines: two each; a tie goes to the first."""
     hops = hops_of(build("leaf-spine", leaves=2, spines=2, hosts_per_leaf=1))
-    uses = LinkUses(hops.problem.capacities)
+    uses = LinkLoads(hops.problem.capacities)
     taken = [uses.take(hops.routes(0, 1)).nodes for _ in range(4)]
     assert taken[0] != taken[1]
     assert taken[:2] == taken[2:]

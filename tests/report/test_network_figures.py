@@ -16,7 +16,7 @@ import collopt
 from collopt import Topology, topologies
 from collopt.errors import MissingDependencyError, UnsupportedError
 from collopt.report import node_layout, save_figure, topology_figure
-from collopt.report.figures.network import COUNTED, LINK
+from collopt.report.figures.network import LINK_COLOUR, WITNESS_COLOUR
 
 NETWORKS = [
     topologies.dgx_a100(boxes=2),
@@ -58,7 +58,7 @@ def test_every_link_is_drawn_once_and_every_node_in_its_place(topology: Topology
         places = layout.loc[layout["kind"] == kind, ["x", "y"]].to_numpy()
         assert len(places) == 0 or drawn(figure, name).get_offsets().tolist() == places.tolist()
     assert drawn(figure, "counted") is None
-    assert set(map(to_hex, drawn(figure, "links").get_colors())) == {LINK}
+    assert set(map(to_hex, drawn(figure, "links").get_colors())) == {LINK_COLOUR}
 
 
 @pytest.mark.parametrize("topology", NETWORKS, ids=lambda topology: topology.name)
@@ -69,7 +69,7 @@ def test_links_of_the_witness_have_their_colour_and_the_others_have_not(topology
     figure = topology_figure(topology, bound)
     counted = collopt.report.bound_links(bound).query("in_cut")[["tail", "head"]].to_numpy().tolist()
     assert lines(figure, "counted") == ends(topology, counted)
-    assert set(map(to_hex, drawn(figure, "counted").get_colors())) == {COUNTED.lower()}
+    assert set(map(to_hex, drawn(figure, "counted").get_colors())) == {WITNESS_COLOUR.lower()}
     every = ends(topology, [(link.tail, link.head) for link in topology.links])
     rest = lines(figure, "links") if drawn(figure, "links").get_segments() else []
     assert sorted(lines(figure, "counted") + rest) == every

@@ -10,7 +10,7 @@ import collopt
 from collopt import Plan, topologies
 from collopt.report import step_table, tree_table
 from collopt.report.html.plots import parts, plan_data
-from collopt.report.tables.busy_times import HOPS, SUMS_FIRST
+from collopt.report.tables.busy_times import HOPS, REDUCE_FIRST
 
 TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)
 
@@ -94,7 +94,7 @@ def test_pages_say_what_the_numbers_mean() -> None:
     """In one sentence, and in another one where trees do two things."""
     assert parts(made(TORUS, "reduce_scatter", "auto")).explained == HOPS
     both = parts(made(TORUS, "allreduce", "auto"))
-    assert both.explained == f"{HOPS} {SUMS_FIRST}"
+    assert both.explained == f"{HOPS} {REDUCE_FIRST}"
     assert both.shown[0].label.endswith("reduce tree, 11.11 % of all data, hops 1 to 2")
     assert both.shown[-1].label.endswith("broadcast tree, 11.11 % of all data, hops 3 to 4")
 

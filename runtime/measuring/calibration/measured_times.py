@@ -73,7 +73,7 @@ class MeasuredTimes:
         return tuple(dict.fromkeys(row.by for row in self.rows))
 
     def of(self, by: str | None) -> MeasuredTimes:
-        """Keep the rows of one of `names`, which may be left out where there is one only.
+        """Keep the rows of one of `names`; it may be None if there is only one.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class MeasuredTimes:
         return replace(self, rows=tuple(row for row in self.rows if row.by == by))
 
     def right(self) -> MeasuredTimes:
-        """Leave out times of runs that gave wrong data.
+        """Leave out runs with wrong results.
 
         Raises
         ------
