@@ -136,7 +136,7 @@ def _on_circle(positions: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _rank_positions(topology: Topology) -> FloatArray:
-    """Put ranks side by side, those of one box, or else of one switch, together."""
+    """Order ranks in a row by box, or else by switch."""
     boxes = box_of_nodes(topology)
     switches = set(topology.switch_nodes)
     groups: dict[object, list[int]] = {}
@@ -196,7 +196,7 @@ def _neighbours(topology: Topology) -> list[list[int]]:
 
 
 def _row_numbers(topology: Topology, beside: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Count hops from the nearest rank, and put switches below that join ranks only where others go on."""
+    """Row of each node: hops from the nearest rank; switches linked with ranks only are below if others are above."""
     ranks = topology.num_ranks
     rows = dict.fromkeys(range(ranks), 0)
     reached, distance = list(rows), 0

@@ -50,7 +50,7 @@ class Command(TyperCommand):
 
 
 def complete_topology(incomplete: str) -> list[str]:
-    """List the names of the catalogue, and else files, that begin with what was typed; for shells."""
+    """Complete names of the catalogue, or else files, in shells."""
     from ...topologies import catalogue
 
     names = [entry.name for entry in catalogue() if entry.name.startswith(incomplete.replace("_", "-"))]
@@ -64,14 +64,14 @@ def complete_topology(incomplete: str) -> list[str]:
 
 
 def complete_collective(incomplete: str) -> list[str]:
-    """List the collectives that begin with what was typed; for shells."""
+    """Complete names of collectives in shells."""
     from ...schedules import COLLECTIVES
 
     return [name for name in COLLECTIVES if name.startswith(incomplete.replace("-", "_"))]
 
 
 def complete_planner(incomplete: str) -> list[str]:
-    """List the planners whose names begin with what was typed; for shells."""
+    """Complete names of planners in shells."""
     from ...planners import PLANNERS
 
     return [name for name in PLANNERS if name.startswith(incomplete)]

@@ -183,7 +183,7 @@ MAX_UNITS = 2**52  # all lengths together, in their common unit
 
 
 def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray, lengths: Sequence[Fraction]) -> Bound:
-    """State what lengths of links prove, by a cut if one proves as much.
+    """Return the bound that length duals prove, by a cut if one proves the same.
 
     Shapes: `traffic` int64 (ranks, ranks).
     """

@@ -108,7 +108,7 @@ def next_ring(near: RingContext, uses: LinkLoads, number: int, preference: Prefe
 
 
 def _reached(hops: Hops, rank: int, box: Sequence[int], place: Mapping[int, int]) -> Row:
-    """Ranks of a box that one hop leads to, in the order of the ring that goes by rank numbers."""
+    """Ranks of a box that are one hop away, in cyclic rank order."""
     others = sorted(box, key=lambda other: (place[other] - place[rank]) % len(place))
     return {other: routes for other in others if (routes := hops.routes(rank, other))}
 

@@ -66,7 +66,7 @@ def certificate(bound: Bound) -> Certificate:
 
 @singledispatch
 def _of(witness: Witness, bound: Bound, links: Pairs) -> Certificate:
-    """Any witness: its reason, and links by what they count."""
+    """Certificate of any witness: its reason, and links grouped by weight."""
     weights = witness.link_weights(bound.topology, bound.collective)
     duals = [LinkValue(*pair, weight) for pair, weight in weights.items()]
     reasons = (f"{witness.reason(bound.topology, bound.collective)}.",)

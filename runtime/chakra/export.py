@@ -154,7 +154,7 @@ class _Writer:
         num_bytes = int(chunk * (begin + amount)) - int(chunk * begin)
         if num_bytes < 1:
             raise UnsupportedError(
-                f"{self._bytes} bytes leave nothing for some messages; use more bytes or fewer than {self._slices} "
+                f"{self._bytes} bytes leave some messages empty; use more bytes or fewer than {self._slices} "
                 f"slices: expected at least {-(-self._slices * transfers.unit.denominator // 1)} bytes"
             )
         sender, receiver = int(transfers.senders[transfer]), int(transfers.receivers[transfer])

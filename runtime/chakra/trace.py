@@ -306,7 +306,7 @@ def _trace(file: io.BytesIO) -> Trace:
     metadata, node = messages()
     head = _message(metadata, file)
     if head is None:
-        raise FileFormatError("there is no message in it; expected the metadata")
+        raise FileFormatError("the file has no messages; expected the metadata")
     nodes: list[TraceNode] = []
     while (message := _message(node, file)) is not None:
         if len(nodes) >= MAX_NODES:

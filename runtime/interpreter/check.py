@@ -120,7 +120,7 @@ def _check_instruction(rank: RankProgram, block: ThreadBlock, site: Site, step: 
 
 
 def _check_overlap(site: Site, kind: str, source: ChunkRange, target: ChunkRange, count: int) -> None:
-    """Refuse a step that reads what it writes, unless it adds to each chunk what arrives for it."""
+    """Refuse a step whose source and target overlap, except a reduction in place."""
     if abs(source.start - target.start) >= count or (kind == "recv_reduce" and source == target):
         return
     raise ProgramError(

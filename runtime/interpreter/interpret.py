@@ -331,7 +331,7 @@ def describe_contents(contents: Contents, program: Program) -> str:
 
 
 def _owned(chunk: int, program: Program) -> str:
-    """Name a chunk by its owner, and by whom it is for where that is not everyone."""
+    """Name a chunk by its owner, and by its destination if it has one."""
     offsets = program.layout.offsets
     shard = bisect_right(offsets, chunk) - 1
     inside = f"chunk {chunk - offsets[shard]}"

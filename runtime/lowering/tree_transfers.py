@@ -57,7 +57,7 @@ def shard_chunks(schedule: TreeSchedule) -> tuple[int, ...]:
 
 
 def _chunk_size(schedule: TreeSchedule) -> Fraction:
-    """The largest amount of data, in units of shard weight, that every tree carries a whole multiple of."""
+    """Largest amount of data, in units of shard weight, of which every tree carries a multiple."""
     common = lcm(*(forest.trees_per_root for forest in schedule.forests))
     return Fraction(
         gcd(*(common // forest.trees_per_root * gcd(*forest.weights.tolist()) for forest in schedule.forests)), common
@@ -102,7 +102,7 @@ def _shares(forest: Forest, chunk: Fraction) -> Iterator[Share]:
 
 
 def _overlaps(shares: Sequence[tuple[int, int]], begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Cut ``begin .. end - 1`` where the trees in `shares`, (first chunk, tree), change."""
+    """Cut ``begin .. end - 1`` at the begins of `shares`, (first chunk, tree)."""
     number = bisect_right(shares, begin, key=lambda share: share[0]) - 1
     while begin < end:
         until = min(end, shares[number + 1][0]) if number + 1 < len(shares) else end

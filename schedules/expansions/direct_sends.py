@@ -89,7 +89,7 @@ def direct_sends(graph: DirectGraph, schedule: StepSchedule) -> DirectSends:
 
 
 def _check_links(graph: DirectGraph, schedule: StepSchedule, ends: IntArray) -> None:
-    """Every path is a link of the graph, passed backwards where data runs towards the sources."""
+    """Check that every path is a link of the graph, reversed where data runs towards the sources."""
     links = ends if schedule.direction == "broadcast" else ends[:, ::-1]
     known = graph.adjacency.tails * graph.num_nodes + graph.adjacency.heads
     inside = ((links >= 0) & (links < graph.num_nodes)).all(axis=1)

@@ -24,7 +24,7 @@ from .reversal import checked_symmetry
 
 
 def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int = 1) -> StepSchedule:
-    """Expand a schedule to the line graph: first to all neighbors, then as the old schedule goes from node to node.
+    """Expand a schedule to the line graph: first to all neighbors, then along the sends of the old schedule.
 
     Sends are divided equally among parallel arcs.  Direct-connect paper, Definition 1 and Theorem 7.  Raises
     `UnsupportedError` if the graph is not regular, the schedule is not for it, or the result would be too large;

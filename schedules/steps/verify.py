@@ -80,7 +80,7 @@ def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) 
 @verified_loads.register(StepSchedule)
 @verified_loads.register(StepAllreduce)
 def _verified_rows(schedule: AnyStepSchedule, topology: Topology) -> IntArray:
-    """Join what `verified_step_schedule_loads` returns."""
+    """Concatenate the rows of `verified_step_schedule_loads`."""
     return np.concatenate(verified_step_schedule_loads(schedule, topology))
 
 

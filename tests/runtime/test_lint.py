@@ -91,8 +91,8 @@ def test_missing_attributes_are_named(tmp_path: Path, line: str, runtime: str) -
 @pytest.mark.parametrize(
     ("old", "new", "verdict", "message"),
     [
-        ("<algo", "<?xml version='1.0'?><algo", "rejected", "line 1: the parsers take no prolog"),
-        ("<algo", "<!DOCTYPE algo><algo", "rejected", "the parsers take no document type"),
+        ("<algo", "<?xml version='1.0'?><algo", "rejected", "line 1: the parsers do not support a prolog"),
+        ("<algo", "<!DOCTYPE algo><algo", "rejected", "the parsers do not support a document type"),
         ("<algo", "hello <algo", "rejected", "'hello <algo name=\"al', which is no element"),
         ("<algo", "\ufeff<algo", "rejected", "which is no element"),
         ("  <gpu", "\t<gpu", "rejected", "line 2: there is a tab"),
@@ -103,7 +103,7 @@ def test_missing_attributes_are_named(tmp_path: Path, line: str, runtime: str) -
         (' chan="0"', f' chan="0{" " * 300}"', "wrong data", "longer than the 254 characters"),
         ("</algo>", "", "rejected", "the file ends before </algo>; it was cut short"),
         ("</algo>", "</algo><algo></algo>", "rejected", "more than one element"),
-        ("</algo>", "</gpu>", "rejected", "</gpu> closes what was not opened"),
+        ("</algo>", "</gpu>", "rejected", "</gpu> closes an element that is not open"),
         ("algo", "algorithm", "rejected", "starts with <algorithm>"),
         ("<gpu", "<!-- for ever <gpu", "rejected", "a comment has no end"),
         ('proto="Simple"', 'proto="simple"', "rejected", "proto is 'simple'; expected Simple, LL, LL128"),
@@ -183,7 +183,7 @@ def test_harmless_oddities_are_notes(tmp_path: Path, old: str, new: str, message
         (' maxBytes="1099511627776"', "", "accepted", "only sizes below 134217728 bytes"),
         (' minBytes="0" maxBytes="1099511627776"', ' minBytes="9" maxBytes="8"', "rejected", "minBytes is 9, above"),
         ('outofplace="1"', 'outofplace="0"', "accepted", "outofplace is not read"),
-        ('i_chunks="1"', 'i_chunks="3"', "rejected", "does not go with nchunksperloop 3"),
+        ('i_chunks="1"', 'i_chunks="3"', "rejected", "does not match nchunksperloop 3"),
         ('name="allgather"', f'name="{"x" * 64}"', "accepted", "cut after 63"),
         ('s_chunks="0"', 's_chunks="2"', "accepted", f"loading it allocates {2**40 * 2 // 3} bytes of scratch"),
         ('proto="Simple"', 'proto="Simple" nthreads="100"', "rejected", "nthreads is 100; expected a multiple of 32"),

@@ -128,5 +128,5 @@ def test_a_key_that_stands_twice_is_named(tmp_path: Path) -> None:
     """However many there are."""
     path = tmp_path / "twice.json"
     path.write_text("{" + ",".join(f'"{number}": 0' for number in range(200_000)) + ', "7": 0}')
-    with pytest.raises(FileFormatError, match="key '7' stands twice in one object"):
+    with pytest.raises(FileFormatError, match="key '7' is repeated in one object"):
         read_mscclpp(path)

@@ -150,7 +150,7 @@ def test_slices_of_two_sizes_are_unsupported(good: Document) -> None:
     [
         (b"", "not JSON"),
         (b"[]", "the plan is \\[\\]; expected an object"),
-        (b'{"name": "a", "name": "b"}', "stands twice"),
+        (b'{"name": "a", "name": "b"}', "is repeated"),
         (b"\xff\xfe", "not JSON"),
         (b'{"name": "a"', "not JSON"),
         (b"[" * 100000, "not JSON"),

@@ -115,7 +115,7 @@ def _check_tensors(call: AllToAllCall) -> None:
 
 
 def _row_bytes(call: AllToAllCall) -> int | None:
-    """Bytes of a row; None if this rank has no rows by which to tell."""
+    """Bytes of a row; None if this rank has no rows."""
     sizes = {
         name: tensor.numel() // len(tensor) * tensor.element_size()
         for name, tensor in (("output", call.output), ("input", call.input))

@@ -52,7 +52,7 @@ def program_of(plan: PlanLike | Program) -> Program:
     if isinstance(plan, Program):
         return plan
     if not hasattr(plan, "collective") or not hasattr(plan, "schedule"):
-        raise UnsupportedError(f"what is to run is a {type(plan).__name__}; expected a Plan or a Program")
+        raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan or a Program")
     try:
         known = _lowered.setdefault(plan.schedule, {})
     except TypeError:

@@ -56,7 +56,7 @@ def scan(text: str, findings: Findings) -> Iterator[Element]:
         closing, name, rest = tag.groups()
         if closing:
             if not stack or stack[-1] != name:
-                _refuse(findings, f"</{name[:40]}> closes what was not opened", line)
+                _refuse(findings, f"</{name[:40]}> closes an element that is not open", line)
             stack.pop()
             children.pop()
         else:
@@ -106,7 +106,7 @@ def _skip(text: str, position: int, line: int, findings: Findings) -> int:
             _refuse(findings, "there is a tab between elements; indent with spaces", line)
         for start_of, what in (("<?", "prolog; delete the line <?xml ...?>"), ("<!", "document type; delete it")):
             if text.startswith(start_of, position):
-                _refuse(findings, f"the parsers take no {what}", line)
+                _refuse(findings, f"the parsers do not support a {what}", line)
         return position
 
 

@@ -140,7 +140,7 @@ def _check_sizes(document: Document, gpu: Gpu, layout: Layout | None, dialect: D
         for name, divided in (("i_chunks", ALLGATHER), ("o_chunks", REDUCE_SCATTER)):
             times = ranks if collective is divided else 1
             if sizes[name] > 0 and sizes[name] * times != chunks:
-                message = f"{name} is {sizes[name]}, which does not go with nchunksperloop {chunks}"
+                message = f"{name} is {sizes[name]}, which does not match nchunksperloop {chunks}"
                 findings.add("rejected", message, where)
     if layout is None or not 0 <= gpu.number < ranks:
         return

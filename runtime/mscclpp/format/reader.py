@@ -233,7 +233,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"key {shown(twice)} stands twice in one object")
+        raise ValueError(f"key {shown(twice)} is repeated in one object")
     return found
 
 
