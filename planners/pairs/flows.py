@@ -116,7 +116,7 @@ class _ExactAnswer:
         """Lift integer flows to all sources."""
         found = self._exact() if self.is_exact else None
         if found is None:
-            whole, amount = _whole(self.model.topology, self.demands, self.model.sources, self.rows, self.rate)
+            whole, amount = _integer_flows(self.model.topology, self.demands, self.model.sources, self.rows, self.rate)
             found = self._lifted(whole.astype(object), Fraction(amount))
         return found
 
@@ -154,7 +154,7 @@ class _ExactAnswer:
         return PairFlows(lifted.flows // common, amount // common)
 
 
-def _whole(
+def _integer_flows(
     topology: Topology, demands: IntArray, sources: IntArray, rows: npt.NDArray[Any], rate: Fraction
 ) -> tuple[IntArray, int]:
     """Round the flows of some sources, with `rate` per unit of traffic, to integers; also return their rate."""
@@ -227,7 +227,7 @@ class _ApproximateAnswer:
         sources = np.arange(self.topology.num_ranks)
         network = (len(self.topology.nodes), tails, heads, capacities, self.coarse)
         flows = source_flows(*network, self.found, sources)
-        return PairFlows(*_whole(self.topology, self.demands, sources, flows, self.amount))
+        return PairFlows(*_integer_flows(self.topology, self.demands, sources, flows, self.amount))
 
 
 def _solve_approximately(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _ApproximateAnswer:

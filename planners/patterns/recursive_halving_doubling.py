@@ -29,7 +29,7 @@ def plan_recursive_doubling(topology: Topology, collective: AnyCollective) -> Pl
     stepped: list[Fraction] = []
 
     def build(problem: TreeProblem) -> Forest:
-        best = min(_ways(problem), key=lambda way: way.congestion)
+        best = min(_route_choices(problem), key=lambda choice: choice.congestion)
         stepped.append(best.stepped)
         return best.forest()
 
@@ -40,7 +40,7 @@ def plan_recursive_doubling(topology: Topology, collective: AnyCollective) -> Pl
     return replace(plan, provenance={**plan.provenance, **note})
 
 
-def _ways(problem: TreeProblem) -> list[_Way]:
+def _route_choices(problem: TreeProblem) -> list[_RouteChoice]:
     ranks = problem.topology.num_ranks
     bits = ranks.bit_length() - 1
     if ranks != 1 << bits:
@@ -54,7 +54,7 @@ def _ways(problem: TreeProblem) -> list[_Way]:
     return [_widest_route(problem, routes, orders) for orders in ([falling], turned)]
 
 
-class _Way(NamedTuple):
+class _RouteChoice(NamedTuple):
     """Routes and congestion of one choice of orders.
 
     `congestion`, `stepped`: Time per shard in units of capacity, of the busiest link, and with all waiting for it in
@@ -90,7 +90,7 @@ class _Way(NamedTuple):
 
 def _widest_route(
     problem: TreeProblem, known: Mapping[tuple[int, int], tuple[Route, ...]], orders: Sequence[Sequence[int]]
-) -> _Way:
+) -> _RouteChoice:
     """Choose routes, and sum their loads in every step."""
     ranks, bits = problem.topology.num_ranks, len(orders[0])
     total, routes = LinkLoads(problem.capacities), list[Route]()
@@ -102,6 +102,6 @@ def _widest_route(
                 steps[step].add(route.links, 1 << step)
                 routes.append(route)
     unit = total.common * len(orders)
-    return _Way(
+    return _RouteChoice(
         problem, orders, routes, Fraction(total.peak(), unit), Fraction(sum(step.peak() for step in steps), unit)
     )

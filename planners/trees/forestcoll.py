@@ -58,7 +58,7 @@ def plan_trees(
     if collective.has_two_phases:
         schedule, bound = _allreduce(topology, count, trace)
     else:
-        schedule, bound = _one_way(topology, collective, shards, count, trace)
+        schedule, bound = _directed_plan(topology, collective, shards, count, trace)
     options: dict[str, int | str] = {} if count is None else {"trees_per_root": count}
     plan = verified_plan(topology, collective, schedule, "forestcoll", options, trace, bound)
     if count is None and not collective.has_two_phases and plan.gap != 0:
@@ -66,7 +66,7 @@ def plan_trees(
     return plan
 
 
-def _one_way(
+def _directed_plan(
     topology: Topology, collective: Collective, shards: tuple[int, ...], count: int | None, trace: Trace
 ) -> tuple[Forest, Bound]:
     with trace.stage("bottleneck"):
@@ -85,8 +85,8 @@ def _allreduce(topology: Topology, count: int | None, trace: Trace) -> tuple[All
     """Plan an allreduce as reduce-scatter and allgather; on a symmetric network, along the same trees."""
     with trace.stage("bottleneck"):
         bound = allreduce_bound(topology)
-    broadcast, _ = _one_way(topology, ALLGATHER, (), count, trace)
+    broadcast, _ = _directed_plan(topology, ALLGATHER, (), count, trace)
     if opposite_links(topology) is not None:
         return Allreduce(replace(broadcast, direction="reduce"), broadcast), bound
-    reduction, _ = _one_way(topology, REDUCE_SCATTER, (), count, trace)
+    reduction, _ = _directed_plan(topology, REDUCE_SCATTER, (), count, trace)
     return Allreduce(reduction, broadcast), bound

@@ -67,18 +67,18 @@ def agree(call: Call) -> int:
 
 def _call_key(call: Call) -> tuple[object, ...]:
     """Key of calls that are compared once."""
-    return call.program.digest, str(call.whole.dtype), call.elements, call.slices, call.op
+    return call.program.digest, str(call.full_tensor.dtype), call.elements, call.slices, call.op
 
 
 def _agreed_elements(call: Call, problem: ColloptError | None) -> int | None:
     """Return the elements of a call whose key has been compared before; None for others."""
     known = _agreed.setdefault(call.group, set())
     if problem is not None:
-        if (call.program.digest,) in known and call.known_to_all:
+        if (call.program.digest,) in known and call.is_size_known:
             # The others are past the point where they could be told.
             raise problem
         return None
-    return call.elements if call.known_to_all and _call_key(call) in known else None
+    return call.elements if call.is_size_known and _call_key(call) in known else None
 
 
 def _compare_once(call: Call, problem: ColloptError | None) -> int:
@@ -86,7 +86,7 @@ def _compare_once(call: Call, problem: ColloptError | None) -> int:
     if (known := _agreed_elements(call, problem)) is not None:
         return known
     found = _compare(call, problem, None if problem else call.elements)
-    connect(call.group, call.whole.device, call.timeout)
+    connect(call.group, call.full_tensor.device, call.timeout)
     _agreed[call.group].update({_call_key(call), (call.program.digest,)})
     return found
 
@@ -107,7 +107,7 @@ def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> 
     names = ("a rank whose arguments are wrong", "the program", "the element type", ELEMENTS_NAME, "slices", "op")
     values = [1, *[0] * (len(names) - 1)]
     if problem is None:
-        program, kind = int(call.program.digest[:DIGEST_DIGITS], 16), zlib.crc32(str(call.whole.dtype).encode())
+        program, kind = int(call.program.digest[:DIGEST_DIGITS], 16), zlib.crc32(str(call.full_tensor.dtype).encode())
         values = [0, program, kind, elements or 0, call.slices, OPERATIONS.index(call.op)]
     device = agreement_device(call.group)
     # The largest negative is the smallest negated: one all-reduce gives both extremes.

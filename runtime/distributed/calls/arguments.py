@@ -37,14 +37,14 @@ class Call:
     async_op: bool = False
 
     @property
-    def whole_name(self) -> str:
+    def full_name(self) -> str:
         """Name of the tensor that holds the data of all shards; neither does in an all-to-all(v)."""
         return "input" if self.program.collective.direction == "reduce" else "output"
 
     @property
-    def whole(self) -> Any:
+    def full_tensor(self) -> Any:
         """The tensor with the data of all shards."""
-        return self.input if self.whole_name == "input" else self.output
+        return self.input if self.full_name == "input" else self.output
 
     @property
     def elements(self) -> int | None:
@@ -54,20 +54,20 @@ class Call:
         """
         layout = self.program.layout
         if not layout.in_pairs:
-            return int(self.whole.numel())
+            return int(self.full_tensor.numel())
         _, dist = import_torch()
         unit = _elements_per_unit(self, dist.get_rank(self.group))
         return None if unit is None else unit * sum(inputs for inputs, _ in layout.pair_parts)
 
     @property
-    def known_to_all(self) -> bool:
+    def is_size_known(self) -> bool:
         """Whether every rank can tell the size of the collective."""
         return not self.program.layout.in_pairs or (0, 0) not in self.program.layout.pair_parts
 
     @property
-    def part(self) -> Any:
+    def shard_tensor(self) -> Any:
         """The tensor with this rank's shard."""
-        return self.output if self.whole_name == "input" else self.input
+        return self.output if self.full_name == "input" else self.input
 
 
 def import_torch() -> tuple[Any, Any]:
@@ -127,7 +127,7 @@ def argument_error(call: Call) -> ColloptError | None:
     try:
         _check_options(call)
         _check_tensors(call)
-        check_async(call.async_op, call.whole, call.timeout)
+        check_async(call.async_op, call.full_tensor, call.timeout)
         checked_rounds(call.program, call.slices)
     except ColloptError as error:
         return error
@@ -169,9 +169,9 @@ def _check_options(call: Call) -> None:
 
 def _check_tensors(call: Call) -> None:
     _, dist = import_torch()
-    if call.whole is None:
-        raise UnsupportedError(f"{call.whole_name} is None; {call.program.collective} needs one on every rank")
-    if call.part is None and call.program.layout.in_pairs:
+    if call.full_tensor is None:
+        raise UnsupportedError(f"{call.full_name} is None; {call.program.collective} needs one on every rank")
+    if call.shard_tensor is None and call.program.layout.in_pairs:
         raise UnsupportedError(f"input is None; {call.program.collective} needs one on every rank")
     for name, tensor in (("output", call.output), ("input", call.input)):
         if tensor is not None:
@@ -179,33 +179,33 @@ def _check_tensors(call: Call) -> None:
     rank = dist.get_rank(call.group)
     _check_pair(call, rank)
     _check_numbers(call, rank)
-    check_operation(call.op, call.whole.dtype, call.program.layout)
+    check_operation(call.op, call.full_tensor.dtype, call.program.layout)
     kinds = served_devices(call.group)
-    if call.whole.device.type not in kinds:
+    if call.full_tensor.device.type not in kinds:
         raise UnsupportedError(
-            f"the tensors are on {call.whole.device} but the group's backend is {dist.get_backend(call.group)}; move "
-            f"them to {' or '.join(sorted(kinds))}"
+            f"the tensors are on {call.full_tensor.device} but the group's backend is {dist.get_backend(call.group)}; "
+            f"move them to {' or '.join(sorted(kinds))}"
         )
 
 
 def _check_pair(call: Call, rank: int) -> None:
     """Refuse tensors that differ in type or device, or overlap other than as a rank's shard in the larger."""
-    if call.part is None:
+    if call.shard_tensor is None:
         return
     check_same_kind(call.output, call.input)
-    distance = call.part.data_ptr() - call.whole.data_ptr()
-    size = call.whole.element_size()
-    apart = distance <= -call.part.numel() * size or distance >= call.whole.numel() * size
-    if apart or not call.part.numel():
+    distance = call.shard_tensor.data_ptr() - call.full_tensor.data_ptr()
+    size = call.full_tensor.element_size()
+    apart = distance <= -call.shard_tensor.numel() * size or distance >= call.full_tensor.numel() * size
+    if apart or not call.shard_tensor.numel():
         return
     layout = call.program.layout
     if layout.in_pairs:
         raise UnsupportedError("input and output overlap; give the output memory of its own")
-    place = sum(shard_elements(layout, call.whole.numel())[:rank]) if layout.collective.is_sharded else 0
+    place = sum(shard_elements(layout, call.full_tensor.numel())[:rank]) if layout.collective.is_sharded else 0
     if distance != place * size:
         raise UnsupportedError(
-            f"input and output overlap; give the {'output' if call.whole_name == 'input' else 'input'} memory of its "
-            f"own, or its own place in the {call.whole_name}"
+            f"input and output overlap; give the {'output' if call.full_name == 'input' else 'input'} memory of its "
+            f"own, or its own place in the {call.full_name}"
         )
     if not works_in_place(call.program):
         raise UnsupportedError("input and output are the same memory, which this program is not made for; give it two")
@@ -213,11 +213,11 @@ def _check_pair(call: Call, rank: int) -> None:
 
 def _check_numbers(call: Call, rank: int) -> None:
     """Refuse numbers of elements that do not match."""
-    layout, elements = call.program.layout, call.whole.numel()
+    layout, elements = call.program.layout, call.full_tensor.numel()
     if layout.in_pairs:
         _check_parts(call, rank)
         return
-    whole, part = call.whole_name, "output" if call.whole_name == "input" else "input"
+    full_name, shard_name = call.full_name, "output" if call.full_name == "input" else "input"
     if layout.collective.has_one_root and rank != layout.root:
         return
     if not layout.collective.is_sharded:
@@ -225,11 +225,11 @@ def _check_numbers(call: Call, rank: int) -> None:
     elif len(set(layout.shards)) == 1:
         ranks = call.program.num_ranks
         fits = elements // ranks if elements % ranks == 0 else -1
-        expected = f"{ranks} times as many in the {whole}, one {part} per rank"
+        expected = f"{ranks} times as many in the {full_name}, one {shard_name} per rank"
     else:
         fits = shard_elements(layout, elements)[rank]
-        expected = f"{fits} in the {part}, rank {rank}'s share of the {whole}"
-    if (0 if call.part is None else call.part.numel()) != fits:
+        expected = f"{fits} in the {shard_name}, rank {rank}'s share of the {full_name}"
+    if (0 if call.shard_tensor is None else call.shard_tensor.numel()) != fits:
         outputs, inputs = (0 if tensor is None else tensor.numel() for tensor in (call.output, call.input))
         raise UnsupportedError(f"output has {outputs} elements and input has {inputs}; expected {expected}")
 

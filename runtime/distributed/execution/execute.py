@@ -172,15 +172,15 @@ def _run(call: Call, rank: int, work: RankRounds) -> None:
     made_so = any(tensor is not None and tensor.is_inference() for tensor in (call.output, call.input))
     # Tensors that were made in inference mode can be written to in that mode alone; others are to notice that they are.
     with torch.inference_mode() if made_so else torch.no_grad():
-        empty = partial(torch.empty, dtype=call.whole.dtype, device=call.whole.device)
+        empty = partial(torch.empty, dtype=call.full_tensor.dtype, device=call.full_tensor.device)
         memory = {"scratch": empty(work.scratch), "staging": empty(work.staging)}
         for name, tensor in (("output", call.output), ("input", call.input)):
             memory[name] = empty(0) if tensor is None else tensor.detach().view(-1)
-        for number, part in enumerate(work.rounds):
+        for number, rank_round in enumerate(work.rounds):
             try:
-                _run_round(call, part, memory)
+                _run_round(call, rank_round, memory)
             except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
-                peers = sorted({operation.peer for operation in part.operations})
+                peers = sorted({operation.peer for operation in rank_round.operations})
                 raise ProgramError(
                     f"rank {rank} could not finish round {number + 1} of {len(work.rounds)}, in which it exchanges "
                     f"data with ranks {peers}: {first_line(error)}"
@@ -189,22 +189,22 @@ def _run(call: Call, rank: int, work: RankRounds) -> None:
             divide_average(call.op, memory["output"], call.program.num_ranks)
 
 
-def _run_round(call: Call, part: RankRound, memory: dict[str, Any]) -> None:
+def _run_round(call: Call, rank_round: RankRound, memory: dict[str, Any]) -> None:
     """Post one batch, run local copies meanwhile, wait, and reduce."""
     torch, dist = import_torch()
 
-    def view(piece: Piece) -> Any:
+    def view_of(piece: Piece) -> Any:
         return memory[piece.memory][piece.begin : piece.end]
 
     # As bytes, because no backend carries all element types (Gloo and NCCL have no int16).
-    views = [view(each.piece).view(torch.uint8) for each in part.operations]
+    views = [view_of(each.piece).view(torch.uint8) for each in rank_round.operations]
     batch = [
         dist.P2POp(dist.isend if each.is_send else dist.irecv, view, group=call.group, tag=TAG, group_peer=each.peer)
-        for each, view in zip(part.operations, views, strict=True)
+        for each, view in zip(rank_round.operations, views, strict=True)
     ]
     works = dist.batch_isend_irecv(batch) if batch else []
-    for copy in part.copies:
-        view(copy.target).copy_(view(copy.source))
+    for copy in rank_round.copies:
+        view_of(copy.target).copy_(view_of(copy.source))
     wait_for_all(works, call.timeout)
-    for each in part.sums:
-        combine(call.op, view(each.one), view(each.other), view(each.target))
+    for each in rank_round.sums:
+        combine(call.op, view_of(each.one), view_of(each.other), view_of(each.target))

@@ -80,8 +80,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         elements = sum(tensor.numel() for tensor in tensors)
         uniform = len({(tensor.dtype, tensor.device) for tensor in tensors}) == 1
         if self._check_uniform(uniform, ALLREDUCE) and (plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts)):
-            whole = flatten(tensors)
-            return self._run(plan, whole, whole, opts, tensors, partial(unflatten, whole, tensors))
+            buffer = flatten(tensors)
+            return self._run(plan, buffer, buffer, opts, tensors, partial(unflatten, buffer, tensors))
         return self._wrapped.allreduce_coalesced(tensors, opts)
 
     @list_arguments
@@ -123,8 +123,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         if self._check_uniform(are_uniform(outputs, own), ALLGATHER) and (
             plan := self._plan_for(ALLGATHER, own, elements, opts)
         ):
-            whole = torch.empty(elements, dtype=own.dtype, device=own.device)
-            return self._run(plan, whole, own, opts, outputs, partial(unflatten, whole, outputs))
+            buffer = torch.empty(elements, dtype=own.dtype, device=own.device)
+            return self._run(plan, buffer, own, opts, outputs, partial(unflatten, buffer, outputs))
         return self._wrapped.allgather(output_tensors, input_tensors, opts)
 
     @list_arguments
@@ -136,8 +136,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         if self._check_uniform(are_uniform(inputs, own), REDUCE_SCATTER) and (
             plan := self._plan_for(REDUCE_SCATTER, own, elements, opts)
         ):
-            whole = flatten(inputs)
-            return self._run(plan, own, whole, opts)
+            buffer = flatten(inputs)
+            return self._run(plan, own, buffer, opts)
         return self._wrapped.reduce_scatter(output_tensors, input_tensors, opts)
 
     def all_gather_single_coalesced(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
@@ -181,31 +181,31 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             self._fall_back(collective, "its tensors differ in size, type or device")
         return uniform
 
-    def _plan_for(self, collective: Collective, whole: Any, elements: int, opts: Any) -> Plan | None:
+    def _plan_for(self, collective: Collective, buffer: Any, elements: int, opts: Any) -> Plan | None:
         """Choose a plan by what is equal on all ranks; log the reason if there is none."""
-        num_bytes = elements * whole.element_size()
+        num_bytes = elements * buffer.element_size()
         if self.size() == 1 or num_bytes < max(1, self._settings.min_bytes):
             self.fallback[collective.name] += 1
             return None
         root = opts.rootRank if collective.has_one_root else None
-        reason = self._fallback_reason(collective, whole, opts)
+        reason = self._fallback_reason(collective, buffer, opts)
         found = reason or self._cache.find(Request(collective, num_bytes, root))
         if isinstance(found, str):
             self._fall_back(collective, found)
             return None
         return found
 
-    def _fallback_reason(self, collective: Collective, whole: Any, opts: Any) -> str | None:
+    def _fallback_reason(self, collective: Collective, buffer: Any, opts: Any) -> str | None:
         """Return why no plan applies, or None."""
         if self._misalignment:
             return self._misalignment
-        if whole.layout != torch.strided:
-            return f"tensors are {whole.layout}"
-        if whole.device.type not in self._devices:
-            return f"tensors are on {whole.device.type}"
+        if buffer.layout != torch.strided:
+            return f"tensors are {buffer.layout}"
+        if buffer.device.type not in self._devices:
+            return f"tensors are on {buffer.device.type}"
         if collective.reduces:
             kind = opts.reduceOp.op
-            op, dtype = REDUCE_OPS.get(kind), str(whole.dtype).removeprefix("torch.")
+            op, dtype = REDUCE_OPS.get(kind), str(buffer.dtype).removeprefix("torch.")
             if op is None:
                 return f"{str(kind).rpartition('.')[2]} is not supported by plans"
             if dtype not in TYPES[op]:

@@ -149,10 +149,10 @@ def flatten(tensors: Sequence[Any]) -> Any:
         return torch.cat([contiguous(tensor).view(-1) for tensor in tensors])
 
 
-def unflatten(whole: Any, tensors: Sequence[Any]) -> Sequence[Any]:
+def unflatten(buffer: Any, tensors: Sequence[Any]) -> Sequence[Any]:
     """Copy the elements of one tensor to several."""
     with torch.inference_mode():
-        for part, tensor in zip(whole.split([each.numel() for each in tensors]), tensors, strict=True):
+        for part, tensor in zip(buffer.split([each.numel() for each in tensors]), tensors, strict=True):
             tensor.copy_(part.view(tensor.shape))
     return tensors
 
