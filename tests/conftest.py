@@ -25,6 +25,20 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_threa
 os.environ["MPLBACKEND"] = "Agg"
 
 
+FIRST = ("test_doctests.py", "topologies", "tests")
+"""Files and folders that go first where two processes share the tests, which take the next file when they are free.
+
+The doctests compile most kernels; topologies, which need hardly any, keep the other process from compiling them too.
+Short files come last, so that both end at the same time.
+"""
+
+
+def turn(item: pytest.Item) -> tuple[int, tuple[str, ...]]:
+    """Where a test comes."""
+    names = (item.path.name, item.path.parent.name)
+    return next((number for number, name in enumerate(FIRST) if name in names), len(FIRST)), item.path.parts
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
@@ -37,11 +51,8 @@ def pytest_make_collect_report(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the file that compiles most kernels; skip, with the reason, what is marked ``gpu`` without a device.
-
-    The other process then has formulations and other tests without kernels to run, and does not compile the same ones.
-    """
-    items.sort(key=lambda item: (item.path.name != "test_doctests.py", item.path.parts))
+    """Begin with the files that are named in `FIRST`; skip, with the reason, what needs a GPU where there is none."""
+    items.sort(key=turn)
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu_items:
         return  # without importing torch, which takes seconds

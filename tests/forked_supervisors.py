@@ -15,7 +15,15 @@ from typing import IO, Any
 
 import pytest
 
-PRELOAD = ["torch", "torch.distributed", "collopt.runtime.measuring.bench.bench"]
+PRELOAD = [
+    "torch",
+    "torch.distributed",
+    "collopt.runtime.measuring.bench.bench",
+    # What ranks would otherwise import one by one, for half a second each: their tasks, and kernels.
+    "hypothesis",
+    "scipy.linalg",
+    "collopt.runtime.distributed.all_to_allv.step_kernel",
+]
 
 
 class ForkedPopen:

@@ -236,6 +236,7 @@ def test_one_source_of_each_kind_tells_the_rate(topology: Topology, traffic: Any
     assert solve(small, options).exact.objective == whole
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(topology=eulerian_topologies(max_bandwidth=2), data=st.data())
 def test_symmetries_change_no_rate_on_random_networks(topology: Topology, data: st.DataObject) -> None:

@@ -100,6 +100,7 @@ def test_a_second_spelling_agrees(topology: Topology) -> None:
     assert best(topology) == pytest.approx(best_rate(topology), rel=1e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(topology=st.one_of(eulerian_topologies(max_ranks=5, max_switches=2), switch_free_topologies(max_ranks=5)))
 def test_a_second_spelling_agrees_on_random_networks(topology: Topology) -> None:

@@ -158,6 +158,7 @@ def test_whole_chunks_need_the_load_rounded_up(topology: Topology, chunks: int) 
         assert all(abs(share - round(share)) < 1e-6 for share in solution.values["share"].values())
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(topology=switch_free_topologies(max_ranks=5), data=st.data())
 def test_times_with_latencies_agree_with_a_second_spelling(topology: Topology, data: st.DataObject) -> None:

@@ -104,6 +104,7 @@ def test_a_second_spelling_agrees(topology: Topology, sizes: Any) -> None:
     assert rate == pytest.approx(best_rate(topology, weights), rel=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(topology=st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies(max_ranks=5)))
 def test_a_second_spelling_agrees_on_random_networks(topology: Topology) -> None:

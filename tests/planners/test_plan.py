@@ -89,6 +89,7 @@ def test_a_plan_with_one_edge_changed_is_refused(data: st.DataObject) -> None:
             after.verify()
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=80, suppress_health_check=[HealthCheck.filter_too_much])
 def test_a_copy_moved_between_two_trees_of_a_root_is_refused(data: st.DataObject) -> None:

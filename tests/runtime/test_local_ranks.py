@@ -80,6 +80,7 @@ def test_an_error_of_ours_keeps_its_class_and_names_the_rank() -> None:
         run_ranks(rank_tasks.complain, 3, timeout_s=60)
 
 
+@pytest.mark.slow
 def test_any_other_error_becomes_one_of_ours() -> None:
     """With its class and the first line of its message."""
     with pytest.raises(ProgramError, match=r"^rank 1: KeyError: .*this will not do"):

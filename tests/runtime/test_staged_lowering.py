@@ -208,6 +208,7 @@ def test_scratch_is_used_again() -> None:
     assert sizes[1] * 8 <= sizes[0]
 
 
+@pytest.mark.slow
 @given(schedule=exchanges())
 @settings(max_examples=50, deadline=None)
 def test_scratch_is_bounded(schedule: AllToAllvSchedule) -> None:

@@ -120,6 +120,7 @@ def test_fixed_count_scale_is_the_smallest_feasible_one(drawn: tuple[Topology, I
     assert scale == smallest_scale(*network(topology), weights * count)
 
 
+@pytest.mark.slow
 @given(weighted(TOPOLOGIES), st.integers(1, 20))
 def test_fixed_count_scale_is_within_theorem_13(drawn: tuple[Topology, Integers], count: int) -> None:
     """At least ``k / x*`` and at most one tree on the thinnest link more."""

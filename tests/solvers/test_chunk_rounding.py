@@ -124,6 +124,7 @@ def test_chunks_of_each_pair_add_up_exactly(case: Case, goal: Fraction | None, e
     assert busiest(paths, chunks, capacities) <= busiest(paths, at_first, capacities)
 
 
+@pytest.mark.slow
 @given(case=cases())
 @settings(max_examples=100)
 def test_without_effort_every_path_gets_its_share_rounded_down_or_up(case: Case) -> None:

@@ -122,6 +122,7 @@ def demand_matrices(draw: st.DrawFn, ranks: int) -> np.ndarray:
     return demands
 
 
+@pytest.mark.slow
 @given(st.one_of(eulerian_topologies(), switch_free_topologies()), st.data())
 @settings(deadline=None, max_examples=60)
 def test_the_exact_rate_lies_between_and_the_flow_is_one(topology: Topology, data: st.DataObject) -> None:
