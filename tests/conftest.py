@@ -28,7 +28,7 @@ os.environ["MPLBACKEND"] = "Agg"
 FIRST = ("test_doctests.py", "topologies", "tests")
 """Files and folders that go first where two processes share the tests, which take the next file when they are free.
 
-The doctests compile most kernels; topologies, which need hardly any, keep the other process from compiling them too.
+The doctests compile most kernels; topologies, which need none, keep the other process from compiling them too.
 Short files come last, so that both end at the same time.
 """
 
