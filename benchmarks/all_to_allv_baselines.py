@@ -105,7 +105,7 @@ class DirectExchange:
 
 
 def spread_out(traffic: npt.ArrayLike | pd.DataFrame, *, servers: int, gpus_per_server: int) -> DirectExchange:
-    """MPI's SpreadOut: in step k each rank sends to the k-th one after it; parameters as of `schedule_all_to_allv`."""
+    """MPI's SpreadOut: in step k each rank sends to the k-th one after it; parameters as for `schedule_all_to_allv`."""
     matrix, n, m = as_traffic(traffic, servers, gpus_per_server)
     source, destination = _others(matrix)
     steps = (destination - source) % len(matrix) - 1
@@ -114,7 +114,7 @@ def spread_out(traffic: npt.ArrayLike | pd.DataFrame, *, servers: int, gpus_per_
 
 
 def at_once(traffic: npt.ArrayLike | pd.DataFrame, *, servers: int, gpus_per_server: int) -> DirectExchange:
-    """Everything in one step, as libraries without schedules do; parameters as of `schedule_all_to_allv`."""
+    """Everything in one step, as libraries without schedules do; parameters as for `schedule_all_to_allv`."""
     matrix, n, m = as_traffic(traffic, servers, gpus_per_server)
     source, destination = _others(matrix)
     sends = np.stack([np.zeros_like(source), source, destination, matrix[source, destination]], axis=1)
@@ -124,7 +124,7 @@ def at_once(traffic: npt.ArrayLike | pd.DataFrame, *, servers: int, gpus_per_ser
 def unbalanced_birkhoff(traffic: npt.ArrayLike | pd.DataFrame, *, servers: int, gpus_per_server: int) -> DirectExchange:
     """Birkhoff's decomposition among all GPUs, without balancing: FAST, section 3.
 
-    What stays inside servers goes in the first step.  Parameters as of `schedule_all_to_allv`.
+    What stays inside servers goes in the first step.  Parameters as for `schedule_all_to_allv`.
     """
     from collopt.solvers.fast.birkhoff import decompose
 

@@ -101,7 +101,7 @@ class _Finder(ast.NodeVisitor):
         self.found.append(Mutation(operator, node.lineno, *self._span(node), text))
 
     def _replace_between(self, operator: str, nodes: Sequence[ast.expr], words: tuple[str, str]) -> None:
-        """Change the word, such as ``and``, that stands in each gap between neighbouring nodes."""
+        """Change the word, such as ``and``, that stands in each gap between neighboring nodes."""
         old, new = (word.encode() for word in words)
         begin, end = self._span(nodes[0])[1], self._span(nodes[-1])[0]
         text = bytearray(self._data[begin:end])

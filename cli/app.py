@@ -5,6 +5,7 @@ Exit status 0 means fine, 1 that a check failed, 2 that the request or the input
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Sequence
@@ -53,7 +54,11 @@ COMMANDS = (
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python
-    app.command(name, cls=Command)(with_common_options(command, options=SOLVER_OPTIONS.get(command, ())))
+    # Typer unwraps only the first paragraph.
+    description = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.getdoc(command) or "")
+    app.command(name, cls=Command, help=description)(
+        with_common_options(command, options=SOLVER_OPTIONS.get(command, ()))
+    )
 
 
 def _print_version(wanted: bool) -> None:

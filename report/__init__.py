@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         timeline_figure,
     )
     from .figures.network import topology_figure
-    from .figures.plan import bandwidth_figure, gantt_figure, utilisation_figure
+    from .figures.plan import bandwidth_figure, gantt_figure, utilization_figure
     from .figures.style import save_figure
     from .figures.trees import tree_figure
     from .html import write_report
@@ -42,7 +42,7 @@ __all__ = [
     "topology_figure",
     "tree_figure",
     "tree_table",
-    "utilisation_figure",
+    "utilization_figure",
     "write_report",
 ]
 
@@ -51,7 +51,7 @@ _MODULES = {
         "best_runtime_figure", "pareto_figure", "relative_bandwidth_figure", "runtime_figure", "timeline_figure",
     ),
     "figures.network": ("topology_figure",),
-    "figures.plan": ("bandwidth_figure", "gantt_figure", "utilisation_figure"),
+    "figures.plan": ("bandwidth_figure", "gantt_figure", "utilization_figure"),
     "figures.style": ("save_figure",),
     "figures.trees": ("tree_figure",),
     "html": ("write_report",),

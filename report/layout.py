@@ -1,4 +1,4 @@
-"""Layout of a network on a plane: positions of nodes, and curves of links around nodes in their way.
+"""Graph layout of a network: positions of nodes, and curves of links around nodes in their way.
 
 - Grids for tori, whose names hold coordinates.
 - A circle for other networks without switches.
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 Arrangement = Literal["grid", "circle", "rows", "rings"]
 
 WIDEST_ROW = 80  # Places in a row; more go around a circle
-GAP = 0.8  # Between ranks of different boxes, in addition to the 1 between neighbours
+GAP = 0.8  # Between ranks of different boxes, in addition to the 1 between neighbors
 LOWEST, HIGHEST = 1.7, 3.2  # Distance of two rows
 BELOW = -1  # Row of the switches inside boxes
 
 
 class Places(NamedTuple):
-    """Positions of nodes, in the order of `Topology.nodes`; neighbours are about 1 apart.
+    """Positions of nodes, in the order of `Topology.nodes`; neighbors are about 1 apart.
 
     `x`, `y` (float64 (nodes,)).
     `rows`: 0 for ranks, more for switches farther from them, -1 for switches below ranks.
@@ -60,7 +60,7 @@ def node_layout(topology: Topology) -> pd.DataFrame:
     DataFrame
         One row per node, in the order of ``topology.nodes``: ``node``; ``kind``, compute or switch; ``box``, what comes
         before the slash in the name, empty where there is none; ``x`` and ``y``, in multiples of about the distance
-        between neighbours.  The same for the same topology.
+        between neighbors.  The same for the same topology.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def places(topology: Topology) -> Places:
 
 
 def box_of_nodes(topology: Topology) -> Mapping[str, str]:
-    """Box of each node: its name up to the slash, or of a rank without one the only neighbour."""
+    """Box of each node: its name up to the slash, or of a rank without one the only neighbor."""
     boxes = {node: node.rpartition("/")[0] for node in topology.nodes}
     for rank in topology.compute_nodes:
         beside = {boxes[link.head] for link in topology.out_links(rank)}
@@ -152,10 +152,10 @@ def _rank_positions(topology: Topology) -> FloatArray:
 
 
 def _in_rows(topology: Topology) -> Places:
-    """Place ranks in a row, and switches in rows above the mean of their neighbours below."""
+    """Place ranks in a row, and switches in rows above the mean of their neighbors below."""
     x = np.zeros(len(topology.nodes))
     x[: topology.num_ranks] = _rank_positions(topology)
-    beside = _neighbours(topology)
+    beside = _neighbors(topology)
     rows = _row_numbers(topology, beside)
     width = float(x.max()) + 1
     for row in sorted({row for row in rows if row != 0}, key=lambda row: (abs(row), row)):
@@ -186,7 +186,7 @@ def _in_rings(x: FloatArray, rows: tuple[int, ...]) -> Places:
     return Places(radii * np.sin(angles), radii * np.cos(angles), rows, "rings")
 
 
-def _neighbours(topology: Topology) -> list[list[int]]:
+def _neighbors(topology: Topology) -> list[list[int]]:
     """Nodes that each node has a link with, in either direction."""
     beside: list[set[int]] = [set() for _ in topology.nodes]
     for tail, head in zip(topology.arrays.tails.tolist(), topology.arrays.heads.tolist(), strict=True):

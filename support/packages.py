@@ -104,8 +104,13 @@ def call_registered(
     if not isinstance(name, str) or name not in known.names:
         raise UnsupportedError(f"there is no {kind} {shown(name)}; expected one of {', '.join(sorted(known.names))}")
     function = known[name].load()
+    signature = inspect.signature(function)
     try:
-        call = inspect.signature(function).bind(*arguments, **options)
+        call = signature.bind(*arguments, **options)
     except TypeError as error:
-        raise UnsupportedError(f"the {kind} {name} cannot be used with these options: {error}") from None
+        problem = str(error).replace("got an unexpected keyword argument", "it has no option")
+        taken = [each.name for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY]
+        raise UnsupportedError(
+            f"the {kind} {name} cannot be used with these options: {problem}; it has {', '.join(taken) or 'none'}"
+        ) from None
     return function(*call.args, **call.kwargs)

@@ -164,7 +164,7 @@ def _as_fraction(value: object, what: str, expected: str) -> Fraction:
     ):
         raise TopologyError(f"{what} is {shown(value)}; expected {expected}")
     try:
-        # A float's repr is what the user typed: 0.1 means one tenth, not its binary neighbour.
+        # A float's repr is what the user typed: 0.1 means one tenth, not its binary neighbor.
         number = Fraction(repr(float(value)) if isinstance(value, float) else value)
     except (ValueError, OverflowError, ZeroDivisionError) as error:
         raise TopologyError(f"{what} is {shown(value)}; expected {expected}") from error

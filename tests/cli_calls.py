@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "call", "netfile", "process", "refusal", "uneven_torus"]
 
-# Else typer takes the logs of CI services for terminals and colours its help there.
+# Else typer takes the logs of CI services for terminals and colors its help there.
 os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"
 
 

@@ -208,7 +208,7 @@ def on_terminal(*words: str, **environment: str) -> str:
     return seen.decode()
 
 
-def test_colour_and_progress_are_for_terminals() -> None:
+def test_color_and_progress_are_for_terminals() -> None:
     """And only for those; the cursor stays visible, since Ctrl-C ends a computation without cleaning up."""
     words = ("bound", "ring", "--nodes", "3", "allgather")
     seen = on_terminal(*words, TERM="xterm-256color")
@@ -299,8 +299,8 @@ def test_text_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_messages_are_one_line_of_printable_characters(capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever they quote."""
-    note("two\nlines,  a \x1b[31mcolour and a \udcff")
-    assert capsys.readouterr().err == "two lines, a \\x1b[31mcolour and a \\udcff\n"
+    note("two\nlines,  a \x1b[31mcolor and a \udcff")
+    assert capsys.readouterr().err == "two lines, a \\x1b[31mcolor and a \\udcff\n"
 
 
 @pytest.mark.parametrize(

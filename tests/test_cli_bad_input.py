@@ -156,7 +156,7 @@ def test_an_unknown_planner(capsys: pytest.CaptureFixture[str], words: tuple[str
         (["bound", "mi250", "allgather", "again"], "again"),
         (["bound", "mi250", "allgather", "--boxs", "2"], "--boxs"),
         (["bond"], "No such command 'bond'"),
-        (["--colour"], "No such option: --colour"),
+        (["--color"], "No such option: --color"),
     ],
 )
 def test_words_that_are_not_understood(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:

@@ -56,9 +56,9 @@ def test_a_trace_has_a_file_of_each_rank(capsys: pytest.CaptureFixture[str], pla
     [
         (["--format", "xml"], "there is no export format 'xml'; expected one of chakra-et, msccl-xml, "),
         (["--format", "chakra-et"], "cannot be used with these options: missing a required argument: 'size'"),
-        (["--format", "msccl-xml", "--set", "colour=1"], "cannot be used with these options: "),
+        (["--format", "msccl-xml", "--set", "color=1"], "cannot be used with these options: "),
         (["--format", "msccl-xml", "--set", "path=other"], "cannot be used with these options: "),
-        (["--format", "msccl-xml", "--set", "colour"], "--set 'colour' is not of the form NAME=VALUE"),
+        (["--format", "msccl-xml", "--set", "color"], "--set 'color' is not of the form NAME=VALUE"),
         (["--format", "msccl-xml", "--set", "=1"], "--set '=1' is not of the form NAME=VALUE"),
         (["--format", "msccl-xml", "--set", "a=1", "--set", "a=1"], "--set a is given twice; keep one"),
         (["--format", "msccl-xml", "--set", "runtime=nccl"], "runtime is 'nccl'; expected one of msccl"),

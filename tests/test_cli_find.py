@@ -92,6 +92,7 @@ def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[s
         ((16, "--json", "--csv"), "--json and --csv are mutually exclusive"),
         ((16, "--save", "missing/file.json"), "--save missing/file.json cannot be written: there is no folder"),
         ((16, "--save", "file.json", "--candidate", 9), "--candidate is 9; expected a number from 1 to "),
+        ((16, "--save", "file.json", "--candidate", 0), "--candidate is 0; expected a number from 1"),
     ],
 )
 def test_bad_requests_end_in_one_line(

@@ -88,6 +88,12 @@ def test_what_cannot_work_is_refused_before_the_work(
     assert message in refusal(call(capsys, "report", "plan.json", *words))
 
 
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_a_folder_is_no_plan(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """Though its page would have no name."""
+    assert refusal(call(capsys, "report", name)).endswith("is a folder; expected plan files")
+
+
 def test_a_page_in_the_place_of_the_plan_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
     """A plan file named .html would be overwritten."""
     html = plan_file.rename(plan_file.with_suffix(".html"))

@@ -93,7 +93,7 @@ def test_a_plan_in_steps_shows_its_steps(step_file: Path, capsys: pytest.Capture
         ("topology", "torus-3x3: 9 ranks, 36 links"),
         ("cut", "allgather on torus-3x3: at most 112.50 GB/s"),
         ("trees", "trees of gpu0.0"),
-        ("utilisation", "utilization in %"),
+        ("utilization", "utilization in %"),
         ("steps", "time in µs"),
         ("curves", "algbw in GB/s"),
     ],
@@ -223,6 +223,6 @@ def test_names_are_drawn_letter_by_letter(here: Path, capsys: pytest.CaptureFixt
     links = [(node, "sw", 10, 1) for node in nodes]
     network = Topology.from_links(links, compute=nodes, switches=["sw"], bidirectional=True, name=name)
     write_topology(network, here / "network.json")
-    for kind in ("cut", "trees", "utilisation", "steps", "curves"):
+    for kind in ("cut", "trees", "utilization", "steps", "curves"):
         answer = call(capsys, "show", "network.json", "allgather", "--figure", kind, "-o", f"{kind}.svg")
         assert (answer.status, answer.err) == (0, f"wrote {kind}.svg\n")

@@ -36,7 +36,8 @@ def _problem(path: Path, taken: list[Path]) -> str:
         return "does not stand for standard output; expected the name of a file, such as ./-.json"
     folder = path.parent
     if not folder.is_dir():
-        return f"cannot be written: there is no folder {folder}; create it first"
+        reason = f"{folder} is a file" if folder.is_file() else f"there is no folder {folder}; create it first"
+        return f"cannot be written: {reason}"
     if path.is_dir():
         return "is a folder; expected the name of a file"
     if path.exists() and not path.is_file():

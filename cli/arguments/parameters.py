@@ -90,7 +90,8 @@ def whole_number(name: str, least: int | None = None, most: int | None = None) -
             number = int(text)
             if (least is None or least <= number) and (most is None or number <= most):
                 return number
-        raise UsageError(f"{name} is {shown(value)}; expected a whole number{between}")
+        limit = between or (" of at most 18 digits" if text.lstrip("+-").isdecimal() else "")
+        raise UsageError(f"{name} is {shown(value)}; expected a whole number{limit}")
 
     return read
 

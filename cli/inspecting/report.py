@@ -9,7 +9,7 @@ import typer
 
 from ...schedules import as_bytes
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import option
+from ..arguments.parameters import UsageError, option
 from ..terminal.output import note
 from ..terminal.progress import working
 
@@ -38,6 +38,8 @@ def report(
     from ...planners import load_plan
     from ...report import write_report
 
+    if output is None and not plans[0].name:
+        raise UsageError(f"{str(plans[0])!r} is a folder; expected plan files")
     target = plans[0].with_suffix(".html") if output is None else output
     # Whatever can be refused is refused before the work.
     for given in size or ():

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...schedules import Collective
     from ...topologies import Topology
 
-PLAN_FIGURES = ("trees", "utilisation", "steps", "curves")
+PLAN_FIGURES = ("trees", "utilization", "steps", "curves")
 REQUIRED_INPUT = {"topology": "network", "cut": "bound"} | dict.fromkeys(PLAN_FIGURES, "plan") | {"pareto": "table"}
 """Input that each figure requires; a plan includes its bound and network."""
 FIGURE_OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -85,8 +85,8 @@ FigureOption = Annotated[
     str | None,
     option(
         "--figure KIND",
-        "topology, cut, trees, utilisation, steps, curves or pareto. Default: topology for a network, cut with "
-        "a collective, trees or steps for a plan, pareto for a table.",
+        "topology, cut, trees, utilization, steps, curves or pareto (default: topology for a network, cut with "
+        "a collective, trees or steps for a plan, pareto for a table).",
         autocompletion=lambda incomplete: [kind for kind in REQUIRED_INPUT if kind.startswith(incomplete)],
     ),
 ]
@@ -301,7 +301,7 @@ def _figure_of_plan(kind: str, plans: Sequence[Plan], request: Request) -> Figur
         "topology": lambda: report.topology_figure(plan.topology),
         "cut": lambda: report.topology_figure(plan.topology, plan.bound),
         "trees": lambda: report.tree_figure(plan, *_tree(request.tree)),
-        "utilisation": lambda: report.utilisation_figure(plan),
+        "utilization": lambda: report.utilization_figure(plan),
         "steps": lambda: report.gantt_figure(plan, size),
         "curves": lambda: report.bandwidth_figure(
             report.curve_table(plans, request.sizes or SIZES, model=request.model or "estimate")  # type: ignore[arg-type] # which it checks

@@ -54,12 +54,13 @@ def family(
     as_json: JsonOption = False,
 ) -> None:
     """Export a folder of files from which a runtime picks the fastest plan for every size."""
-    from ...runtime.families.write import format_of, loading_notes, write_family
+    from ...runtime.families.write import format_of, free_folder, loading_notes, write_family
     from ..arguments.networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
     known = read_collective(collective)
     check_planners(names)
+    free_folder(output)
     network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
         made = {name: _plans(network, known, name, ends, ShardOptions(root).read()) for name in names}
@@ -99,7 +100,10 @@ def _size_range(sizes: str) -> tuple[int, int]:
         raise UsageError(f"--sizes is {sizes!r}; expected smallest-largest, such as 1K-1G")
     if high.strip() == "0":
         raise UsageError(f"--sizes is {sizes!r}; expected the largest to be at least 1 byte")
-    return 0 if low.strip() == "0" else as_bytes(low), as_bytes(high)
+    ends = 0 if low.strip() == "0" else as_bytes(low), as_bytes(high)
+    if ends[0] > ends[1]:
+        raise UsageError(f"--sizes is {sizes!r}; expected the smallest first")
+    return ends
 
 
 def _plans(

@@ -123,6 +123,8 @@ def _check_request(collective: str, candidate: int | None, targets: dict[str, Pa
     known = read_collective(collective)
     if known not in EVERY_ROOT:
         raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(map(str, EVERY_ROOT))}")
+    if candidate is not None and candidate < 1:
+        raise UsageError(f"--candidate is {candidate}; expected a number from 1")
     if candidate is not None and not any(targets.values()):
         raise UsageError("--candidate selects the topology to write; give --save, --plan or --xml FILE too")
     check_targets(targets)

@@ -42,7 +42,7 @@ PLACES = ("out_of_place", "in_place")
 PANEL = "Plans made for this run"
 
 
-def _size_option(usage: str, text: str) -> Any:
+def _size_option(usage: str, text: str, **more: Any) -> Any:
     """Make an option whose value is a size in bytes."""
 
     def read(value: object) -> int:
@@ -51,14 +51,18 @@ def _size_option(usage: str, text: str) -> Any:
         except UnsupportedError as error:
             raise UsageError(f"{usage.split(maxsplit=1)[0]}: {error}") from None
 
-    return option(usage, text, parser=read)
+    return option(usage, text, parser=read, **more)
 
 
 PlansArgument = Annotated[
     list[Path] | None, typer.Argument(metavar="[PLAN]...", help="Plan files written by `collopt plan -o`.")
 ]
-MinBytesOption = Annotated[int, _size_option("--minbytes -b SIZE", "Minimum size in bytes: 8, 64K, 1G.")]
-MaxBytesOption = Annotated[int, _size_option("--maxbytes -e SIZE", "Maximum size in bytes.")]
+MinBytesOption = Annotated[
+    int, _size_option("--minbytes -b SIZE", "Minimum size in bytes: 8, 64K, 1G (default: 32M).", show_default=False)
+]
+MaxBytesOption = Annotated[
+    int, _size_option("--maxbytes -e SIZE", "Maximum size in bytes (default: 32M).", show_default=False)
+]
 FactorOption = Annotated[
     int | None, count_option("--stepfactor -f N", "Multiplication factor between sizes.", 2, MAX_COUNT)
 ]

@@ -25,7 +25,7 @@ MAX_COLUMNS = 10**4  # Columns of what is not a terminal: programs that read a t
 
 
 def emit(renderable: RenderableType) -> None:
-    """Print text or a table of rich, coloured only on a terminal; text is never wrapped."""
+    """Print text or a table of rich, colored only on a terminal; text is never wrapped."""
     from rich.console import Console
     from rich.text import Text
 

@@ -44,10 +44,10 @@ Status = Literal["ok", "not applicable", "failed"]
 class Outcome:
     """Result of one planner or one bound."""
 
-    kind: Kind  # whether `answer` says what cannot be beaten, or what can be done
+    kind: Kind  # whether `answer` is an upper bound or an achieved plan
     name: str  # a key of `BOUNDS` or of `PLANNERS`
     answer: Bound | Plan | None  # None where there is none
-    status: Status  # planners that do not suit a topology are not applicable; failures are for people to look into
+    status: Status  # planners that do not suit a topology are not applicable; failures indicate a defect
     reason: str  # why there is no answer; of a bound that is not about all schedules, what it is about
     seconds: float  # wall time of planning, with what compilation and imports it took
 

@@ -150,7 +150,7 @@ def as_pair_collective(topology: object, collective: object) -> Collective:
 def checked_traffic(
     topology: Topology, collective: Collective, traffic: Any, root: int | str | None = None
 ) -> IntArray:
-    """Return the traffic as integers, all 1 for an all-to-all; errors as of `plan_pairs`."""
+    """Return the traffic as integers, all 1 for an all-to-all; raises as `plan_pairs` does."""
     rooted = shard_weights(topology, collective, root, None)
     if not collective.takes_traffic:
         if traffic is not None:
@@ -274,7 +274,7 @@ def _predecessor_links(topology: Topology) -> IntArray:
 
     tails, heads, _, _ = topology.arrays
     size = len(topology.nodes)
-    # To pass another rank is dearer than to pass all switches.
+    # Passing a rank costs more than passing all switches.
     lengths = np.where(heads < topology.num_ranks, float(size), 1.0)
     before = np.empty((topology.num_ranks, size), dtype=np.int64)
     for source in progress.iterate(range(topology.num_ranks), topology.num_ranks):

@@ -65,8 +65,8 @@ def narrowest_cut(topology: Topology) -> Cut:
 def _best_partitions(topology: Topology) -> list[Partition]:
     """Find the best partition; if switches outside of its parts can reduce data, also ones that contain them.
 
-    Which part is best for such a switch is not known, so two ways are tried: that of all its neighbours, and that of
-    its first neighbour.  Whatever they give is a valid bound.
+    Which part is best for such a switch is not known, so two ways are tried: that of all its neighbors, and that of
+    its first neighbor.  Whatever they give is a valid bound.
     """
     found = [_best_partition(topology, np.arange(len(topology.nodes)))]
     if found[0] is None:
@@ -75,7 +75,7 @@ def _best_partitions(topology: Topology) -> list[Partition]:
 
 
 def _joined(topology: Topology, most: int) -> npt.NDArray[np.int64]:
-    """Number groups of nodes, those with ranks first; a switch that reduces is grouped with `most` neighbours."""
+    """Number groups of nodes, those with ranks first; a switch that reduces is grouped with `most` neighbors."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
 from ...support.validation import shown
-from .style import COLOURS, check_table, colour, empty_figure, finish, legend, shortened, style
+from .style import COLORS, check_table, color, empty_figure, finish, legend, shortened, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = ("forward", "backward", "allreduce", "all-to-all")
-"""Of the tasks of a timeline, each with the colour at its place."""
+"""Of the tasks of a timeline, each with the color at its place."""
 STREAMS = ("communication", "compute")  # From the bottom up
 
 
@@ -103,7 +103,7 @@ def relative_bandwidth_figure(table: pd.DataFrame) -> Figure:
         label = f"degree {degree}"
         axes.plot(
             rows["nodes"].astype(float), rows["relative_bandwidth_factor"].astype(float),
-            lw=0.9, label=label, color=colour(number),
+            lw=0.9, label=label, color=color(number),
         )  # fmt: skip
     axes.axhline(1, color="0.5", lw=0.8, ls="--")
     finish(axes, "Generalized Kautz graphs, breadth-first broadcast", "nodes N", "T_B / T_B* (1 = optimal)")
@@ -134,12 +134,12 @@ def pareto_figure(table: pd.DataFrame) -> Figure:
     rest = [row for row in range(len(steps)) if row not in front]
     axes.step(
         [steps[row] for row in front], [float(factors[row]) for row in front],
-        where="post", marker="o", color=COLOURS[0], label="Pareto-efficient",
+        where="post", marker="o", color=COLORS[0], label="Pareto-efficient",
     )  # fmt: skip
     if rest:
         axes.scatter(
             [steps[row] for row in rest], [float(factors[row]) for row in rest],
-            marker="x", color=COLOURS[1], label="beaten",
+            marker="x", color=COLORS[1], label="beaten",
         )  # fmt: skip
     middle = (min(steps) + max(steps)) / 2
     for name, step, factor in zip(table["name"], steps, factors, strict=True):
@@ -165,7 +165,7 @@ def timeline_figure(table: pd.DataFrame) -> Figure:
     Returns
     -------
     Figure
-        One row of bars per stream, coloured by kind; errors as for `runtime_figure`.
+        One row of bars per stream, colored by kind; errors as for `runtime_figure`.
     """
     check_table(table, {"stream": "text", "kind": "text", "name": "text", "start_us": "number", "end_us": "number"})
     for column, known in (("stream", STREAMS), ("kind", KINDS)):
@@ -184,7 +184,7 @@ def timeline_figure(table: pd.DataFrame) -> Figure:
         if len(rows):
             axes.barh(
                 [STREAMS.index(stream) for stream in rows["stream"]], rows["end_us"] - rows["start_us"],
-                left=rows["start_us"], height=0.7, color=colour(number), edgecolor="white", lw=0.5, label=kind,
+                left=rows["start_us"], height=0.7, color=color(number), edgecolor="white", lw=0.5, label=kind,
             )  # fmt: skip
     axes.set_yticks(range(len(STREAMS)), STREAMS)
     finish(axes, "One training iteration", "time in µs", "stream")

@@ -19,7 +19,7 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..layout import Places, box_of_nodes, link_curves, places
 from ..tables.plan_tables import WitnessView, witness_view
-from .style import COLOURS, empty_figure, legend, shortened, tint
+from .style import COLORS, empty_figure, legend, shortened, tint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-WITNESS_COLOUR, LINK_COLOUR = COLOURS[1], "#8c8c8c"
-SHADES = tuple(tint(each, 0.22) for each in (COLOURS[4], COLOURS[5], COLOURS[2], COLOURS[3]))
+WITNESS_COLOR, LINK_COLOR = COLORS[1], "#8c8c8c"
+SHADES = tuple(tint(each, 0.22) for each in (COLORS[4], COLORS[5], COLORS[2], COLORS[3]))
 """Of the parts of a witness."""
 THINNEST, MIDDLE, THICKEST = 0.7, 1.2, 3.0  # Points; the middle one where all links have the same bandwidth
 ARROW, LONGEST_ARROW = 4.0, 0.16
@@ -43,13 +43,13 @@ def draw_links(canvas: Canvas, counted: frozenset[Pair]) -> list[Artist]:
     from matplotlib.lines import Line2D
 
     rest = [pair for pair in canvas.curves if pair not in counted and pair[::-1] not in counted]
-    _draw_lines(canvas, rest, LINK_COLOUR, "links", 0.0)
-    _draw_heads(canvas, [each for pair in rest if len(each := _directions(pair, canvas.ends)) == 1], LINK_COLOUR)
+    _draw_lines(canvas, rest, LINK_COLOR, "links", 0.0)
+    _draw_heads(canvas, [each for pair in rest if len(each := _directions(pair, canvas.ends)) == 1], LINK_COLOR)
     classes = sorted(set(canvas.bandwidths.values()), reverse=True)
     if len(classes) > MAX_CLASSES:
         classes = [classes[0], classes[-1]]
     return [
-        Line2D([], [], color=LINK_COLOUR, lw=width, label=f"link of {bandwidth_text(value)}")
+        Line2D([], [], color=LINK_COLOR, lw=width, label=f"link of {bandwidth_text(value)}")
         for value, width in zip(classes, _widths(canvas, classes), strict=True)
     ]
 
@@ -60,11 +60,11 @@ def draw_witness_links(canvas: Canvas, view: WitnessView) -> list[Artist]:
 
     counted = canvas.numbered(view.links)
     pairs = [pair for pair in canvas.curves if pair in counted or pair[::-1] in counted]
-    _draw_lines(canvas, pairs, WITNESS_COLOUR, "counted", 0.5)
-    _draw_heads(canvas, [each for pair in pairs if len(each := _directions(pair, counted)) == 1], WITNESS_COLOUR)
+    _draw_lines(canvas, pairs, WITNESS_COLOR, "counted", 0.5)
+    _draw_heads(canvas, [each for pair in pairs if len(each := _directions(pair, counted)) == 1], WITNESS_COLOR)
     total = sum(link.bandwidth for link in canvas.topology.links if (link.tail, link.head) in view.links)
     together = f", {bandwidth_text(total)} together" if view.parts else ""
-    return [Line2D([], [], color=WITNESS_COLOUR, lw=2, label=f"{view.words} ({len(counted)}{together})")]
+    return [Line2D([], [], color=WITNESS_COLOR, lw=2, label=f"{view.words} ({len(counted)}{together})")]
 
 
 def draw_parts(canvas: Canvas, view: WitnessView) -> list[Artist]:
@@ -82,7 +82,7 @@ def draw_parts(canvas: Canvas, view: WitnessView) -> list[Artist]:
         if len(outside) < len(parts[0]):
             parts, words = [outside], "outside the cut"
     numbers = [sorted(topology.node_index[node] for node in part) for part in parts]
-    # Parts of single nodes need no colours to be told apart.
+    # Parts of single nodes need no colors to be told apart.
     shades = SHADES[:1] if max(map(len, numbers)) == 1 else SHADES
     for place, nodes in enumerate(numbers):
         shade, members = shades[place % len(shades)], set(nodes)
@@ -116,7 +116,7 @@ def _draw_lines(canvas: Canvas, pairs: Sequence[Pair], ink: str, name: str, wide
     widths = _widths(canvas, [canvas.bandwidths[pair] for pair in pairs])
     scaled = [canvas.scale.line * width + wider for width in widths]
     lines = [canvas.curves[pair] for pair in pairs]
-    over = WITNESS_LINKS if ink == WITNESS_COLOUR else LINKS
+    over = WITNESS_LINKS if ink == WITNESS_COLOR else LINKS
     canvas.axes.add_collection(LineCollection(lines, linewidths=scaled, colors=ink, zorder=over, gid=name))
 
 
@@ -134,13 +134,13 @@ def _draw_heads(canvas: Canvas, ends: Sequence[list[Pair]], ink: str) -> None:
     aside = np.stack([-ahead[:, 1], ahead[:, 0]], axis=1) * 0.6
     middles = np.stack([curve[11] for curve in curves])
     corners = np.stack([middles + ahead, middles - ahead + aside, middles - ahead - aside], axis=1)
-    over = WITNESS_LINKS if ink == WITNESS_COLOUR else LINKS
+    over = WITNESS_LINKS if ink == WITNESS_COLOR else LINKS
     canvas.axes.add_collection(
         PolyCollection(list(corners), facecolors=ink, edgecolors=ink, linewidths=0.3, zorder=over, gid="arrowheads")
     )
 
 
-RANK, SWITCH, BOX = COLOURS[0], "#595959", "#f2f2f2"
+RANK, SWITCH, BOX = COLORS[0], "#595959", "#f2f2f2"
 BORDER, LABEL_STRIP = 0.45, 0.4
 """Around what is in a box, and for its name below that, in units of the distance of nodes."""
 LETTER = 0.62  # Width of letters, in multiples of their size
@@ -252,7 +252,7 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
         opposite one have an arrowhead.
     bound : Bound, optional
         About this topology.  The parts of its witness are shaded, of a cut the smaller side, and the links whose
-        bandwidth it adds up are coloured, with arrowheads if it counts one direction only.
+        bandwidth it adds up are colored, with arrowheads if it counts one direction only.
 
     Returns
     -------
@@ -314,7 +314,7 @@ INCHES_PER_UNIT, NARROWEST, WIDEST, TALLEST = 0.5, 4.8, 11.0, 9.0
 HEADER = 1.3  # Inches for the title and the legend
 MARGIN = 0.6  # Around the nodes, in units of their distance
 LARGEST_RADIUS = 9.0
-WIDE = 20.0  # Points between neighbours from which on lines have their full width
+WIDE = 20.0  # Points between neighbors from which on lines have their full width
 
 
 class Scale(NamedTuple):
@@ -322,7 +322,7 @@ class Scale(NamedTuple):
 
     `width`, `height`: Of the figure, in inches.
     `radius`: Of a node, in points.
-    `unit`: Points between neighbours.
+    `unit`: Points between neighbors.
     """
 
     width: float
@@ -381,7 +381,7 @@ class Canvas:
 
     @cached_property
     def bandwidths(self) -> Mapping[Pair, float]:
-        """GB/s of the wider direction between two linked nodes; keys as of `curves`."""
+        """GB/s of the wider direction between two linked nodes; keys as in `curves`."""
         widest: dict[Pair, float] = {}
         tails, heads, _, _ = self.topology.arrays
         for tail, head, link in zip(tails.tolist(), heads.tolist(), self.topology.links, strict=True):

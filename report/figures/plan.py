@@ -15,7 +15,7 @@ from ...schedules import as_bytes
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ..tables.busy_times import busiest, busy_times, step_run
 from ..tables.plan_tables import link_table
-from .style import COLOURS, check_table, colour, empty_figure, finish, legend, shortened, style
+from .style import COLORS, check_table, color, empty_figure, finish, legend, shortened, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,12 +26,12 @@ MAX_NAMED, MAX_ROWS = 40, 64  # Links that bars and Gantt charts list with their
 MAX_LETTERS = 24  # Of each end of a link
 LETTERS = 100  # Of a line below a Gantt chart
 MAX_BARS = 4000  # Of a Gantt chart; more become a picture, even in files of vectors
-CUT_COLOUR = COLOURS[1]
-MAX_DISTINCT_COLOURS = 7  # Steps or bandwidths that get a colour each
+CUT_COLOR = COLORS[1]
+MAX_DISTINCT_COLORS = 7  # Steps or bandwidths that get a color each
 PREFIXES = ("", "K", "M", "G", "T")
 
 
-def utilisation_figure(plan: Plan) -> Figure:
+def utilization_figure(plan: Plan) -> Figure:
     """Draw the utilization of each link while the plan runs at its bandwidth.
 
     Parameters
@@ -42,21 +42,21 @@ def utilisation_figure(plan: Plan) -> Figure:
     Returns
     -------
     Figure
-        One bar per link, sorted by bandwidth and then by utilisation, and coloured by bandwidth: with the names of the
+        One bar per link, sorted by bandwidth and then by utilization, and colored by bandwidth: with the names of the
         links if there are up to 40.  Links that the plan's bound adds up are marked.
     """
     table = link_table(plan).assign(place=lambda table: np.arange(len(table)))
-    table = table.sort_values(["bandwidth_gbps", "utilisation", "place"], ascending=[False, False, True])
+    table = table.sort_values(["bandwidth_gbps", "utilization", "place"], ascending=[False, False, True])
     few = len(table) <= MAX_NAMED
     figure = empty_figure(7.0, 0.19 * len(table) + 1.5) if few else empty_figure(9.0, 4.2)
     axes = figure.subplots()
     places = np.arange(len(table))
-    _draw_utilisation(axes, table, places, few)
+    _draw_utilization(axes, table, places, few)
     title = f"{plan.collective} on {shortened(plan.topology.name)} by {shortened(plan.planner)}"
     share, links = "utilization in %", f"{len(table)} links, by bandwidth and utilization"
     counted = places[table["in_cut"].to_numpy()]
     label = "counted by the bound"
-    mark: dict[str, Any] = {"color": CUT_COLOUR, "s": 14, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
+    mark: dict[str, Any] = {"color": CUT_COLOR, "s": 14, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
     if few:
         axes.scatter(np.full(len(counted), 101.5), counted, marker="<", **mark)
         names = list(map(_link_name, table["tail"], table["head"]))
@@ -90,7 +90,7 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     -------
     Figure
         One row of bars per link, up to 64: those that are busy for the longest time, and of equally busy ones the first
-        of the network; below the axis is how many are left out, and whether they are as busy.  The colour is that of
+        of the network; below the axis is how many are left out, and whether they are as busy.  The color is that of
         the step, or for trees of the hop, as `step_table` numbers them.  A dashed line is where the last byte has come,
         which is later than any link is busy where links have latency; the title has that time.
     """
@@ -109,7 +109,7 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     corners = [(left, row - 0.4), (right, row - 0.4), (right, row + 0.4), (left, row + 0.4)]
     bars = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
     steps = sorted(table["step"].unique())
-    fills = _step_colours(len(steps))
+    fills = _step_colors(len(steps))
     inks = [fills[place] for place in np.searchsorted(steps, table["step"])]
     many = len(table) >= MAX_BARS
     drawn = PolyCollection(list(bars), facecolors=inks, edgecolors="white", linewidths=0 if many else 0.2, gid="bars")
@@ -184,14 +184,14 @@ def _link_name(tail: str, head: str) -> str:
     return f"{shortened(tail, MAX_LETTERS)} → {shortened(head, MAX_LETTERS)}"
 
 
-def _draw_utilisation(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.int64], flat: bool) -> None:
-    """Draw the bars, those of one bandwidth in one colour."""
+def _draw_utilization(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.int64], flat: bool) -> None:
+    """Draw the bars, those of one bandwidth in one color."""
     classes = sorted(set(table["bandwidth_gbps"]), reverse=True)
-    kinds = [[value] for value in classes] if len(classes) < MAX_DISTINCT_COLOURS else [classes]
-    inks = [each for each in COLOURS if each != CUT_COLOUR]
+    kinds = [[value] for value in classes] if len(classes) < MAX_DISTINCT_COLORS else [classes]
+    inks = [each for each in COLORS if each != CUT_COLOR]
     for number, values in enumerate(kinds):
         members = table["bandwidth_gbps"].isin(values).to_numpy()
-        shares = 100 * table["utilisation"].to_numpy()[members]
+        shares = 100 * table["utilization"].to_numpy()[members]
         words = bandwidth_text(values[0]) if len(values) == 1 else f"{bandwidth_text(values[-1])} and more"
         label = f"{words}: {count_text(len(shares), 'link')}, mean {shares.mean():.0f} %"
         ink = inks[number % len(inks)]
@@ -203,23 +203,23 @@ def _draw_utilisation(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.in
             axes.stairs(shares, edges, fill=True, color=ink, label=label, lw=0)
 
 
-def _step_colours(count: int) -> list[Any]:
-    """Colours of steps in order: easy to tell apart if they are few, from dark to light if they are many."""
-    if count <= MAX_DISTINCT_COLOURS:
-        return [colour(number) for number in range(count)]
+def _step_colors(count: int) -> list[Any]:
+    """Colors of steps in order: easy to tell apart if they are few, from dark to light if they are many."""
+    if count <= MAX_DISTINCT_COLORS:
+        return [color(number) for number in range(count)]
     from matplotlib import colormaps
 
     return [tuple(each) for each in colormaps["viridis"](np.linspace(0, 0.95, count))]
 
 
 def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequence[Any]) -> None:
-    """Add a legend of step colours: all of them, or some of many."""
+    """Add a legend of step colors: all of them, or some of many."""
     from matplotlib.patches import Patch
 
     shown = (
         range(len(steps))
-        if len(steps) <= MAX_DISTINCT_COLOURS
-        else np.linspace(0, len(steps) - 1, MAX_DISTINCT_COLOURS).round().astype(int)
+        if len(steps) <= MAX_DISTINCT_COLORS
+        else np.linspace(0, len(steps) - 1, MAX_DISTINCT_COLORS).round().astype(int)
     )
     handles = [Patch(facecolor=fills[place], label=str(steps[place])) for place in shown]
     word = "hop (1 is sent first)" if plan.schedule.num_trees else "step"

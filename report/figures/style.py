@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.legend import Legend
 
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Told apart with any kind of colour vision: Okabe and Ito, *Color Universal Design*, 2008."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")  # So that colour is not all that tells series apart
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Told apart with any kind of color vision: Okabe and Ito, *Color Universal Design*, 2008."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")  # So that color is not all that tells series apart
 FORMATS = ("pdf", "png", "svg")
 NAME = 48  # Letters of a name that a title or a legend has room for
 COARSEST, FINEST = 10, 1200  # Dots per inch: more would only take memory
@@ -40,18 +40,18 @@ def empty_figure(width: float = 6.4, height: float = 4.2) -> Figure:
     return _figure_type()(figsize=(width, height), layout="constrained")
 
 
-def colour(number: int) -> str:
-    """Return the colour of series `number`."""
-    return COLOURS[number % len(COLOURS)]
+def color(number: int) -> str:
+    """Return the color of series `number`."""
+    return COLORS[number % len(COLORS)]
 
 
 def style(number: int) -> dict[str, Any]:
-    """Return colour and marker of series `number`, as matplotlib takes them."""
-    return {"color": colour(number), "marker": MARKERS[number % len(MARKERS)]}
+    """Return color and marker of series `number`, as matplotlib takes them."""
+    return {"color": color(number), "marker": MARKERS[number % len(MARKERS)]}
 
 
 def tint(strong: str, share: float) -> str:
-    """Mix a colour, given as ``#rrggbb``, with white, of which it keeps `share`.
+    """Mix a color, given as ``#rrggbb``, with white, of which it keeps `share`.
 
     >>> tint("#0072B2", 1), tint("#0072B2", 0.2)
     ('#0072b2', '#cce3f0')

@@ -14,7 +14,7 @@ from ...support.formatting import percentage_text
 from ...support.validation import shown
 from ..layout import box_of_nodes
 from ..tables.plan_tables import tree_table
-from .style import COLOURS, colour, empty_figure, legend, shortened
+from .style import COLORS, color, empty_figure, legend, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_TREES = 4  # Side by side; the heaviest if there are more
-WITHIN, BETWEEN = "#8c8c8c", COLOURS[1]
-BOX_COLOURS = (COLOURS[0], COLOURS[2], COLOURS[3], COLOURS[4], COLOURS[5])
+WITHIN, BETWEEN = "#8c8c8c", COLORS[1]
+BOX_COLORS = (COLORS[0], COLORS[2], COLORS[3], COLORS[4], COLORS[5])
 LETTERS_PER_INCH, BOX_LETTERS = 11, 16
 LEAF, LEVEL = 0.34, 0.75  # Inches between leaves, and between a rank and its children
 WIDEST, TALLEST = 12.0, 9.0
@@ -66,7 +66,7 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     -------
     Figure
         One axes per tree, whose title has the numbers of its hops as in `tree_table`.  Arrowheads point where data
-        goes; hops between boxes have their own colour.
+        goes; hops between boxes have their own color.
 
     Raises
     ------
@@ -84,15 +84,15 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     every = figure.subplots(1, len(shapes), squeeze=False, width_ratios=widths)[0]
     boxes = box_of_nodes(plan.topology)
     several = list(dict.fromkeys(boxes[rank] for rank in plan.topology.compute_nodes))
-    # Colours that some of the boxes would share tell nothing.
-    inks = BOX_COLOURS if len(several) <= len(BOX_COLOURS) else (colour(0),) * len(several)
-    colours = dict(zip(several, inks, strict=False))
+    # Colors that some of the boxes would share tell nothing.
+    inks = BOX_COLORS if len(several) <= len(BOX_COLORS) else (color(0),) * len(several)
+    colors = dict(zip(several, inks, strict=False))
     radius = min(8.5, 0.42 * 72 * width / sum(widths), 0.3 * 72 * (figure.get_figheight() - 1.3) / (depth + 1))
     for axes, shape in zip(every, shapes, strict=True):
-        _draw(axes, shape, plan, colours, radius)
+        _draw(axes, shape, plan, colors, radius)
     title = f"{plan.collective} on {shortened(plan.topology.name)}: trees of {shortened(name)}"
     figure.suptitle(fill(title, int(LETTERS_PER_INCH * width)), fontsize="medium", parse_math=False)
-    _explain(figure, colours, shapes, boxes)
+    _explain(figure, colors, shapes, boxes)
     return figure
 
 
@@ -149,7 +149,7 @@ def _shape(rows: pd.DataFrame, root: str, title: str, inwards: bool) -> _Shape:
     return _Shape(title, inwards, parents, places)
 
 
-def _draw(axes: Axes, shape: _Shape, plan: Plan, colours: Mapping[str, str], radius: float) -> None:
+def _draw(axes: Axes, shape: _Shape, plan: Plan, colors: Mapping[str, str], radius: float) -> None:
     boxes, numbers = box_of_nodes(plan.topology), plan.topology.node_index
     hops = []
     for child, parent in shape.parents.items():
@@ -159,7 +159,7 @@ def _draw(axes: Axes, shape: _Shape, plan: Plan, colours: Mapping[str, str], rad
     (_draw_arrows if len(hops) <= MAX_ARROWS else _draw_lines)(axes, hops, radius)
     ranks = list(shape.places)
     points = np.array([(x, -depth) for x, depth in shape.places.values()])
-    inks = [colours[boxes[rank]] for rank in ranks]
+    inks = [colors[boxes[rank]] for rank in ranks]
     axes.scatter(points[:, 0], points[:, 1], s=(2 * radius) ** 2, c=inks, lw=0, zorder=2)
     size = min(1.0 * radius, 1.7 * radius / (0.62 * len(str(len(ranks) - 1))))
     # Smaller ones could not be read, and every one takes time.
@@ -204,20 +204,20 @@ def _draw_lines(axes: Axes, hops: list[_Hop], radius: float) -> None:
     )  # fmt: skip
 
 
-def _explain(figure: Figure, colours: Mapping[str, str], shapes: list[_Shape], boxes: Mapping[str, str]) -> None:
+def _explain(figure: Figure, colors: Mapping[str, str], shapes: list[_Shape], boxes: Mapping[str, str]) -> None:
     """Add the legend."""
     from matplotlib.lines import Line2D
 
     hops = {boxes[child] == boxes[parent] for shape in shapes for child, parent in shape.parents.items()}
-    named = len(colours) > 1 and len(colours) <= len(BOX_COLOURS)
+    named = len(colors) > 1 and len(colors) <= len(BOX_COLORS)
     handles = [
         Line2D(
             [], [], ls="", marker="o", ms=7, color=ink,
             label=f"rank in {shortened(box, BOX_LETTERS)}" if box else "rank",
         )
-        for box, ink in (colours.items() if named else [("", colour(0))])
+        for box, ink in (colors.items() if named else [("", color(0))])
     ]  # fmt: skip
-    if len(colours) > 1:
+    if len(colors) > 1:
         words = {True: ("hop within a box", WITHIN), False: ("hop between boxes", BETWEEN)}
         handles += [Line2D([], [], color=words[kind][1], label=words[kind][0]) for kind in sorted(hops, reverse=True)]
     legend(

@@ -272,14 +272,14 @@ def _rate_and_exact(value: Fraction) -> tuple[str, str]:
 
 def _links(plan: Plan) -> dict[str, Any]:
     """Rows of the table of links, the busiest first."""
-    table = link_table(plan).sort_values(["utilisation", "in_cut"], ascending=False, kind="stable")
+    table = link_table(plan).sort_values(["utilization", "in_cut"], ascending=False, kind="stable")
     rows = []
     for place, row in zip(table.index[:MAX_LINKS], table.head(MAX_LINKS).to_dict("records"), strict=True):
         link = plan.topology.links[place]
         texts = {name: str(getattr(link, name)) for name in ("tail", "head", "bandwidth", "latency")}
-        share = percentage_text(row["utilisation"]) if row["utilisation"] else "0 %"
-        order = tuple(row[name] for name in ("bandwidth_gbps", "latency_us", "load", "utilisation"))
-        about = {"load": f"{row['load']:.4f}", "utilisation": share, "in_cut": bool(row["in_cut"]), "order": order}
+        share = percentage_text(row["utilization"]) if row["utilization"] else "0 %"
+        order = tuple(row[name] for name in ("bandwidth_gbps", "latency_us", "load", "utilization"))
+        about = {"load": f"{row['load']:.4f}", "utilization": share, "in_cut": bool(row["in_cut"]), "order": order}
         rows.append(texts | about)
     left = len(table) - len(rows)
     return {

@@ -57,7 +57,7 @@ def network_data(topology: Topology) -> dict[str, Any]:
 def plan_data(plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
     """Data of the plots of one plan."""
     links, taken = link_table(plan), parts(plan)
-    order = links.sort_values(["in_cut", "utilisation"], ascending=False, kind="stable").index[:MAX_DRAWN]
+    order = links.sort_values(["in_cut", "utilization"], ascending=False, kind="stable").index[:MAX_DRAWN]
     drawn, left = links.loc[sorted(order)], len(links) - len(order)
     shown = f"Shown are {len(order)} of {len(links)} links: those of the bound, then the busiest"
     return {
@@ -68,7 +68,7 @@ def plan_data(plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
             "bandwidth": drawn["bandwidth_gbps"].tolist(),
             "latency": drawn["latency_us"].tolist(),
             "load": drawn["load"].round(6).tolist(),
-            "use": drawn["utilisation"].round(6).tolist(),
+            "use": drawn["utilization"].round(6).tolist(),
             "cut": drawn["in_cut"].tolist(),
             "leftOut": f"{shown}; {left} are left out." if left else "",
         },

@@ -52,8 +52,8 @@ def link_table(plan: Plan) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per link: ``tail``, ``head``, ``bandwidth_gbps``, ``latency_us``; ``in_cut``, as of `bound_links`;
-        ``load``, the bytes that it carries as a share of all data, which can be more than 1; ``utilisation``, the share
+        One row per link: ``tail``, ``head``, ``bandwidth_gbps``, ``latency_us``; ``in_cut``, as in `bound_links`;
+        ``load``, the bytes that it carries as a share of all data, which can be more than 1; ``utilization``, the share
         of the time at `Plan.algbw` for which it is busy, 0 to 1.
 
     Examples
@@ -64,13 +64,13 @@ def link_table(plan: Plan) -> pd.DataFrame:
     >>> ring = collopt.topologies.ring(4, bandwidth=10, bidirectional=False)
     >>> link_table(collopt.plan(ring, "allgather")).iloc[0].to_dict()
     {'tail': 'gpu0', 'head': 'gpu1', 'bandwidth_gbps': 10.0, 'latency_us': 0.0, 'in_cut': False, 'load': 0.75, \
-'utilisation': 1.0}
+'utilization': 1.0}
     """
     _check_plan(plan)
     table = bound_links(plan.bound)
     loads = _relative_loads(plan)
     rates = [float(load * plan.algbw / link.bandwidth) for load, link in zip(loads, plan.topology.links, strict=True)]
-    return table.assign(load=[float(load) for load in loads], utilisation=rates)
+    return table.assign(load=[float(load) for load in loads], utilization=rates)
 
 
 def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:

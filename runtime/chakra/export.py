@@ -35,7 +35,7 @@ def export_chakra_et(
 ) -> None:
     """Write a plan as execution traces, one file per rank (``PATH.0.et``, ``PATH.1.et``, ...), all or none.
 
-    Raises `UnsupportedError` as of `plan_traces`, or if the path ends in no name, so that the files would be hidden;
+    Raises `UnsupportedError` as `plan_traces` does, or if the path ends in no name, so that the files would be hidden;
     `OSError` if a file cannot be written, leaving all as they were.
 
     Parameters
@@ -74,7 +74,7 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
         Messages that the data of each tree, path or send is cut into, so that ranks forward the first before the last
         came.
     reduce_us : int
-        µs that each addition takes; ASTRA-sim makes 1 ns of 0.
+        µs that each addition takes; ASTRA-sim treats 0 as 1 ns.
 
     Returns
     -------

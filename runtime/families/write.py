@@ -156,7 +156,7 @@ def write_family(
         if name in options:
             raise UnsupportedError(f"{name} is {shown(options[name])}; leave it out, sizes are for the whole family")
     windows = fastest_windows(given, *_checked_sizes(sizes))
-    target = _free_folder(folder)
+    target = free_folder(folder)
     write = _writer(format, runtime, options)
     names = [_file_name(number, window, format) for number, window in enumerate(windows)]
     try:
@@ -217,7 +217,7 @@ def _checked_sizes(sizes: object) -> tuple[int, int]:
     return low, high
 
 
-def _free_folder(folder: str | os.PathLike[str]) -> Path:
+def free_folder(folder: str | os.PathLike[str]) -> Path:
     """Resolve the target folder through symbolic links; refuse one that is not empty."""
     path = as_path(folder)
     if not os.fspath(folder) or "\0" in str(path):

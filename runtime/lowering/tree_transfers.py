@@ -1,4 +1,4 @@
-"""Chunk ranges of the trees of a schedule, and the global order of their hops; see docs/explanation/programs.md."""
+"""Lowering of trees to chunk transfers in a global order; see docs/explanation/programs.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traffic that in-network multicast and aggregation save (ForestColl section 5.6).
+"""Link loads with in-network multicast and aggregation (ForestColl section 5.6).
 
 In one tree all data is the same.  Once a switch that can multicast has it, a path that passes the switch can begin
 there; likewise with switches that can aggregate when data runs towards the root.  The throughput stays what it was,
@@ -94,7 +94,7 @@ def in_network(forest: Forest, topology: Topology) -> InNetwork:
     forest : Forest
         Left alone.
     topology : Topology
-        Its `multicast` and `aggregation` say which switches are able.
+        Its `multicast` and `aggregation` say which switches support it.
 
     Returns
     -------

@@ -29,7 +29,7 @@ def least_chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: i
 
 
 def chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
-    """Find the step times; parameters as of `least_chunked_times`."""
+    """Find the step times; parameters as for `least_chunked_times`."""
     least = least_chunked_times(network, sets, chunks)
     if (network.widths == 1).all():
         return least

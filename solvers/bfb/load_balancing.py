@@ -44,7 +44,7 @@ def busiest_sets(network: Intake, ranks: IntArray | None = None) -> tuple[Busies
 
 
 def loads_by_subsets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
-    """Find the bottleneck sets by enumeration; parameters as of `busiest_sets`."""
+    """Find the bottleneck sets by enumeration; parameters as for `busiest_sets`."""
     if (degree := max_in_degree(network)) > LARGEST_TABLE:
         raise UnsupportedError(
             f"{degree} links lead into a rank; expected at most {LARGEST_TABLE} to look at all sets of them"
@@ -53,7 +53,7 @@ def loads_by_subsets(network: Intake, ranks: IntArray | None = None) -> tuple[Bu
 
 
 def loads_by_newton(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
-    """Find the bottleneck sets by maximum flows; parameters as of `busiest_sets`."""
+    """Find the bottleneck sets by maximum flows; parameters as for `busiest_sets`."""
     return _as_sets(network, *_by_newton(network, _chosen(network, ranks)))
 
 

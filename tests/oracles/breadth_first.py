@@ -7,12 +7,12 @@ from fractions import Fraction
 from collopt.schedules import StepCost, StepSchedule
 from collopt.topologies import DirectGraph
 
-__all__ = ["first_neighbour_schedule", "least_breadth_first_cost"]
+__all__ = ["first_neighbor_schedule", "least_breadth_first_cost"]
 
 
-def first_neighbour_schedule(graph: DirectGraph) -> StepSchedule:
-    """An allgather in which every rank takes each shard whole from its least neighbour that is nearer to the source."""
-    distances, near = graph.distances.tolist(), _in_neighbours(graph)
+def first_neighbor_schedule(graph: DirectGraph) -> StepSchedule:
+    """An allgather in which every rank takes each shard whole from its least neighbor that is nearer to the source."""
+    distances, near = graph.distances.tolist(), _in_neighbors(graph)
     sends = []
     for source, row in enumerate(distances):
         for rank in set(range(graph.num_nodes)) - {source}:
@@ -23,7 +23,7 @@ def first_neighbour_schedule(graph: DirectGraph) -> StepSchedule:
 
 def least_breadth_first_cost(graph: DirectGraph) -> StepCost:
     """The least cost of a BFB allgather: for each step, the most shards per link over all sets of links into a rank."""
-    distances, near = graph.distances.tolist(), _in_neighbours(graph)
+    distances, near = graph.distances.tolist(), _in_neighbors(graph)
     worst = [Fraction(0)] * (graph.diameter + 1)
     for rank in range(graph.num_nodes):
         senders = sorted(near[rank])
@@ -38,7 +38,7 @@ def least_breadth_first_cost(graph: DirectGraph) -> StepCost:
     return StepCost(graph.diameter, sum(worst, Fraction(0)) * graph.degree / graph.num_nodes)
 
 
-def _in_neighbours(graph: DirectGraph) -> list[dict[int, int]]:
+def _in_neighbors(graph: DirectGraph) -> list[dict[int, int]]:
     """For each rank, how many links come from which others."""
     near: list[dict[int, int]] = [{} for _ in range(graph.num_nodes)]
     for tail, head in zip(graph.tails.tolist(), graph.heads.tolist(), strict=True):

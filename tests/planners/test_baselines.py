@@ -251,7 +251,7 @@ def test_multitree_lets_every_link_carry_its_units_once_per_step() -> None:
 
 
 def test_multitree_does_not_leave_a_box_to_come_back() -> None:
-    """On MI250, where not all GPUs of a box are neighbours and NICs lead everywhere."""
+    """On MI250, where not all GPUs of a box are neighbors and NICs lead everywhere."""
     forest = plan_multitree(mi250(boxes=2), "allgather").schedule.forests[0]
     for tree in range(forest.num_trees):
         for edge in forest.edges(tree):

@@ -241,7 +241,7 @@ def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path: Path) -> Non
     ("form", "options", "message"),
     [
         ("chakra-et", {}, "chakra-et cannot be used with these options: missing a required argument: 'size'"),
-        ("msccl-xml", {"colour": 1}, "msccl-xml cannot be used with these options: .* 'colour'"),
+        ("msccl-xml", {"color": 1}, "msccl-xml cannot be used with these options: .* 'color'"),
     ],
 )
 def test_options_that_a_format_does_not_take_are_refused(

@@ -385,7 +385,7 @@ def test_what_proves_nothing_is_refused(case: str, tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("[]", r"holds \[\]; expected a JSON object"),
-        ("null", "holds None"),
+        ("null", "holds null"),
         ('{"format": "collopt-plan", "version": 1, "version": 1}', "'version' occurs twice"),
         ('{"format": "collopt-plan", "version": NaN}', "NaN is not a JSON number"),
         ('{"format": "collopt-plan", "version": -Infinity}', "-Infinity is not a JSON number"),

@@ -24,7 +24,7 @@ from collopt.schedules import AnyStepSchedule, Bound, Cut, Forest, Partition, Se
 from collopt.topologies import Topology, complete, hypercube, ring
 
 RING = ring(4, bandwidth=25, latency=3)
-"""Two steps: shards go both ways to the neighbours, and half of each further on either side."""
+"""Two steps: shards go both ways to the neighbors, and half of each further on either side."""
 SENDS = [
     *(Send(0, rank, 0, 2, (rank, (rank + side) % 4)) for rank in range(4) for side in (1, 3)),
     *(Send(1, rank, 0, 1, ((rank + 1) % 4, (rank + 2) % 4)) for rank in range(4)),

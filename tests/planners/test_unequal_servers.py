@@ -107,7 +107,7 @@ def test_the_time_of_a_small_case_is_what_a_hand_works_out() -> None:
     traffic[0, 3], traffic[1, 2] = 9000, 600
     schedule = planned(traffic, [3, 1])
     assert (schedule.servers, schedule.gpus_per_server, schedule.lower_bound) == (4, 1, 9000)
-    # GPU 0 keeps 3000 bytes and hands as many to each neighbour, at once 600 bytes go from GPU 1 to 2 afterwards.
+    # GPU 0 keeps 3000 bytes and hands as many to each neighbor, at once 600 bytes go from GPU 1 to 2 afterwards.
     times = schedule.times(TwoTierModel(1, "0.25", wake_up=1))
     assert times == (2 + 3 + 3, 3 + 36, 0, Fraction("1.6"))
 

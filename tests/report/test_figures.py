@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
 from collopt import report
 from collopt.errors import MissingDependencyError, UnsupportedError
-from collopt.report.figures.style import COLOURS
+from collopt.report.figures.style import COLORS
 
 RUNTIMES = pd.DataFrame(
     {
@@ -48,8 +48,8 @@ def test_runtime_figure_has_a_line_per_topology_in_order_of_size() -> None:
         assert axes.get_legend() is not None
 
 
-def test_best_runtime_figure_colours_by_construction() -> None:
-    """One set of dots per kind, each with its own colour and marker."""
+def test_best_runtime_figure_colors_by_construction() -> None:
+    """One set of dots per kind, each with its own color and marker."""
     table = pd.DataFrame({"nodes": [5, 6, 7], "allreduce_us": [3, 2, 1], "construction": ["b", "a", "b"]})
     (axes,) = report.best_runtime_figure(table).axes
     dots = {dots.get_label(): dots.get_offsets().tolist() for dots in axes.collections}
@@ -271,6 +271,6 @@ def test_names_are_no_formulas(tmp_path: Path, name: str, suffix: str) -> None:
     assert text.get_text().strip() == (name if len(name) < 50 else "n" * 24 + "…" + "n" * 23)
 
 
-def test_colours_differ() -> None:
+def test_colors_differ() -> None:
     """As many as there are."""
-    assert len(set(COLOURS)) == len(COLOURS)
+    assert len(set(COLORS)) == len(COLORS)

@@ -54,7 +54,7 @@ def check_quiet(page: Page, path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1600])
 def test_the_page_fits_narrow_and_wide_screens(browser: Browser, comparison: Path, width: int, scheme: str) -> None:
-    """Nothing sticks out sideways, in either colours."""
+    """Nothing sticks out sideways, in either colors."""
     page = browser.open(comparison, width, scheme=scheme)
     check_quiet(page, comparison)
     assert page.run("innerWidth") == width
@@ -155,16 +155,16 @@ def test_the_table_of_links_sorts_and_filters(browser: Browser, comparison: Path
     )
 
 
-def test_colours_can_be_chosen(browser: Browser, comparison: Path) -> None:
+def test_colors_can_be_chosen(browser: Browser, comparison: Path) -> None:
     """Against those of the system, and plots follow."""
     page = browser.open(comparison, scheme="light")
-    colour = "document.getElementById('plot-time').layout.font.color"
-    light = page.run(colour)
+    color = "document.getElementById('plot-time').layout.font.color"
+    light = page.run(color)
     for _ in range(2):
         page.run("document.getElementById('theme').click()")
         page.wait_for("document.documentElement.dataset.drawn === '5'")
     assert page.run("document.documentElement.dataset.theme") == "dark"
-    assert page.run(colour) != light
+    assert page.run(color) != light
     assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 27)"
     page.run("document.getElementById('theme').click()")
     assert page.run("document.documentElement.dataset.theme === undefined")
@@ -208,7 +208,7 @@ def test_long_names_fit_a_narrow_screen(browser: Browser, tmp_path: Path, collec
 
 @pytest.mark.parametrize("width", [400, 1600])
 def test_legends_tell_steps_apart_and_keep_clear_of_buttons(browser: Browser, tmp_path: Path, width: int) -> None:
-    """Steps of one colour share an entry; buttons stand above the plots."""
+    """Steps of one color share an entry; buttons stand above the plots."""
     path = tmp_path / "report.html"
     write_report(collopt.plan(torus(4, 4), "all_to_all"), path, sizes=["64M"])
     page = browser.open(path, width)
@@ -217,7 +217,7 @@ def test_legends_tell_steps_apart_and_keep_clear_of_buttons(browser: Browser, tm
         "document.getElementById('plot-timeline').data.filter((t) => t.showlegend).map((t) => [t.name, t.marker.color])"
     )
     assert shown[0][0].endswith("1, 7, 13")
-    assert len({colour for _, colour in shown}) == len(shown) == 6
+    assert len({color for _, color in shown}) == len(shown) == 6
     assert page.run(
         "[...document.querySelectorAll('.plot')].every((plot) => plot.getBoundingClientRect().top"
         " >= plot.querySelector('.modebar-btn').getBoundingClientRect().bottom)"

@@ -1,4 +1,4 @@
-"""Figures of networks: what is drawn, how often, and in which colour."""
+"""Figures of networks: what is drawn, how often, and in which color."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import collopt
 from collopt import Topology, topologies
 from collopt.errors import MissingDependencyError, UnsupportedError
 from collopt.report import node_layout, save_figure, topology_figure
-from collopt.report.figures.network import LINK_COLOUR, WITNESS_COLOUR
+from collopt.report.figures.network import LINK_COLOR, WITNESS_COLOR
 
 NETWORKS = [
     topologies.dgx_a100(boxes=2),
@@ -58,18 +58,18 @@ def test_every_link_is_drawn_once_and_every_node_in_its_place(topology: Topology
         places = layout.loc[layout["kind"] == kind, ["x", "y"]].to_numpy()
         assert len(places) == 0 or drawn(figure, name).get_offsets().tolist() == places.tolist()
     assert drawn(figure, "counted") is None
-    assert set(map(to_hex, drawn(figure, "links").get_colors())) == {LINK_COLOUR}
+    assert set(map(to_hex, drawn(figure, "links").get_colors())) == {LINK_COLOR}
 
 
 @pytest.mark.parametrize("topology", NETWORKS, ids=lambda topology: topology.name)
 @pytest.mark.parametrize("collective", ["allgather", "allreduce"])
-def test_links_of_the_witness_have_their_colour_and_the_others_have_not(topology: Topology, collective: str) -> None:
+def test_links_of_the_witness_have_their_color_and_the_others_have_not(topology: Topology, collective: str) -> None:
     """Together they are all links, and none is drawn as both."""
     bound = collopt.bound(topology, collective)
     figure = topology_figure(topology, bound)
     counted = collopt.report.bound_links(bound).query("in_cut")[["tail", "head"]].to_numpy().tolist()
     assert lines(figure, "counted") == ends(topology, counted)
-    assert set(map(to_hex, drawn(figure, "counted").get_colors())) == {WITNESS_COLOUR.lower()}
+    assert set(map(to_hex, drawn(figure, "counted").get_colors())) == {WITNESS_COLOR.lower()}
     every = ends(topology, [(link.tail, link.head) for link in topology.links])
     rest = lines(figure, "links") if drawn(figure, "links").get_segments() else []
     assert sorted(lines(figure, "counted") + rest) == every

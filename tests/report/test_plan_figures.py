@@ -23,7 +23,7 @@ from collopt.report import (
     step_table,
     tree_figure,
     tree_table,
-    utilisation_figure,
+    utilization_figure,
 )
 from collopt.runtime import simulate
 
@@ -76,14 +76,14 @@ def test_ranks_and_hops_of_boxes_are_told_apart() -> None:
     (axes,) = figure.axes
     rows = tree_table(plan).query("root == 'box0/gpu0' and tree == 1")
     between = (rows["tail"].str[:4] != rows["head"].str[:4]).sum()
-    colours = [text.arrow_patch.get_edgecolor() for text in axes.texts if text.arrow_patch is not None]
-    assert between in {colours.count(colour) for colour in set(colours)}
+    colors = [text.arrow_patch.get_edgecolor() for text in axes.texts if text.arrow_patch is not None]
+    assert between in {colors.count(color) for color in set(colors)}
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert words == ["rank in box0", "rank in box1", "hop within a box", "hop between boxes"]
 
 
-def test_boxes_do_not_share_colours() -> None:
-    """Where there are more boxes than colours, ranks have one colour: that in the legend."""
+def test_boxes_do_not_share_colors() -> None:
+    """Where there are more boxes than colors, ranks have one color: that in the legend."""
     topology = topologies.dragonfly(2, 1, 3)
     figure = tree_figure(collopt.plan(topology, "allgather"), root=0, tree=1)
     (dots,) = figure.axes[0].collections
@@ -102,7 +102,7 @@ def test_sums_run_towards_the_root() -> None:
 
 
 def test_very_many_arrows_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same lines in the same colours, and their heads where the arrows end."""
+    """The same lines in the same colors, and their heads where the arrows end."""
     for plan in (sums(), trees()):
         each = tree_figure(plan).axes
         with monkeypatch.context() as patched:
@@ -136,7 +136,7 @@ def test_of_many_trees_the_heaviest_four_are_drawn() -> None:
         (lambda: tree_figure(trees(), tree=99), "tree is 99; expected a whole number from 1 to"),
         (lambda: tree_figure(trees(), tree=0), "tree is 0; expected a whole number from 1 to"),
         (lambda: tree_figure(trees(), tree="0"), "tree is '0'; expected a whole number"),  # type: ignore[arg-type]
-        (lambda: utilisation_figure("plan"), "the plan is 'plan'; expected a Plan"),  # type: ignore[arg-type]
+        (lambda: utilization_figure("plan"), "the plan is 'plan'; expected a Plan"),  # type: ignore[arg-type]
         (lambda: gantt_figure(steps(), "many"), "size 'many' is not understood; expected bytes"),
         (lambda: bandwidth_figure([1]), "the table is .*; expected a DataFrame"),  # type: ignore[arg-type]
     ],
@@ -147,28 +147,28 @@ def test_what_cannot_be_drawn_is_refused(call: Callable[[], object], message: st
         call()
 
 
-def test_every_link_has_a_bar_of_its_utilisation() -> None:
+def test_every_link_has_a_bar_of_its_utilization() -> None:
     """With its name if there are few links, lying down."""
     plan = steps()
-    (axes,) = utilisation_figure(plan).axes
+    (axes,) = utilization_figure(plan).axes
     table = link_table(plan)
     bars = {round(bar.get_y() + bar.get_height() / 2): bar.get_width() for bar in axes.patches}
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert len(names) == len(bars) == len(table) == 36
-    expected = {f"{row['tail']} → {row['head']}": 100 * row["utilisation"] for row in table.to_dict("records")}
+    expected = {f"{row['tail']} → {row['head']}": 100 * row["utilization"] for row in table.to_dict("records")}
     assert {name: bars[place] for place, name in enumerate(names)} == pytest.approx(expected)
 
 
-def test_many_links_are_sorted_and_coloured_by_bandwidth() -> None:
+def test_many_links_are_sorted_and_colored_by_bandwidth() -> None:
     """Upright bars without names; links of the bound are marked."""
     plan = trees()
-    figure = utilisation_figure(plan)
+    figure = utilization_figure(plan)
     (axes,) = figure.axes
     table = link_table(plan)
     fast, slow = axes.patches
     shares = {link["bandwidth_gbps"]: [] for link in table.to_dict("records")}
     for link in table.to_dict("records"):
-        shares[link["bandwidth_gbps"]].append(100 * link["utilisation"])
+        shares[link["bandwidth_gbps"]].append(100 * link["utilization"])
     for outline, bandwidth in ((fast, 300), (slow, 25)):
         assert outline.get_data().values.tolist() == pytest.approx(sorted(shares[bandwidth], reverse=True))
     assert fast.get_data().edges[-1] == slow.get_data().edges[0]
@@ -179,7 +179,7 @@ def test_many_links_are_sorted_and_coloured_by_bandwidth() -> None:
 
 
 def test_bars_of_a_link_do_not_overlap_and_are_those_of_the_steps() -> None:
-    """One bar for each row of the table, in the row of its link and the colour of its step."""
+    """One bar for each row of the table, in the row of its link and the color of its step."""
     plan = steps()
     figure = gantt_figure(plan, "9M")
     (axes,) = figure.axes
@@ -194,9 +194,9 @@ def test_bars_of_a_link_do_not_overlap_and_are_those_of_the_steps() -> None:
     for place in set(row):
         order = np.argsort(left[row == place])
         assert (left[row == place][order][1:] >= right[row == place][order][:-1] - 1e-6).all()
-    colours = pd.DataFrame({"step": table["step"], "colour": list(map(tuple, bars.get_facecolor()))})
-    assert (colours.groupby("step")["colour"].nunique() == 1).all()
-    assert colours["colour"].nunique() == plan.num_steps
+    colors = pd.DataFrame({"step": table["step"], "color": list(map(tuple, bars.get_facecolor()))})
+    assert (colors.groupby("step")["color"].nunique() == 1).all()
+    assert colors["color"].nunique() == plan.num_steps
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         str(step) for step in range(1, plan.num_steps + 1)
     ]
@@ -262,7 +262,7 @@ def test_tables_have_whole_names() -> None:
     network = collopt.Topology.from_links(links, compute=names, bidirectional=True, name="n" * 200)
     plan = collopt.plan(network, "allgather")
     assert set(link_table(plan)["tail"]) == set(step_table(plan, "1M")["tail"]) == set(names)
-    for figure in (gantt_figure(plan, "1M"), utilisation_figure(plan)):
+    for figure in (gantt_figure(plan, "1M"), utilization_figure(plan)):
         labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
         assert f"{'g' * 12}…{'g' * 10}0 → {'g' * 12}…{'g' * 10}1" in labels
         assert len(figure.axes[0].get_title()) < 120

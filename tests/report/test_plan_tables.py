@@ -34,10 +34,10 @@ def test_busiest_link_decides_the_bandwidth(kind: str) -> None:
     table = link_table(plan)
     assert table[["tail", "head"]].values.tolist() == [[link.tail, link.head] for link in plan.topology.links]
     assert table["bandwidth_gbps"].tolist() == [float(link.bandwidth) for link in plan.topology.links]
-    assert table["utilisation"].between(0, 1 + 1e-12).all()
-    assert table["utilisation"].max() == pytest.approx(1)
+    assert table["utilization"].between(0, 1 + 1e-12).all()
+    assert table["utilization"].max() == pytest.approx(1)
     busy = table["load"] / table["bandwidth_gbps"]
-    assert table["utilisation"].to_numpy() == pytest.approx((busy * float(plan.algbw)).to_numpy())
+    assert table["utilization"].to_numpy() == pytest.approx((busy * float(plan.algbw)).to_numpy())
 
 
 def test_loads_are_those_of_the_simulation() -> None:

@@ -35,7 +35,7 @@ def measure(rank: int, folder: str, collective: str, op: str = "sum", datatype: 
 
 
 def swap_inputs(rank: int, folder: str) -> list[int]:
-    """Every rank gathers with its neighbour's data, whose right place is another one."""
+    """Every rank gathers with its neighbor's data, whose right place is another one."""
     join(rank, folder)
 
     def swapped(program: Any, output: Any, mine: Any, **options: Any) -> None:

@@ -85,7 +85,7 @@ def schedule_for(collective: str, schedule: StepSchedule) -> AnyStepSchedule:
 
 
 def random_steps(ranks: int, chunks: int, seed: int, again: float = 0.0) -> StepSchedule:
-    """An allgather on a random digraph: in every step every rank may get chunks that an in-neighbour holds.
+    """An allgather on a random digraph: in every step every rank may get chunks that an in-neighbor holds.
 
     Every chunk is brought once, and with probability `again` each time that it might have been.
     """

@@ -129,7 +129,7 @@ def test_batches_of_large_servers_are_cut() -> None:
 
 
 def test_single_gpus_need_no_scratch() -> None:
-    """Without neighbours everything goes from the input to the output, whatever the stages."""
+    """Without neighbors everything goes from the input to the output, whatever the stages."""
     rows = np.random.default_rng(4).integers(0, 9, (5, 5))
     for rank in range(5):
         plan = rank_steps(Exchange(rows.tobytes(), 5, 1, 8), rank)

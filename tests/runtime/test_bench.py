@@ -121,7 +121,7 @@ def test_each_spoiled_element_is_counted(collective: str, op: str, datatype: str
         right, spoiled = report.rows
         assert (right.name, right.wrong) == ("gloo", 0)
         wrong = [reading.wrong for reading in spoiled.readings]
-        # Of the three that change places, those may be right whose neighbour is one less.
+        # Of the three that change places, those may be right whose neighbor is one less.
         assert all(6 <= (each or 0) <= 8 for each in wrong)
         assert report.wrong == spoiled.wrong == sum(each or 0 for each in wrong)
 

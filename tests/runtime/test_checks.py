@@ -238,7 +238,7 @@ def test_a_rank_by_itself_shows_that_it_has_no_race(case: tuple[TreeSchedule, st
 
 
 def _mutated(program: Program, chance: random.Random) -> Program:
-    """Change one random step or swap two neighbours."""
+    """Change one random step or swap two neighbors."""
     rank = chance.randrange(program.num_ranks)
     number = chance.randrange(len(program.ranks[rank].thread_blocks))
     steps = list(program.ranks[rank].thread_blocks[number].instructions)

@@ -112,7 +112,7 @@ def test_wrong_calls_are_refused_on_every_rank(refusals: list[dict[str, str]], n
 
 @pytest.mark.slow
 def test_a_rank_that_stays_away_is_noticed_in_time() -> None:
-    """Its neighbour in the ring gives up after the timeout and says whom it waited for."""
+    """Its neighbor in the ring gives up after the timeout and says whom it waited for."""
     answers = run_ranks(runtime_tasks.absent_rank, runtime_tasks.RANKS, timeout_s=120, preload=PRELOAD)
     assert answers[3] == "absent"
     assert answers[0].startswith(

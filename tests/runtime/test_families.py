@@ -130,7 +130,7 @@ def test_mscclpp_plans_of_a_family_have_names_of_their_own(plans: list[Plan], tm
         ({"format": "xml"}, "format is 'xml'; expected one of msccl-xml, mscclpp-json"),
         ({"format": "mscclpp-json", "runtime": "rccl"}, "runtime is 'rccl', which does not load mscclpp-json"),
         ({"max_bytes": 5}, "max_bytes is 5; leave it out"),
-        ({"colour": 1}, "colour"),
+        ({"color": 1}, "color"),
         ({"plans": []}, "there is no plan"),
         ({"plans": ["plan"]}, "one of the plans is a str"),
         ({"format": "mscclpp-json", "sizes": (1, "1M")}, "the plan by 'bfb' cannot be written for 1 to "),

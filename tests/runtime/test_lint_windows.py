@@ -162,7 +162,7 @@ def test_spans_say_what_a_search_would_find(windows: list[tuple[int, int]], size
 
 
 @pytest.mark.parametrize("runtime", [AZURE, "rccl", "msccl"])
-def test_one_file_is_told_of_neighbours_that_stop_the_communicator(tmp_path: Path, runtime: str) -> None:
+def test_one_file_is_told_of_neighbors_that_stop_the_communicator(tmp_path: Path, runtime: str) -> None:
     """Only where the whole folder is loaded; another good file is nothing to tell of."""
     first, _ = family(tmp_path, [(0, 1023), (1024, 4096)], runtime)
     before = lint_family([first], runtime).reports[0].findings

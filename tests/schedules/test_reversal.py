@@ -22,7 +22,7 @@ from collopt.schedules import (
     without_repeats,
 )
 from collopt.topologies import DirectGraph, Topology, complete, diamond, is_reverse_symmetric, unidirectional_ring
-from oracles.breadth_first import first_neighbour_schedule
+from oracles.breadth_first import first_neighbor_schedule
 from oracles.slow_steps import steps_hold
 from regular_graphs import BASES, regular_graphs
 
@@ -35,7 +35,7 @@ def columns(schedule: StepSchedule) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("graph", BASES, ids=lambda graph: graph.name)
 def test_an_allgather_makes_a_reduce_scatter_and_an_allreduce(graph: DirectGraph) -> None:
     """On the same graph if it is isomorphic to its transpose, at the same cost; refused otherwise."""
-    schedule = first_neighbour_schedule(graph)
+    schedule = first_neighbor_schedule(graph)
     if not is_reverse_symmetric(graph):
         for make in (reduce_scatter_schedule, allreduce_schedule):
             with pytest.raises(UnsupportedError, match="is not isomorphic to its transpose; for a reduce-scatter"):
@@ -52,7 +52,7 @@ def test_an_allgather_makes_a_reduce_scatter_and_an_allreduce(graph: DirectGraph
 @settings(deadline=None, max_examples=40)
 def test_reversing_gives_the_other_collective_on_the_transpose(graph: DirectGraph) -> None:
     """Theorem 1, both ways; the slow checker agrees."""
-    schedule = first_neighbour_schedule(graph)
+    schedule = first_neighbor_schedule(graph)
     turned = reversed_schedule(schedule)
     assert steps_hold(turned, Topology.from_graph(graph.transpose()))
     verified_step_loads(turned, Topology.from_graph(graph.transpose()))
@@ -69,7 +69,7 @@ def test_renumbered_schedules_are_for_the_renumbered_graph(graph: DirectGraph, r
     random.shuffle(order)  # type: ignore[attr-defined]
     mapping = np.array(order)
     other = DirectGraph(graph.num_nodes, mapping[graph.tails], mapping[graph.heads], "renumbered")
-    schedule = first_neighbour_schedule(graph)
+    schedule = first_neighbor_schedule(graph)
     moved = relabelled(schedule, order)
     verified_step_loads(moved, Topology.from_graph(other))
     assert step_cost(other, moved) == step_cost(graph, schedule)
@@ -125,13 +125,13 @@ def test_a_send_may_be_cut_into_several() -> None:
 
 def test_a_schedule_without_repeats_is_left_alone() -> None:
     """The very same object."""
-    schedule = first_neighbour_schedule(RING)
+    schedule = first_neighbor_schedule(RING)
     assert without_repeats(schedule) is schedule
 
 
 def test_input_that_makes_no_sense_is_refused() -> None:
     """No permutation, no schedule, a reduce-scatter for an allgather, a schedule for another graph."""
-    schedule = first_neighbour_schedule(RING)
+    schedule = first_neighbor_schedule(RING)
     for wrong in ([0, 1], [0, 1, 1], [0.0, 1.0, 2.0], "abc", [[0], [1, 2]], None):
         with pytest.raises(UnsupportedError, match="each number from 0 to 2 once"):
             relabelled(schedule, wrong)  # type: ignore[arg-type]
@@ -143,4 +143,4 @@ def test_input_that_makes_no_sense_is_refused() -> None:
         allreduce_schedule(complete(4).direct_graph(), schedule)
     lopsided = diamond().direct_graph()
     with pytest.raises(UnsupportedError, match="does not map Diamond to its transpose"):
-        reduce_scatter_schedule(lopsided, first_neighbour_schedule(lopsided), symmetry=range(8))
+        reduce_scatter_schedule(lopsided, first_neighbor_schedule(lopsided), symmetry=range(8))

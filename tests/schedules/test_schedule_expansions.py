@@ -45,7 +45,7 @@ from collopt.topologies import (
     line_graph,
     unidirectional_ring,
 )
-from oracles.breadth_first import first_neighbour_schedule, least_breadth_first_cost
+from oracles.breadth_first import first_neighbor_schedule, least_breadth_first_cost
 from oracles.expansion_definitions import chunk_sends, definition_1, definition_2, definition_14
 from oracles.slow_steps import steps_hold
 from regular_graphs import BASES, regular_graphs, single_arc_graphs
@@ -55,12 +55,12 @@ MAX_NODES = 200
 
 def allgather(graph: DirectGraph) -> StepSchedule:
     """A correct one, not the best."""
-    return first_neighbour_schedule(graph)
+    return first_neighbor_schedule(graph)
 
 
 def reduce_scatter(graph: DirectGraph) -> StepSchedule:
     """A correct one, made without the symmetry of the graph."""
-    return reversed_schedule(first_neighbour_schedule(graph.transpose()))
+    return reversed_schedule(first_neighbor_schedule(graph.transpose()))
 
 
 def verified_cost(graph: DirectGraph, schedule: StepSchedule) -> StepCost:
@@ -181,7 +181,7 @@ def test_expansions_of_random_graphs_verify(graph: DirectGraph, made: Callable[[
 def wasteful(draw: st.DrawFn) -> tuple[DirectGraph, StepSchedule]:
     """Allgathers that bring parts of shards again, or back to the source."""
     graph = draw(regular_graphs(max_nodes=5))
-    schedule = first_neighbour_schedule(graph)
+    schedule = first_neighbor_schedule(graph)
     links = graph.adjacency
     size, count = 6, len(links.tails)
     sends = [Send(step, source, 0, size, path) for step, source, _, _, path in schedule.sends()]
@@ -206,7 +206,7 @@ def test_what_is_sent_in_vain_breaks_nothing(case: tuple[DirectGraph, StepSchedu
     cost = verified_cost(graph, schedule)
     turned = reversed_schedule(schedule)
     assert no_more(verified_cost(graph.transpose(), turned), cost)
-    for expanded in (schedule, reversed_schedule(first_neighbour_schedule(graph.transpose()))):
+    for expanded in (schedule, reversed_schedule(first_neighbor_schedule(graph.transpose()))):
         verified_cost(line_graph(graph), line_graph_schedule(graph, expanded))
     assert no_more(
         verified_cost(line_graph(graph), line_graph_schedule(graph, schedule)), line_graph_cost_bound(graph, cost)
@@ -227,7 +227,7 @@ def test_what_is_sent_in_vain_breaks_nothing(case: tuple[DirectGraph, StepSchedu
 def test_expanded_schedules_are_those_of_the_definitions(graph: DirectGraph) -> None:
     """Send by send, on graphs without parallel arcs; of Definition 2 the part that leaves no choice."""
     arcs = list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
-    schedule = first_neighbour_schedule(graph)
+    schedule = first_neighbor_schedule(graph)
     sends, nodes = chunk_sends(schedule, 1), range(graph.num_nodes)
 
     numbered = {
@@ -250,7 +250,7 @@ def test_expanded_schedules_are_those_of_the_definitions(graph: DirectGraph) -> 
 def test_a_power_of_three_shifts_dimensions_as_defined() -> None:
     """The third power, where shifting left and right differ."""
     graph = DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)")
-    schedule = first_neighbour_schedule(graph)
+    schedule = first_neighbor_schedule(graph)
     triples = [(a, b, c) for a in range(3) for b in range(3) for c in range(3)]
     made = chunk_sends(cartesian_power_schedule(graph, 3, schedule), 3)
     numbered = {(triples[a], c, triples[t], triples[h], s) for a, c, t, h, s in made}
@@ -260,7 +260,7 @@ def test_a_power_of_three_shifts_dimensions_as_defined() -> None:
 def test_parallel_arcs_share_every_send_equally() -> None:
     """In the line graph of a ring of double arcs, each second node carries half of what the old link carried."""
     graph = unidirectional_ring(2, 4).direct_graph()
-    expanded = line_graph_schedule(graph, first_neighbour_schedule(graph))
+    expanded = line_graph_schedule(graph, first_neighbor_schedule(graph))
     assert expanded.chunks_per_shard == 2
     loads = verified_step_loads(expanded, Topology.from_graph(line_graph(graph)))
     # A node is spared its own shard in the last step, which is why the bound is not reached.
@@ -270,7 +270,7 @@ def test_parallel_arcs_share_every_send_equally() -> None:
 def test_the_line_graph_of_a_ring_of_single_arcs_needs_no_further_step() -> None:
     """It is the same ring: the last step would bring every shard to its source."""
     graph = unidirectional_ring(1, 5).direct_graph()
-    expanded = line_graph_schedule(graph, first_neighbour_schedule(graph))
+    expanded = line_graph_schedule(graph, first_neighbor_schedule(graph))
     assert verified_cost(line_graph(graph), expanded) == (4, Fraction(4, 5))
 
 
@@ -300,7 +300,7 @@ def test_the_least_cost_on_a_line_graph_is_as_predicted_where_that_is_said(graph
     ],
     ids=lambda value: value.name if isinstance(value, DirectGraph) else str(value),
 )
-def test_theorem_10_does_not_hold_where_all_out_neighbours_are_equally_far_back(
+def test_theorem_10_does_not_hold_where_all_out_neighbors_are_equally_far_back(
     graph: DirectGraph, least: Fraction, theorem: int
 ) -> None:
     """Arcs lead from every node to several, but the line graph has a cheaper BFB schedule: a bandwidth-optimal one."""
@@ -367,7 +367,7 @@ def test_theorem_13_is_not_used_where_it_does_not_apply() -> None:
 def test_a_known_symmetry_is_used_and_a_wrong_one_refused() -> None:
     """The mirror image of a one-way ring; not the identity."""
     graph = unidirectional_ring(1, 4).direct_graph()
-    schedule = first_neighbour_schedule(graph)
+    schedule = first_neighbor_schedule(graph)
     expanded = bidirectional_schedule(graph, schedule, symmetry=[0, 3, 2, 1])
     assert verified_cost(bidirectional(graph), expanded) == (3, Fraction(3, 4))
     with pytest.raises(UnsupportedError, match="does not map"):
@@ -388,11 +388,11 @@ EXPANSIONS: dict[str, Callable[[DirectGraph, Any], object]] = {
 def test_schedules_for_something_else_are_refused(expand: Callable[[DirectGraph, Any], object]) -> None:
     """Other ranks, other links, the other direction, a path through a third rank, no schedule."""
     ring = unidirectional_ring(1, 4).direct_graph()
-    schedule = first_neighbour_schedule(ring)
-    larger = first_neighbour_schedule(unidirectional_ring(1, 5).direct_graph())
+    schedule = first_neighbor_schedule(ring)
+    larger = first_neighbor_schedule(unidirectional_ring(1, 5).direct_graph())
     with pytest.raises(UnsupportedError, match=r"for 5 ranks; expected one for the 4 of UniRing\(1, 4\)"):
         expand(ring, larger)
-    backwards = first_neighbour_schedule(ring.transpose())
+    backwards = first_neighbor_schedule(ring.transpose())
     with pytest.raises(UnsupportedError, match="from rank 2 to rank 1, which is no link"):
         expand(ring, backwards)
     with pytest.raises(UnsupportedError, match="from rank 1 to rank 0, which is no link"):
@@ -413,23 +413,23 @@ def test_graphs_that_cannot_be_expanded_are_refused() -> None:
     """Irregular ones, self-loops, no symmetry, and numbers of times that are none."""
     path = DirectGraph.from_arcs(3, [(0, 1), (1, 0), (1, 2), (2, 1)], "path")
     with pytest.raises(UnsupportedError, match="not regular"):
-        line_graph_schedule(path, first_neighbour_schedule(path))
+        line_graph_schedule(path, first_neighbor_schedule(path))
     names = {graph.name: graph for graph in BASES}
     loops, lopsided = names["DBJ(2, 3)"], names["Diamond"]
     with pytest.raises(UnsupportedError, match="self-loops"):
-        degree_expansion_schedule(loops, 2, first_neighbour_schedule(loops))
+        degree_expansion_schedule(loops, 2, first_neighbor_schedule(loops))
     with pytest.raises(UnsupportedError, match="self-loops"):
         degree_expansion_cost(loops, StepCost(3, Fraction(1)), 2)
     with pytest.raises(UnsupportedError, match="not isomorphic to its transpose"):
-        bidirectional_schedule(lopsided, first_neighbour_schedule(lopsided))
+        bidirectional_schedule(lopsided, first_neighbor_schedule(lopsided))
     with pytest.raises(TopologyError, match="times is 0"):
-        line_graph_schedule(lopsided, first_neighbour_schedule(lopsided), 0)
+        line_graph_schedule(lopsided, first_neighbor_schedule(lopsided), 0)
 
 
 def test_schedules_that_would_be_too_large_are_refused_before_they_are_built() -> None:
     """Too many sends, and too many chunks for 64 bits."""
     graph = unidirectional_ring(1, 4).direct_graph()
-    schedule = first_neighbour_schedule(graph)
+    schedule = first_neighbor_schedule(graph)
     with pytest.raises(UnsupportedError, match="would have 1878933504 sends"):
         cartesian_power_schedule(graph, 7, schedule)
     fine = replace(schedule, chunks_per_shard=2**60, upper=np.full_like(schedule.upper, 2**60 - 1))

@@ -245,7 +245,7 @@ def test_both_halves_of_an_allreduce_are_checked() -> None:
 
 @pytest.mark.parametrize("topology", [ring(7), torus(3, 4), hypercube(5)], ids=lambda topology: topology.name)
 def test_a_broadcast_along_shortest_paths_holds(topology: Topology) -> None:
-    """Each rank gets each shard from the first neighbour that is nearer to its source, in both directions."""
+    """Each rank gets each shard from the first neighbor that is nearer to its source, in both directions."""
     ranks = range(topology.num_ranks)
     inside = [[topology.node_index[link.tail] for link in topology.in_links(node)] for node in topology.nodes]
     sends = []

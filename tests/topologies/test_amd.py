@@ -17,7 +17,7 @@ def test_infinity_fabric_links_are_symmetric_and_seven_per_gcd() -> None:
 
 
 def test_mi250_links_carry_50_gigabytes_each() -> None:
-    """350 GB/s per GCD inside the box, to three or four neighbours (ForestColl section 6.2.1)."""
+    """350 GB/s per GCD inside the box, to three or four neighbors (ForestColl section 6.2.1)."""
     topology = mi250()
     assert topology.switch_nodes == ()
     assert {topology.egress(rank) for rank in topology.compute_nodes} == {350}

@@ -26,7 +26,7 @@ def test_complete_bipartite_graphs_link_the_two_sides(degree: int) -> None:
 
 
 @pytest.mark.parametrize(("dimension", "size"), [(1, 4), (2, 3), (3, 2), (2, 5), (3, 3)])
-def test_neighbours_in_a_hamming_graph_differ_in_one_letter(dimension: int, size: int) -> None:
+def test_neighbors_in_a_hamming_graph_differ_in_one_letter(dimension: int, size: int) -> None:
     """Words in order; distances count the letters that differ."""
     words = list(product(range(size), repeat=dimension))
     distances = hamming(dimension, size).direct_graph().distances

@@ -30,7 +30,7 @@ def heads(topology: Topology, node: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("n", "offsets"), [(5, [1]), (7, [2, 3]), (16, [4, 3]), (15, (1, 4, 5)), (12, [3, 4])])
-def test_neighbours_in_a_circulant_are_the_offsets_away(n: int, offsets: list[int]) -> None:
+def test_neighbors_in_a_circulant_are_the_offsets_away(n: int, offsets: list[int]) -> None:
     """Both ways round, at every node, in any order of the offsets."""
     topology = circulant(n, offsets)
     for node in range(n):

@@ -70,7 +70,7 @@ def test_boxes_like_those_of_the_catalogue_give_its_networks(boxes: int) -> None
 
 
 def test_what_is_not_known_of_cards_can_be_said() -> None:
-    """GPUs share cards evenly, neighbours on the same one."""
+    """GPUs share cards evenly, neighbors on the same one."""
     network = compose([BARE, BARE], nics=2, nic_bandwidth="12.5")
     assert {link.tail for link in network.links if link.head == "box1/nic1"} == {"box1/gpu2", "box1/gpu3", "fabric"}
     assert network.link("box1/nic1", "fabric").bandwidth == Fraction(25, 2)

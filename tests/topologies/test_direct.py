@@ -36,7 +36,7 @@ def test_families_are_balanced_connected_and_regular(topology: Topology) -> None
 
 
 @pytest.mark.parametrize("n", [3, 4, 9])
-def test_rings_have_two_neighbours_or_one(n: int) -> None:
+def test_rings_have_two_neighbors_or_one(n: int) -> None:
     """The next node, and the one before if data may travel both ways."""
     both, forward = ring(n, bandwidth="7/2", latency=2), ring(n, bidirectional=False)
     assert {link.head for link in both.out_links("gpu0")} == {"gpu1", f"gpu{n - 1}"}
@@ -44,7 +44,7 @@ def test_rings_have_two_neighbours_or_one(n: int) -> None:
     assert {link[2:] for link in both.links} == {(Fraction(7, 2), Fraction(2))}
 
 
-def test_both_ports_of_a_ring_of_two_lead_to_the_same_neighbour() -> None:
+def test_both_ports_of_a_ring_of_two_lead_to_the_same_neighbor() -> None:
     """So the bidirectional one has double links, the other one single links."""
     assert ring(2, bandwidth=3).link("gpu0", "gpu1").bandwidth == 6
     assert ring(2, bandwidth=3, bidirectional=False).link("gpu0", "gpu1").bandwidth == 3
@@ -55,14 +55,14 @@ def test_tori_have_two_ports_per_dimension(shape: tuple[int, ...]) -> None:
     """A dimension of two has one double link instead."""
     topology = torus(*shape, bandwidth=10)
     assert topology.num_ranks == prod(shape)
-    neighbours = sum(1 if size == 2 else 2 for size in shape)
+    neighbors = sum(1 if size == 2 else 2 for size in shape)
     for node in topology.nodes:
         assert topology.egress(node) == 20 * len(shape)
-        assert len(topology.out_links(node)) == neighbours
+        assert len(topology.out_links(node)) == neighbors
 
 
 def test_a_torus_is_the_graph_that_networkx_builds() -> None:
-    """Same nodes in the same rank order, same neighbours."""
+    """Same nodes in the same rank order, same neighbors."""
     ours, theirs = torus(3, 4, 3), nx.grid_graph((3, 4, 3), periodic=True)
     names = {place: "gpu" + ".".join(map(str, place[::-1])) for place in theirs}
     edges = {(names[a], names[b]) for a, b in theirs.edges} | {(names[b], names[a]) for a, b in theirs.edges}
@@ -71,7 +71,7 @@ def test_a_torus_is_the_graph_that_networkx_builds() -> None:
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
-def test_neighbours_in_a_hypercube_differ_in_one_bit(dimension: int) -> None:
+def test_neighbors_in_a_hypercube_differ_in_one_bit(dimension: int) -> None:
     """And every such pair is linked."""
     topology = hypercube(dimension, bandwidth=2)
     assert len(topology.links) == dimension * 2**dimension

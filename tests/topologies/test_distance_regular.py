@@ -28,7 +28,7 @@ INTERSECTION_ARRAYS = {
     189: "4 2 2 2 2 2 / 1 1 1 1 1 2",
     728: "4 3 3 3 3 3 / 1 1 1 1 1 4",
 }
-"""Neighbours one hop further away at distances 0, 1, ..., and one hop nearer at 1, 2, ..., as textbooks list them."""
+"""Neighbors one hop further away at distances 0, 1, ..., and one hop nearer at 1, 2, ..., as textbooks list them."""
 
 SMALL = [n for n in TABLE_8 if n <= 80]
 LARGE = [n for n in TABLE_8 if n > 80]

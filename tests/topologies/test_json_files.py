@@ -56,7 +56,7 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
         (HEADER + ", 'a': 1}", "not valid JSON"),
         ("<system/>", "is an XML file; expected a JSON file of format 'demo'"),
         ("[]", r"holds \[\]; expected a JSON object of format 'demo'"),
-        ("null", "holds None"),
+        ("null", "holds null"),
         ('"text"', "holds 'text'"),
         ("{}", "has no field 'format'; expected format 'demo'"),
         ('{"format": "other", "version": 1}', "is of format 'other'; expected 'demo'"),

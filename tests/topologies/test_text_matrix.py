@@ -47,10 +47,10 @@ def test_a_plain_table_is_read_with_its_lines() -> None:
         "N0 N1\nN1 1 0\nN0 0 1",
         "N0 N1\nN0 0 1\nN1 1 0\nN0 N1\nN0 7 7\nN1 7 7",
     ],
-    ids=["tabs", "colours", "log", "quoted", "other-order", "another-behind"],
+    ids=["tabs", "colors", "log", "quoted", "other-order", "another-behind"],
 )
 def test_what_pasting_does_to_a_table_does_not_matter(text: str) -> None:
-    """Tabs, colours, what stands before the rows, and a second table behind the first."""
+    """Tabs, colors, what stands before the rows, and a second table behind the first."""
     assert read(text).cells == (("0", "1"), ("1", "0"))
 
 

@@ -31,7 +31,7 @@ def as_networkx(topology: Topology) -> nx.MultiDiGraph:
 
 
 @pytest.mark.parametrize(("degree", "length"), [(1, 2), (2, 1), (2, 3), (3, 2), (4, 2)])
-def test_kautz_graphs_shift_words_whose_neighbouring_letters_differ(degree: int, length: int) -> None:
+def test_kautz_graphs_shift_words_whose_neighboring_letters_differ(degree: int, length: int) -> None:
     """Nodes are numbered in the order of the words."""
     words = product(range(degree + 1), repeat=length + 1)
     kept = [word for word in words if all(one != other for one, other in pairwise(word))]

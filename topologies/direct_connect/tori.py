@@ -1,4 +1,4 @@
-"""Rings, tori, hypercubes, also twisted, and complete graphs, by default of unit bandwidth and no latency."""
+"""Rings, plain and twisted tori and hypercubes, and complete graphs, by default of unit bandwidth and no latency."""
 
 from __future__ import annotations
 

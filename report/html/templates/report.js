@@ -12,10 +12,10 @@
   // Plotly reads a little HTML in texts; names are to be shown as they are.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const short = (text, most) => (text.length <= most ? text : text.slice(0, Math.ceil(most / 2) - 1) + "…" + text.slice(-Math.floor(most / 2)));
-  const colour = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
-  const COLOURS = 6, MOST_TURNS = 24;
-  const series = (number) => colour("series-" + (number % COLOURS));
-  // Colours of hops and steps take turns; very many go from the first of three colours to the last.
+  const color = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
+  const COLORS = 6, MOST_TURNS = 24;
+  const series = (number) => color("series-" + (number % COLORS));
+  // Colors of hops and steps take turns; very many go from the first of three colors to the last.
   function shade(number) {
     const top = highest(state.plan);
     if (top <= MOST_TURNS) return series(number - 1);
@@ -23,11 +23,11 @@
     const ends = [stop, stop + 1].map((at) => [1, 3, 5].map((from) => parseInt(series(2 * at).slice(from, from + 2), 16)));
     return "rgb(" + ends[0].map((part, at) => Math.round(part + (place - stop) * (ends[1][at] - part))).join(",") + ")";
   }
-  // Of hops or steps that have one colour the legend has one entry, and of very many it has some.
+  // Of hops or steps that have one color the legend has one entry, and of very many it has some.
   function entries(numbers, word) {
-    const many = highest(state.plan) > MOST_TURNS, before = narrow() && numbers.length > COLOURS ? "" : word + " ";
+    const many = highest(state.plan) > MOST_TURNS, before = narrow() && numbers.length > COLORS ? "" : word + " ";
     return new Map(numbers.map((number, at) => {
-      const alike = many ? [number] : numbers.filter((other) => (other - number) % COLOURS === 0);
+      const alike = many ? [number] : numbers.filter((other) => (other - number) % COLORS === 0);
       const shown = many ? at % Math.ceil(numbers.length / 8) === 0 : alike[0] === number;
       return [number, { name: before + alike.join(", "), legendgroup: String(alike[0]), showlegend: shown }];
     }));
@@ -55,12 +55,12 @@
   const narrow = () => window.innerWidth < 520;
 
   function layout(more) {
-    const axis = { gridcolor: colour("grid"), zerolinecolor: colour("grid"), linecolor: colour("rule"), automargin: true };
+    const axis = { gridcolor: color("grid"), zerolinecolor: color("grid"), linecolor: color("rule"), automargin: true };
     const base = {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 12, r: 12, t: 12, b: 12 },
-      font: { family: "system-ui, sans-serif", size: 13, color: colour("ink") }, hovermode: "closest",
-      hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("rule"), font: { color: colour("ink") }, align: "left" },
-      legend: { orientation: "h", y: -0.02, yanchor: "top", x: 0, tracegroupgap: 0 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("muted"), activecolor: colour("accent") },
+      font: { family: "system-ui, sans-serif", size: 13, color: color("ink") }, hovermode: "closest",
+      hoverlabel: { bgcolor: color("panel"), bordercolor: color("rule"), font: { color: color("ink") }, align: "left" },
+      legend: { orientation: "h", y: -0.02, yanchor: "top", x: 0, tracegroupgap: 0 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: color("muted"), activecolor: color("accent") },
     };
     const result = Object.assign(base, more);
     result.xaxis = Object.assign({}, axis, more.xaxis);
@@ -108,8 +108,8 @@
   // Links in one trace, with an arrow and what is said of each at one of its points.
   function lines(list, style, scale) {
     const trace = { type: "scatter", mode: "lines+markers", x: [], y: [], text: [], hoverinfo: [], name: style.name,
-      line: { color: style.colour, width: style.width }, connectgaps: false,
-      marker: { color: style.colour, symbol: "arrow", angleref: "previous", size: [], opacity: 1, line: { width: 0 } } };
+      line: { color: style.color, width: style.width }, connectgaps: false,
+      marker: { color: style.color, symbol: "arrow", angleref: "previous", size: [], opacity: 1, line: { width: 0 } } };
     for (const link of list) {
       const points = curveOf(link.tail, link.head, scale);
       points.x.forEach((value, at) => {
@@ -143,12 +143,12 @@
         type: "scatter", mode: many ? "markers" : "markers+text", name: kind ? "switch" : "rank",
         x: places.map((place) => network.x[place]), y: places.map((place) => network.y[place]),
         text: places.map((place) => plain(label(place))), textposition: "bottom right",
-        textfont: { size: 10, color: colour("muted") },
+        textfont: { size: 10, color: color("muted") },
         hovertext: places.map((place) => plain(network.nodes[place]) + "<br>" + (kind ? "switch" : "rank " + place)
           + (network.box[place] ? "<br>in " + plain(network.box[place]) : "")),
         hoverinfo: "text", cliponaxis: false, showlegend: more,
         marker: { size: network.nodes.length > 300 ? 5 : 12, symbol: kind ? "square" : "circle",
-          color: colour(kind ? "switch" : "node"), line: { width: 1.5, color: colour("panel") } },
+          color: color(kind ? "switch" : "node"), line: { width: 1.5, color: color("panel") } },
       };
     });
   }
@@ -172,7 +172,7 @@
     const traces = [];
     const cut = list.filter((link) => link.cut);
     if (cut.length) {
-      const halo = lines(cut, { name: plain(links.word), colour: colour("cut"), width: cut.length > 200 ? 2 : dense ? 4 : 8, arrow: 0 }, scale);
+      const halo = lines(cut, { name: plain(links.word), color: color("cut"), width: cut.length > 200 ? 2 : dense ? 4 : 8, arrow: 0 }, scale);
       halo.mode = "lines";
       halo.hoverinfo = "skip";
       halo.opacity = dense ? 1 : 0.55;
@@ -181,7 +181,7 @@
     bins.forEach(([name, test], number) => {
       const some = list.filter((link) => test(link.use));
       if (!some.length) return;
-      const trace = lines(some, { name: name, colour: colour("heat-" + number), width: dense ? 1 : 2, arrow: dense ? 4 : 8 }, scale);
+      const trace = lines(some, { name: name, color: color("heat-" + number), width: dense ? 1 : 2, arrow: dense ? 4 : 8 }, scale);
       if (list.length > 2000) trace.opacity = 0.35;
       traces.push(trace);
     });
@@ -203,7 +203,7 @@
     const dense = ranks.length > 400, scale = pixels("plot-frame");
     const numbers = [...groups.keys()].sort((a, b) => a - b), legends = entries(numbers, parts.rankWord);
     const traces = numbers.map((rank) => Object.assign(
-      lines(groups.get(rank), { colour: shade(rank), width: dense ? 1.2 : 2.5, arrow: dense ? 5 : 11 }, scale), legends.get(rank)));
+      lines(groups.get(rank), { color: shade(rank), width: dense ? 1.2 : 2.5, arrow: dense ? 5 : 11 }, scale), legends.get(rank)));
     const slider = byId("frame");
     slider.max = parts.labels.length - 1;
     slider.value = state.part;
@@ -259,7 +259,7 @@
       barmode: "overlay", xaxis: { title: { text: "time in " + scale[1] }, range: [0, 1.02 * line.done / scale[0]] }, margin: { l: 12, r: 12, t: 36, b: 46 },
       yaxis: { autorange: "reversed", tickvals: ticks, ticktext: ticks.map((at) => plain(names[at])), tickfont: { size: 11 }, showgrid: false },
       shapes: [{ type: "line", xref: "x", yref: "paper", x0: line.done / scale[0], x1: line.done / scale[0], y0: 0, y1: 1,
-        line: { color: colour("ink"), width: 1.2, dash: "dash" } }],
+        line: { color: color("ink"), width: 1.2, dash: "dash" } }],
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, tracegroupgap: 0 },
     }), CONFIG);
   }
@@ -278,7 +278,7 @@
       text: plan[key].map((value, at) => plain(plan.name) + "<br>" + bytes(curvesShown.sizes[at]) + ": " + words(value)),
     }));
     traces.push({ type: "scatter", mode: "lines", name: "bound", x: curvesShown.sizes, y: limit, hoverinfo: "text",
-      text: limit.map((value) => "bound: " + words(value)), line: { color: colour("cut"), width: 1.8, dash: "dash" } });
+      text: limit.map((value) => "bound: " + words(value)), line: { color: color("cut"), width: 1.8, dash: "dash" } });
     const range = log ? {} : { rangemode: "tozero" };
     return Plotly.react(target, traces, layout({
       xaxis: sizeAxis(), yaxis: Object.assign({ title: { text: title } }, log ? { type: "log", exponentformat: "none", dtick: 1 } : range),
@@ -319,7 +319,7 @@
     });
   }
 
-  // Colours: the system's, or what was chosen.
+  // Colors: the system's, or what was chosen.
   const THEMES = ["system", "light", "dark"];
   byId("theme").addEventListener("click", () => {
     const next = THEMES[(THEMES.indexOf(root.dataset.theme || "system") + 1) % THEMES.length];
