@@ -92,7 +92,7 @@ def _for(collectives: Iterable[Collective], *options: str) -> dict[str, tuple[st
 
 
 class _PairOptions(Mapping[str, tuple[str, ...]]):
-    """Options of collectives along trees, by name, and of all between pairs: what says their traffic, and `more`."""
+    """Planner options by collective: those given for tree collectives; root or traffic, and `more`, for pair ones."""
 
     def __init__(self, more: tuple[str, ...], trees: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self._more, self._trees = more, trees or {}

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import FileFormatError
+from ...errors import FileFormatError, UnsupportedError
 from ...schedules import Bound, Witness, schedule_from_json
 from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
-from ...schedules.traffic.collective import collective_or_given
+from ...schedules.traffic.collective import Collective, collective_or_given
 from ...support.file_kinds import PLAN_KIND, wrong_kind
 from ...support.json_files import read_json
 from ...support.reading import name_of
+from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.network.topology_json import topology_from_json
 from .plan import PLAN_FORMAT, PLAN_VERSION, Plan, check_path
@@ -29,8 +30,8 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
     """Read a plan and verify it.
 
     Raises `FileFormatError` if the file cannot be read, is cut short, of a newer version, or not a plan;
-    `TopologyError` if the plan is for another network than `topology`; `CertificateError` if the plan does not prove
-    what it claims.
+    `UnsupportedError` if its collective is not registered; `TopologyError` if the plan is for another network than
+    `topology`; `CertificateError` if the plan does not prove what it claims.
 
     Parameters
     ----------
@@ -74,6 +75,11 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
             f"{document.topology_digest[:12]!r}; the file was changed, plan again"
         )
     entry, collective = document.bound, collective_or_given(document.collective)
+    if not isinstance(collective, Collective):
+        raise UnsupportedError(
+            f"{where}: the file is of the collective {shown(collective)}, which is not registered here; import the "
+            "module that registers it"
+        )
     bound = Bound(topology, collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
     return Plan(
         topology,

@@ -149,7 +149,8 @@ class Plan:
     @property
     def busbw(self) -> Fraction:
         """Bus bandwidth in GB/s as in nccl-tests; see `bus_factor`."""
-        return self.algbw * self.collective.bus_factor(self.topology.num_ranks)
+        own = {} if self.collective.traffic is None else self.schedule.problem(self.collective)
+        return self.algbw * self.collective.bus_factor(self.topology.num_ranks, own.get("root"))
 
     @property
     def gap(self) -> Fraction:

@@ -192,7 +192,7 @@ def curve_table(
             times = [simulate(plan, size).microseconds for size in amounts]
         for size, time in zip(amounts, times, strict=True):
             rate = size / time / NS_PER_US
-            bus = rate * float(plan.collective.bus_factor(plan.topology.num_ranks))
+            bus = rate * float(plan.busbw / plan.algbw)
             rows.append((name, size, time, rate, bus, float(plan.bound.algbw)))
     return pd.DataFrame(rows, columns=["planner", "size", "time_us", "algbw_gbps", "busbw_gbps", "bound_gbps"])
 

@@ -139,8 +139,8 @@ class _Simulator:
         now = 0
         for part in parts:
             now = _run_part(transfers, times, part, count, len(plan.topology.links), now, starts)
-        time = Fraction(now) * times.tick
-        return Simulation(plan.topology, plan.collective, num_bytes, count, time, transfers, times, starts)
+        time, factor = Fraction(now) * times.tick, plan.busbw / plan.algbw
+        return Simulation(plan.topology, plan.collective, num_bytes, count, time, transfers, times, starts, factor)
 
     def _slices(self, slices: int | None) -> int:
         """Validate the number of pieces of a transfer."""
@@ -212,6 +212,8 @@ class Simulation:
         Of one piece on each hop.
     starts : ndarray of int64, shape (hops, slices)
         When each piece began to enter the link, in ticks.
+    bus_factor : Fraction
+        `busbw` divided by `algbw`.
     """
 
     topology: Topology
@@ -222,6 +224,7 @@ class Simulation:
     transfers: Transfers
     times: PieceTimes
     starts: IntArray
+    bus_factor: Fraction
 
     @property
     def microseconds(self) -> float:
@@ -236,7 +239,7 @@ class Simulation:
     @property
     def busbw(self) -> float:
         """Bus bandwidth in GB/s as in nccl-tests; see `collopt.schedules.bus_factor`."""
-        return self.algbw * float(self.collective.bus_factor(self.topology.num_ranks))
+        return self.algbw * float(self.bus_factor)
 
     @property
     def num_events(self) -> int:

@@ -12,7 +12,7 @@ from ...errors import CertificateError, UnsupportedError
 from ...support.formatting import bandwidth_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import COLLECTIVES, AnyCollective, Collective, collective_or_given
+from ..traffic.collective import COLLECTIVES, AnyCollective, Collective, as_collective, collective_or_given
 from .cut_duals import CutDual
 from .cuts import Cut, Partition, RankCuts
 from .length_duals import LengthDual
@@ -79,7 +79,8 @@ class Bound:
     @property
     def busbw(self) -> Fraction:
         """Largest bus bandwidth, GB/s as in nccl-tests; see `bus_factor`."""
-        return self.algbw * self.collective.bus_factor(self.topology.num_ranks)
+        ranks = self.topology.num_ranks
+        return self.algbw * self.collective.bus_factor(ranks, _own_root(self.collective, self.weights, ranks))
 
     @property
     def trees_per_root(self) -> int:
@@ -221,6 +222,13 @@ def witness_from_json(field: str, value: Any) -> Witness:
     return WITNESS_KINDS[field].from_json(value)
 
 
+def _own_root(collective: Collective, weights: tuple[int, ...], ranks: int) -> int | None:
+    """Return the root of the traffic of a collective that has traffic of its own, if there is one."""
+    if collective.traffic is None:
+        return None
+    return collective.root_of(np.reshape(weights or (1,) * ranks**2, (ranks, ranks)), error=CertificateError)
+
+
 def _check_witness(witness: object) -> None:
     if not isinstance(witness, Witness):
         raise CertificateError(f"the bound's witness is {shown(witness)}; expected a witness such as a Cut")
@@ -229,9 +237,9 @@ def _check_witness(witness: object) -> None:
 def _check_request(topology: object, collective: object, weights: object) -> None:
     if not isinstance(topology, Topology):
         raise CertificateError(f"the bound is about {shown(topology)}; expected a Topology")
-    if not isinstance(collective, Collective) or COLLECTIVES.get(collective.name) != collective:
-        known = ", ".join(COLLECTIVES)
-        raise CertificateError(f"there is no bound for {shown(collective)}; expected one of {known}")
+    if not isinstance(collective, Collective):
+        raise CertificateError(f"there is no bound for {shown(collective)}; expected one of {', '.join(COLLECTIVES)}")
+    as_collective(collective, COLLECTIVES.values(), "there is no bound for", error=CertificateError)
     # Weights of numpy would overflow when they are added up, and floats round.
     if not isinstance(weights, tuple) or any(type(weight) is not int for weight in weights):
         raise CertificateError(f"the bound's weights are {shown(weights)}; expected a tuple of integers")
@@ -243,7 +251,7 @@ def _check_request(topology: object, collective: object, weights: object) -> Non
         what = "pair of ranks" if pairs else "rank"
         raise CertificateError(f"the bound's weights are not one non-negative number per {what}")
     if collective.traffic is not None:
-        collective.root_of(np.reshape(weights or (1,) * shards, (ranks, ranks)), error=CertificateError)
+        _own_root(collective, weights, ranks)
     elif weights and pairs and not collective.takes_traffic:
         raise CertificateError("the bound of an all_to_all has weights; expected none, since all parts are equal")
     elif collective.has_one_root and sum(weight > 0 for weight in weights) != 1:

@@ -56,8 +56,8 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     nothing back; in a later step from there on.  What happens in one step happens at the same time.  Node numbers are
     those of `Topology.nodes`: ranks first, then switches.  Steps count from 0.
 
-    Who waits for each step to end gets the rate of `step_rate`; who cuts every chunk into slices that follow each other
-    comes as near to `inverse_rate` as wished, which counts all links as busy all the time.
+    With a barrier after each step the rate is `step_rate`; with chunks pipelined in slices it approaches
+    `inverse_rate`.
 
     The arrays are read-only, not copied; `collopt.schedules.verified_flow_loads` checks them.
 

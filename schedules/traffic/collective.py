@@ -13,11 +13,11 @@ import numpy as np
 
 from ...errors import ColloptError, UnsupportedError
 from ...support.arrays import IntArray
-from ...support.validation import shown
+from ...support.validation import as_whole, shown
 from .sizes import as_pair_traffic
 
 CollectiveName = Literal["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all", "all_to_allv"]
-"""The collectives that can be planned."""
+"""Names of the built-in collectives."""
 
 Direction = Literal["broadcast", "reduce"]
 """Whether data runs away from roots, copied on its way, or towards them, reduced on its way."""
@@ -34,7 +34,7 @@ COMPARED_RANKS = 8  # How many ranks' traffic shows whether two collectives are 
 
 @dataclass(frozen=True, repr=False)
 class Collective:
-    """A collective operation: who has what before it, and who gets what from it.
+    """A collective operation: the data of each rank before and after it.
 
     Attributes
     ----------
@@ -50,8 +50,8 @@ class Collective:
     takes_traffic : bool
         Whether the caller says how large the parts for the other ranks are.
     traffic : callable, optional
-        What says it instead: ``traffic(num_ranks)``, or ``traffic(num_ranks, root)`` if there is one root, is a matrix
-        of what each rank (row) has for each (column), in any unit.  Without either, all parts are equal.
+        Function that returns the traffic matrix: ``traffic(num_ranks)``, or ``traffic(num_ranks, root)`` if there is
+        one root, is what each rank (row) has for each (column), in any unit.  Without either, all parts are equal.
 
     See Also
     --------
@@ -128,8 +128,20 @@ class Collective:
         """Whether the traffic of the other, if one of the two has any of its own, goes the other way."""
         if self.traffic is other.traffic is None:
             return True
-        ours, theirs = (each.pair_traffic(COMPARED_RANKS, 1) for each in (self, other))
+        try:
+            ours, theirs = (each.pair_traffic(COMPARED_RANKS, 1) for each in (self, other))
+        except ColloptError:  # one of the two is not for so many ranks
+            return False
         return np.array_equal(ours, theirs.T)
+
+    def _given_traffic(self, num_ranks: int, root: int | None) -> Any:
+        """Return what `traffic` does; its exceptions become `UnsupportedError`."""
+        assert self.traffic is not None  # The callers have looked.
+        try:
+            return self.traffic(num_ranks, root) if self.has_one_root else self.traffic(num_ranks)
+        except Exception as error:
+            raised = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise UnsupportedError(f"the traffic function of {self.name!r} raised {raised}") from error
 
     def pair_traffic(self, num_ranks: int, root: int | None = None) -> IntArray:
         """Return what each rank (row) has for each (column), in whole numbers without a common divisor.
@@ -138,8 +150,7 @@ class Collective:
         """
         if self.traffic is None:
             return np.ones((num_ranks, num_ranks), dtype=np.int64)
-        given = self.traffic(num_ranks, root) if self.has_one_root else self.traffic(num_ranks)
-        return as_pair_traffic(given, tuple(map(str, range(num_ranks))))
+        return as_pair_traffic(self._given_traffic(num_ranks, root), tuple(map(str, range(num_ranks))))
 
     def root_of(self, traffic: IntArray, *, error: type[ColloptError] = UnsupportedError) -> int | None:
         """Find the root with which `pair_traffic` is this, None without a root; raise `error` if it never is.
@@ -147,23 +158,28 @@ class Collective:
         Shapes: `traffic` (ranks, ranks).
         """
         roots: list[int | None] = [None]
+        names = tuple(map(str, range(len(traffic))))
         if self.has_one_root:  # most likely the busiest rank
             roots = np.argsort(-(traffic.sum(axis=0) + traffic.sum(axis=1)), kind="stable").tolist()
         for root in roots:
-            if np.array_equal(self.pair_traffic(len(traffic), root), traffic):
+            given = self._given_traffic(len(traffic), root)
+            if _may_agree(given, traffic) and np.array_equal(as_pair_traffic(given, names), traffic):
                 return root
         whatever = ", whichever rank is the root" if self.has_one_root else ""
         raise error(f"the traffic is not that of the collective {self.name!r}{whatever}")
 
-    def bus_factor(self, num_ranks: int) -> Fraction:
-        """Divide bus bandwidth by algorithm bandwidth: the share of all data of the busiest rank."""
-        if self.traffic is not None:  # of what a rank has on average
-            traffic = self.pair_traffic(num_ranks, 0)
+    def bus_factor(self, num_ranks: int, root: int | None = None) -> Fraction:
+        """Divide bus bandwidth by algorithm bandwidth; see `collopt.schedules.bus_factor`."""
+        num_ranks = as_whole(num_ranks, "num_ranks")
+        if self.traffic is not None and num_ranks > 1:  # of what a rank has on average
+            if self.has_one_root:
+                root = as_whole(root, f"the root of {self}", least=0, most=num_ranks - 1)
+            traffic = self.pair_traffic(num_ranks, root)
             total = int(traffic.sum())
             np.fill_diagonal(traffic, 0)
             return Fraction(max(int(traffic.sum(axis=way).max()) for way in (0, 1)) * num_ranks, total)
         if self.has_one_root:
-            return Fraction(1)
+            return Fraction(self.traffic is None)
         return Fraction(num_ranks - 1, num_ranks) * (2 if self.has_two_phases else 1)
 
     def __hash__(self) -> int:
@@ -268,17 +284,18 @@ def register_collective(collective: Collective) -> Collective:
     for known in COLLECTIVES.values():
         if known.nccl_name == collective.nccl_name:
             raise UnsupportedError(f"there is a collective {known} already; give {name!r} another name")
-    form = (collective.pattern in ("pairs", "one root"), *collective.phases, collective.input, collective.output)
-    if form != (True, "parts", "parts") or collective.takes_traffic or not callable(collective.traffic):
-        raise UnsupportedError(
-            f"the collective {name!r} is not between pairs, with traffic of its own; expected the pattern 'pairs' or "
-            "'one root', no phases, parts before and after it, and a function as its traffic"
-        )
+    wanted = {"pattern": ("pairs", "one root"), "phases": ((),), "input": ("parts",), "output": ("parts",)}
+    for field, expected in (wanted | {"takes_traffic": (False,)}).items():
+        value, either = getattr(collective, field), " or ".join(map(repr, expected))
+        if not any(type(value) is type(each) and value == each for each in expected):
+            raise UnsupportedError(f"{field} of the collective {name!r} is {shown(value)}; expected {either}")
+    if not callable(traffic := collective.traffic):
+        raise UnsupportedError(f"traffic of the collective {name!r} is {shown(traffic)}; expected a function")
     COLLECTIVES[name] = collective
     return collective
 
 
-def bus_factor(collective: AnyCollective, num_ranks: int) -> Fraction:
+def bus_factor(collective: AnyCollective, num_ranks: int, root: int | None = None) -> Fraction:
     """Divide bus bandwidth by algorithm bandwidth, as nccl-tests defines them.
 
     Parameters
@@ -287,6 +304,8 @@ def bus_factor(collective: AnyCollective, num_ranks: int) -> Fraction:
         Such as ``"allgather"``.
     num_ranks : int
         At least 1.
+    root : int, optional
+        Needed for a registered collective with one root, whose traffic may depend on it.
 
     Returns
     -------
@@ -298,7 +317,7 @@ def bus_factor(collective: AnyCollective, num_ranks: int) -> Fraction:
     >>> bus_factor("reduce_scatter", 8)
     Fraction(7, 8)
     """
-    return as_collective(collective).bus_factor(num_ranks)
+    return as_collective(collective).bus_factor(num_ranks, root)
 
 
 def as_collective(
@@ -324,6 +343,8 @@ def as_collective(
     if isinstance(found, Collective) and found in known:
         return found
     name = found.name if isinstance(found, Collective) else value
+    if isinstance(found, Collective) and COLLECTIVES.get(found.name) in known:
+        raise error(f"this record of {name!r} is another than the registered one; use COLLECTIVES[{name!r}]")
     meant, names = _meant(name), ", ".join(map(str, known))
     if among is None:
         raise error(
@@ -336,6 +357,20 @@ def as_collective(
 def collective_or_given(value: object) -> Any:
     """Look up a collective by name; return anything else as it is, for a later check to refuse."""
     return COLLECTIVES.get(value, value) if isinstance(value, str) else value
+
+
+def _may_agree(given: Any, traffic: IntArray) -> bool:
+    """Whether a given matrix may be a multiple of the traffic: in floats, before it is read exactly.
+
+    Shapes: `traffic` (ranks, ranks).
+    """
+    try:
+        theirs, ours = (np.asarray(each, dtype=np.float64) for each in (given, traffic))
+    except (ArithmeticError, RuntimeError, TypeError, ValueError):  # which are told when it is read
+        return True
+    if theirs.shape != ours.shape or hasattr(given, "columns"):  # whose labels may be in another order
+        return True
+    return np.allclose(theirs / (theirs.sum() or 1), ours / (ours.sum() or 1))
 
 
 def _restored(*values: Any) -> Collective:

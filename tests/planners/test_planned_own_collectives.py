@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +19,8 @@ from collopt.errors import BoundError, CertificateError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, load_plan, plan_of_schedule
 from collopt.planners.analysis.compare import check_feasible
 from collopt.planners.pairs.multicommodity import bound_pairs
+from collopt.report import curve_table
+from collopt.runtime import simulate
 from collopt.schedules import COLLECTIVES, FlowSchedule
 from collopt.topologies import Topology, complete, ring
 from own_collectives import GATHER, HALO, SCATTER, SHIFT, registered
@@ -113,7 +116,10 @@ def test_a_plan_is_found_again_in_its_file(tmp_path: Path) -> None:
         path.write_text(text.replace(f'"{collective}"', '"all_to_allv"'), encoding="utf-8")
         assert load_plan(path).inverse_rate == made.inverse_rate
         path.write_text(text.replace(f'"{collective}"', '"sprinkle"'), encoding="utf-8")
-        with pytest.raises(CertificateError, match=r"there is no bound for 'sprinkle'; expected one of .*, halo$"):
+        problem = (
+            r"plan.json: the file is of the collective 'sprinkle', which is not registered here; import the module"
+        )
+        with pytest.raises(UnsupportedError, match=problem):
             load_plan(path)
 
 
@@ -141,6 +147,28 @@ def test_planners_and_bounds_of_pairs_are_compared() -> None:
     assert table["planner"].tolist() == ["multicommodity", "multicommodity", "shortest-paths"]
     assert table["algbw_exact"].astype(str).tolist() == ["50/3", "50/3", "25/2"]
     assert {made.schedule.problem(SCATTER)["root"] for made in table["plan"].dropna()} == {3}
+
+
+def test_bus_bandwidth_is_that_of_the_root_of_the_plan() -> None:
+    """Of its bound, its simulation and its row of a table too, where traffic depends on the root."""
+
+    def more_from_root(ranks: int, root: int) -> object:
+        traffic = np.roll(np.eye(ranks, dtype=int), 1, axis=1)
+        traffic[root] += 5 * root
+        traffic[root, root] = 0
+        return traffic
+
+    with registered(replace(SCATTER, name="uneven", traffic=more_from_root)):
+        for root in range(4):
+            made = planned(ring(4, bandwidth=25), "uneven", root=root)
+            busiest = max(made.schedule.traffic.sum(axis=way).max() for way in (0, 1))  # type: ignore[union-attr]
+            assert made.busbw == busiest / made.inverse_rate
+            assert made.bound.busbw == busiest / made.bound.inverse_rate
+            run = simulate(made, "1M")
+            assert run.busbw == pytest.approx(run.algbw * float(made.busbw / made.algbw))
+            row = curve_table([made], ["1M"]).iloc[0]
+            assert row["busbw_gbps"] == pytest.approx(row["algbw_gbps"] * float(made.busbw / made.algbw))
+        assert planned(ring(4, bandwidth=25), "uneven", root=1).busbw == 50
 
 
 def test_planners_list_options_of_registered_collectives() -> None:

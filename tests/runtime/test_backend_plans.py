@@ -18,6 +18,7 @@ from collopt.runtime.distributed.torch_backend.plan_cache import (
 )
 from collopt.schedules import COLLECTIVES
 from collopt.topologies import dgx_a100, ring
+from own_collectives import SCATTER, registered
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +74,27 @@ def test_a_file_comes_before_planning(tmp_path: Path) -> None:
     assert not isinstance(made, str)
     assert (from_file.planner, made.planner) == ("blink", "forestcoll")
     assert cache.find(Request(COLLECTIVES["reduce_scatter"], 200, None)) is made
+
+
+def test_plans_of_what_the_backend_does_not_run_are_ignored(tmp_path: Path) -> None:
+    """With their file names, whether their collective is registered here or not."""
+    network = ring(4, bandwidth=25)
+    plan(network, "broadcast", root=1).save(tmp_path / "a.json")
+    plan(network, "all_to_allv", traffic=[[1] * 4] * 4).save(tmp_path / "b.json")
+    with registered(SCATTER):
+        plan(network, SCATTER, root=0).save(tmp_path / "c.json")
+        known = PlanCache(BackendSettings(plans=tmp_path), 4)
+    unknown = PlanCache(BackendSettings(plans=tmp_path), 4)
+    first = "b.json: calls of all_to_allv are not run by plans"
+    assert known.ignored == [first, "c.json: calls of scatter are not run by plans"]
+    reason = (
+        "the file is of the collective 'scatter', which is not registered here; import the module that registers it"
+    )
+    assert unknown.ignored == [first, f"c.json: {reason}"]
+    for cache in (known, unknown):
+        assert cache.find(Request(COLLECTIVES["allgather"], 100, None)) == (
+            f"{tmp_path} has no plan of it; those that can be run here are of broadcast with root 1"
+        )
 
 
 def test_what_cannot_be_planned_is_a_reason() -> None:

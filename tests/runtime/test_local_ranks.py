@@ -42,6 +42,19 @@ def test_results_come_back_in_rank_order() -> None:
     assert run_ranks(rank_tasks.square, 5, timeout_s=60) == [0, 1, 4, 9, 16]
 
 
+def test_functions_of_the_main_program_are_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranks do not run it, so they cannot find what it defines."""
+
+    def task(rank: int, folder: str) -> int:
+        return rank
+
+    task.__module__, task.__qualname__ = "__main__", "task"
+    monkeypatch.setattr(sys.modules["__main__"], "task", task, raising=False)
+    problem = r"^the local ranks could not start: AttributeError: .*; define functions such as .* in a module"
+    with pytest.raises(UnsupportedError, match=problem):
+        run_ranks(task, 2, timeout_s=60)
+
+
 def test_ranks_have_one_thread_each_and_no_launcher_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen ranks on a small machine must not start sixteen times as many threads, nor take the caller's rank."""
     monkeypatch.setenv("RANK", "7")

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -197,16 +198,24 @@ def test_a_registered_collective_is_found_like_the_others() -> None:
         (replace(SCATTER, name="Gossip"), "the collective is called 'Gossip'"),
         (replace(SCATTER, name=7), "the collective is called 7"),  # type: ignore[arg-type]
         ("scan", "the collective is 'scan'; expected a Collective"),
-        (replace(SCATTER, name="mine", traffic=None), "'mine' is not between pairs, with traffic of its own; expected"),
-        (replace(SCATTER, name="mine", traffic=[[1]]), "'mine' is not between pairs"),  # type: ignore[arg-type]
-        (replace(SCATTER, name="mine", takes_traffic=True), "'mine' is not between pairs"),
-        (replace(SCATTER, name="mine", phases=("broadcast",)), "'mine' is not between pairs"),
-        (replace(SCATTER, name="mine", pattern="every root"), "'mine' is not between pairs"),
-        (replace(SCATTER, name="mine", output="shard"), "'mine' is not between pairs"),
+        (replace(SCATTER, name="mine", traffic=None), "traffic of the collective 'mine' is None; expected a function"),
+        (replace(SCATTER, name="mine", traffic=[[1]]), "traffic of the collective 'mine' is [[1]]"),  # type: ignore[arg-type]
+        (replace(SCATTER, name="mine", takes_traffic=True), "takes_traffic of the collective 'mine' is True; expected"),
+        (replace(SCATTER, name="mine", phases=("broadcast",)), "phases of the collective 'mine' is ('broadcast',)"),
+        *(
+            (
+                replace(SCATTER, name="mine", phases=phases),
+                f"phases of the collective 'mine' is {phases!r}; expected ()",
+            )
+            for phases in (None, 0, [], "")
+        ),
+        (replace(SCATTER, name="mine", pattern="every root"), "is 'every root'; expected 'pairs' or 'one root'"),
+        (replace(SCATTER, name="mine", pattern=np.array(["pairs"])), "pattern of the collective 'mine' is array"),  # type: ignore[arg-type]
+        (replace(SCATTER, name="mine", output="shard"), "output of the collective 'mine' is 'shard'; expected 'parts'"),
     ],
 )
 def test_what_cannot_be_registered(record: Collective, problem: str) -> None:
-    """A name twice, also in another spelling, names that files would not hold, and records of other kinds."""
+    """A name twice, also in another spelling, names that files would not hold, and records with a wrong field."""
     with registered(SCATTER):
         with pytest.raises(UnsupportedError, match=re.escape(problem)):
             register_collective(record)
@@ -225,6 +234,59 @@ def test_traffic_comes_in_lowest_terms() -> None:
     ):
         with pytest.raises(UnsupportedError, match=problem):
             replace(SCATTER, traffic=wrong).pair_traffic(3, 0)
+
+
+def test_exceptions_of_a_traffic_function_are_told_as_its_own() -> None:
+    """By name, wherever the traffic is needed; without ranks for which it works, there is no reverse."""
+
+    def refuses(ranks: int) -> object:
+        raise ValueError("no")
+
+    def wants_four(ranks: int, root: int) -> object:
+        assert ranks == 4
+        return from_root(ranks, root)
+
+    broken = replace(SHIFT, name="broken", traffic=refuses)
+    four = replace(SCATTER, name="four", traffic=wants_four)
+    problem = r"^the traffic function of 'broken' raised ValueError: no$"
+    with registered(broken, four, SCATTER, GATHER):
+        for ask in (lambda: broken.bus_factor(4), lambda: broken.root_of(np.ones((3, 3), dtype=np.int64))):
+            with pytest.raises(UnsupportedError, match=problem) as told:
+                ask()
+            assert isinstance(told.value.__cause__, ValueError)
+        with pytest.raises(UnsupportedError, match=r"^the traffic function of 'four' raised AssertionError"):
+            four.pair_traffic(5, 0)
+        assert (SCATTER.transposed, GATHER.transposed) == (GATHER, SCATTER)
+        with pytest.raises(UnsupportedError, match="four reversed is no collective"):
+            assert four.transposed
+
+
+def test_refusing_the_traffic_of_no_root_is_fast() -> None:
+    """All roots are compared in floats, as reading a matrix exactly takes some milliseconds."""
+    scatter = replace(SCATTER, traffic=lambda ranks, root: (np.arange(ranks) == root)[:, None] * np.ones(ranks, int))
+    wrong = scatter.pair_traffic(256, 3)
+    wrong[3, 5] = 2
+    start = time.process_time()
+    with pytest.raises(UnsupportedError, match="whichever rank is the root"):
+        scatter.root_of(wrong)
+    assert time.process_time() - start < 1
+    for values in ([[Fraction(1, 3)] * 3] * 3, [["0.5"] * 3] * 3, np.full((3, 3), 0.1)):
+        assert replace(SHIFT, traffic=lambda _, values=values: values).root_of(np.ones((3, 3), dtype=np.int64)) is None
+
+
+def test_another_record_of_a_registered_name_is_told_apart() -> None:
+    """Such as one that was made again: the message does not list its name among those that there are."""
+    again = replace(SCATTER, traffic=lambda ranks, root: to_next(ranks))
+    with registered(again):
+        for error in (UnsupportedError, CertificateError):
+            with pytest.raises(error, match=r"^this record of 'scatter' is another .*; use COLLECTIVES\['scatter'\]$"):
+                as_collective(SCATTER, PAIR_COLLECTIVES, "flows do not implement", error=error)
+        with pytest.raises(CertificateError, match="this record of 'scatter' is another"):
+            Bound.from_witness(complete(3, bandwidth=10), SCATTER, Cut(frozenset({"gpu1"})), (1,) * 9)
+        with pytest.raises(
+            UnsupportedError, match="trees do not implement the collective 'scatter'; expected one of all"
+        ):
+            as_collective(SCATTER, TREE_COLLECTIVES, "trees do not implement")
 
 
 def test_the_root_follows_from_the_traffic() -> None:
@@ -255,8 +317,34 @@ def test_registered_partners_are_each_others_reverse() -> None:
 
 def test_bus_bandwidth_is_that_of_the_busiest_rank() -> None:
     """As in nccl-tests, for which a scatter's size is what the root has: (n - 1) / n of it, n times the average."""
-    assert SCATTER.bus_factor(4) == GATHER.bus_factor(4) == Fraction(3, 4) * 4
+    assert SCATTER.bus_factor(4, 0) == GATHER.bus_factor(4, 3) == Fraction(3, 4) * 4
     assert (SHIFT.bus_factor(4), HALO.bus_factor(4)) == (1, Fraction(1, 2))
+    assert SCATTER.bus_factor(1) == SHIFT.bus_factor(1) == 0
+
+
+def test_bus_factors_are_those_of_the_root() -> None:
+    """Which is needed where traffic is the collective's own, as it may depend on the root."""
+
+    def more_from_root(ranks: int, root: int) -> object:
+        traffic = np.roll(np.eye(ranks, dtype=int), 1, axis=1)
+        traffic[root] += 5 * root
+        traffic[root, root] = 0
+        return traffic
+
+    uneven = replace(SCATTER, name="uneven", traffic=more_from_root)
+    assert [uneven.bus_factor(4, root) for root in (0, 1)] == [1, Fraction(16 * 4, 19)]
+    with registered(SCATTER):
+        for ranks, root, problem in (
+            (4, None, "the root of scatter is None; expected a whole number from 0 to 3"),
+            (4, 4, "the root of scatter is 4"),
+            (0, 0, "num_ranks is 0; expected a whole number of at least 1"),
+            (-1, 0, "num_ranks is -1"),
+            ("a", 0, "num_ranks is 'a'"),
+        ):
+            with pytest.raises(UnsupportedError, match=problem):
+                bus_factor("scatter", ranks, root)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="num_ranks is 0"):
+        bus_factor("allgather", 0)
 
 
 def test_copies_of_a_registered_collective_are_the_same_object() -> None:
@@ -291,5 +379,5 @@ def test_a_bound_is_for_the_traffic_of_its_collective() -> None:
                 Bound.from_witness(network, collective, rest, weights)  # type: ignore[arg-type]
         with pytest.raises(CertificateError, match="not one non-negative number per pair of ranks"):
             Bound.from_witness(network, SCATTER, rest, parts[1:])
-    with pytest.raises(CertificateError, match="there is no bound for <Collective scatter>"):
+    with pytest.raises(CertificateError, match="there is no bound for the collective 'scatter'"):
         bound.verify()

@@ -119,7 +119,7 @@ def run_local(
     seconds = max(part.seconds for part in parts)
     return RunReport(
         parts[0].backend, program.num_ranks, elements, dtype, repeats, correct, seconds, program.collective, op,
-        _elements_in_all(job),
+        _elements_in_all(job), program.layout.root,
     )  # fmt: skip
 
 
@@ -188,6 +188,8 @@ class RunReport:
         Operation of collectives that add up.
     elements_in_all : int
         Of all ranks' data together; 0 if that follows from the other numbers, as it does but for all_to_allv.
+    root : int or None
+        Of a collective that has one.
     """
 
     backend: str
@@ -200,6 +202,7 @@ class RunReport:
     collective: Collective = ALLGATHER
     op: str = "sum"
     elements_in_all: int = 0
+    root: int | None = None
 
     def __post_init__(self) -> None:
         """Look up the collective by its name."""
@@ -225,7 +228,7 @@ class RunReport:
     @property
     def busbw(self) -> float:
         """GB/s as in nccl-tests: `algbw` times the collective's factor, (n - 1) / n for allgather."""
-        return self.algbw * float(self.collective.bus_factor(self.num_ranks))
+        return self.algbw * float(self.collective.bus_factor(self.num_ranks, self.root))
 
     def __str__(self) -> str:
         """One line."""

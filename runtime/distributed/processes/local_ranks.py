@@ -41,6 +41,7 @@ GRACE_PERIOD_S = 5.0  # The supervisor gets this long after the deadline to repo
 POLL_S = 0.1  # So often a caller that waits for updates looks whether the supervisor, which would end them, still runs
 FAILURE_WAIT_S = 0.3
 """How long to wait for further failures after the first: a rank that died explains more than its peers' errors."""
+IMPORTABLE = "; define functions such as the traffic of a collective in a module that they can import"
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -62,6 +63,10 @@ def run_ranks(
     on_update: Listener | None = None,
 ) -> list[Result]:
     """Run ``task(rank, folder)`` in one process per rank, within `timeout_s` seconds."""
+    try:
+        pickled = pickle.dumps(task)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise UnsupportedError(f"the local ranks cannot start: {_describe(error)}{IMPORTABLE}") from error
     with tempfile.TemporaryDirectory(prefix="collopt-", ignore_cleanup_errors=True) as folder:
         job = {
             "ranks": num_ranks,
@@ -70,7 +75,7 @@ def run_ranks(
             "preload": list(preload),
         }
         Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8")
-        Path(folder, "task.pickle").write_bytes(pickle.dumps(task))
+        Path(folder, "task.pickle").write_bytes(pickled)
         Path(folder, "shared").mkdir()
         code = _run_supervisor(folder, timeout_s + GRACE_PERIOD_S, on_update or (lambda _: None))
         outcome = Path(folder, "outcome.pickle")
@@ -145,7 +150,9 @@ def supervise(folder: str, updates: int) -> None:
             importlib.import_module(module)
         task = pickle.loads(Path(folder, "task.pickle").read_bytes())  # noqa: S301 - written by our own parent.
     except Exception as error:  # noqa: BLE001 - everything has to reach the caller.
-        outcome = ("failed", (type(error).__name__, f"the local ranks could not start: {_describe(error)}"))
+        lacking = isinstance(error, (AttributeError, ImportError))
+        kind = "UnsupportedError" if lacking else type(error).__name__
+        outcome = ("failed", (kind, f"the local ranks could not start: {_describe(error)}{IMPORTABLE * lacking}"))
     else:
         try:
             outcome = _Ranks(task, job, str(Path(folder, "shared")), Connection(updates, readable=False)).outcome()

@@ -40,6 +40,7 @@ class PlanCache:
         self._digest = hashlib.sha256(f"{settings.slices} {settings.min_bytes}".encode())
         if self.topology is not None:
             self._digest.update(self.topology.digest.encode())
+        self.ignored: list[str] = []
         self._plans = [] if self.folder is None else self._load(self.folder)
         self._planned_here: dict[tuple[Collective, int | None], Plan | str] = {}
         self._fastest_cached = lru_cache(maxsize=4096)(self._fastest)
@@ -63,14 +64,21 @@ class PlanCache:
         return self._planned_here[key]
 
     def _load(self, folder: Path) -> list[tuple[str, Plan]]:
-        """Read all plans of the folder; keep those for as many ranks."""
+        """Read all plans of the folder; keep those for as many ranks of collectives that the backend runs."""
         paths = sorted(folder.glob("*.json"))
         if not paths:
             raise FileFormatError(f"{folder} has no plan files; expected some called *.json, as Plan.save writes them")
         kept: list[tuple[str, Plan]] = []
         for path in paths:
-            found = load_plan(path)
             self._digest.update(path.read_bytes())
+            try:
+                found = load_plan(path)
+            except UnsupportedError as error:  # such as of a collective that nobody registered
+                self.ignored.append(f"{path.name}: {str(error).removeprefix(f'{path}: ')}")
+                continue
+            if found.collective.parts_differ:
+                self.ignored.append(f"{path.name}: calls of {found.collective} are not run by plans")
+                continue
             if found.topology.num_ranks != self.num_ranks:
                 self._other_sizes.add(found.topology.num_ranks)
                 continue
@@ -193,7 +201,8 @@ def configure(
     ----------
     plans : path, optional
         Folder of files that `Plan.save` wrote, each called ``*.json``, for any collectives and numbers of ranks.  Where
-        several suit a call, the one with the least predicted time at its size is taken.
+        several suit a call, the one with the least predicted time at its size is taken.  Those of collectives that the
+        backend does not run, or that are not registered, are ignored with a warning.
     topology : Topology or path, optional
         Network of a group of as many ranks, and its file.  Plan files for as many ranks have to be for this network;
         a collective without one is planned when it is first called.

@@ -61,6 +61,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         self._is_destroyed = False
         self.planned: Counter[str] = Counter()
         self.fallback: Counter[str] = Counter()
+        if cache.ignored:
+            self._warn_once(f"plans in {cache.folder} are ignored: {'; '.join(cache.ignored)}")
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name for it.
         """Name of the backend."""
@@ -215,7 +217,10 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     def _fall_back(self, collective: Collective, reason: str) -> None:
         """Count a call of the wrapped backend, and log the reason once."""
         self.fallback[collective.name] += 1
-        text = f"{collective} on {self.size()} ranks runs without a plan: {reason}"
+        self._warn_once(f"{collective} on {self.size()} ranks runs without a plan: {reason}")
+
+    def _warn_once(self, text: str) -> None:
+        """Log a text, unless it has been logged; as a warning on one rank."""
         if text not in _logged:
             _logged.add(text)
             logger.log(logging.WARNING if self.rank() == 0 else logging.DEBUG, text)

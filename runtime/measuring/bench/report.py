@@ -111,7 +111,7 @@ class BenchReport:
 
     def busbw(self, row: BenchRow, reading: Reading) -> float:
         """GB/s as in nccl-tests: `algbw` times the collective's factor, (n - 1) / n for allgather."""
-        return self.algbw(row, reading) * float(self.collective.bus_factor(self.num_ranks))
+        return self.algbw(row, reading) * float(self.collective.bus_factor(self.num_ranks, self.root))
 
     def average_busbw(self, name: str | None = None) -> float:
         """Average `busbw` of all measurements, or of those of one of the names."""

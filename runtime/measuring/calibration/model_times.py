@@ -41,7 +41,7 @@ class Reference(NamedTuple):
 
 def over_one_path(topology: Topology, collective: Collective | str, links: Iterable[Link]) -> Reference:
     """Model of two ranks that exchange messages over a path of the given links."""
-    if isinstance(collective, Collective) and not collective.takes_traffic:
+    if isinstance(collective, Collective) and not collective.parts_differ:
         messages, part = max(1, len(collective.phases)), collective.bus_factor(2)
     elif collective in SIZE_SHARES:
         messages, part = 1, SIZE_SHARES[collective]
