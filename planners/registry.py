@@ -356,7 +356,7 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
     refusal: Exception | None = None
     for name in ("forestcoll", "strength", "allreduce-lp"):
         planner = PLANNERS[name]
-        if not set(options) <= set(planner.options[ALLREDUCE.name]):
+        if not all(planner.takes(ALLREDUCE, option) for option in options):
             continue
         try:
             made = planner(topology, ALLREDUCE, **options)

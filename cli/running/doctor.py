@@ -160,9 +160,10 @@ def _solve() -> str:
 
 def _plan() -> str:
     from ...planners import plan
+    from ...schedules import ALLGATHER
     from ...topologies import dgx_a100
 
-    made = plan(dgx_a100(boxes=2), "allgather", trees_per_root=1)
+    made = plan(dgx_a100(boxes=2), ALLGATHER, trees_per_root=1)
     made.verify()
     return f"an allgather on {made.topology.name} was planned and verified"
 
