@@ -102,12 +102,16 @@ class AllToAllModel(BlockModel):
 
     Attributes
     ----------
+    topology : Topology
+        The network that it is for.
     shares : ndarray of float64, shape (ranks, ranks)
         Traffic from each rank to each other over the largest one: at `Variables.rate` f a pair gets f times its share.
     largest : Fraction
         The largest traffic, as it was given: it takes ``largest / f``, which is ns for bytes.
     orbits : LinkOrbits
         The ranks that send, one of each orbit, and the orbit of each link; without symmetries, each for itself.
+    variables : Variables
+        Those of the program, by what they stand for.
     """
 
     topology: Topology

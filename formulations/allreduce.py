@@ -110,10 +110,14 @@ class AllreduceModel(PyomoModel):
     ----------
     program : ConcreteModel
         ``program.bandwidth[tail, head]`` can be changed between two solves.
+    topology : Topology
+        The network that it is for.
     roots : tuple of str
         Ranks that may root trees.
     relays : tuple of str
         Switches that take part like ranks.
+    variables : Variables
+        Those of the program, by what they stand for.
     """
 
     topology: Topology

@@ -79,6 +79,8 @@ class AllreduceCutModel(BlockModel):
 
     Attributes
     ----------
+    topology : Topology
+        The network that it is for.
     roots : ndarray of int64, shape (roots,)
         Ranks that may root trees.
     root_rate : ndarray of int64, shape (roots,)

@@ -92,12 +92,16 @@ class BfbModel(PyomoModel):
     program : ConcreteModel
         ``program.bandwidth[tail, head]`` (GB/s), ``program.latency[tail, head]`` (µs) and ``program.size`` can be
         changed between two solves.
+    topology : Topology
+        The network that it is for.
     distance : int
         Hops between the ranks and the sources of what they get: the paper's step t.
     ranks : tuple of str
         The ranks that get something in this program.
     parts : int
         Sum of the shares of a shard: 1, or the chunks per shard.
+    variables : Variables
+        Those of the program, by what they stand for.
     """
 
     topology: Topology

@@ -82,6 +82,8 @@ class SurvivalModel(PyomoModel):
         By name, such as ``"without_0"``.
     failures : mapping of str to tuple of str
         The cable that each scenario is without.
+    variables : Variables
+        Those of the program, by what they stand for.
     """
 
     topology: Topology

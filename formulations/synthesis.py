@@ -93,12 +93,16 @@ class SynthesisModel(PyomoModel):
     ----------
     program : ConcreteModel
         ``program.ticks[tail, head]``, how long a chunk takes on a link, can be changed between two solves.
+    topology : Topology
+        The network that it is for.
     steps : int
         How many there may be; they count from 0.
     chunks : int
         Chunks per shard.
     tick : Fraction
         Length of a tick in ns per byte of shard: ``tick`` times the objective is `StepSchedule.inverse_rate`.
+    variables : Variables
+        Those of the program, by what they stand for.
     """
 
     topology: Topology

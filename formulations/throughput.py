@@ -105,10 +105,14 @@ class ThroughputModel(PyomoModel):
     ----------
     program : ConcreteModel
         ``program.bandwidth[tail, head]`` can be changed between two solves.
+    topology : Topology
+        The network that it is for.
     weights : tuple of Fraction
         Sizes of the shards in rank order; the algorithm bandwidth is their sum times the rate.
     direction : {"broadcast", "reduce"}
         Whether data runs from roots to ranks or from ranks to roots.
+    variables : Variables
+        Those of the program, by what they stand for.
     """
 
     topology: Topology

@@ -23,7 +23,15 @@ NAME = "collopt"
 
 
 class Usage(NamedTuple):
-    """Number of collectives of a group run by plans (`planned`) and by the wrapped backend (`fallback`), by name."""
+    """How many collectives of a group have been run, by what.
+
+    Attributes
+    ----------
+    planned : dict of str to int
+        Calls that ran by a plan, by the name of the collective.
+    fallback : dict of str to int
+        Calls that the wrapped backend ran, by the name of the collective.
+    """
 
     planned: dict[str, int]
     fallback: dict[str, int]
