@@ -2,14 +2,17 @@
 
 Imports inside functions and under ``TYPE_CHECKING`` count like all others.  A name that a package re-exports is
 followed to the module that defines it, so an import of ``..schedules`` is one of, say, ``schedules/bounds/bound.py``.
+Only relative imports are followed; `Structure.hidden_imports` are the others.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import gc
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 
 import networkx as nx
@@ -30,32 +33,136 @@ LAYERS = (
 """From the bottom up; a layer imports from those before it, and layers that share a row not from each other."""
 
 
-@cache
-def modules() -> Mapping[str, Path]:
-    """Dotted name and path of every module of the package, packages included."""
-    names = [name for row in LAYERS for name in row]
-    paths = [ROOT / "__init__.py", ROOT / "__main__.py"]
-    paths += [path for name in names for path in sorted((ROOT / name).rglob("*.py"))]
-    paths += [ROOT / f"{name}.py" for name in names if (ROOT / f"{name}.py").is_file()]
-    return {_dotted(path): path for path in paths}
+class Structure:
+    """The modules of a package whose root lies in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._exports: dict[str, Mapping[str, str]] = {}
+
+    @cached_property
+    def modules(self) -> Mapping[str, Path]:
+        """Dotted name and path of every module of the package, packages included."""
+        paths = sorted(self.root.glob("*.py"))
+        paths += [path for row in LAYERS for name in row for path in sorted((self.root / name).rglob("*.py"))]
+        return {self._dotted(path): path for path in paths}
+
+    @cached_property
+    def trees(self) -> Mapping[str, ast.Module]:
+        """Every module as it is parsed."""
+        gc.disable()  # Looking for garbage among so many nodes takes three times as long as parsing.
+        try:
+            return {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in self.modules.items()}
+        finally:
+            gc.freeze()
+            gc.enable()
+
+    @cached_property
+    def nodes(self) -> Mapping[str, list[ast.AST]]:
+        """All nodes of every module."""
+        return {module: list(ast.walk(tree)) for module, tree in self.trees.items()}
+
+    @cached_property
+    def imports(self) -> Mapping[str, AbstractSet[str]]:
+        """For every module, the modules that it imports, re-exported names followed to where they are defined."""
+        return {module: set(self._imported(module)) - {module} for module in self.modules}
+
+    def is_package(self, module: str) -> bool:
+        """Whether a module is the ``__init__.py`` of a folder."""
+        return self.modules[module].name == "__init__.py"
+
+    def folder_of(self, module: str) -> str:
+        """The package that a module lies in; a package is its own."""
+        packaged = module not in self.modules or self.is_package(module)
+        return module if packaged else module.rpartition(".")[0]
+
+    def unlisted_layers(self) -> list[str]:
+        """Packages and modules in the root that are in no layer."""
+        names = {path.parent.name for path in self.root.glob("*/__init__.py")}
+        names |= {path.stem for path in self.root.glob("*.py")} - {"__init__", "__main__"}
+        return sorted(names - {name for row in LAYERS for name in row})
+
+    def folder_sizes(self) -> Mapping[str, tuple[int, int]]:
+        """Number of modules, ``__init__.py`` not counted, and of packages in each folder."""
+        paths = self.modules.values()
+        modules = Counter(path.parent for path in paths if path.name != "__init__.py")
+        folders = {path.parent for path in paths}
+        packages = Counter(folder.parent for folder in folders if folder != self.root)
+        return {str(folder.relative_to(self.root)): (modules[folder], packages[folder]) for folder in folders}
+
+    def folder_imports(self) -> Mapping[str, AbstractSet[str]]:
+        """For every folder, those that its modules import from.
+
+        What a package only re-exports from folders within its own is no import of its folder's.
+        """
+        found: dict[str, set[str]] = defaultdict(set)
+        # Packages that modules of their own layer take something from which the package itself defines.
+        imported = {end for module, ends in self.imports.items() for end in ends if _layer_of(module) == _layer_of(end)}
+        for module, ends in self.imports.items():
+            folder = self.folder_of(module)
+            only_exports = self.is_package(module) and module not in imported
+            within = f"{folder}." if only_exports else "\n"
+            if folder != PACKAGE:
+                found[folder] |= {self.folder_of(end) for end in ends if not end.startswith(within)} - {folder}
+        return found
+
+    def upward_imports(self) -> list[str]:
+        """Imports from a layer above, or beside, the importing module's; whatever is in no layer is above all."""
+        return [
+            f"{module} -> {end}"
+            for module, ends in self.imports.items()
+            for end in ends
+            if (here := _layer_of(module)) < (there := _layer_of(end))
+            or (here == there < len(LAYERS) and module.split(".")[1] != end.split(".")[1])
+        ]
+
+    def hidden_imports(self) -> list[str]:
+        """Imports of the package that are not relative ``from`` imports, which are all that `imports` sees.
+
+        A registry may look up modules of its own folder: ``import_module(f".{name}", __package__)``.
+        """
+        return [
+            f"{module}:{node.lineno} {ast.unparse(node)}"
+            for module, nodes in self.nodes.items()
+            for importers in [_importers(nodes)]
+            for node in nodes
+            if isinstance(node, ast.Import | ast.ImportFrom | ast.Call) and _is_hidden_import(node, importers)
+        ]
+
+    def _dotted(self, path: Path) -> str:
+        parts = path.relative_to(self.root).with_suffix("").parts
+        return ".".join((PACKAGE, *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+    def _imported(self, module: str) -> Iterator[str]:
+        for node in self.nodes[module]:
+            if isinstance(node, ast.ImportFrom) and node.level:
+                yield from (self._defined(self._target(module, node), alias.name) for alias in node.names)
+
+    def _target(self, module: str, node: ast.ImportFrom) -> str:
+        base = self.folder_of(module).split(".")
+        return ".".join([*base[: len(base) - node.level + 1], *filter(None, [node.module])])
+
+    def _defined(self, target: str, name: str) -> str:
+        """The module that ``from target import name`` gets its name from."""
+        if target in self.modules and not self.is_package(target):
+            return target
+        if target not in self._exports:
+            self._exports[target] = self._reexported(target)
+        exported = self._exports[target]
+        inner = f"{target}.{name}"
+        return inner if inner in self.modules and name not in exported else exported.get(name, target)
+
+    def _reexported(self, package: str) -> Mapping[str, str]:
+        """Where the names come from that a package imports for its users."""
+        found = {}
+        for node in self.nodes.get(package, ()):
+            if isinstance(node, ast.ImportFrom) and node.level and node.module:
+                target = self._target(package, node)
+                found |= {alias.asname or alias.name: self._defined(target, alias.name) for alias in node.names}
+        return found
 
 
-def folder_of(module: str) -> str:
-    """The package that a module lies in; a package is its own."""
-    return module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
-
-
-def layer_of(module: str) -> int | None:
-    """Position of a module's layer in `LAYERS`, or None for the root's own modules."""
-    parts = module.split(".")
-    rows = (row for row, names in enumerate(LAYERS) if len(parts) > 1 and parts[1] in names)
-    return next(rows, None)
-
-
-@cache
-def imports() -> Mapping[str, AbstractSet[str]]:
-    """For every module, the modules that it imports, re-exported names followed to where they are defined."""
-    return {module: set(_imported(module)) - {module} for module in modules()}
+COLLOPT = Structure(ROOT)
 
 
 def circles(graph: Mapping[str, AbstractSet[str]]) -> list[list[str]]:
@@ -64,76 +171,44 @@ def circles(graph: Mapping[str, AbstractSet[str]]) -> list[list[str]]:
     return sorted(sorted(group) for group in components if len(group) > 1)
 
 
-def folder_imports() -> Mapping[str, AbstractSet[str]]:
-    """For every folder, those that its modules import from; what a package re-exports is no import of its folder's."""
-    found: dict[str, set[str]] = {folder_of(module): set() for module in modules() if layer_of(module)}
-    for module, ends in imports().items():
-        if layer_of(module) and modules()[module].name != "__init__.py":
-            found[folder_of(module)] |= {folder_of(end) for end in ends if layer_of(end)} - {folder_of(module)}
-    return found
-
-
-def exports(package: str) -> tuple[str, ...]:
-    """The names in the ``__all__`` of a module or package."""
-    for node in _tree(package).body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
-            return tuple(ast.literal_eval(node.value))
-    return ()
-
-
-def code_lines(module: str) -> int:
+def code_lines(text: str, nodes: Iterable[ast.AST]) -> int:
     """Lines of a module that are neither blank, comment nor docstring."""
-    text = modules()[module].read_text(encoding="utf-8")
     taken: set[int] = set()
-    for node in ast.walk(_tree(module)):
-        body = getattr(node, "body", None)
-        for entry in body if isinstance(body, list) else ():
-            if (
-                isinstance(entry, ast.Expr)
-                and isinstance(entry.value, ast.Constant)
-                and isinstance(entry.value.value, str)
-            ):
-                taken |= set(range(entry.lineno, (entry.end_lineno or entry.lineno) + 1))
+    for node in nodes:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            taken |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     lines = enumerate(text.splitlines(), 1)
     return sum(
         bool(line.strip()) and not line.lstrip().startswith("#") and number not in taken for number, line in lines
     )
 
 
-def _dotted(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join((PACKAGE, *(parts[:-1] if parts[-1] == "__init__" else parts)))
+def _layer_of(module: str) -> int:
+    """Position of a module's layer in `LAYERS`; whatever is in none is above all."""
+    part = [*module.split("."), ""][1]
+    return next((row for row, names in enumerate(LAYERS) if part in names), len(LAYERS))
 
 
-@cache
-def _tree(module: str) -> ast.Module:
-    return ast.parse(modules()[module].read_text(encoding="utf-8"))
+def _importers(nodes: Iterable[ast.AST]) -> AbstractSet[str]:
+    """What functions that import by name are called in a module."""
+    taken = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "importlib"]
+    return {"import_module", "__import__", *(alias.asname or alias.name for node in taken for alias in node.names)}
 
 
-def _imported(module: str) -> Iterator[str]:
-    for node in ast.walk(_tree(module)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = folder_of(module).split(".")
-            target = ".".join(base[: len(base) - node.level + 1] + (node.module or "").split("."))
-            yield from (_defined(target.rstrip("."), alias.name) for alias in node.names)
+def _is_hidden_import(node: ast.AST, importers: AbstractSet[str]) -> bool:
+    match node:
+        case ast.Import():
+            return any(_is_ours(alias.name) for alias in node.names)
+        case ast.ImportFrom(level=0):
+            return _is_ours(node.module or "")
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in importers:
+            first = next(iter([*node.args, *(keyword.value for keyword in node.keywords)]), None)
+            if isinstance(first, ast.JoinedStr) and first.values:
+                first = first.values[0]
+                return isinstance(first, ast.Constant) and first.value != "." and _is_ours(str(first.value))
+            return isinstance(first, ast.Constant) and _is_ours(str(first.value))
+    return False
 
 
-def _defined(target: str, name: str) -> str:
-    """The module that ``from target import name`` gets its name from."""
-    if modules()[target].name != "__init__.py":
-        return target
-    if f"{target}.{name}" in modules() and name not in _reexported(target):
-        return f"{target}.{name}"
-    return _reexported(target).get(name, target)
-
-
-@cache
-def _reexported(package: str) -> Mapping[str, str]:
-    """Where the names come from that a package imports for its users."""
-    found = {}
-    for node in ast.walk(_tree(package)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = package.split(".")[: len(package.split(".")) - node.level + 1]
-            target = ".".join([*base, *filter(None, [node.module])])
-            found |= {alias.asname or alias.name: _defined(target, alias.name) for alias in node.names if node.module}
-    return found
+def _is_ours(name: str) -> bool:
+    return name.startswith(".") or name.partition(".")[0] == PACKAGE

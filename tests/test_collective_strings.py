@@ -3,7 +3,32 @@
 import pytest
 
 from collective_strings import collective_strings
-from structure import modules
+from structure import COLLOPT
+
+HOME = "collopt.schedules.traffic.collective"
+"""The module of `Collective`, which alone knows the names."""
+
+ALLOWED = {
+    # The kind of schedules in plan files, and the fields of this one.
+    "schedules.paths.schedule": ['return {"kind": "allreduce", "reduce": self.reduce.to_json(), '],
+    "schedules.schedule_json": ['data.get("kind") == "allreduce":', '!= {"kind", "reduce"', '"allreduce": _allreduce'],
+    # What messages and pictures call a direction, a rate, or a task; the article in front of a collective.
+    "schedules.flows.schedule": ["{'all-to-all' if equal else 'all-to-allv'} of"],
+    "schedules.steps.schedule": ['"allgather" if self.direction == "broadcast" else "reduce-scatter"'],
+    "planners.finder.candidate": ['"allgather" if direction == "broadcast" else "reduce-scatter"'],
+    "report.tables.summary": ['verbs = {"reduce": "reduce-scatter", "broadcast": "allgather"}'],
+    "report.figures.evaluation": [
+        'KINDS = ("forward", "backward", "allreduce"',
+        '"all_to_all_us"), ("allreduce", "all-to',
+    ],
+    "runtime.interpreter.check": ["'an' if program.collective.name.startswith('a') else 'a'"],
+    # Headers of columns, a field of the output, a stage, and a flag of `find_topologies`.
+    "cli.planning.find": ['"all_to_all": float(', 'add_column("reduce-scatter"', 'add_column("all-to-all"'],
+    "planners.finder.find": ['trace.stage("all-to-all")', 'as_flag(all_to_all, "all_to_all")'],
+    # How MSCCL spells names.
+    "runtime.msccl.format.limits": ["{REDUCE_SCATTER: REDUCE_SCATTER.name}", "other_collectives: tuple["],
+}
+"""Parts of the lines that may spell a collective or use its name, by module."""
 
 
 @pytest.mark.parametrize(
@@ -30,26 +55,119 @@ def test_finds_names_that_are_told_apart(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        'A = "allgather"',
+        'n == f"allgather"',
+        "n == f\"all{'gather'}\"",
+        'n == "all" + "gather"',
+        'n == b"allgather"',
+        'n == "AllGather"',
+        'n == "ALL_REDUCE"',
+        'n == "Reduce"',
+        'c.nccl_name == "alltoall"',
+        'Name = Literal["allgather", "allreduce"]',
+        '"allgather allreduce".split()',
+        'plan(topology, "allgather")',
+    ],
+)
+def test_finds_names_however_they_are_spelled(line: str) -> None:
+    """In capitals, without underscores, in parts, in other types, and as arguments."""
+    assert len(collective_strings(line)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"allgather": 1}[c]',
+        'T = {"allgather": 1}',
+        "dict(allgather=1, allreduce=2)",
+        'frozenset(("allgather", "x"))',
+        'S = {"allgather"}',
+        '{"allgather"} & {n}',
+        '{"broadcast"} & {n}',
+        '{"broadcast", "reduce"}.intersection({n})',
+        '{"broadcast": f, "reduce": g}[c.name]',
+        "dict(broadcast=f, reduce=g)[c]",
+        'T = {"broadcast": 1, "reduce": 2}\nT.get(n)',
+        'D = frozenset({"broadcast"})\nn in D',
+        'COLLECTIVES["reduce"]',
+    ],
+)
+def test_finds_names_in_containers(line: str) -> None:
+    """Also those of directions, when they are looked up by something else."""
+    assert len(collective_strings(line)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'n.startswith("all_to_all")',
+        'n.endswith("gather")',
+        'n.removeprefix("all_")',
+        '"gather" in n',
+        're.fullmatch("all_?gather", n)',
+        're.match("all.*", n)',
+        '"allgather".__eq__(n)',
+        '"reduce".__eq__(n)',
+        'operator.eq(n, "reduce")',
+        '["broadcast", "reduce"].index(n)',
+    ],
+)
+def test_finds_calls_that_compare(line: str) -> None:
+    """With whole names and with parts of them."""
+    assert len(collective_strings(line)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "c == ALLGATHER.name",
+        "c == str(ALLGATHER)",
+        "T = {ALLGATHER.nccl_name: 1}",
+        "collective.name.lower() == other",
+        'f"{collective}" == other',
+        'plan.kind.collective == "allgather"',
+        'plan.kind.collective == "reduce"',
+        'kind.name == "reduce"',
+        'match c:\n    case "broadcast" | "reduce": pass',
+        'match c:\n    case Collective(name="reduce"): pass',
+    ],
+)
+def test_finds_names_of_collectives_and_what_is_no_direction(line: str) -> None:
+    """What a name is compared with says nothing; what "reduce" is compared with has to be a direction itself."""
+    assert len(collective_strings(line)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
         'if forest.direction == "broadcast": pass',
         'adds = phase == "reduce"',
         'if step.kind in ("copy", "reduce"): pass',
         'ends = {"reduce": heads, "broadcast": tails}[forest.direction]',
         'both = "reduce" in trees',
-        'if data.get("kind") == "allreduce": pass',
-        'Name = Literal["allgather", "allreduce"]',
+        'match step.kind:\n    case "reduce": pass',
+        'if (first.direction, phases[1]) != ("reduce", "broadcast"): pass',
         '__all__ = ["allreduce", "all_to_all"]',
-        'plan(topology, "allgather")',
-        'row = {"collective": "allgather", "size": 1}',
-        'figures = {"steps": 1, "all_to_all": rate}',
+        'def find(size, collective="allreduce", *, root=None): pass',
+        "calls[collective.name] += 1",
+        'raise ValueError(f"no allgather of {size}; use allreduce")',
+        '"""allgather"""',
         "if collective is ALLREDUCE or collective.has_one_root: pass",
     ],
 )
 def test_leaves_other_meanings_of_the_words(line: str) -> None:
-    """Directions, kinds of files and steps, types, arguments and fields of outputs."""
+    """Directions, kinds of steps, default values, counts and messages."""
     assert collective_strings(line) == []
 
 
 def test_no_module_tells_collectives_apart_by_name() -> None:
     """What collectives differ in is said by `Collective`, looked up once where a user's name comes in."""
-    found = {name: collective_strings(path.read_text(encoding="utf-8")) for name, path in modules().items()}
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    found = [
+        (name.removeprefix("collopt."), line)
+        for name, path in COLLOPT.modules.items()
+        if name != HOME
+        for line in collective_strings(path.read_text(encoding="utf-8"), COLLOPT.nodes[name])
+    ]
+    assert [(name, line) for name, line in found if not any(part in line for part in ALLOWED.get(name, ()))] == []
+    # And whatever is allowed is there, once.
+    assert len(found) == sum(map(len, ALLOWED.values()))

@@ -5,23 +5,28 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections import Counter
 from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
+
+import pytest
 
 import collopt
-from structure import circles, code_lines, folder_imports, folder_of, imports, layer_of, modules
+from docstring_sections import docstring_of, is_function, missing_sections
+from structure import COLLOPT, Structure, circles, code_lines
 
-MODULES_IN_A_FOLDER = 12
+IN_A_FOLDER = 12
 CODE_LINES = 300
 WITH_EXAMPLES = 0.5
 """Share of the exported functions whose docstring has a doctest."""
-PACKAGES = ("topologies", "schedules", "formulations", "solvers", "planners", "runtime", "report")
+PUBLIC = ("topologies", "schedules", "formulations", "solvers", "planners", "runtime", "runtime.backend", "report")
 
 
 def exported() -> Iterator[tuple[str, object]]:
     """What `collopt` and its layers export, and the modules among it, by the name that people type."""
-    homes = [collopt, *(importlib.import_module(f"collopt.{name}") for name in PACKAGES)]
+    homes = [collopt, *(importlib.import_module(f"collopt.{name}") for name in PUBLIC)]
     for home in homes:
         for name in home.__all__:
             thing = getattr(home, name)
@@ -33,74 +38,210 @@ def exported() -> Iterator[tuple[str, object]]:
 
 def exported_functions() -> dict[str, object]:
     """Exported functions by their first name, each once."""
-    found = {thing: name for name, thing in reversed(list(exported())) if inspect.isfunction(thing)}
+    found = {thing: name for name, thing in reversed(list(exported())) if is_function(thing)}
     return {name: thing for thing, name in found.items()}
 
 
+def package(root: Path, **sources: str) -> Structure:
+    """A package of modules by dotted name; every folder gets an ``__init__.py`` unless it is given one."""
+    for name, source in sources.items():
+        path = root / f"{name.replace('.', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source, encoding="utf-8")
+    for folder in {root, *(path.parent for path in root.rglob("*.py"))}:
+        (folder / "__init__.py").touch()
+    return Structure(root)
+
+
 def test_no_folder_holds_more_modules_than_a_reader_can_take_in() -> None:
-    """Twelve, `__init__.py` not counted."""
-    count = Counter(folder_of(name) for name, path in modules().items() if path.name != "__init__.py")
-    assert {folder: number for folder, number in count.items() if number > MODULES_IN_A_FOLDER} == {}
+    """Twelve modules, `__init__.py` not counted, and as many packages."""
+    assert {folder: sizes for folder, sizes in COLLOPT.folder_sizes().items() if max(sizes) > IN_A_FOLDER} == {}
 
 
-def test_no_module_imports_itself_through_others() -> None:
+def test_no_package_is_empty() -> None:
+    """Each holds a module or a package besides its ``__init__.py``."""
+    assert [folder for folder, sizes in COLLOPT.folder_sizes().items() if not sum(sizes)] == []
+
+
+def test_counts_modules_of_the_root_and_packages_apart(tmp_path: Path) -> None:
+    """`one` holds a module and an empty package, and the root another module."""
+    found = package(tmp_path, **{"errors": "", "solvers.one": "", "solvers.empty.__init__": ""})
+    assert found.folder_sizes() == {".": (1, 1), "solvers": (1, 1), "solvers/empty": (0, 0)}
+
+
+def test_every_module_of_the_root_is_in_a_layer(tmp_path: Path) -> None:
+    """Or nothing would be known of its imports."""
+    assert COLLOPT.unlisted_layers() == []
+    assert package(tmp_path, **{"errors": "", "extra": "", "more.one": ""}).unlisted_layers() == ["extra", "more"]
+
+
+def test_no_module_imports_itself_through_others(tmp_path: Path) -> None:
     """Imports inside functions and for type checkers count too."""
-    assert circles(imports()) == []
+    assert circles(COLLOPT.imports) == []
+    found = package(tmp_path, **{"solvers.one": "from .two import g", "solvers.two": "def g():\n    from . import one"})
+    assert circles(found.imports) == [["collopt.solvers.one", "collopt.solvers.two"]]
 
 
-def test_no_folder_imports_itself_through_others() -> None:
-    """So that the folders of a layer have an order."""
-    assert circles(folder_imports()) == []
+@pytest.mark.parametrize("own", ["solvers.a.one", "solvers.a.__init__"])
+def test_no_folder_imports_itself_through_others(own: str, tmp_path: Path) -> None:
+    """So that the folders of a layer have an order; what an ``__init__.py`` imports from outside counts too."""
+    assert circles(COLLOPT.folder_imports()) == []
+    sources = {
+        own: "from ..b.one import f",
+        "solvers.a.two": "",
+        "solvers.b.one": "",
+        "solvers.b.two": "from ..a import two",
+    }
+    assert circles(package(tmp_path, **sources).folder_imports()) == [["collopt.solvers.a", "collopt.solvers.b"]]
 
 
-def test_no_layer_imports_from_a_layer_above_it() -> None:
-    """Nor from one beside it."""
-    upward = [
-        f"{name} -> {end}"
-        for name, ends in imports().items()
-        for end in ends
-        if (here := layer_of(name)) is not None and (there := layer_of(end)) is not None
-        if there > here or (there == here and name.split(".")[1] != end.split(".")[1])
+def test_a_package_that_others_use_counts_with_what_it_imports_from_within(tmp_path: Path) -> None:
+    """Unlike one that only exports names from its own folders."""
+    exporting = {
+        "solvers.__init__": "from .a.one import f",
+        "solvers.base": "",
+        "solvers.a.one": "from ..base import f",
+    }
+    assert circles(package(tmp_path / "exporting", **exporting).folder_imports()) == []
+    using = {
+        "solvers.__init__": "from .b.two import f\nlimit = f()",
+        "solvers.b.two": "",
+        "solvers.b.one": "from .. import limit",
+    }
+    found = package(tmp_path / "using", **using)
+    assert circles(found.folder_imports()) == [["collopt.solvers", "collopt.solvers.b"]]
+
+
+def test_no_layer_imports_from_a_layer_above_it(tmp_path: Path) -> None:
+    """Nor from one beside it, nor from the root."""
+    assert COLLOPT.upward_imports() == []
+    sources = {
+        "__init__": "from .planners.p import plan",
+        "planners.p": "from ..solvers.s import solve",
+        "solvers.s": "from .. import plan",
+        "solvers.t": "from ..formulations import f",
+        "formulations.f": "from .. import __version__",
+        "support.x": "from ..extra import y",
+    }
+    assert sorted(package(tmp_path, **sources).upward_imports()) == [
+        "collopt.formulations.f -> collopt",
+        "collopt.solvers.s -> collopt.planners.p",
+        "collopt.solvers.t -> collopt.formulations.f",
+        "collopt.support.x -> collopt.extra",
     ]
-    assert upward == []
+
+
+def test_all_imports_are_relative() -> None:
+    """Or the tests of imports would not see them."""
+    assert COLLOPT.hidden_imports() == []
+
+
+@pytest.mark.parametrize(
+    ("source", "hidden"),
+    [
+        ("import collopt.cli", True),
+        ("def f():\n    from collopt import plan", True),
+        ("import importlib\nimportlib.import_module('collopt.cli')", True),
+        ("from importlib import import_module as load\nload(name=f'collopt.{x}')", True),
+        ("__import__('collopt')", True),
+        ("importlib.import_module('..cli', __package__)", True),
+        ("importlib.import_module(f'..{x}', __package__)", True),
+        ("importlib.import_module(f'.{x}', __package__)", False),
+        ("importlib.import_module('rich.progress')", False),
+        ("import collopt_extras, collections", False),
+    ],
+)
+def test_finds_imports_that_are_not_relative(source: str, hidden: bool, tmp_path: Path) -> None:
+    """Registries look up modules of their own folders."""
+    assert bool(package(tmp_path, **{"support.one": source}).hidden_imports()) == hidden
 
 
 def test_no_module_has_more_code_than_a_sitting_takes() -> None:
     """300 lines that are neither blank, comment nor docstring."""
-    assert {name: lines for name in modules() if (lines := code_lines(name)) > CODE_LINES} == {}
-
-
-def missing_sections(thing: object) -> list[str]:
-    """The numpydoc sections that the docstring of a function or class should have and has not."""
-    text = inspect.getdoc(thing) or ""
-    if inspect.isclass(thing):
-        # Words for members of an enumeration and the message of an error stand beside them.
-        return [] if "\n---" in text or not public_fields(thing) else ["Attributes"]
-    if not inspect.isfunction(thing):
-        return []
-    signature = inspect.signature(thing)
-    wanted = ["Parameters"] if signature.parameters else []
-    if signature.return_annotation not in ("None", "Iterator[None]", None, inspect.Signature.empty):
-        wanted.append("Yields" if inspect.isgeneratorfunction(inspect.unwrap(thing)) else "Returns")
-    return [title for title in wanted if f"{title}\n{'-' * len(title)}" not in text]
-
-
-def public_fields(thing: type) -> list[str]:
-    """Annotated names of a class that do not begin with an underscore."""
-    return [name for name in vars(thing).get("__annotations__", {}) if not name.startswith("_")]
+    texts = {name: path.read_text(encoding="utf-8") for name, path in COLLOPT.modules.items()}
+    found = {name: code_lines(text, COLLOPT.nodes[name]) for name, text in texts.items()}
+    assert {name: lines for name, lines in found.items() if lines > CODE_LINES} == {}
 
 
 def test_exported_names_have_numpydoc_sections() -> None:
     """What goes in, what comes out, and the fields of records."""
-    documented = {name: thing for name, thing in exported() if inspect.isfunction(thing) or inspect.isclass(thing)}
-    assert [name for name, thing in documented.items() if not inspect.getdoc(thing)] == []
+    documented = {name: thing for name, thing in exported() if is_function(thing) or inspect.isclass(thing)}
+    assert [name for name, thing in documented.items() if not docstring_of(thing)] == []
     assert {name: missing for name, thing in documented.items() if (missing := missing_sections(thing))} == {}
+
+
+def sample(count: int, *rest: int) -> int:
+    """Count.
+
+    Parameters
+    ----------
+    count, *rest : int
+        What is counted.
+
+    Returns
+    -------
+    int
+        The sum.
+    """
+    return count + sum(rest)
+
+
+def bare(count: int) -> int:
+    """Count."""
+    return count
+
+
+def misnamed(number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Count.
+
+    Parameters
+    ----------
+    count : int
+        What is counted.
+    """
+    return number
+
+
+class Bare:
+    """Something."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+
+class Usage(NamedTuple):
+    """Counts of `planned`."""
+
+    planned: int
+
+
+@pytest.mark.parametrize(
+    ("thing", "missing"),
+    [
+        (sample, []),
+        (cache(sample), []),
+        (bare, ["Parameters", "Returns"]),
+        (cache(bare), ["Parameters", "Returns"]),
+        (partial(bare, count=1), ["Parameters", "Returns"]),
+        (misnamed, ["Parameters", "annotation"]),
+        (Bare, ["Parameters"]),
+        (Usage, ["Attributes"]),
+    ],
+)
+def test_finds_missing_sections(thing: object, missing: list[str]) -> None:
+    """Of functions, whatever they are wrapped into, and of classes, by the names of what they take or hold."""
+    assert missing_sections(thing) == missing
+
+
+def test_a_wrapper_has_no_docstring_of_its_own() -> None:
+    """That of the class of all of them says nothing."""
+    assert docstring_of(partial(bare, 1)) == ""
 
 
 def test_half_of_the_exported_functions_show_an_example() -> None:
     """A doctest, which the tests run."""
     functions = exported_functions()
-    shown = [name for name, thing in functions.items() if ">>> " in (inspect.getdoc(thing) or "")]
+    shown = [name for name, thing in functions.items() if ">>> " in docstring_of(thing)]
     assert len(shown) >= WITH_EXAMPLES * len(functions), sorted(set(functions) - set(shown))
 
 
@@ -108,16 +249,16 @@ def test_no_exported_function_has_the_name_of_its_module() -> None:
     """A package's attribute would be the one or the other, depending on what was imported first."""
     clashes = [
         f"{package}.{name}"
-        for package, path in modules().items()
-        if path.name == "__init__.py"
+        for package in COLLOPT.modules
+        if COLLOPT.is_package(package)
         for name in functions_bound_in(package)
-        if f"{package}.{name}" in modules()
+        if f"{package}.{name}" in COLLOPT.modules
     ]
     assert clashes == []
 
 
 def functions_bound_in(package: str) -> list[str]:
     """Names that a package takes from its modules, modules themselves left out."""
-    tree = ast.parse(modules()[package].read_text(encoding="utf-8"))
-    taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level and node.module]
+    nodes = COLLOPT.nodes[package]
+    taken = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.level and node.module]
     return [alias.asname or alias.name for node in taken for alias in node.names]

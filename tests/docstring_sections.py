@@ -1,0 +1,71 @@
+"""What numpydoc sections the docstring of a function or class should have, judged by its signature."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import re
+import types
+from collections.abc import Iterator
+
+__all__ = ["docstring_of", "is_function", "missing_sections"]
+
+NOTHING = ("None", "Iterator[None]", None)
+ENTRY = re.compile(r"(?m)^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : .*)?$")
+
+
+def is_function(thing: object) -> bool:
+    """Whether it is called as a function is, whatever it has been wrapped into."""
+    return (
+        callable(thing) and not inspect.isclass(thing) and not isinstance(thing, types.GenericAlias | types.UnionType)
+    )
+
+
+def docstring_of(thing: object) -> str:
+    """The docstring, and not that of the class of a wrapper."""
+    plain = inspect.unwrap(thing) if callable(thing) else thing
+    if inspect.isclass(plain) or inspect.isroutine(plain):
+        return inspect.getdoc(plain) or ""
+    return inspect.cleandoc(getattr(plain, "__dict__", {}).get("__doc__") or "")
+
+
+def missing_sections(thing: object) -> list[str]:
+    """The sections that are missing or do not name what they should, and "annotation" without that of the result."""
+    return list(_of_class(thing) if inspect.isclass(thing) else _of_function(thing) if is_function(thing) else ())
+
+
+def _of_function(thing: object) -> Iterator[str]:
+    text, plain = docstring_of(thing), inspect.unwrap(thing)
+    signature = inspect.signature(thing)
+    if signature.parameters and set(_names(text, "Parameters")) != set(signature.parameters):
+        yield "Parameters"
+    if signature.return_annotation is inspect.Signature.empty:
+        yield "annotation"
+    elif signature.return_annotation not in NOTHING:
+        title = "Yields" if inspect.isgeneratorfunction(plain) else "Returns"
+        if f"{title}\n{'-' * len(title)}\n" not in text:
+            yield title
+
+
+def _of_class(thing: type) -> Iterator[str]:
+    """Fields, which are annotated, or else what a constructor of its own takes."""
+    if issubclass(thing, enum.Enum | BaseException):  # Words for members and messages stand beside them.
+        return
+    annotated = vars(thing).get("__annotations__", {})
+    fields = [name for name, what in annotated.items() if name[0] != "_" and "ClassVar" not in str(what)]
+    texts = [inspect.getdoc(each) or "" for each in thing.__mro__[:-1]]
+    described = {name for text in texts for title in ("Attributes", "Parameters") for name in _names(text, title)}
+    if not set(fields) <= described:
+        yield "Attributes"
+    elif not fields and "__init__" in vars(thing):
+        own = [*inspect.signature(vars(thing)["__init__"]).parameters][1:]
+        if not set(own) <= described:
+            yield "Parameters"
+
+
+def _names(text: str, title: str) -> Iterator[str]:
+    """The names that a section lists."""
+    _, found, rest = f"\n{text}".partition(f"\n{title}\n{'-' * len(title)}\n")
+    section = re.split(r"\n\n?[^\n]+\n---+\n", rest)[0] if found else ""
+    for entry in ENTRY.findall(section):
+        yield from (name.lstrip("*") for name in entry.split(", "))
