@@ -86,8 +86,11 @@ def _is_told_apart(node: ast.AST, tables: set[str]) -> bool:
         case ast.Compare():
             holds = isinstance(node.ops[0], ast.In | ast.NotIn)
             operands = [node.left, *node.comparators]
-            listed = {each for each in operands if isinstance(each, ast.Name) and each.id in tables}
-            return (holds and _is_part(node.left)) or _is_compared(operands, listed, holds=holds)
+            listed = {each for each in operands if _is_table(each) or _last(each) in tables}
+            pieces = holds or any(
+                isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Slice) for each in operands
+            )
+            return (pieces and any(map(_is_part, operands))) or _is_compared(operands, listed, holds=holds)
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr() | ast.BitXor() | ast.Sub()):
             return _is_compared([node.left, node.right])
         case ast.Match():
@@ -109,8 +112,7 @@ def _is_looked_up(node: ast.AST, tables: set[str]) -> bool:
         case ast.Subscript(value=table, slice=key) | ast.Call(func=ast.Attribute(value=table), args=[key, *_]):
             if _words(key):
                 return re.fullmatch(r"(?i).*collectives?", _last(table)) is not None
-            by_direction = _is_table(table) or (isinstance(table, ast.Name) and table.id in tables)
-            return by_direction and not MEANT.fullmatch(_last(key))
+            return (_is_table(table) or _last(table) in tables) and not MEANT.fullmatch(_last(key))
     return False
 
 
@@ -139,7 +141,7 @@ def _is_name(node: ast.expr) -> bool:
             return bool(A_COLLECTIVE.fullmatch(_last(owner))) or (
                 isinstance(node, ast.FormattedValue) and _is_name(owner)
             )
-        case ast.Call(func=ast.Name(id="str" | "repr" | "format"), args=[owner, *_]):
+        case ast.Call(func=ast.Name(id="str" | "repr" | "format" | "getattr"), args=[owner, *_]):
             return bool(A_COLLECTIVE.fullmatch(_last(owner)))
         case ast.JoinedStr(values=values) | ast.Set(elts=values) | ast.Tuple(elts=values) | ast.List(elts=values):
             return any(map(_is_name, values))
@@ -214,7 +216,15 @@ def _listed(node: ast.expr | None) -> bool:
 
 
 def _tables(node: ast.AST) -> Iterator[ast.Name]:
-    """The names that a table or list of directions is assigned to."""
-    if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and (_is_table(node.value) or _listed(node.value)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    """The names that a table or list of directions, or what is in it, is assigned to."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            pass
+        case ast.AnnAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
+            targets = [target]
+        case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+            targets = [] if MEANT.fullmatch(_last(target)) else [target]
+        case _:
+            return
+    if _is_table(value) or _listed(value):
         yield from (target for target in targets if isinstance(target, ast.Name))

@@ -89,6 +89,9 @@ def test_finds_names_however_they_are_spelled(line: str) -> None:
         "dict(broadcast=f, reduce=g)[c]",
         'T = {"broadcast": 1, "reduce": 2}\nT.get(n)',
         'D = frozenset({"broadcast"})\nn in D',
+        'n in {"broadcast": 1}',
+        'any(n == word for word in ("broadcast", "reduce"))',
+        'class K:\n    T = {"reduce": 1}\n\n    def f(self, n): return self.T[n]',
         'COLLECTIVES["reduce"]',
     ],
 )
@@ -104,6 +107,7 @@ def test_finds_names_in_containers(line: str) -> None:
         'n.endswith("gather")',
         'n.removeprefix("all_")',
         '"gather" in n',
+        'n[-6:] == "gather"',
         're.fullmatch("all_?gather", n)',
         're.match("all.*", n)',
         '"allgather".__eq__(n)',
