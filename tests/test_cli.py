@@ -175,6 +175,7 @@ def test_closed_standard_error_is_none(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_output_in_ascii_is_possible(tmp_path: Path) -> None:
     """Names of nodes come escaped where the terminal cannot show them."""
     pair = collopt.Topology.from_links([("α", "β", 1), ("β", "α", 1)], compute=["α", "β"], name="π")

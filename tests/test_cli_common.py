@@ -144,6 +144,7 @@ def completed(*words: str) -> list[str]:
     return answer.out.split()
 
 
+@pytest.mark.slow
 def test_shells_complete_commands_names_and_collectives() -> None:
     """Through the program itself."""
     assert completed("collopt", "comp") == ["compare"]

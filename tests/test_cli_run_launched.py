@@ -66,6 +66,7 @@ def answers(ranks: Sequence[subprocess.Popen[str]]) -> list[Answer]:
     return [Answer(rank.returncode, out, err) for rank, (out, err) in zip(ranks, printed, strict=True)]
 
 
+@pytest.mark.slow
 def test_two_processes_run_the_plan_and_the_first_one_prints(plan_file: Path) -> None:
     """One report, and not a word on standard error."""
     port = free_port()

@@ -118,6 +118,7 @@ def test_files_and_the_plan_are_those_of_the_smaller_one(capsys: pytest.CaptureF
     assert (tmp_path / "same.xml").read_bytes() == xml.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_number_that_was_asked_for_is_not_changed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """It is refused, and the plan is there all the same."""
     plan, xml = tmp_path / "plan.json", tmp_path / "plan.xml"

@@ -26,7 +26,17 @@ LINK = re.compile(r"(?<!\\)\]\((?P<target>[^)\s]+)(?: \"[^\"]*\")?\)")
 MATPLOTLIB = re.compile("Matplotlib v[^,]*")
 LONG = {
     *("all-to-all", "allreduce", "fast", "choose-a-topology", "run-on-gpus", "schedule-all-to-allv", "see-a-plan"),
-    *("train-with-pytorch", "cli", "gallery", "measure-plans", "run-plans", "mscclpp", "plan-all-to-all", "planners"),
+    *(
+        "train-with-pytorch",
+        "tutorial",
+        "cli",
+        "gallery",
+        "measure-plans",
+        "run-plans",
+        "mscclpp",
+        "plan-all-to-all",
+        "planners",
+    ),
 }  # pages that take more than a few seconds
 
 

@@ -73,6 +73,7 @@ def test_a_slow_link_is_left_to_what_must_pass_it() -> None:
 @given(
     topology=switch_free_topologies(max_ranks=4, max_bandwidth=3), chunks=st.integers(1, 2), further=st.integers(0, 1)
 )
+@pytest.mark.slow
 def test_a_second_spelling_agrees(topology: Topology, chunks: int, further: int) -> None:
     """CVXPY, by what is held after each step and with all variables; and one step less than the diameter is too few."""
     diameter = diameter_of(topology)

@@ -270,6 +270,7 @@ def test_steps_with_latencies_take_the_time_of_the_worst_set(topology: Topology,
 
 @settings(max_examples=20)
 @given(topology=switch_free_topologies(max_ranks=4, max_bandwidth=3), data=st.data())
+@pytest.mark.slow
 def test_the_best_links_to_use_are_found(topology: Topology, data: st.DataObject) -> None:
     """Linear program (14) over every set of links that brings everything."""
     topology = with_latencies(topology, lambda: data.draw(st.sampled_from([Fraction(1), Fraction(2), Fraction(9)])))

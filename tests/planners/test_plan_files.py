@@ -349,7 +349,6 @@ FORGED: dict[str, Change] = {
     "a cut of everything": put(["a", "b", "c", "s"], "bound", "cut"),
     "a cut with a stranger": put(["a", "x"], "bound", "cut"),
     "another collective": put("reduce_scatter", "collective"),
-    "an unknown collective": put("gossip", "collective"),
     "another load": put(99, "link_loads", 0),
     "a negative load": put(-1, "link_loads", 0),
     "no loads": put([], "link_loads"),

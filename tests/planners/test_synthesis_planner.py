@@ -71,6 +71,7 @@ def test_the_fewest_steps_are_the_default() -> None:
     assert (found.schedule.num_steps, found.inverse_rate, found.algbw, found.gap) == (1, Fraction(1, 10), 50, 0)
 
 
+@pytest.mark.slow
 def test_a_frontier_trades_steps_for_bandwidth() -> None:
     """On a ring with two slow links a few more steps help."""
     topology = ring(6).derate("gpu0", "gpu1", "1/2")

@@ -75,6 +75,7 @@ def test_kautz_bandwidth(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "kautz_bandwidth.svg").exists()
 
 
+@pytest.mark.slow
 def test_training_iteration(run: Run, tmp_path: Path) -> None:
     """All networks compute as long; a line graph found beats the rings, and a timeline is drawn for each."""
     printed = run("training_iteration").splitlines()[1:]

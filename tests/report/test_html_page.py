@@ -224,6 +224,7 @@ def test_predicted_times_are_those_of_the_plan(made: Plan) -> None:
         assert predicted_times.predicted_times(plan, plots.CURVE_SIZES) == wanted
 
 
+@pytest.mark.slow
 def test_several_plans_are_compared(made: Plan) -> None:
     """Names of a mapping stand on the page; those of planners are told apart otherwise."""
     other = collopt.plan(made.topology, "allgather", planner="ring")

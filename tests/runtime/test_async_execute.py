@@ -35,6 +35,7 @@ def answers() -> list[async_tasks.Answers]:
     return run_ranks(async_tasks.everything, RANKS, timeout_s=200, preload=PRELOAD)
 
 
+@pytest.mark.slow
 def test_calls_that_go_on_give_what_the_others_do(answers: list[async_tasks.Answers]) -> None:
     """Many at once, mixed with synchronous calls, messages, collectives and exchanges, in one group or two."""
     for rank, answer in enumerate(answers):
@@ -52,12 +53,14 @@ def test_calls_that_go_on_give_what_the_others_do(answers: list[async_tasks.Answ
         ("wait", "UnsupportedError: timeout is 0; expected a positive number of seconds"),
     ],
 )
+@pytest.mark.slow
 def test_wrong_arguments_are_told_by_the_call(answers: list[async_tasks.Answers], name: str, message: str) -> None:
     """And not by the wait."""
     for answer in answers:
         assert answer.refusals[name].startswith(message)
 
 
+@pytest.mark.slow
 def test_a_wrong_call_on_one_rank_stops_all(answers: list[async_tasks.Answers]) -> None:
     """By the call again; nothing has begun."""
     told = [answer.refusals["one rank"] for answer in answers]
@@ -65,12 +68,14 @@ def test_a_wrong_call_on_one_rank_stops_all(answers: list[async_tasks.Answers]) 
     assert all(message.startswith("ProgramError: another rank refused its arguments") for message in told)
 
 
+@pytest.mark.slow
 def test_futures_hold_the_output(answers: list[async_tasks.Answers]) -> None:
     """Which ranks other than the root of a reduce have none of."""
     for rank, answer in enumerate(answers):
         assert answer.futures == {"then": 12, "afterwards": True, "outputs": int(rank == 2)}
 
 
+@pytest.mark.slow
 def test_callbacks_go_on_with_collectives(answers: list[async_tasks.Answers]) -> None:
     """Synchronous and asynchronous ones, that they wait for, while other calls wait for them."""
     for answer in answers:

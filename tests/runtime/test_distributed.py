@@ -27,6 +27,7 @@ def test_gathers_tensors_of_all_sizes_types_and_shapes() -> None:
         assert [name for name, right in results.items() if not right] == [], f"rank {rank}"
 
 
+@pytest.mark.slow
 def test_every_collective_agrees_with_torch() -> None:
     """Integers bit for bit, floats within what the order of adding can change; every size, operation and placement."""
     for rank, results in enumerate(

@@ -80,6 +80,7 @@ def test_trees_are_shared_by_instances(
 
 @given(case=step_schedules(), instances=st.integers(2, 4), most=st.integers(1, 9))
 @settings(max_examples=60, deadline=None)
+@pytest.mark.slow
 def test_steps_are_shared_by_instances(case: tuple[AnyStepSchedule, str], instances: int, most: int) -> None:
     """Of several shards as well, which are then sent one by one; only an allreduce has no borders between them."""
     program = lower(*case, max_count=most, instances=instances)

@@ -55,6 +55,7 @@ def test_functions_of_the_main_program_are_out_of_reach(monkeypatch: pytest.Monk
         run_ranks(task, 2, timeout_s=60)
 
 
+@pytest.mark.slow
 def test_ranks_have_one_thread_each_and_no_launcher_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen ranks on a small machine must not start sixteen times as many threads, nor take the caller's rank."""
     monkeypatch.setenv("RANK", "7")
@@ -121,6 +122,7 @@ def test_nothing_survives_the_death_of_the_supervisor(tmp_path: Path) -> None:
     assert_all_gone(tmp_path, 3)
 
 
+@pytest.mark.slow
 def test_nothing_survives_the_death_of_the_caller(tmp_path: Path) -> None:
     """The supervisor sees that nobody listens any more, and cleans up in its place."""
     notes, scratch = tmp_path / "notes", tmp_path / "scratch"

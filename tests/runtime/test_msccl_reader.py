@@ -182,7 +182,7 @@ def test_a_dropped_receive_is_found_by_the_checks(tmp_path: Path) -> None:
         ('<?xml version="1.0"?>\n' + TEXT, "prolog"),
         (TEXT.replace("  <gpu", "\t<gpu", 1), "a tab"),
         (TEXT.replace('proto="Simple"', "proto='Simple'"), 'name="value", in double quotes'),
-        ('<!DOCTYPE algo [<!ENTITY a "b">]>' + TEXT, "no document type; delete it"),
+        ('<!DOCTYPE algo [<!ENTITY a "b">]>' + TEXT, "do not support a document type; delete it"),
         (TEXT[: len(TEXT) // 2], "which is no element"),
         ("", "the file ends without an element"),
         ("hello", "there is 'hello', which is no element"),

@@ -169,6 +169,7 @@ def test_the_tuner_is_told_what_was_asked_for(tmp_path: Path) -> None:
     assert lines_of(tmp_path / "a") == [["broadcast", "1", "9", "ring", "ll128", "-1", "2", "4"]]
 
 
+@pytest.mark.slow
 def test_the_fastest_algorithm_is_told_for_every_size(tmp_path: Path) -> None:
     """Windows cover all sizes once, and at powers of two each has the plan that is predicted to be faster."""
     topology = dgx_a100(boxes=4)

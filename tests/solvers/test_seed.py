@@ -69,6 +69,7 @@ def test_the_same_seed_makes_the_same_plan_and_another_one_may_not() -> None:
     other.verify()
 
 
+@pytest.mark.slow
 def test_a_search_for_rings_may_find_better_ones_from_another_seed() -> None:
     """What is proved about the network stays; a seed of 0 is not noted, as it is none that anybody chose."""
     graph = nx.gnp_random_graph(12, 0.35, seed=8)
