@@ -25,18 +25,9 @@ from doc_pages import (
 LINK = re.compile(r"(?<!\\)\]\((?P<target>[^)\s]+)(?: \"[^\"]*\")?\)")
 MATPLOTLIB = re.compile("Matplotlib v[^,]*")
 LONG = {
-    *("all-to-all", "allreduce", "fast", "choose-a-topology", "run-on-gpus", "schedule-all-to-allv", "see-a-plan"),
-    *(
-        "train-with-pytorch",
-        "tutorial",
-        "cli",
-        "gallery",
-        "measure-plans",
-        "run-plans",
-        "mscclpp",
-        "plan-all-to-all",
-        "planners",
-    ),
+    *("all-to-all", "allreduce", "choose-a-topology", "cli", "fast", "gallery", "measure-plans", "mscclpp", "planners"),
+    *("plan-all-to-all", "run-on-gpus", "run-plans", "schedule-all-to-allv", "see-a-plan", "train-with-pytorch"),
+    "tutorial",
 }  # pages that take more than a few seconds
 
 
