@@ -44,10 +44,11 @@ app = typer.Typer(
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 SHOW_COMPLETION, INSTALL_COMPLETION = "--show-completion", "--install-completion"
 PROGRAM, COMPLETION_VARIABLE = "collopt", "_COLLOPT_COMPLETE"
-THREADS_AND_SEED = ("threads", "seed")
-SOLVER_OPTIONS = dict.fromkeys((bound, plan, family, compare, show, bench, find), THREADS_AND_SEED) | dict.fromkeys(
-    (run, lint), ("seed",)
-)
+COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (bound, plan, family, compare, show, bench, find), (run, lint)
+FURTHER_OPTIONS = {
+    **dict.fromkeys(COMMANDS_WITH_THREADS, ("threads", "seed")),
+    **dict.fromkeys(COMMANDS_WITH_SEED, ("seed",)),
+}
 COMMANDS = (
     import_network, bound, plan, export, family, compare, verify, show, report, run, lint, bench, calibrate, find,
     topologies, doctor,
@@ -56,9 +57,8 @@ for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python
     # Typer unwraps only the first paragraph.
     description = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.getdoc(command) or "")
-    app.command(name, cls=Command, help=description)(
-        with_common_options(command, options=SOLVER_OPTIONS.get(command, ()))
-    )
+    extended = with_common_options(command, options=FURTHER_OPTIONS.get(command, ()))
+    app.command(name, cls=Command, help=description)(extended)
 
 
 def _print_version(wanted: bool) -> None:

@@ -59,17 +59,15 @@ EXAMPLES = {
     "boxes_per_leaf": "4",
 }
 """Options that ``--set`` takes of files, each with a value that makes sense."""
-BUILDER_OPTION = re.compile(
-    r"option '(\w+)'(?= of \S+ is )"
-)  # ``option 'n' of ring is 'four'``, at the start of a message
+# ``option 'n' of ring is 'four'``, at the start of a message
+BUILDER_OPTION = re.compile(r"option '(\w+)'(?= of \S+ is )")
 OPTION_NAMES = "|".join([*EXAMPLES, "fabric", "boxes"])
 LEADING_OPTION = re.compile(rf"({'|'.join([*FLAGS, *EXAMPLES])})(?= (?:is|does not) )")
 """``boxes is 0``, at the start of a message."""
 GIVE_OPTION = re.compile(rf"(?<=\bgive )({OPTION_NAMES})(?P<unit> in GB/s)?(?=[,;.)]|$)")
 """``give fabric, one of ...`` and ``give nic_bandwidth in GB/s``."""
-OPTION_IN_PARENTHESES = re.compile(
-    rf"(?<= \()({OPTION_NAMES})(?=\)(?:[,;. ]|$))"
-)  # ``say which GPU it is (gpu), one of ...``
+# ``say which GPU it is (gpu), one of ...``
+OPTION_IN_PARENTHESES = re.compile(rf"(?<= \()({OPTION_NAMES})(?=\)(?:[,;. ]|$))")
 OPTION_WITH_VALUE = re.compile(rf"(?<![^\s(])({OPTION_NAMES})=(?P<value>\.\.\.|'[^'\s]*'|\"[^\"\s]*\"|[^\s,;)]+)")
 """``(gpu="h100")`` and ``boxes=2``."""
 

@@ -94,7 +94,7 @@ def iter_outcomes(
         return (outcome(*call) for call in progress.iterate(calls, len(calls)))
     try:
         here = current_seed(), current_threads()
-        futures = [executor.submit(_submit, *call, *here) for call in calls]
+        futures = [executor.submit(_outcome_in_worker, *call, *here) for call in calls]
     except RuntimeError as error:  # shut down, or broken
         raise UnsupportedError(f"executor accepts no tasks: {_internal_error(error)}; give a running one") from None
     pairs = zip(futures, tasks, strict=True)
@@ -140,7 +140,7 @@ def outcome(topology: Topology, collective: Collective, kind: Kind, name: str, s
     return Outcome(kind, name, answer, status, reason, time.perf_counter() - start)
 
 
-def _submit(
+def _outcome_in_worker(
     topology: Topology,
     collective: Collective,
     kind: Kind,

@@ -49,7 +49,7 @@ class FinderTable:
 
     def __init__(self, ties: int = TIES, searched: int = MAX_SEARCHED_NODES) -> None:
         self._ties = ties
-        self._search = searched
+        self._search_limit = searched
         self._best: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
         self._factors: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
         self._single: dict[tuple[int, int, Kind], tuple[tuple[int, tuple[Entry, ...]], ...]] = {}
@@ -83,7 +83,7 @@ class FinderTable:
 
     def _found(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
         yield from _bases(nodes, degree, kind)
-        if nodes <= self._search:
+        if nodes <= self._search_limit:
             yield from _search(nodes, degree, kind)
         yield from self.factors(nodes, degree, kind)
         if kind != "two-way":
@@ -164,7 +164,7 @@ class FinderTable:
 
     def _allowed(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""
-        searched = _search(nodes, degree, kind) if nodes <= self._search else ()
+        searched = _search(nodes, degree, kind) if nodes <= self._search_limit else ()
         return (*_known_factors(nodes, degree, kind), *(each for each in searched if each.factor == optimum(nodes)))
 
     def _allowed_below(self, nodes: int, degree: int, kind: Kind) -> tuple[tuple[int, tuple[Entry, ...]], ...]:
