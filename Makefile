@@ -11,7 +11,7 @@ MODULES := $(wildcard *.py) $(foreach layer,$(LAYERS),$(shell find $(layer) -nam
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python; do \
 	"$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& echo "$$python" && break; done)
-TESTFLAGS ?= -m "not slow"
+TESTFLAGS ?= -m "not slow" --hypothesis-profile=quick
 
 .PHONY: help env demo test lint ruff types imports docstrings stage docs pictures bench clean
 
@@ -30,7 +30,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: env ## plan, prove and run an allgather; leaves its files in out/demo
 	$(BIN)/python examples/demo.py --output out/demo
 
-test: env ## run the tests, doctests and documentation; TESTFLAGS= includes the slow ones
+test: env ## run the tests, doctests and documentation; TESTFLAGS= includes the slow ones and draws all examples
 	$(BIN)/pytest -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTFLAGS)
 
 lint: ruff types imports docstrings ## check style, formatting, types, import direction and docstrings

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 import collopt
 from cli_calls import call, netfile
 from collopt.topologies import Topology, mi250
+from sample_sizes import examples
 from strategies import eulerian_topologies
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def test_a_name_with_square_brackets_is_no_markup(capsys: pytest.CaptureFixture[
     assert "allgather on [bold]pair[/dim] :smile:, 2 ranks" in answer.out
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(eulerian_topologies())
 def test_the_trees_per_root_of_a_bound_are_those_of_the_plan_that_meets_it(topology: Topology) -> None:
     """Computed from 1/x* and the unit of bandwidth alone."""

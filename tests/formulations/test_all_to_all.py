@@ -30,6 +30,7 @@ from collopt.topologies import (
     torus,
 )
 from oracles.all_to_all_cvxpy import best_rate
+from sample_sizes import examples
 from slow_cases import slow_where
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -109,7 +110,7 @@ def test_a_second_spelling_agrees(topology: Topology, weighted: bool) -> None:
     assert float(rate(topology, traffic)) == pytest.approx(scale * best_rate(topology, traffic), rel=1e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(topology=st.one_of(eulerian_topologies(max_ranks=5, max_switches=2), switch_free_topologies(max_ranks=5)))
 def test_a_second_spelling_agrees_on_random_networks(topology: Topology) -> None:
     """As above, with and without switches and opposites."""
@@ -237,7 +238,7 @@ def test_one_source_of_each_kind_tells_the_rate(topology: Topology, traffic: Any
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(topology=eulerian_topologies(max_bandwidth=2), data=st.data())
 def test_symmetries_change_no_rate_on_random_networks(topology: Topology, data: st.DataObject) -> None:
     """With few bandwidths and amounts, so that something is alike now and then; amounts may be fractions and zero."""

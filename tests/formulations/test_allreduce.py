@@ -17,6 +17,7 @@ from collopt.formulations import allreduce, allreduce_cuts
 from collopt.solvers import Algorithm, HighsOptions, solve
 from collopt.topologies import Topology, dgx1_v100, hypercube, leaf_spine, mi250, ring, torus
 from oracles.allreduce_cvxpy import best_rate
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 
@@ -101,7 +102,7 @@ def test_a_second_spelling_agrees(topology: Topology) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(topology=st.one_of(eulerian_topologies(max_ranks=5, max_switches=2), switch_free_topologies(max_ranks=5)))
 def test_a_second_spelling_agrees_on_random_networks(topology: Topology) -> None:
     """As above, with and without switches and opposites."""

@@ -19,6 +19,7 @@ from collopt.solvers.highs.session import solve
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.bfb_cvxpy import least_times
 from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links
+from sample_sizes import examples
 from strategies import bandwidths, switch_free_topologies
 
 
@@ -117,7 +118,7 @@ def test_loads_are_as_even_as_can_be(topology: Topology) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(topology=switch_free_topologies(max_ranks=7))
 def test_loads_are_as_even_as_can_be_on_random_networks(topology: Topology) -> None:
     """With bandwidths of their own, in directed graphs."""
@@ -146,7 +147,7 @@ def test_a_circulant_of_degree_six_misses_it() -> None:
     assert sum(loads) > 14 / 6 + 1e-3
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(topology=switch_free_topologies(max_ranks=6), chunks=st.integers(1, 6))
 def test_whole_chunks_need_the_load_rounded_up(topology: Topology, chunks: int) -> None:
     """Integer program (13) on links of equal bandwidth: ceil(P U), exactly."""
@@ -159,7 +160,7 @@ def test_whole_chunks_need_the_load_rounded_up(topology: Topology, chunks: int) 
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(topology=switch_free_topologies(max_ranks=5), data=st.data())
 def test_times_with_latencies_agree_with_a_second_spelling(topology: Topology, data: st.DataObject) -> None:
     """Linear program (14), every link with its own bandwidth and latency."""
@@ -171,7 +172,7 @@ def test_times_with_latencies_agree_with_a_second_spelling(topology: Topology, d
         }
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(topology=switch_free_topologies(max_ranks=5, max_bandwidth=3), data=st.data())
 def test_the_best_set_of_links_is_exact(topology: Topology, data: st.DataObject) -> None:
     """Linear program (14) over all sets of links that bring everything: the least is what the formula for sets says."""

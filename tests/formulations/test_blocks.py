@@ -14,6 +14,7 @@ from scipy.optimize import linprog
 from collopt.errors import NoAnswerError, UnsupportedError
 from collopt.formulations.modelling.blocks import Blocks
 from collopt.solvers import Algorithm, HighsOptions, Solution, Termination, solve
+from sample_sizes import examples
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
 
@@ -105,7 +106,7 @@ def test_prices_are_those_of_the_stated_sense(algorithm: Algorithm) -> None:
     assert least.reduced_costs["amount"] == pytest.approx(np.array([-1, 0]), abs=1e-4)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(seed=st.integers(0, 10**6), maximize=st.booleans(), algorithm=st.sampled_from(list(Algorithm)[:3]))
 def test_random_programs_agree_with_scipy(seed: int, maximize: bool, algorithm: Algorithm) -> None:
     """Random feasible programs within a box: optimality conditions hold, and another door finds the same value."""

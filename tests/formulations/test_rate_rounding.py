@@ -16,6 +16,7 @@ from collopt.formulations import allreduce
 from collopt.formulations.allreduce_rounding import RoundedRates, round_flow, round_rates
 from collopt.solvers import solve
 from collopt.topologies import Topology, leaf_spine, ring
+from sample_sizes import examples
 from strategies import switch_free_topologies
 
 Pair = tuple[str, str]
@@ -64,7 +65,7 @@ def test_trees_fit_what_is_left_of_exact_solutions(topology: Topology, k: int) -
     assert 0 <= result.loss <= Fraction(topology.num_ranks * (max(lost) + 1), k)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(topology=switch_free_topologies(max_ranks=4), k=st.integers(1, 200))
 def test_trees_fit_on_random_networks(topology: Topology, k: int) -> None:
     """As above, with one-way links and uneven bandwidths."""
@@ -95,7 +96,7 @@ def test_paths_are_rounded_down_one_by_one() -> None:
                     ("t", "b"): Fraction(1, 4), ("t", "c"): Fraction(1, 4)}  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(data=st.data(), k=st.integers(1, 50))
 def test_rounded_flows_are_balanced_and_never_larger(data: st.DataObject, k: int) -> None:
     """Flows that solvers leave unbalanced, with circles: out of the origin, through switches, to ends."""

@@ -16,6 +16,7 @@ from collopt.schedules import StepSchedule, verified_step_loads
 from collopt.solvers.highs.session import solve
 from collopt.topologies import Topology, complete, hypercube, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load
+from sample_sizes import examples
 from strategies import switch_free_topologies
 
 FAMILIES = [(ring(5), 2), (ring(4, bidirectional=False), 1), (torus(3, 3), 4), (hypercube(4), 4), (complete(4), 3)]
@@ -84,7 +85,7 @@ def test_rounded_schedules_keep_the_bound_of_theorem_20(topology: Topology, degr
     assert best < unit * (sum(parts) + Fraction(len(parts), chunks))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(topology=switch_free_topologies(max_ranks=6), chunks=st.integers(1, 5))
 def test_rounded_schedules_hold_on_random_networks(topology: Topology, chunks: int) -> None:
     """No link gets as much as a chunk more per source than its share of the linear program."""

@@ -18,6 +18,7 @@ from collopt.solvers.highs.solution import PrimalStatus, Termination
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring
 from oracles.bfb_subsets import diameter_of
 from oracles.synthesis_cvxpy import least_time
+from sample_sizes import examples
 from strategies import switch_free_topologies
 
 
@@ -69,7 +70,7 @@ def test_a_slow_link_is_left_to_what_must_pass_it() -> None:
     assert best(topology, 2, 3)[1] < Fraction(1, 2)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     topology=switch_free_topologies(max_ranks=4, max_bandwidth=3), chunks=st.integers(1, 2), further=st.integers(0, 1)
 )

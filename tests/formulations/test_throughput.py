@@ -18,6 +18,7 @@ from collopt.formulations import throughput
 from collopt.solvers import HighsOptions, PrimalStatus, Termination, solve
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, leaf_spine, mi250, ring
 from oracles.throughput_cvxpy import best_rate
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 NETWORKS = {
@@ -74,7 +75,7 @@ def test_broadcast_reaches_its_bound(topology: Topology) -> None:
     assert algbw(throughput.build(topology, weights=only(topology, 1))) == close(bound.algbw)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data(), topology=eulerian_topologies(max_ranks=5))
 def test_random_networks_reach_their_bounds_in_both_directions(data: st.DataObject, topology: Topology) -> None:
     """Allgather, reduce-scatter, broadcast and reduce on random networks."""
@@ -105,7 +106,7 @@ def test_a_second_spelling_agrees(topology: Topology, sizes: Any) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(topology=st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies(max_ranks=5)))
 def test_a_second_spelling_agrees_on_random_networks(topology: Topology) -> None:
     """As above, with and without switches and opposites."""
@@ -279,7 +280,7 @@ def test_fixed_counts_reach_what_the_planner_reaches(topology: Topology, trees: 
     assert topology.num_ranks * trees * float(model.unit) / solve(model).objective == close(plan.algbw)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(data=st.data(), topology=eulerian_topologies(max_ranks=4, max_bandwidth=5))
 def test_fixed_counts_are_no_worse_than_plans_on_random_networks(data: st.DataObject, topology: Topology) -> None:
     """Not above the rate of any number of trees, and not below a plan that gave up what a switch had too much."""

@@ -15,10 +15,11 @@ from collopt.planners.trees.strength import allreduce_bound
 from collopt.schedules import Cut, Partition
 from collopt.topologies import Link, Topology, dgx_a100, dgx_h100, mi250, ring
 from oracles.partitions import allreduce_limit, narrowest_alone, narrowest_cut
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(eulerian_topologies(max_ranks=4, max_switches=2))
 def test_bound_is_the_best_of_all_cuts_and_partitions(topology: Topology) -> None:
     """Theorem 16 with every cut, and every partition; Corollary 18 is never stronger."""
@@ -30,7 +31,7 @@ def test_bound_is_the_best_of_all_cuts_and_partitions(topology: Topology) -> Non
     assert bound.algbw <= widest * ranks / (2 * (ranks - 1))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(switch_free_topologies(max_ranks=5))
 def test_one_way_networks_have_the_best_bounds_too(topology: Topology) -> None:
     """Only the sum of both directions matters to a partition."""

@@ -26,6 +26,7 @@ from collopt.topologies import (
 )
 from direct_networks import DIRECT
 from oracles.strengths import strength_of_graph
+from sample_sizes import examples
 from two_way_networks import two_way, two_way_topologies
 
 BY_THEOREM_19 = [
@@ -67,7 +68,7 @@ def named(topology: Topology) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(two_way_topologies(max_ranks=8, max_switches=0))
 def test_the_program_of_trees_has_the_strength_as_its_exact_value(topology: Topology) -> None:
     """As fractions: LP (5) with its flows, Newton's method, and all partitions one by one."""

@@ -20,6 +20,7 @@ from collopt.schedules import Partition
 from collopt.solvers import solve
 from collopt.solvers.highs.solution import Solution
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, dgx_h100, leaf_spine, mi250, ring
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 FAST_LANE = Topology.from_links([("a", "b", 20), ("b", "c", 20), ("c", "d", 10), ("d", "a", 10)], compute="abcd")
@@ -72,7 +73,7 @@ def test_one_slow_direction_of_a_link_is_planned_and_proved() -> None:
     assert plan.algbw > plan_trees(slow, "allreduce").algbw
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(topology=any_networks)
 def test_plans_reach_the_program_and_no_less_than_equal_shards(topology: Topology) -> None:
     """On random networks: verified, at the optimum of the program in flows, and as fast as ForestColl's plan."""
@@ -144,7 +145,7 @@ def test_theorem_19_tells_when_a_reduce_scatter_and_an_allgather_are_best(
         assert bounds.trees == bounds.reduce_scatter_allgather
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(topology=any_networks)
 def test_bounds_are_above_what_trees_reach(topology: Topology) -> None:
     """No bound is below the trees, and trees are not below reduce-scatter with allgather; witnesses add up."""

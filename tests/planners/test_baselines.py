@@ -34,6 +34,7 @@ from collopt.topologies import (
 )
 from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
 from oracles.slow_check import plan_holds
+from sample_sizes import examples
 from slow_cases import slow_where
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -94,7 +95,7 @@ def test_every_planner_suits_some_of_these_networks_for_each_of_its_collectives(
             assert any(attempt(topology, collective, planner) for topology in TOPOLOGIES), (planner, collective)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     eulerian_topologies(max_ranks=6, max_switches=3),
     st.sampled_from(BASELINES),
@@ -109,7 +110,7 @@ def test_plans_of_random_networks_are_verified(topology: Topology, planner: str,
         assert collective != "allgather" or plan_holds(plan)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     switch_free_topologies(max_ranks=6), st.sampled_from(BASELINES), st.sampled_from(("reduce_scatter", "allreduce"))
 )

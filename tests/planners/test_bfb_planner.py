@@ -28,6 +28,7 @@ from collopt.schedules import (
 from collopt.solvers.highs.session import solve
 from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links
+from sample_sizes import examples
 from strategies import bandwidths, switch_free_topologies
 
 
@@ -66,7 +67,7 @@ def one_way_pair(count: int) -> Topology:
     return Topology.from_links([("a", "b", count), ("b", "c", 1), ("c", "a", 1)], compute="abc")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graph=regular_graphs())
 def test_all_solvers_and_the_oracle_agree(graph: DirectGraph) -> None:
     """As fractions, with parallel arcs and self-loops."""
@@ -81,14 +82,14 @@ def test_all_solvers_and_the_oracle_agree(graph: DirectGraph) -> None:
     assert [found.load for found in bfb_loads(graph)] == loads
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(graph=regular_graphs(max_nodes=5))
 def test_linear_programs_say_the_same(graph: DirectGraph) -> None:
     """Their exact answers, not their floats."""
     assert bfb_cost(graph, solver="lp") == bfb_cost(graph)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(graph=regular_graphs(), chunks=st.one_of(st.none(), st.integers(1, 6)))
 def test_schedules_are_valid_and_cost_what_is_promised(graph: DirectGraph, chunks: int | None) -> None:
     """The checker accepts them, and their loads add up to the formulas' values."""
@@ -97,7 +98,7 @@ def test_schedules_are_valid_and_cost_what_is_promised(graph: DirectGraph, chunk
     assert step_cost(graph, schedule) == (bfb_cost(graph) if chunks is None else chunked_cost(graph, chunks))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(topology=switch_free_topologies(max_ranks=7), data=st.data())
 def test_schedules_on_unequal_links_reach_the_linear_program(topology: Topology, data: st.DataObject) -> None:
     """In both directions, on networks that are not regular."""
@@ -110,7 +111,7 @@ def test_schedules_on_unequal_links_reach_the_linear_program(topology: Topology,
     assert schedule.inverse_rate(topology) == sum(found.load for found in loads)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(topology=switch_free_topologies(max_ranks=5, max_bandwidth=3), chunks=st.integers(1, 4))
 def test_whole_chunks_are_shared_out_as_the_integer_program_would(topology: Topology, chunks: int) -> None:
     """Integer program (13) with links of different bandwidth, step by step."""
@@ -124,7 +125,7 @@ def test_whole_chunks_are_shared_out_as_the_integer_program_would(topology: Topo
         assert float(reached) == pytest.approx(best, abs=1e-6)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(topology=switch_free_topologies(max_ranks=6), data=st.data())
 def test_a_witness_shows_every_load(topology: Topology, data: st.DataObject) -> None:
     """No link outside the set brings what is counted."""
@@ -180,7 +181,7 @@ def test_large_networks_of_table_6_reach_both_optima() -> None:
     assert bfb_cost(torus(50, 50)) == (50, Fraction(2499, 2500))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(graph=regular_graphs(), chunks=st.integers(1, 8))
 def test_the_cost_of_chunks_has_a_closed_form(graph: DirectGraph, chunks: int) -> None:
     """Section E.2 without parallel arcs: d / (N P) times the sum of ceil(P U)."""
@@ -189,7 +190,7 @@ def test_the_cost_of_chunks_has_a_closed_form(graph: DirectGraph, chunks: int) -
     assert chunked_cost(graph, chunks).bandwidth_factor == Fraction(graph.degree * rounded, graph.num_nodes * chunks)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(graph=regular_graphs(max_nodes=6), most=st.integers(1, 9))
 def test_the_best_number_of_chunks_is_the_best(graph: DirectGraph, most: int) -> None:
     """Of all that may be tried, the first of the fastest."""
@@ -256,7 +257,7 @@ def with_latencies(topology: Topology, latency: Callable[[], Fraction]) -> Topol
     return Topology.from_links(links, compute=topology.compute_nodes, name="with latencies")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(topology=switch_free_topologies(max_ranks=6, max_bandwidth=4), data=st.data())
 def test_steps_with_latencies_take_the_time_of_the_worst_set(topology: Topology, data: st.DataObject) -> None:
     """As the oracle, which looks at all sets of links, has it."""
@@ -268,7 +269,7 @@ def test_steps_with_latencies_take_the_time_of_the_worst_set(topology: Topology,
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(topology=switch_free_topologies(max_ranks=4, max_bandwidth=3), data=st.data())
 @pytest.mark.slow
 def test_the_best_links_to_use_are_found(topology: Topology, data: st.DataObject) -> None:
@@ -292,7 +293,7 @@ def _least_over_links(topology: Topology, distance: int, rank: str) -> float:
     return float(min(objectives, default=0.0))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(topology=switch_free_topologies(max_ranks=6, max_bandwidth=4), data=st.data())
 def test_timed_schedules_are_valid_and_tell_their_time(topology: Topology, data: st.DataObject) -> None:
     """In both directions; more chunks come at least within a chunk per step of the limit."""

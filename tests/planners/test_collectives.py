@@ -16,6 +16,7 @@ from collopt.planners import Plan
 from collopt.schedules import TREE_COLLECTIVES, Allreduce, Bound, Cut, Forest, RankCuts
 from collopt.topologies import Topology, dgx_a100, dgx_h100, mi250, ring, torus
 from oracles.brute_force_cuts import largest_ratio
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 ONE_WAY = ("allgather", "reduce_scatter", "broadcast", "reduce")
@@ -39,7 +40,7 @@ def shards(draw: st.DrawFn, topology: Topology, collective: str) -> tuple[dict[s
     return {"weights": weights}, weights
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data(), eulerian_topologies(max_ranks=6, max_switches=3), st.sampled_from(ONE_WAY))
 def test_plans_meet_the_bound_of_all_cuts(data: st.DataObject, topology: Topology, collective: str) -> None:
     """For any shards and any root."""
@@ -53,7 +54,7 @@ def test_plans_meet_the_bound_of_all_cuts(data: st.DataObject, topology: Topolog
     assert plan.schedule.root_weights.tolist() == [weight // common for weight in weights]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(switch_free_topologies(max_ranks=6), st.sampled_from(["reduce_scatter", "allreduce"]))
 def test_one_way_networks_reduce_along_their_links(topology: Topology, collective: str) -> None:
     """Where links have no opposite, trees towards the roots are trees of the transposed network."""

@@ -34,6 +34,7 @@ from collopt.topologies import (
     unidirectional_ring,
 )
 from regular_graphs import BASES, regular_graphs
+from sample_sizes import examples
 from slow_cases import slow_where
 
 MIB, B = 2**20, Fraction(25, 2)
@@ -190,7 +191,7 @@ def test_program_and_concurrent_flow_agree_within_their_certificates(graph: Dire
 
 
 @given(regular_graphs())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_small_programs_are_solved_exactly_on_random_graphs(graph: DirectGraph) -> None:
     """With parallel links and self-loops; no symmetries are known to the second spelling."""
     lower, upper = all_to_all_rate_bounds(graph)

@@ -18,6 +18,7 @@ from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
 from collopt.schedules.fast.segments import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
 from collopt.solvers.fast.birkhoff import DECOMPOSITIONS
+from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
 
@@ -80,7 +81,7 @@ def test_balancing_lowers_the_bound_from_10_to_8() -> None:
     st.sampled_from(list(STAGES)),
     st.sampled_from([None, 1, 10]),
 )
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=examples(80))
 def test_schedules_hold_on_any_traffic(seed: int, n: int, m: int, kind: str, stages: str, cuts: int | None) -> None:
     """Verified, at the exact bound of whole bytes, and with stages no larger than allowed."""
     random = np.random.default_rng(seed)
@@ -180,7 +181,7 @@ def test_adversaries_stay_within_the_worst_case(n: int, m: int, pairs: str, loca
 
 
 @given(st.integers(0, 10**6), st.integers(2, 5), st.integers(2, 8), st.sampled_from([1, 2, 9]), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_concentrated_traffic_stays_within_the_worst_case(seed: int, n: int, m: int, spare: int, local: bool) -> None:
     """Few GPUs send to few, local traffic is as much as allowed, and B_1 as little as allowed or more."""
     random = np.random.default_rng(seed)

@@ -29,6 +29,7 @@ from collopt.topologies import (
 )
 from oracles.brute_force_cuts import optimal_inverse_rate, smallest_scale
 from oracles.slow_check import plan_holds
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 
@@ -70,7 +71,7 @@ SHAPES = st.one_of(eulerian_topologies(max_ranks=6, max_switches=4), switch_free
 
 
 @given(st.one_of(SHAPES, balanced_switch_topologies()))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_plans_reach_the_largest_ratio_of_all_cuts(topology: Topology) -> None:
     """Bound, plan and brute force agree as fractions, and the plan proves it."""
     made = plan(topology, "allgather")
@@ -99,7 +100,7 @@ def test_plans_with_a_fixed_number_of_trees_are_the_best_with_that_number(topolo
 
 
 @given(SHAPES)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_the_optimal_number_asked_for_is_optimal_too(topology: Topology) -> None:
     """On every balanced network: with it nothing is rounded."""
     best = bound(topology, "allgather")
@@ -109,7 +110,7 @@ def test_the_optimal_number_asked_for_is_optimal_too(topology: Topology) -> None
 
 
 @given(SHAPES, st.fractions(Fraction(1, 900), 10**6, max_denominator=997))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_scaling_every_bandwidth_scales_the_bound(topology: Topology, factor: Fraction) -> None:
     """Exactly, whatever the factor."""
     before, after = bound(topology, "allgather"), bound(topology.scaled(factor), "allgather")
@@ -118,7 +119,7 @@ def test_scaling_every_bandwidth_scales_the_bound(topology: Topology, factor: Fr
 
 
 @given(st.one_of(SHAPES, balanced_switch_topologies()))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_general_way_is_optimal_too(topology: Topology) -> None:
     """Exact edge splitting without tight sets or guesses, which takes over where those fail."""
 

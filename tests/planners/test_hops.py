@@ -13,6 +13,7 @@ from collopt.errors import UnsupportedError
 from collopt.planners.patterns.fixed_pattern import Hops, LinkLoads, find_boxes
 from collopt.planners.trees.problem import tree_problem
 from collopt.topologies import Topology, build, dgx1_v100, dgx_a100, mi250, mi300x, ring, torus
+from sample_sizes import examples
 from strategies import eulerian_topologies
 
 
@@ -21,7 +22,7 @@ def hops_of(topology: Topology) -> Hops:
     return Hops(tree_problem(topology, "broadcast", ()))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(eulerian_topologies(max_ranks=5, max_switches=4))
 def test_routes_are_the_widest_of_the_shortest_ways(topology: Topology) -> None:
     """Against networkx, which lists all shortest ways through switches for every pair."""

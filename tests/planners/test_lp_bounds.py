@@ -31,6 +31,7 @@ from collopt.topologies import (
     torus,
 )
 from direct_networks import DIRECT
+from sample_sizes import examples
 from slow_cases import slow_where
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -95,7 +96,7 @@ def test_the_exact_optimum_is_the_combinatorial_bound(topology: Topology, collec
     assert isinstance(best.witness, Cut)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(data=st.data(), topology=st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies(max_ranks=5)))
 def test_random_networks_are_bounded_exactly_in_both_directions(data: st.DataObject, topology: Topology) -> None:
     """Allgather and reduce-scatter with uneven shards, broadcast and reduce from any root."""
@@ -113,7 +114,7 @@ def test_random_networks_are_bounded_exactly_in_both_directions(data: st.DataObj
         assert bound.weights == collopt.bound(topology, collective, **options).weights
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(topology=eulerian_topologies(max_ranks=5, max_switches=2))
 def test_allreduce_by_trees_is_bounded_by_its_program(topology: Topology) -> None:
     """What prices prove is the program's exact value; no plan of trees is faster."""

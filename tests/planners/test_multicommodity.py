@@ -41,6 +41,7 @@ from collopt.topologies import (
     ring,
     torus,
 )
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 
@@ -71,7 +72,7 @@ def test_equal_parts_reach_the_bound(topology: Topology, algbw: Fraction | None)
 
 
 @given(st.one_of(eulerian_topologies(max_ranks=4, max_switches=2), switch_free_topologies()), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_any_traffic_is_proved_within_its_chunks(topology: Topology, data: st.DataObject) -> None:
     """The bound is what the linear program reaches; finer chunks come nearer to it, and 4096 as near as one expects."""
     size = topology.num_ranks

@@ -19,6 +19,7 @@ from collopt.schedules import Bound, Cut, Forest
 from collopt.topologies import Topology, dgx_a100, mi250, ring
 from oracles.plan_changes import CHANGES, changed_plans
 from oracles.slow_check import forest_holds, loads_of, plan_holds
+from sample_sizes import examples
 from slow_cases import slow_where
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -63,7 +64,7 @@ def test_plans_prove_what_they_claim(made: Plan) -> None:
     "name", slow_where([name for name in CHANGES if name not in SOMETIMES_TRUE], lambda name: name not in QUICK)
 )
 @given(st.data())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.filter_too_much])
 def test_a_plan_with_one_thing_changed_is_refused(name: str, data: st.DataObject) -> None:
     """Whatever it is: weight, root, route, node of a path, load, rate, bound, collective or network."""
     made = data.draw(changed_plans(data.draw(PLANS), [name]))
@@ -72,7 +73,7 @@ def test_a_plan_with_one_thing_changed_is_refused(name: str, data: st.DataObject
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_a_plan_with_one_edge_changed_is_refused(data: st.DataObject) -> None:
     """Unless the other path passes the same nodes: then it is the same path under another number.
 
@@ -91,7 +92,7 @@ def test_a_plan_with_one_edge_changed_is_refused(data: st.DataObject) -> None:
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=80, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.filter_too_much])
 def test_a_copy_moved_between_two_trees_of_a_root_is_refused(data: st.DataObject) -> None:
     """Unless both trees put the same load on every link: then the plan is another one that is as good."""
     before = data.draw(PLANS)
@@ -104,7 +105,7 @@ def test_a_copy_moved_between_two_trees_of_a_root_is_refused(data: st.DataObject
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_a_plan_with_another_cut_is_refused(data: st.DataObject) -> None:
     """Unless the other cut is a bottleneck too."""
     before = data.draw(PLANS)
@@ -123,7 +124,7 @@ def test_a_plan_with_another_cut_is_refused(data: st.DataObject) -> None:
 
 @pytest.mark.slow
 @given(st.data(), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_several_changes_are_accepted_exactly_if_a_slow_checker_accepts_them(
     data: st.DataObject, restated: bool
 ) -> None:
@@ -254,7 +255,7 @@ def test_options_that_a_format_does_not_take_are_refused(
 
 
 @given(eulerian_topologies(max_ranks=4, max_switches=3, max_bandwidth=2))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_the_interpreter_accepts_the_xml_of_every_plan(topology: Topology) -> None:
     """Executed chunk by chunk under several interleavings, every rank ends up with every shard."""
     made = plan(topology, "allgather")

@@ -22,6 +22,7 @@ from collopt.schedules import Bound, Cut, Partition, RankCuts
 from collopt.schedules.bounds.cut_duals import CutDual
 from collopt.schedules.bounds.witness import LinkValue
 from collopt.topologies import Topology, dgx_a100, mi250, ring, write_topology
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes")
@@ -75,7 +76,7 @@ def assert_same(one: Plan, other: Plan) -> None:
 
 
 @given(st.one_of(eulerian_topologies(), switch_free_topologies()))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_plans_come_back_as_they_were(topology: Topology) -> None:
     """Through JSON text, and proved again."""
     made = plan(topology, "allgather")
@@ -172,7 +173,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_a_file_with_one_byte_changed_never_crashes(data: st.DataObject) -> None:
     """It is refused by one of our own errors, or proves what it says all the same."""
     text = json.dumps(small_plan().to_json(), ensure_ascii=False)

@@ -24,6 +24,7 @@ from collopt.runtime import simulate
 from collopt.schedules import COLLECTIVES, FlowSchedule
 from collopt.topologies import Topology, complete, ring
 from own_collectives import GATHER, HALO, SCATTER, SHIFT, registered
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 
@@ -62,7 +63,7 @@ def by_cuts(topology: Topology, root: int, *, gathers: bool) -> Fraction:
 
 
 @given(st.one_of(eulerian_topologies(max_ranks=5, max_switches=2), switch_free_topologies(max_ranks=5)), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_scatter_and_gather_are_as_fast_as_their_cuts_allow(topology: Topology, data: st.DataObject) -> None:
     """The bound is the narrowest of all cuts, and plans come as near to it as their chunks let them."""
     root = data.draw(st.integers(0, topology.num_ranks - 1))

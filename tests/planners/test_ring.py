@@ -18,6 +18,7 @@ from collopt.planners.patterns.ring import plan_ring
 from collopt.planners.patterns.ring_search import find_rings, sharing_time
 from collopt.planners.trees.problem import tree_problem
 from collopt.topologies import Topology, build, complete, dgx1_v100, dgx_a100, hypercube, mi250, mi300x, ring, torus
+from sample_sizes import examples
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_every_nic_serves_one_ring_each_way(topology: Topology) -> None:
     assert len({tail for tail, _ in crossings}) == len({head for _, head in crossings}) == topology.num_ranks
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(3, 8), st.data())
 def test_found_rings_visit_every_rank_once(ranks: int, data: st.DataObject) -> None:
     """On graphs that hide a ring among other links; the time is that of the busiest link."""

@@ -19,6 +19,7 @@ from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import Plan, bfb_schedule, plan_bfb, plan_of_schedule
 from collopt.schedules import Cut, Forest, StepAllreduce, StepSchedule
 from collopt.topologies import Topology, circulant, complete, dgx_a100, generalized_kautz, hypercube, ring
+from sample_sizes import examples
 
 RING = ring(4, bandwidth=25, latency=3)
 FORESTS: dict[str, Any] = {
@@ -74,7 +75,7 @@ def test_steps(network: Topology, collective: str) -> None:
 
 
 @given(st.integers(3, 9), st.integers(1, 4), st.data())
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=examples(20))
 def test_the_bound_is_the_same_whichever_way_it_is_found(nodes: int, chunks: int, data: st.DataObject) -> None:
     """A single rank's cut is taken only where it proves the optimum; else nothing better is known."""
     links = data.draw(st.lists(st.integers(1, 3), min_size=2 * nodes, max_size=2 * nodes))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 import collopt
 from collopt.errors import BoundError, NoAnswerError, TopologyError, UnsupportedError
 from collopt.topologies import Link, Topology, dgx_a100, ring
+from sample_sizes import examples
 from strategies import switch_free_topologies
 
 
@@ -23,7 +24,7 @@ def widened(topology: Topology, tail: str, head: str, part: Fraction) -> Topolog
     return replace(topology, links=links)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(topology=switch_free_topologies(max_ranks=4))
 def test_gains_are_those_of_planning_again(topology: Topology) -> None:
     """Exactly, link by link; worths add up to the bandwidth."""

@@ -22,6 +22,7 @@ from collopt.errors import CertificateError, ColloptError, FileFormatError, Topo
 from collopt.planners.plans.files import plan_from_json
 from collopt.schedules import AnyStepSchedule, Bound, Cut, Forest, Partition, Send, StepAllreduce, StepSchedule
 from collopt.topologies import Topology, complete, hypercube, ring
+from sample_sizes import examples
 
 RING = ring(4, bandwidth=25, latency=3)
 """Two steps: shards go both ways to the neighbors, and half of each further on either side."""
@@ -287,7 +288,7 @@ def test_changed_files_are_refused(case: str, tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_a_file_with_one_byte_changed_never_crashes(data: st.DataObject) -> None:
     """It is refused by one of our own errors, or proves what it says all the same."""
     text = json.dumps(made().to_json())

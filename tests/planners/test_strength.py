@@ -35,6 +35,7 @@ from collopt.topologies import (
     torus,
 )
 from oracles.strengths import strength_of_network
+from sample_sizes import examples
 from two_way_networks import random_regular, two_way, two_way_topologies
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "allreduce_beyond_reduce_scatter.py"
@@ -59,7 +60,7 @@ EIGHT_AND_FOUR = dgx_a100(boxes=2).restrict(range(12))
 
 
 @given(two_way_topologies(max_ranks=6, max_switches=4))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_plans_reach_the_strength(topology: Topology) -> None:
     """Bound, plan and all families of sets agree, with switches and without."""
     plan = plan_strength(topology)
@@ -72,7 +73,7 @@ def test_plans_reach_the_strength(topology: Topology) -> None:
 
 
 @given(two_way_topologies(max_ranks=5, max_switches=2))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_the_linear_program_of_all_trees_has_the_same_optimum(topology: Topology) -> None:
     """ForestColl's appendix G, which knows nothing of partitions or of links that work both ways."""
     optimum = collopt.solve(allreduce.build(topology)).objective
@@ -80,7 +81,7 @@ def test_the_linear_program_of_all_trees_has_the_same_optimum(topology: Topology
 
 
 @given(two_way_topologies(max_ranks=5, max_switches=3))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_sums_go_back_the_way_they_came_from_the_middle_of_every_tree(topology: Topology) -> None:
     """Both forests are the same trees, each rooted at a centre."""
     schedule = plan_strength(topology).schedule
@@ -93,7 +94,7 @@ def test_sums_go_back_the_way_they_came_from_the_middle_of_every_tree(topology: 
 
 
 @given(two_way_topologies(max_ranks=6, max_switches=3))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_no_reduce_scatter_and_allgather_are_faster(topology: Topology) -> None:
     """The plans of ForestColl are schedules too, and within the bound."""
     assert plan_trees(topology, "allreduce").algbw <= strength_bound(topology).algbw

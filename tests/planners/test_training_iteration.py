@@ -22,6 +22,7 @@ from training_model import (
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.schedules import StepCost
+from sample_sizes import examples
 
 ROW = {"name": "mlp", "forward_us": 10, "backward_us": 20, "gradient_bytes": 100, "all_to_all_bytes": 0}
 
@@ -273,7 +274,7 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=examples(100))
 @given(rows=ROWS, bucket=st.integers(1, 400), alpha=st.integers(0, 40))
 def test_streams_do_one_thing_at_a_time_and_nothing_is_lost(
     rows: list[dict[str, Any]], bucket: int, alpha: int
@@ -296,7 +297,7 @@ def test_streams_do_one_thing_at_a_time_and_nothing_is_lost(
     assert all(10 * size >= bucket for size in buckets[:-1])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(rows=ROWS, alpha=st.integers(0, 40), more=st.integers(0, 40))
 def test_slower_steps_never_make_a_faster_iteration(rows: list[dict[str, Any]], alpha: int, more: int) -> None:
     """With the same buckets, and with the best ones."""

@@ -19,6 +19,7 @@ from collopt.schedules.fast.segments import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, PIPELINES, TwoTierModel
 from collopt.solvers.fast.stages import staged_exchange
 from collopt.solvers.fast.unequal_servers import unequal_exchange
+from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
 
@@ -52,7 +53,7 @@ def bound_by_hand(traffic: IntArray, sizes: list[int]) -> Fraction:
 
 
 @given(SIZES, st.integers(0, 10**6), st.sampled_from(list(STAGES)), st.sampled_from([2, 100, 10**7]), st.booleans())
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=examples(120))
 def test_stages_take_what_the_busiest_server_needs(
     sizes: list[int], seed: int, stages: str, most: int, short: bool
 ) -> None:
@@ -66,7 +67,7 @@ def test_stages_take_what_the_busiest_server_needs(
 
 
 @given(SIZES, st.integers(0, 10**6))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_gpus_only_use_links_that_they_have(sizes: list[int], seed: int) -> None:
     """All phases of the frame: inside servers, or one to one between them; in the end everybody has what is theirs."""
     schedule = planned(random_traffic(sizes, seed), sizes)
@@ -88,7 +89,7 @@ def test_gpus_only_use_links_that_they_have(sizes: list[int], seed: int) -> None
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 10**6), st.sampled_from([2, 1000]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_kernel_is_that_of_equal_servers_where_they_are_equal(n: int, m: int, seed: int, most: int) -> None:
     """All arrays are the same to the last byte; a list of equal sizes says no more than a number."""
     traffic = random_traffic([m] * n, seed, most)
@@ -136,7 +137,7 @@ def test_unequal_servers_are_as_near_the_optimum_as_equal_ones(sizes: list[int],
 
 
 @given(SIZES.filter(lambda sizes: len(sizes) > 1), st.integers(0, 10**6), st.sampled_from([1, 9]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_concentrated_traffic_stays_within_the_worst_case_of_the_largest_server(
     sizes: list[int], seed: int, spare: int
 ) -> None:

@@ -14,6 +14,7 @@ from collopt.planners import lp_bound
 from collopt.report.html.certificate import certificate
 from collopt.schedules import Bound, Cut, CutDual, LengthDual, Partition, RankCuts
 from collopt.topologies import Topology, dgx_a100, ring, torus
+from sample_sizes import examples
 from strategies import eulerian_topologies
 
 ONE_WAY = [("allgather", "leave"), ("reduce_scatter", "enter"), ("allreduce", "leave"), ("all_to_all", "leave")]
@@ -40,7 +41,7 @@ def check_sums(bound: Bound) -> None:
     assert stated(algbw, "GB/s") == bound.algbw
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(eulerian_topologies(), st.data())
 def test_sums_of_every_cut_are_exact(topology: Topology, data: st.DataObject) -> None:
     """Of any set of nodes with ranks on both sides, in either direction."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from collopt import Topology, topologies
 from collopt.errors import UnsupportedError
 from collopt.report import link_curves, node_layout
+from sample_sizes import examples
 
 NETWORKS = [
     topologies.complete(2),
@@ -102,7 +103,7 @@ def test_wide_networks_are_rings_around_their_top() -> None:
     assert radius["rail0"] < radius["box0/nic0"] < radius["box0/gpu0"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_any_network_has_a_layout_and_curves(data: st.DataObject) -> None:
     """Random graphs with switches anywhere, even without links to them."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from collopt.errors import UnsupportedError
 from collopt.runtime.distributed.all_to_allv.step_tables import INPUT, OUTPUT, SCRATCH
 from collopt.runtime.distributed.all_to_allv.steps import Copy, Exchange, RankSteps, rank_steps
+from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
 Memory = tuple[IntArray, IntArray, IntArray]
@@ -100,7 +101,7 @@ def _rank_program(
         _copy(own, step.after)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     st.integers(1, 5),
     st.integers(1, 4),

@@ -10,6 +10,7 @@ from collopt.errors import ProgramError
 from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
 from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.msccl.lint.run import buffered_order
+from sample_sizes import examples
 
 
 def exchange(first: str, second: str, count: int = 1) -> Program:
@@ -39,7 +40,7 @@ def gets_through(program: Program, depth: int) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.permutations("sssrrr"), st.permutations("sssrrr"), st.integers(1, 4))
 def test_agrees_with_the_machine(first: list[str], second: list[str], depth: int) -> None:
     """Which takes turns at random, with connections of that size."""

@@ -16,6 +16,7 @@ from collopt.planners import plan
 from collopt.runtime.measuring.calibration.calibrate import Measurement, calibrate, fit_alpha_beta, fit_times
 from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
 from collopt.topologies import Topology, dgx_a100, ring
+from sample_sizes import examples
 
 SIZES = tuple(2**power for power in range(8, 31))
 
@@ -30,7 +31,7 @@ def measured(
     return MeasuredTimes(options.get("source", "times.txt"), collective, num_ranks, rows)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     alpha=st.floats(1, 100),
     bandwidth=st.floats(5, 900),
@@ -112,7 +113,7 @@ def test_collectives_of_two_ranks_count_bytes_and_messages(collective: str, shar
     assert (link.bandwidth, link.latency) == (50, 6)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(
     slower=st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)]),
     later=st.integers(1, 40),
@@ -233,7 +234,7 @@ def test_rounded_times_of_small_sizes_tell_no_bandwidth() -> None:
     assert 0.004 < line.latency_error < 0.02
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(alpha=st.floats(1, 30), bandwidth=st.floats(5, 900), digits=st.integers(0, 3), largest=st.integers(12, 30))
 def test_errors_cover_what_rounding_does(alpha: float, bandwidth: float, digits: int, largest: int) -> None:
     """True figures lie within the error, whether or not the sizes tell them."""

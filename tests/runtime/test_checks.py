@@ -40,6 +40,7 @@ from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.programs.checks import check_seconds
 from collopt.runtime.programs.ordering import global_order
 from collopt.schedules import TreeSchedule
+from sample_sizes import examples
 
 
 def test_accepts_a_plain_exchange() -> None:
@@ -212,7 +213,7 @@ def _waiting_steps(program: Program) -> list[tuple[int, int, int]]:
 
 
 @given(case=schedules(), seed=st.integers(0, 2**32), most=st.integers(1, 4))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_refuses_every_lowered_program_that_lost_a_dependency(
     case: tuple[TreeSchedule, str], seed: int, most: int
 ) -> None:
@@ -227,7 +228,7 @@ def test_refuses_every_lowered_program_that_lost_a_dependency(
 
 
 @given(case=schedules())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_rank_by_itself_shows_that_it_has_no_race(case: tuple[TreeSchedule, str]) -> None:
     """Every order that data need follows from the rank's own dependencies, in place too."""
     program = lower(*case)
@@ -271,7 +272,7 @@ def _outcome(program: Program, seed: int, fifo_depth: int) -> str:
 
 
 @given(seed=st.integers(0, 2**32), mutations=st.integers(1, 3))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_an_accepted_program_does_the_same_in_every_interleaving(seed: int, mutations: int) -> None:
     """Soundness: what passes the checks, right or wrong, neither deadlocks nor depends on who is faster."""
     chance = random.Random(seed)

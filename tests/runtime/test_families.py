@@ -18,6 +18,7 @@ from collopt.planners import Plan
 from collopt.runtime import interpret_mscclpp, lint_family, read_mscclpp, write_family
 from collopt.runtime.families.write import fastest_windows, format_of, loading_notes
 from collopt.topologies import dgx1_v100, ring, torus
+from sample_sizes import examples
 
 BOX = dgx1_v100()
 RUNTIMES = ("msccl", "msccl-executor-nccl", "rccl", "mscclpp")
@@ -67,7 +68,7 @@ def test_the_table_says_how_long_both_ends_take(plans: list[Plan], tmp_path: Pat
 
 
 @given(st.integers(0, 2**21), st.integers(0, 2**21))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_windows_join_and_belong_to_the_fastest(plans: list[Plan], one: int, other: int) -> None:
     """Whatever the first and the last size."""
     first, last = sorted((one, other))

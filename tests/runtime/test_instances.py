@@ -38,6 +38,7 @@ from collopt.runtime.programs import transformations as replication
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.schedules import AnyStepSchedule, FlowSchedule, Send, StepSchedule, TreeSchedule
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, hypercube, ring, torus
+from sample_sizes import examples
 from slow_cases import slow_where
 
 RUNTIMES = ("msccl", "msccl-executor-nccl", "rccl")
@@ -64,7 +65,7 @@ def check(program: Program, single: Program, instances: int, channels: int = 1) 
     most=st.integers(1, 9),
     unfused=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_trees_are_shared_by_instances(
     case: tuple[TreeSchedule, str], instances: int, channels: int, most: int, unfused: bool
 ) -> None:
@@ -79,7 +80,7 @@ def test_trees_are_shared_by_instances(
 
 
 @given(case=step_schedules(), instances=st.integers(2, 4), most=st.integers(1, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @pytest.mark.slow
 def test_steps_are_shared_by_instances(case: tuple[AnyStepSchedule, str], instances: int, most: int) -> None:
     """Of several shards as well, which are then sent one by one; only an allreduce has no borders between them."""
@@ -92,7 +93,7 @@ def test_steps_are_shared_by_instances(case: tuple[AnyStepSchedule, str], instan
 
 @pytest.mark.slow
 @given(schedule=flows(), instances=st.integers(2, 4), most=st.integers(1, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_flows_are_shared_by_instances(schedule: FlowSchedule, instances: int, most: int) -> None:
     """With scratch that is used again."""
     program = lower(schedule, "all_to_allv", max_count=most, instances=instances)
@@ -102,7 +103,7 @@ def test_flows_are_shared_by_instances(schedule: FlowSchedule, instances: int, m
 
 
 @given(case=schedules(), instances=st.integers(2, 3), elements=st.integers(0, 40), slices=st.integers(1, 2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_instances_run_in_rounds(case: tuple[TreeSchedule, str], instances: int, elements: int, slices: int) -> None:
     """On sizes that do not divide by the chunks."""
     program = lower(*case, instances=instances)

@@ -18,6 +18,7 @@ from collopt.runtime.interpreter.findings import Findings, LintReport
 from collopt.runtime.msccl.format.limits import dialect_of
 from collopt.runtime.msccl.lint import rules
 from collopt.runtime.msccl.lint.lint import lint_file
+from sample_sizes import examples
 
 AZURE = "msccl-executor-nccl"
 TEXT = to_xml_text(lower(ring_forest(3), "allgather"))
@@ -402,7 +403,7 @@ def test_anything_can_be_read(tmp_path: Path, text: bytes) -> None:
     assert lint(tmp_path, text).verdict == "rejected"
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.integers(0, len(TEXT) - 1), st.integers(0, 30), st.text(st.sampled_from('<>"=/ -019isobxgpu\t\n\0é'), max_size=8)
 )

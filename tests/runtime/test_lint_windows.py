@@ -16,6 +16,7 @@ from collopt.runtime import lower, to_xml_text
 from collopt.runtime.families.windows import lint_family, window_report
 from collopt.runtime.interpreter.findings import LintReport, Window
 from collopt.topologies import ring
+from sample_sizes import examples
 
 AZURE = "msccl-executor-nccl"
 
@@ -145,7 +146,7 @@ def test_calls_are_kept_apart(tmp_path: Path) -> None:
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6), st.integers(0, 40))
 def test_spans_say_what_a_search_would_find(windows: list[tuple[int, int]], size: int) -> None:
     """For every size the first file whose window has it."""

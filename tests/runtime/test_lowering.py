@@ -29,10 +29,11 @@ from runtime_forests import (
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import check_program, lower, run_program
 from collopt.schedules import Allreduce, Forest, TreeSchedule
+from sample_sizes import examples
 
 
 @given(forest=forests(), max_steps=st.integers(1, 8), max_count=st.integers(1, 4), channels=st.integers(1, 4))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_every_lowered_forest_passes_all_checks_and_gathers(
     forest: Forest, max_steps: int, max_count: int, channels: int
 ) -> None:
@@ -46,7 +47,7 @@ def test_every_lowered_forest_passes_all_checks_and_gathers(
 
 
 @given(case=schedules(), max_steps=st.integers(1, 8), max_count=st.integers(1, 4), channels=st.integers(1, 3))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_every_collective_passes_all_checks_and_has_the_right_data(
     case: tuple[TreeSchedule, str], max_steps: int, max_count: int, channels: int
 ) -> None:
@@ -62,7 +63,7 @@ def test_every_collective_passes_all_checks_and_has_the_right_data(
 
 
 @given(case=schedules())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_scratch_is_bounded(case: tuple[TreeSchedule, str]) -> None:
     """By what a rank has and does not keep; what only moves, and an allreduce, needs none."""
     program = lower(*case)
@@ -74,7 +75,7 @@ def test_scratch_is_bounded(case: tuple[TreeSchedule, str]) -> None:
 
 
 @given(case=schedules())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_every_contribution_is_sent_once(case: tuple[TreeSchedule, str]) -> None:
     """Each chunk crosses as many hops as its trees have, N - 1 per tree, whatever the collective."""
     program = lower(*case)
@@ -225,7 +226,7 @@ def test_refuses_halves_of_an_allreduce_that_do_not_belong_together() -> None:
 
 
 @given(forest=forests())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_every_hop_moves_exactly_the_share_of_its_tree(forest: Forest) -> None:
     """Between two ranks go as many shards as the trees with that hop carry: the plan's congestion is the program's."""
     program = lower(forest, "allgather", max_count=2)

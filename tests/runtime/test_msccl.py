@@ -39,6 +39,7 @@ from collopt.runtime import (
     write_xml,
 )
 from collopt.schedules import Forest, TreeSchedule
+from sample_sizes import examples
 
 RUNTIMES = ["msccl", "msccl-executor-nccl", "rccl"]
 
@@ -90,7 +91,7 @@ def test_writes_exactly_this_for_an_exchange_of_two_ranks() -> None:
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @given(forest=forests())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, runtime: str, forest: Forest) -> None:
     """Writing and reading is the identity on lowered programs."""
     path = tmp_path_factory.mktemp("xml") / "ag.xml"
@@ -103,7 +104,7 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @given(case=schedules())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_every_collective_is_read_back_and_runs(
     tmp_path_factory: pytest.TempPathFactory, runtime: str, case: tuple[TreeSchedule, str]
 ) -> None:
@@ -203,7 +204,7 @@ def test_dependencies_count_nops(tmp_path: Path) -> None:
 
 
 @given(forest=forests(max_ranks=4))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_the_text_is_what_the_parsers_take(forest: Forest) -> None:
     """No prolog, no tab, no single quote, one space between attributes, all ten attributes on every step."""
     text = to_xml_text(lower(forest, "allgather"))

@@ -14,6 +14,7 @@ from runtime_forests import block, exchange, random_schedule, ring_forest, send,
 from collopt.errors import ColloptError, FileFormatError, ProgramError, UnsupportedError
 from collopt.runtime import ChunkRange, Instruction, interpret_file, lower, read_xml, to_xml_text
 from collopt.runtime.msccl.format.reader import read_placements
+from sample_sizes import examples
 
 TEXT = to_xml_text(lower(ring_forest(3), "allgather"))
 WAITING = '<step s="1" type="s" srcbuf="o" srcoff="2" dstbuf="o" dstoff="2" cnt="1" depid="0" deps="0" hasdep="0" />'
@@ -275,7 +276,7 @@ LARGER = [
 
 
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_garbled_files_never_escape_our_errors(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Whatever a few changed characters make of a file, the outcome is a program that runs or one of our errors."""
     text = list(data.draw(st.sampled_from(LARGER)))

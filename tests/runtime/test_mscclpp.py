@@ -34,6 +34,7 @@ from collopt.runtime.mscclpp.lowering.lower import to_execution_plan, write_mscc
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 from collopt.schedules import REDUCE
 from collopt.topologies import Topology, dgx1_v100, dgx_h100, generalized_kautz, hypercube, ring
+from sample_sizes import examples
 from slow_cases import slow_where
 
 PLACEMENTS = ("out-of-place", "in-place")
@@ -99,7 +100,7 @@ def test_plans_of_real_networks_run(tmp_path: Path, topology: Topology, collecti
 
 
 @given(forest=forests(max_ranks=5, max_trees=4), seed=st.integers(0, 1000), slices=st.integers(1, 4))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 def test_any_forest_runs_in_slices(forest: Any, seed: int, slices: int) -> None:
     """Weights that differ are cut into steps of equal size."""
     size = 1 if forest.num_ranks % 2 else 2

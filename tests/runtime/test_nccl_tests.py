@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from collopt.errors import ColloptError, FileFormatError, UnsupportedError
 from collopt.runtime.measuring.bench.report import BenchReport, BenchRow, Device, Reading
 from collopt.runtime.measuring.calibration.measured_times import MeasuredTimes, read_nccl_tests
+from sample_sizes import examples
 
 HEADER = """\
 # nccl-tests version 2.18.3 nccl-headers=23003 nccl-library=23003
@@ -209,7 +210,7 @@ WORDS = st.sampled_from(
 LINES = st.lists(WORDS | st.text(max_size=4), max_size=16).map(" ".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(lines=st.lists(LINES, max_size=8), headed=st.booleans())
 def test_no_text_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, lines: list[str], headed: bool) -> None:
     """Whatever it is, it is read or refused in one line."""
@@ -234,7 +235,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(data=st.lists(JSON, max_size=3) | st.fixed_dictionaries({"results": JSON, "args": JSON}))
 def test_no_json_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, data: object) -> None:
     """Whatever it is, it is read or refused in one line."""

@@ -17,6 +17,7 @@ from collopt.runtime.msccl.export import export_msccl_xml
 from collopt.runtime.programs.transformations import document_steps, packed
 from collopt.schedules import FlowSchedule, TreeSchedule
 from collopt.topologies import dgx_h100
+from sample_sizes import examples
 
 
 def most_blocks(program: Program) -> int:
@@ -37,7 +38,7 @@ def check_packed(program: Program, most: int, max_steps: int) -> Program:
 
 
 @given(case=schedules(), most=st.integers(1, 20), channels=st.integers(1, 3), unfused=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_joined_blocks_do_every_collective(
     case: tuple[TreeSchedule, str], most: int, channels: int, unfused: bool
 ) -> None:
@@ -47,7 +48,7 @@ def test_joined_blocks_do_every_collective(
 
 
 @given(schedule=flows(), most=st.integers(1, 12), max_steps=st.integers(2, 30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_joined_blocks_exchange_everything(schedule: FlowSchedule, most: int, max_steps: int) -> None:
     """With scratch that is used again, and blocks that have to stay short."""
     check_packed(lower(schedule, "all_to_allv"), most, max_steps)

@@ -17,6 +17,7 @@ from collopt.errors import UnsupportedError
 from collopt.runtime import interpret_file, lower, read_xml, run_program
 from collopt.runtime.msccl.export import export_msccl_xml
 from collopt.topologies import Topology, dgx_a100, hypercube, mi250, ring, torus
+from sample_sizes import examples
 from strategies import eulerian_topologies
 
 TOPOLOGIES = {
@@ -93,7 +94,7 @@ def test_allreduces_with_roots_of_their_own_run_and_are_written(tmp_path: Path, 
 
 
 @given(topology=eulerian_topologies(max_ranks=5, max_switches=2, max_bandwidth=4), data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_plans_on_random_networks_run(topology: Topology, data: st.DataObject) -> None:
     """Switches, odd bandwidths, any collective, shards of any size."""
     collective = data.draw(st.sampled_from(COLLECTIVES))

@@ -30,6 +30,7 @@ from collopt.runtime import ChunkRange, Program, lower, run_program, without_rec
 from collopt.runtime.distributed.rounds.batches import rank_rounds
 from collopt.runtime.distributed.rounds.rounds import rounds_of
 from collopt.schedules import Forest, TreeSchedule
+from sample_sizes import examples
 
 
 def gather_in_rounds(program: Program, elements: int, slices: int) -> None:
@@ -44,7 +45,7 @@ def gather_in_rounds(program: Program, elements: int, slices: int) -> None:
     in_place=st.booleans(),
     most=st.integers(1, 9),
 )
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_rounds_do_every_collective_whatever_the_size(
     case: tuple[TreeSchedule, str], elements: int, slices: int, in_place: bool, most: int
 ) -> None:
@@ -71,14 +72,14 @@ def test_two_contributions_are_added_in_one_round() -> None:
 
 @pytest.mark.slow
 @given(forest=forests(), elements=st.integers(0, 40), slices=st.integers(1, 4))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_rounds_gather_whatever_the_shard_size(forest: Forest, elements: int, slices: int) -> None:
     """Shards need not divide by chunks or slices; empty messages are left out at both ends alike."""
     gather_in_rounds(lower(forest, "allgather"), elements, slices)
 
 
 @given(forest=forests(), slices=st.integers(1, 3), most=st.integers(1, 5))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_no_rank_has_more_operations_in_a_round_than_allowed(forest: Forest, slices: int, most: int) -> None:
     """And everything is sent exactly once per slice."""
     program = lower(forest, "allgather")
@@ -93,7 +94,7 @@ def test_no_rank_has_more_operations_in_a_round_than_allowed(forest: Forest, sli
 
 
 @given(forest=forests(), elements=st.integers(0, 40), slices=st.integers(1, 4))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_every_element_is_received_once(forest: Forest, elements: int, slices: int) -> None:
     """And the own ones are copied once."""
     program = lower(forest, "allgather")

@@ -19,6 +19,7 @@ from collopt.runtime.simulation.schedule_transfers import transfers_of
 from collopt.schedules import Allreduce, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule, as_bytes
 from collopt.schedules.steps.cost import step_schedule_time
 from collopt.topologies import complete, dgx_a100, hypercube, kautz, mi250, ring, torus
+from sample_sizes import examples
 from slow_cases import slow_where
 
 SPEED = 25
@@ -145,7 +146,7 @@ def test_flows_follow_their_steps() -> None:
     assert simulate(plan, 30_000, 10).time == 3
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(schedules(), st.integers(1, 5), st.integers(0, 2**32), st.integers(1, 10**6))
 def test_every_run_is_a_run_that_the_model_allows(
     given_schedule: tuple[TreeSchedule, str], slices: int, seed: int, size: int
@@ -201,7 +202,7 @@ def check_run(run: Simulation) -> None:
     assert run.time == times.tick * int(max(end(each).max() for each in range(len(transfers.senders))))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.sampled_from(["allgather", "reduce_scatter", "allreduce", "broadcast"]), st.integers(2, 5), st.integers(0, 999)
 )

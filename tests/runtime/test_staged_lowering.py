@@ -33,6 +33,7 @@ from collopt.runtime import (
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.runtime.lowering import flow_transfers as staged_transfers
 from collopt.schedules import AllToAllvSchedule
+from sample_sizes import examples
 
 PRELOAD = ("torch", "torch.distributed", "collopt.runtime.distributed.execution.execute")
 LARGE = 2**31 - 1
@@ -81,7 +82,7 @@ def unit_of(program: Program, schedule: AllToAllvSchedule) -> int:
 
 @pytest.mark.slow
 @given(schedule=exchanges(), most=st.integers(1, 9), channels=st.integers(1, 2), instances=st.integers(1, 2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_everything_arrives_by_way_of_the_schedule(
     schedule: AllToAllvSchedule, most: int, channels: int, instances: int
 ) -> None:
@@ -96,7 +97,7 @@ def test_everything_arrives_by_way_of_the_schedule(
 
 @pytest.mark.slow
 @given(schedule=exchanges(), unit=st.integers(0, 5), slices=st.integers(1, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_stages_run_in_rounds(schedule: AllToAllvSchedule, unit: int, slices: int) -> None:
     """Multiples of the traffic, in several slices."""
     program = lower(schedule, "all_to_allv", max_steps=LARGE, max_count=LARGE)
@@ -122,7 +123,7 @@ def follows(rank: RankProgram) -> dict[tuple[int, int], set[tuple[int, int]]]:
 
 
 @given(schedule=exchanges(), most=st.sampled_from([3, LARGE]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_stages_follow_one_another(schedule: AllToAllvSchedule, most: int) -> None:
     """Whatever a rank sends to, or receives from, other servers has one order, since each stage has one partner."""
     program = lower(schedule, "all_to_allv", max_count=most, max_steps=LARGE)
@@ -210,7 +211,7 @@ def test_scratch_is_used_again() -> None:
 
 @pytest.mark.slow
 @given(schedule=exchanges())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_scratch_is_bounded(schedule: AllToAllvSchedule) -> None:
     """By what passes a rank for others, and by few stages."""
     program = lower(schedule, "all_to_allv", max_count=LARGE)

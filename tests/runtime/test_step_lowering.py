@@ -35,6 +35,7 @@ from collopt.schedules import AnyStepSchedule, Send, StepAllreduce, StepSchedule
 from collopt.schedules.traffic.collective import as_collective
 from collopt.topologies import base_schedule_names, complete, ring
 from oracles.slow_steps import steps_hold
+from sample_sizes import examples
 
 COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")
 RUNTIMES = ("msccl", "msccl-executor-nccl", "rccl")
@@ -73,7 +74,7 @@ def transfers(program: Program) -> list[tuple[int, int | None, int]]:
 
 
 @given(case=step_schedules(), max_steps=st.integers(1, 8), max_count=st.integers(1, 6), channels=st.integers(1, 3))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 def test_every_lowered_schedule_passes_all_checks_and_has_the_right_data(
     case: tuple[AnyStepSchedule, str], max_steps: int, max_count: int, channels: int
 ) -> None:
@@ -90,7 +91,7 @@ def test_every_lowered_schedule_passes_all_checks_and_has_the_right_data(
 
 
 @given(case=step_schedules(), elements=st.integers(0, 60), slices=st.integers(1, 3), in_place=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_rounds_do_every_collective_whatever_the_size(
     case: tuple[AnyStepSchedule, str], elements: int, slices: int, in_place: bool
 ) -> None:
@@ -99,7 +100,7 @@ def test_rounds_do_every_collective_whatever_the_size(
 
 
 @given(case=step_schedules())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_every_part_is_sent_once_to_every_rank(case: tuple[AnyStepSchedule, str]) -> None:
     """What a rank already has, or gets twice, is left out."""
     program = lower(*case)
@@ -108,7 +109,7 @@ def test_every_part_is_sent_once_to_every_rank(case: tuple[AnyStepSchedule, str]
 
 
 @given(case=step_schedules())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_scratch_is_bounded(case: tuple[AnyStepSchedule, str]) -> None:
     """By what a rank has and does not keep; an allgather and an allreduce need none."""
     program = lower(*case)
@@ -118,7 +119,7 @@ def test_scratch_is_bounded(case: tuple[AnyStepSchedule, str]) -> None:
 
 
 @given(case=step_schedules())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_a_program_takes_no_more_rounds_than_the_schedule_has_steps(case: tuple[AnyStepSchedule, str]) -> None:
     """Where a round holds whatever fits a step: no transfer waits for one of the same step or a later one."""
     schedule, collective = case
@@ -126,7 +127,7 @@ def test_a_program_takes_no_more_rounds_than_the_schedule_has_steps(case: tuple[
 
 
 @given(ranks=st.integers(2, 5), chunks=st.integers(1, 4), seed=st.integers(0, 2**32), reduces=st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_refuses_exactly_the_schedules_that_a_slow_check_refuses(
     ranks: int, chunks: int, seed: int, reduces: bool
 ) -> None:
@@ -302,7 +303,7 @@ def test_only_the_ends_of_a_path_count() -> None:
 
 
 @given(seed=st.integers(0, 2**32), chunks=st.integers(1, 4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_every_link_carries_what_the_schedule_says(seed: int, chunks: int) -> None:
     """Between two ranks go as many shards as their sends carry, whichever way."""
     schedule = random_steps(5, chunks, seed)

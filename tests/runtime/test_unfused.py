@@ -10,10 +10,11 @@ from runtime_forests import schedules, star_sum
 
 from collopt.runtime import lower, run_program, without_receive_reduce
 from collopt.schedules import TreeSchedule
+from sample_sizes import examples
 
 
 @given(case=schedules(), most=st.integers(1, 4))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_split_programs_do_the_same(case: tuple[TreeSchedule, str], most: int) -> None:
     """Apart and in place, with bounded additional scratch and no step that receives and adds."""
     fused = lower(*case, max_count=most)

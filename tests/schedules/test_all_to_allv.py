@@ -17,6 +17,7 @@ from collopt.planners.pairs.fast import schedule_all_to_allv
 from collopt.schedules.fast.schedule import AllToAllvSchedule
 from collopt.schedules.fast.segments import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
+from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
 
@@ -42,7 +43,7 @@ def executed(schedule: AllToAllvSchedule) -> IntArray:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 4), st.sampled_from([3, 50, 10**7]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_every_byte_arrives_once(seed: int, n: int, m: int, most: int) -> None:
     """By the check, and by following the pieces."""
     schedule = random_schedule(seed, n, m, most)
@@ -52,7 +53,7 @@ def test_every_byte_arrives_once(seed: int, n: int, m: int, most: int) -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=examples(20))
 def test_pieces_follow_streams_and_stages(seed: int) -> None:
     """Pieces of one stream lie end to end, in ascending stages, and inside their stage's interval."""
     schedule = random_schedule(seed)

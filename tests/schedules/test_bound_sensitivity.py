@@ -13,6 +13,7 @@ import collopt
 from collopt.errors import UnsupportedError
 from collopt.schedules import Bound, Cut, CutDual, Partition, RankCuts, bound_sensitivity, link_values
 from collopt.topologies import Topology, dgx_a100, ring
+from sample_sizes import examples
 from strategies import switch_free_topologies
 
 
@@ -24,7 +25,7 @@ def widened(topology: Topology, tail: str, head: str, extra: Fraction) -> Topolo
     return replace(topology, links=links)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     topology=switch_free_topologies(max_ranks=5),
     collective=st.sampled_from(["allgather", "reduce_scatter", "allreduce"]),

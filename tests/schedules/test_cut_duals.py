@@ -18,6 +18,7 @@ from collopt.schedules import Bound, CutDual, LinkValue
 from collopt.schedules.bounds.bound import witness_from_json, witness_to_json
 from collopt.schedules.bounds.cut_duals import hop_limits
 from collopt.topologies import Topology, ring
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 ONE_WAY = ring(3, bandwidth=10, bidirectional=False)
@@ -46,7 +47,7 @@ def random_duals(data: st.DataObject, topology: Topology) -> CutDual:
     return CutDual(tuple(LinkValue(*pair, dual) for pair, dual in links.items()), *sides, relays)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_no_duals_prove_more_than_the_best_cut(data: st.DataObject) -> None:
     """Weak duality on random networks, in every collective but allreduce."""
@@ -63,7 +64,7 @@ def test_no_duals_prove_more_than_the_best_cut(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_no_duals_prove_more_than_plans_of_trees_reach(data: st.DataObject) -> None:
     """An allreduce by trees is never faster than duals allow."""

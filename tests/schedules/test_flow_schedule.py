@@ -26,6 +26,7 @@ from collopt.schedules import (
     verified_loads,
 )
 from collopt.topologies import Topology, ring
+from sample_sizes import examples
 
 RING = ring(3, bandwidth=10, latency=2, bidirectional=False)
 ONES = np.ones((3, 3), dtype=np.int64)
@@ -207,7 +208,7 @@ def test_files_of_another_form_are_refused(field: str, value: Any, message: str)
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_loads_are_those_of_plain_loops(data: st.DataObject) -> None:
     """On random simple paths of a two-way ring, with traffic to match."""
     size = data.draw(st.integers(3, 7))

@@ -14,6 +14,7 @@ import collopt
 from collopt.errors import CertificateError
 from collopt.schedules import Forest, in_network
 from collopt.topologies import Topology, dgx_h100, rail
+from sample_sizes import examples
 from strategies import eulerian_topologies
 
 
@@ -25,7 +26,7 @@ def star(*able: str) -> Topology:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data(), eulerian_topologies(max_ranks=6, max_switches=4), st.sampled_from(["allgather", "reduce_scatter"]))
 def test_everyone_still_gets_everything_once_and_loads_only_fall(
     data: st.DataObject, topology: Topology, collective: str

@@ -15,6 +15,7 @@ from collopt.errors import CertificateError
 from collopt.formulations import all_to_all
 from collopt.schedules import Bound, Cut, LengthDual, LinkValue, Partition, link_values
 from collopt.topologies import Topology, ring
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 ONE_WAY = ring(3, bandwidth=10, bidirectional=False)
@@ -23,7 +24,7 @@ LENGTHS = st.sampled_from([Fraction(0), Fraction(1), Fraction(1, 3), Fraction(5,
 
 
 @given(st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies()), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_distances_are_those_of_networkx(topology: Topology, data: st.DataObject) -> None:
     """In fractions, links of length 0 included, for equal parts and for others."""
     lengths = [data.draw(LENGTHS) for _ in topology.links]
@@ -47,7 +48,7 @@ def test_distances_are_those_of_networkx(topology: Topology, data: st.DataObject
 
 
 @given(st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies()), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_no_witness_proves_more_than_the_linear_program_reaches(topology: Topology, data: st.DataObject) -> None:
     """Whatever the lengths, and any cut; the program's own prices prove just as much."""
     best = solve(all_to_all.build(topology)).exact

@@ -25,6 +25,7 @@ from collopt.topologies import DirectGraph, Topology, complete, diamond, is_reve
 from oracles.breadth_first import first_neighbor_schedule
 from oracles.slow_steps import steps_hold
 from regular_graphs import BASES, regular_graphs
+from sample_sizes import examples
 
 
 def columns(schedule: StepSchedule) -> list[tuple[object, ...]]:
@@ -49,7 +50,7 @@ def test_an_allgather_makes_a_reduce_scatter_and_an_allreduce(graph: DirectGraph
 
 
 @given(regular_graphs())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_reversing_gives_the_other_collective_on_the_transpose(graph: DirectGraph) -> None:
     """Theorem 1, both ways; the slow checker agrees."""
     schedule = first_neighbor_schedule(graph)
@@ -62,7 +63,7 @@ def test_reversing_gives_the_other_collective_on_the_transpose(graph: DirectGrap
 
 
 @given(regular_graphs(), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_renumbered_schedules_are_for_the_renumbered_graph(graph: DirectGraph, random: object) -> None:
     """Definition 7; numbering back gives the old schedule."""
     order = list(range(graph.num_nodes))

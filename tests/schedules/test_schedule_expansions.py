@@ -49,6 +49,7 @@ from oracles.breadth_first import first_neighbor_schedule, least_breadth_first_c
 from oracles.expansion_definitions import chunk_sends, definition_1, definition_2, definition_14
 from oracles.slow_steps import steps_hold
 from regular_graphs import BASES, regular_graphs, single_arc_graphs
+from sample_sizes import examples
 
 MAX_NODES = 200
 
@@ -159,7 +160,7 @@ def test_expansions_of_stored_schedules_verify(name: str) -> None:
 
 
 @given(regular_graphs(), st.sampled_from([allgather, reduce_scatter]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_expansions_of_random_graphs_verify(graph: DirectGraph, made: Callable[[DirectGraph], StepSchedule]) -> None:
     """Parallel arcs and self-loops included; the slow checker agrees on the line graph."""
     schedule = made(graph)
@@ -199,7 +200,7 @@ def wasteful(draw: st.DrawFn) -> tuple[DirectGraph, StepSchedule]:
 
 
 @given(wasteful())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_is_sent_in_vain_breaks_nothing(case: tuple[DirectGraph, StepSchedule]) -> None:
     """Expansions still verify and cost no more than predicted; a reversed schedule adds nothing twice."""
     graph, schedule = case
@@ -223,7 +224,7 @@ def test_what_is_sent_in_vain_breaks_nothing(case: tuple[DirectGraph, StepSchedu
 
 
 @given(single_arc_graphs())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_expanded_schedules_are_those_of_the_definitions(graph: DirectGraph) -> None:
     """Send by send, on graphs without parallel arcs; of Definition 2 the part that leaves no choice."""
     arcs = list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
@@ -275,7 +276,7 @@ def test_the_line_graph_of_a_ring_of_single_arcs_needs_no_further_step() -> None
 
 
 @given(regular_graphs(max_nodes=7, min_degree=2))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_least_cost_on_a_line_graph_is_as_predicted_where_that_is_said(graph: DirectGraph) -> None:
     """No BFB schedule costs more than the bound, and none less where the bound is said to be exact."""
     least, bound = (

@@ -15,6 +15,7 @@ from collopt.errors import FileFormatError
 from collopt.schedules import Send, StepAllreduce, StepSchedule, schedule_from_json, schedule_to_json
 from collopt.schedules.schedule_json import schedule_kind
 from collopt.schedules.steps.schedule import ARRAYS, steps_from_json, steps_to_json
+from sample_sizes import examples
 
 NUMBERS = st.integers(0, 2**63 - 1)
 EXCHANGE = StepSchedule.from_sends(2, 2, [(0, 0, 0, 2, (0, 1)), (0, 1, 0, 2, (1, 0))])
@@ -35,7 +36,7 @@ def assert_same(one: StepSchedule, other: StepSchedule) -> None:
     st.integers(1, 2**63 - 1),
     st.sampled_from(["broadcast", "reduce"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_schedules_come_back_as_they_were(sends: list[Send], count: int, direction: Any) -> None:
     """Whatever they hold, through JSON text."""
     made = StepSchedule.from_sends(count, count, sends, direction)

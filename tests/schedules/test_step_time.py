@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.schedules import Send, StepAllreduce, StepSchedule, schedule_time, step_schedule_time
 from collopt.topologies import Topology, complete, ring
+from sample_sizes import examples
 
 MIXED = Topology.from_links(
     [("a", "b", 10, 1), ("b", "c", 10, 1), ("c", "a", 5, 7), ("a", "c", 2, 100)], compute=["a", "b", "c"]
@@ -124,7 +125,7 @@ def test_links_that_are_not_there_are_refused() -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_times_are_those_of_the_definition(data: st.DataObject) -> None:
     """Random sends on random links through a switch, most of them no schedule of anything."""
     amounts = st.fractions(Fraction(1, 9), 9, max_denominator=9)

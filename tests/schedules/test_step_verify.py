@@ -19,6 +19,7 @@ from collopt.schedules.steps.schedule import Send, StepSchedule
 from collopt.schedules.steps.verify import verified_step_loads, verified_step_schedule_loads
 from collopt.topologies import Topology, hypercube, ring, torus
 from oracles.slow_steps import step_loads_of, steps_hold
+from sample_sizes import examples
 from strategies import eulerian_topologies
 
 TOPOLOGY = Topology.from_links(
@@ -303,7 +304,7 @@ def gossip(topology: Topology, chunks: int, dice: random.Random) -> list[Send]:
     return sends
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(topology=eulerian_topologies(max_ranks=4, max_switches=2), chunks=st.integers(1, 5), data=st.data())
 def test_schedules_are_accepted_exactly_if_a_slow_checker_accepts_them(
     topology: Topology, chunks: int, data: st.DataObject
@@ -335,7 +336,7 @@ def answer(made: StepSchedule, topology: Topology, **settings: int) -> object:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(topology=eulerian_topologies(max_ranks=5, max_switches=1), chunks=st.integers(1, 5), data=st.data())
 def test_sources_are_looked_at_one_by_one_or_together_with_the_same_answer(
     topology: Topology, chunks: int, data: st.DataObject

@@ -16,6 +16,7 @@ from collopt.planners import plan
 from collopt.schedules import Allreduce, Forest, verified_link_loads, verified_schedule_loads
 from collopt.topologies import Topology, dgx_a100, ring
 from oracles.slow_check import forest_holds, loads_of
+from sample_sizes import examples
 from strategies import eulerian_topologies
 
 COMPILING = [HealthCheck.too_slow]
@@ -319,7 +320,7 @@ def damaged_forests(draw: st.DrawFn) -> tuple[Forest, Topology]:
 
 
 @given(damaged_forests())
-@settings(max_examples=300, suppress_health_check=COMPILING)
+@settings(max_examples=examples(300), suppress_health_check=COMPILING)
 def test_forests_are_accepted_exactly_if_a_slow_checker_accepts_them(damaged: tuple[Forest, Topology]) -> None:
     """And then their loads are what a slow count says."""
     made, topology = damaged

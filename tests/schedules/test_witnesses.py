@@ -17,6 +17,7 @@ from collopt.schedules.bounds.bound import WITNESS_KINDS, witness_from_json, wit
 from collopt.schedules.bounds.cut_duals import CutDual
 from collopt.schedules.bounds.witness import LinkValue
 from collopt.topologies import Topology, ring
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 STAR = Topology.from_links(
@@ -82,7 +83,7 @@ def test_partitions_add_up_as_a_slow_count_does(topology: Topology, data: st.Dat
     assert crossing == Crossing(Fraction(2 * (len(parties) - 1) * topology.num_ranks), Fraction(entering))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies(max_ranks=5)), st.data())
 def test_no_allreduce_is_faster_than_any_partition_allows(topology: Topology, data: st.DataObject) -> None:
     """Whatever the parts: a bound that some plan beat would be no bound."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, UnsupportedError
 from collopt.solvers.fast.birkhoff import DECOMPOSITIONS, decompose
+from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
 
@@ -65,7 +66,7 @@ def check(matrix: IntArray, permutations: IntArray, weights: IntArray) -> None:
 
 @WAYS
 @given(matrix=matrices())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 def test_weights_add_up_to_the_largest_sum_on_any_matrix(way: str, matrix: IntArray) -> None:
     """Neither more nor less, in at most n^2 - 2n + 2 steps."""
     check(matrix, *decompose(matrix, way))
@@ -80,7 +81,7 @@ def test_decomposes_matrices_at_the_ends_of_words(way: str, n: int) -> None:
 
 
 @given(matrix=matrices())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_fewest_takes_the_widest_matching_first(matrix: IntArray) -> None:
     """However light rows and columns are raised no perfect matching has a larger least entry, by networkx."""
     n = len(matrix)

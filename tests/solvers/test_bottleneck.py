@@ -16,6 +16,7 @@ from collopt.solvers.flow.max_flow import paired_network
 from collopt.solvers.trees.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
 from collopt.topologies import Topology, mi250
 from oracles.brute_force_cuts import largest_ratio, smallest_scale, supplies_fit
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 Integers = npt.NDArray[np.int64]
@@ -112,7 +113,7 @@ def test_bandwidths_of_very_different_size_stay_exact() -> None:
 
 
 @given(weighted(SMALL), st.integers(1, 4))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_fixed_count_scale_is_the_smallest_feasible_one(drawn: tuple[Topology, Integers], count: int) -> None:
     """Feasible itself, and no smaller candidate j / c is (Algorithm 5; Theorem 12)."""
     topology, weights = drawn

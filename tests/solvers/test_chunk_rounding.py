@@ -14,6 +14,7 @@ from collopt.errors import CapacityOverflowError, SolverError
 from collopt.solvers.paths.chunk_rounding import rounded
 from collopt.solvers.paths.decomposition import Paths, path_loads
 from collopt.topologies import Topology, hypercube, torus
+from sample_sizes import examples
 
 IntArray = np.ndarray
 Case = tuple[Paths, IntArray, IntArray, IntArray]
@@ -111,7 +112,7 @@ def cases(draw: st.DrawFn, most_pairs: int = 8, most_paths: int = 5, most_chunks
 
 
 @given(case=cases(), goal=st.sampled_from([None, Fraction(1, 7)]), effort=st.sampled_from([0, 30, 10**4]))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_chunks_of_each_pair_add_up_exactly(case: Case, goal: Fraction | None, effort: int) -> None:
     """However long the search may take, and it never makes the busiest link busier."""
     paths, pairs, amounts, capacities = case
@@ -126,7 +127,7 @@ def test_chunks_of_each_pair_add_up_exactly(case: Case, goal: Fraction | None, e
 
 @pytest.mark.slow
 @given(case=cases())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_without_effort_every_path_gets_its_share_rounded_down_or_up(case: Case) -> None:
     """And those that are rounded up had the largest remainders."""
     paths, pairs, amounts, _ = case
@@ -142,7 +143,7 @@ def test_without_effort_every_path_gets_its_share_rounded_down_or_up(case: Case)
 
 
 @given(case=cases(), factor=st.integers(1, 1000))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_whole_shares_are_kept_as_they_are(case: Case, factor: int) -> None:
     """Even where another distribution would be better."""
     paths, pairs, _, capacities = case

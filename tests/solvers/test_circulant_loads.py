@@ -15,9 +15,10 @@ from collopt.errors import UnsupportedError
 from collopt.planners.bfb.bfb import bfb_cost
 from collopt.solvers.bfb.circulant_loads import circulant_costs
 from collopt.topologies import circulant_digraph
+from sample_sizes import examples
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.data())
 def test_costs_are_those_of_the_solver_for_all_graphs(data: st.DataObject) -> None:
     """Which looks at every node; a graph that is not connected has no cost."""

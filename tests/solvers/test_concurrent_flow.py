@@ -25,6 +25,7 @@ from collopt.topologies import (
     torus,
 )
 from collopt.topologies.graphs.isomorphism import automorphisms
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 Network = tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -124,7 +125,7 @@ def demand_matrices(draw: st.DrawFn, ranks: int) -> np.ndarray:
 
 @pytest.mark.slow
 @given(st.one_of(eulerian_topologies(), switch_free_topologies()), st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_exact_rate_lies_between_and_the_flow_is_one(topology: Topology, data: st.DataObject) -> None:
     """With unequal capacities, switches and demands of which many are 0."""
     demands = data.draw(demand_matrices(topology.num_ranks))

@@ -19,6 +19,7 @@ from collopt.formulations import Blocks
 from collopt.solvers import Algorithm, HighsOptions, solve
 from collopt.solvers.lp.rational_system import RationalSystem
 from collopt.solvers.lp.rationals import IntegerMatrix, as_exact, exact, float_fraction, simplest_between
+from sample_sizes import examples
 
 with_basis = pytest.mark.parametrize("algorithm", [None, Algorithm.SIMPLEX, Algorithm.IPM])
 without_basis = pytest.mark.parametrize("algorithm", [Algorithm.IPM_WITHOUT_CROSSOVER, Algorithm.PDLP])
@@ -86,7 +87,7 @@ def test_a_matrix_multiplies_exactly_both_ways() -> None:
     assert matrix.transposed_times(exact([10**40, 3, 4])).tolist() == [3 * 10**40 + 8, 2 * 10**40, 0]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 40))
 def test_systems_are_solved_exactly(seed: int, size: int) -> None:
     """Random sparse matrices whose diagonal outweighs 40 entries of 9, both ways, put into the equations."""
@@ -144,7 +145,7 @@ def test_an_optimum_is_exact(algorithm: Algorithm | None) -> None:
     assert solution.interval == (answer.objective, answer.objective)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(seed=st.integers(0, 10**6))
 def test_random_programs_are_exact_in_both_senses(seed: int) -> None:
     """Exact and float values agree, and the opposite objective has the opposite answer and prices of its own sense."""

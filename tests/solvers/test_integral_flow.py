@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from collopt.errors import SolverError
 from collopt.solvers.flow.transport import rounded_flow
+from sample_sizes import examples
 
 TAILS, HEADS = np.array([0, 0, 1, 2, 1]), np.array([1, 2, 3, 3, 2])
 
 
 @given(st.lists(st.integers(0, 50), min_size=4, max_size=4), st.floats(-1e-7, 1e-7))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_sums_of_paths_come_back_whole(amounts: list[int], error: float) -> None:
     """Whatever floats lost, each node is brought exactly what it asks for, or more."""
     upper, lower, across, near = amounts

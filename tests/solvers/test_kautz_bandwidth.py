@@ -12,6 +12,7 @@ from collopt.errors import UnsupportedError
 from collopt.planners.bfb.bfb import bfb_cost
 from collopt.solvers.bfb.kautz_bandwidth import as_figures, kautz_figures, kautz_table
 from collopt.topologies import DirectGraph
+from sample_sizes import examples
 
 
 def kautz_graph(degree: int, size: int) -> DirectGraph:
@@ -53,7 +54,7 @@ def test_graphs_of_up_to_60_nodes_agree_with_the_general_kernel(degree: int) -> 
 
 
 @given(st.integers(2, 16), st.integers(18, 400))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 def test_larger_graphs_agree_with_the_general_kernel(degree: int, size: int) -> None:
     """At any degree."""
     graph = kautz_graph(degree, size)

@@ -17,6 +17,7 @@ from collopt.solvers.bfb.kautz_bandwidth import (
     kautz_transpose_table,
 )
 from collopt.topologies import generalized_kautz
+from sample_sizes import examples
 
 
 @pytest.mark.parametrize("degree", [2, 3, 4, 5, 7])
@@ -31,7 +32,7 @@ def test_small_transposes_agree_with_the_general_kernel(degree: int) -> None:
 
 @pytest.mark.slow
 @given(st.integers(2, 20), st.integers(22, 400))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_larger_transposes_agree_with_the_general_kernel(degree: int, size: int) -> None:
     """At any degree."""
     cost = bfb_cost(generalized_kautz(degree, size).graph.transpose())

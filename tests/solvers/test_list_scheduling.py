@@ -14,6 +14,7 @@ from collopt.errors import CapacityOverflowError, SolverError
 from collopt.solvers.paths.decomposition import Paths
 from collopt.solvers.paths.list_scheduling import list_schedule, min_steps, split, step_quotas
 from collopt.topologies import Topology, complete, hypercube, ring, torus
+from sample_sizes import examples
 
 IntArray = np.ndarray
 
@@ -97,7 +98,7 @@ def random_paths(draw: st.DrawFn) -> tuple[Paths, IntArray, int]:
 
 
 @given(case=random_paths(), effort=st.sampled_from([0, 1000]))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_chunk_is_early_and_no_link_carries_too_much(case: tuple[Paths, IntArray, int], effort: int) -> None:
     """On random paths; and there are no more steps than hops, and at least as many as the bound says."""
     paths, capacities, batch = case
@@ -106,7 +107,7 @@ def test_no_chunk_is_early_and_no_link_carries_too_much(case: tuple[Paths, IntAr
 
 
 @given(case=random_paths())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_effort_never_does_harm(case: tuple[Paths, IntArray, int]) -> None:
     """The best schedule is kept."""
     paths, capacities, batch = case
@@ -115,7 +116,7 @@ def test_effort_never_does_harm(case: tuple[Paths, IntArray, int]) -> None:
 
 
 @given(case=random_paths(), most=st.integers(1, 5))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_rows_are_paths_cut_into_few_chunks(case: tuple[Paths, IntArray, int], most: int) -> None:
     """As many rows as needed, with the links of their path; and none for a path without chunks."""
     paths, _, _ = case

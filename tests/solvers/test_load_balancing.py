@@ -18,6 +18,7 @@ from collopt.solvers.bfb.link_masks import Intake, groups_at, intake, max_in_deg
 from collopt.solvers.bfb.load_balancing import busiest_sets, loads_by_newton, loads_by_subsets
 from collopt.topologies import Topology, complete, hypercube, torus
 from oracles.bfb_subsets import diameter_of, least_load, offered_links
+from sample_sizes import examples
 from strategies import switch_free_topologies
 
 
@@ -26,7 +27,7 @@ def read(topology: Topology) -> Intake:
     return intake(topology.num_ranks, *topology.arrays[:3])
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(topology=switch_free_topologies(max_ranks=8))
 def test_all_sets_and_flows_and_the_oracle_agree(topology: Topology) -> None:
     """For all ranks together, and for each alone, at every distance."""
@@ -44,7 +45,7 @@ def test_all_sets_and_flows_and_the_oracle_agree(topology: Topology) -> None:
                 assert (alone[distance - 1].load / unit if distance <= len(alone) else 0) == value
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(topology=switch_free_topologies(max_ranks=8))
 def test_the_busiest_set_can_be_added_up_by_anyone(topology: Topology) -> None:
     """Its links lead to its rank, and as many shards as it says have no other link."""
@@ -58,7 +59,7 @@ def test_the_busiest_set_can_be_added_up_by_anyone(topology: Topology) -> None:
             assert sum(link.bandwidth for link in links) == found.width * topology.arrays.unit * network.divisor
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(topology=switch_free_topologies(max_ranks=7, max_bandwidth=4), chunks=st.integers(1, 7))
 def test_shares_are_whole_and_fit(topology: Topology, chunks: int) -> None:
     """Every shard comes once, over links that can bring it, none of which exceeds its capacity."""
@@ -82,7 +83,7 @@ def test_shares_are_whole_and_fit(topology: Topology, chunks: int) -> None:
     assert all(load <= capacities[step, places[number]] for (step, number), load in loads.items())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(topology=switch_free_topologies(max_ranks=6, max_bandwidth=3), chunks=st.integers(1, 5))
 def test_no_less_time_is_enough_for_whole_chunks(topology: Topology, chunks: int) -> None:
     """The capacities just before the time of any step ends are too small."""
@@ -96,7 +97,7 @@ def test_no_less_time_is_enough_for_whole_chunks(topology: Topology, chunks: int
             share_out(network, chunks, chunk_capacities(network, shorter))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(topology=switch_free_topologies(max_ranks=7), chunks=st.integers(1, 9))
 def test_equal_links_need_their_load_rounded_up(topology: Topology, chunks: int) -> None:
     """The closed form of integer program (13)."""

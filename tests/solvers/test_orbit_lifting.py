@@ -26,6 +26,7 @@ from collopt.topologies import (
     symmetries,
     torus,
 )
+from sample_sizes import examples
 from strategies import eulerian_topologies
 
 SHIFT = np.roll(np.eye(9, dtype=np.int64), 2, axis=1) * 3 + 1
@@ -73,7 +74,7 @@ def test_lifted_flows_reach_the_rate_of_the_small_program(topology: Topology, tr
 
 
 @given(eulerian_topologies(max_bandwidth=2))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_lifted_flows_are_flows_on_random_networks(topology: Topology) -> None:
     """With few bandwidths, so that there is something to lift."""
     check_all_sources(topology, None)

@@ -15,6 +15,7 @@ from collopt.solvers.strength.strength import Strength, strength
 from collopt.solvers.trees.tree_packing import pack_trees
 from collopt.topologies import Topology, hypercube, ring, torus
 from oracles.brute_force_cuts import supplies_fit
+from sample_sizes import examples
 from two_way_networks import TwoWay, random_regular, two_way, two_way_topologies
 
 
@@ -31,7 +32,7 @@ def fits(network: TwoWay, room: Orientation) -> bool:
 
 
 @given(two_way_topologies(max_ranks=6, max_switches=3))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_every_rank_can_receive_as_many_trees_as_the_strength_allows(topology: Topology) -> None:
     """No link is used beyond its capacity, switches are balanced, and all cuts let the trees through."""
     network = two_way(topology)
@@ -52,7 +53,7 @@ def test_every_rank_can_receive_as_many_trees_as_the_strength_allows(topology: T
 
 
 @given(two_way_topologies(max_ranks=6, max_switches=0))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_trees_can_be_packed_into_the_room(topology: Topology) -> None:
     """As many as start at each rank, each spanning, none beyond the room of a link."""
     network = two_way(topology)
@@ -70,7 +71,7 @@ def test_trees_can_be_packed_into_the_room(topology: Topology) -> None:
 
 
 @given(two_way_topologies(max_ranks=5, max_switches=2))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_one_tree_more_does_not_fit(topology: Topology) -> None:
     """With the same room an additional tree is too much for some cut."""
     network = two_way(topology)

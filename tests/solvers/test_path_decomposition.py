@@ -11,6 +11,7 @@ from collopt.errors import CapacityOverflowError, SolverError
 from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow, source_flows
 from collopt.solvers.paths.decomposition import Paths, joined, path_loads, source_paths
 from collopt.topologies import generalized_kautz
+from sample_sizes import examples
 
 IntArray = np.ndarray
 
@@ -77,7 +78,7 @@ def random_flows(draw: st.DrawFn) -> tuple[int, IntArray, IntArray, IntArray, in
 
 
 @given(case=random_flows())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_paths_bring_exactly_what_is_asked_for(
     case: tuple[int, IntArray, IntArray, IntArray, int, IntArray],
 ) -> None:
@@ -89,7 +90,7 @@ def test_paths_bring_exactly_what_is_asked_for(
 
 
 @given(case=random_flows(), missing=st.integers(1, 5))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_flow_that_brings_too_little_is_refused(
     case: tuple[int, IntArray, IntArray, IntArray, int, IntArray], missing: int
 ) -> None:

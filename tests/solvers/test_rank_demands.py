@@ -12,13 +12,14 @@ from collopt.solvers.strength.orientation import balanced_demands
 from collopt.solvers.strength.strength import strength
 from collopt.topologies import Topology, ring
 from oracles.strengths import narrowest_cuts
+from sample_sizes import examples
 from two_way_networks import two_way, two_way_topologies
 
 SWITCHED = two_way_topologies(max_ranks=6, max_switches=4)
 
 
 @given(SWITCHED, st.integers(1, 4), st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_needs_respect_every_cut_and_add_up(topology: Topology, scale: int, data: st.DataObject) -> None:
     """For any level up to twice the strength, and any target."""
     network = two_way(topology)
@@ -40,7 +41,7 @@ def test_needs_respect_every_cut_and_add_up(topology: Topology, scale: int, data
 
 
 @given(SWITCHED)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_needs_beyond_twice_the_strength_are_refused(topology: Topology) -> None:
     """By as little as one unit."""
     nodes, ranks, tails, heads, capacities = two_way(topology)

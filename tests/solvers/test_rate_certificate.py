@@ -16,6 +16,7 @@ from collopt.solvers import Algorithm, HighsOptions, solve
 from collopt.solvers.multicommodity.rate_certificate import rate_certificate
 from collopt.topologies import Topology, dgx_a100, generalized_kautz, symmetries, torus
 from collopt.topologies.graphs.orbits import trivial_link_orbits
+from sample_sizes import examples
 from strategies import eulerian_topologies
 
 
@@ -50,7 +51,7 @@ def test_bounds_are_close_where_floats_are(topology: Topology) -> None:
 
 
 @given(eulerian_topologies(max_bandwidth=3), st.sampled_from([0.0, 1e-6, 0.1, 1.0]), st.integers(0, 100), st.data())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=examples(80))
 def test_bounds_hold_however_bad_the_floats_are(
     topology: Topology, noise: float, seed: int, data: st.DataObject
 ) -> None:

@@ -20,6 +20,7 @@ from collopt.topologies import (
     line_graph,
     torus,
 )
+from sample_sizes import examples
 
 
 def bounds(graph: DirectGraph) -> tuple[Fraction, Fraction]:
@@ -67,7 +68,7 @@ def test_the_optimum_lies_between(graph: DirectGraph, optimum: float) -> None:
 
 
 @given(st.integers(2, 12), st.data())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 def test_no_link_carries_more_than_its_share_and_upper_bounds_hold(size: int, data: st.DataObject) -> None:
     """On random graphs around a ring."""
     ends = st.integers(0, size - 1)

@@ -15,6 +15,7 @@ from collopt.solvers.strength.strength import Strength, strength
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, mi250, ring, torus
 from oracles.partitions import allreduce_limit
 from oracles.strengths import strength_of_graph, strength_of_network
+from sample_sizes import examples
 from two_way_networks import TwoWay, random_regular, two_way, two_way_topologies
 
 SWITCHED = two_way_topologies(max_ranks=6, max_switches=4)
@@ -34,7 +35,7 @@ def value_of(network: TwoWay, best: Strength) -> Fraction:
 
 
 @given(two_way_topologies(max_ranks=8, max_switches=0, max_bandwidth=20))
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 def test_without_switches_it_is_the_smallest_ratio_of_all_partitions(topology: Topology) -> None:
     """Exactly, and the partition that comes with it has this ratio."""
     network = two_way(topology)
@@ -44,7 +45,7 @@ def test_without_switches_it_is_the_smallest_ratio_of_all_partitions(topology: T
 
 
 @given(SWITCHED)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_with_switches_it_is_the_smallest_ratio_of_all_families(topology: Topology) -> None:
     """Of the narrowest sets around parts of the ranks, which are disjoint."""
     network = two_way(topology)
@@ -54,7 +55,7 @@ def test_with_switches_it_is_the_smallest_ratio_of_all_families(topology: Topolo
 
 
 @given(two_way_topologies(max_ranks=4, max_switches=3))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_partition_of_all_nodes_proves_more(topology: Topology) -> None:
     """Switches may lie in any part, or in parts of their own."""
     assert strength(*two_way(topology)).value * topology.arrays.unit == allreduce_limit(topology)
@@ -103,7 +104,7 @@ def test_networks_of_networks_take_several_rounds() -> None:
 
 
 @given(two_way_topologies(max_ranks=6, max_switches=2), st.integers(2, 1000))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_strength_scales_with_capacity_and_ignores_how_links_are_written(topology: Topology, factor: int) -> None:
     """Direction, order and parallel parts of links make no difference."""
     nodes, ranks, tails, heads, capacities = two_way(topology)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.solvers.strength.tree_centers import centered
+from sample_sizes import examples
 
 Integers = npt.NDArray[np.int64]
 
@@ -30,7 +31,7 @@ def forests(draw: st.DrawFn) -> tuple[Integers, npt.NDArray[np.int32], Integers,
 
 
 @given(forests())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_height_becomes_the_radius_and_the_tree_stays(
     forest: tuple[Integers, npt.NDArray[np.int32], Integers, Integers],
 ) -> None:

@@ -17,6 +17,7 @@ from collopt.solvers.trees.bottleneck import bottleneck_cut
 from collopt.solvers.trees.tree_packing import Packing, pack_trees
 from collopt.topologies import Topology, complete, hypercube, mi250, ring, torus
 from oracles.brute_force_cuts import supplies_fit
+from sample_sizes import examples
 from strategies import switch_free_topologies
 
 Integers = npt.NDArray[np.int64]
@@ -113,7 +114,7 @@ def test_trees_are_found_where_no_capacity_is_left_over(problem: Problem) -> Non
 
 
 @given(any_problems())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_trees_are_packed_exactly_if_every_cut_has_room(problem: Problem) -> None:
     """Theorem 8, against all cuts; otherwise some rank is named."""
     if supplies_fit(*problem):
@@ -135,7 +136,7 @@ def test_symmetric_networks_are_packed(topology: Topology) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(10, 50))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_larger_random_networks_are_packed(seed: int, num_ranks: int) -> None:
     """Unbalanced networks with uneven bandwidths and supplies."""
     chance = np.random.default_rng(seed)
@@ -149,7 +150,7 @@ def test_larger_random_networks_are_packed(seed: int, num_ranks: int) -> None:
 
 
 @given(critical_problems(), st.integers(0, 2**32))
-@settings(max_examples=40, suppress_health_check=COMPILING)
+@settings(max_examples=examples(40), suppress_health_check=COMPILING)
 def test_a_seed_fixes_the_packing(problem: Problem, seed: int) -> None:
     """The same seed gives the same trees; any seed gives trees that fit."""
     once, again = pack_trees(*problem, seed=seed), pack_trees(*problem, seed=seed)

@@ -18,6 +18,7 @@ from collopt.solvers import Algorithm, HighsOptions, Progress, Session, Solution
 from collopt.solvers.highs.session import _Handle
 from collopt.solvers.lp.program import changes_between
 from collopt.topologies import dgx_a100, ring
+from sample_sizes import examples
 
 
 def routing(nodes: int = 12) -> Blocks:
@@ -144,7 +145,7 @@ def test_every_change_counts(change: Callable[[BlockProgram], dict[str, Any]]) -
     assert session.solve().objective == pytest.approx(original, rel=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(order=st.lists(st.sampled_from(changes), max_size=6))
 def test_changes_in_any_order_count(order: list[Callable[[BlockProgram], dict[str, Any]]]) -> None:
     """One session against new starts."""

@@ -17,6 +17,7 @@ from collopt.topologies.importing.sources.options import BoxOptions
 from collopt.topologies.importing.vendor_tools.amd_smi import matches, read_box
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from sample_files import sample
+from sample_sizes import examples
 from vendor_tables import FRONTIER, refusal, square
 
 MESH = tuple(tuple(int(a != b) for b in range(8)) for a in range(8))
@@ -229,7 +230,7 @@ def test_what_is_of_another_tool_does_not_match(content: str) -> None:
 
 
 @pytest.mark.parametrize("whole", [text(cells(FRONTIER)), new_json(cells(MESH)), old_json(cells(MESH))])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_damage_of_any_kind_gives_one_clear_error_or_a_box(whole: str, data: st.DataObject) -> None:
     """Never another exception."""

@@ -26,6 +26,7 @@ from collopt.topologies import (
     twisted_torus,
 )
 from collopt.topologies.builders import REQUIRED
+from sample_sizes import examples
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "leaf-spine": {"leaves": 2, "spines": 1, "hosts_per_leaf": 2},
@@ -173,7 +174,7 @@ def test_unknown_names_and_wrong_values_are_refused(name: Any, options: dict[str
         build(name, **options)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from([entry.name for entry in catalogue()]) | st.text(max_size=12),
     st.dictionaries(

@@ -14,9 +14,10 @@ from collopt.topologies.direct_connect.circulant_search import (
     digraph_offset_sets,
     sampled_offset_sets,
 )
+from sample_sizes import examples
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.data())
 def test_rows_are_different_offsets(data: st.DataObject) -> None:
     """From 1 to n - 1, and with opposite ones where links are to go both ways."""

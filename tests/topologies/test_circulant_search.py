@@ -17,6 +17,7 @@ from collopt.topologies import (
     least_circulant_diameter,
     low_diameter_offsets,
 )
+from sample_sizes import examples
 
 
 def least_by_enumeration(n: int, degree: int) -> int:
@@ -25,7 +26,7 @@ def least_by_enumeration(n: int, degree: int) -> int:
     return min(hops for each in sets if gcd(n, *each) == 1 if (hops := circulant_diameter(n, each)) is not None)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_the_diameter_is_that_of_a_breadth_first_search(data: st.DataObject) -> None:
     """The bits of one integer say the same as the distances between all nodes."""
@@ -63,7 +64,7 @@ def test_looking_at_all_sets_finds_the_least_diameter_where_one_offset_is_1(n: i
     assert hops == least_by_enumeration(n, degree)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(2, 6).map(lambda half: 2 * half), st.integers(13, 1500))
 def test_offsets_are_usable_and_no_better_than_the_bound(degree: int, n: int) -> None:
     """Different, in order, below n / 2, and the graph they make is connected."""

@@ -14,6 +14,7 @@ from collopt.errors import FileFormatError, TopologyError
 from collopt.topologies import Box, Link, Nic, compose, dgx_h100, rail
 from collopt.topologies.importing.compose import FABRICS
 from collopt.topologies.switched.scale_out import SharedLink
+from sample_sizes import examples
 
 PAIR = Box("pair", 2, (Link("gpu0", "gpu1", Fraction(50)),), (Nic(("gpu0",), 25, 12), Nic(("gpu1",), 25, 12)))
 BARE = Box("bare", 4, tuple(Link(f"gpu{a}", f"gpu{b}", Fraction(40)) for a in range(4) for b in range(a)), ())
@@ -167,7 +168,6 @@ def networks(draw: st.DrawFn) -> Topology:
 
 
 @given(networks())
-@settings(deadline=None)
 def test_switches_always_take_in_what_they_give_out(network: Topology) -> None:
     """Which planners ask for."""
     assert all(network.ingress(switch) == network.egress(switch) for switch in network.switch_nodes)
@@ -175,7 +175,7 @@ def test_switches_always_take_in_what_they_give_out(network: Topology) -> None:
 
 @pytest.mark.slow
 @given(networks())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 def test_an_allgather_on_any_network_meets_its_bound(network: Topology) -> None:
     """Slow because no other test of topologies compiles what planning takes."""
     assert plan(network, "allgather").gap == 0

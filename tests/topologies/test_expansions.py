@@ -30,6 +30,7 @@ from collopt.topologies import (
     unidirectional_ring,
 )
 from regular_graphs import regular_graphs
+from sample_sizes import examples
 
 TRIANGLE = DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)")
 COMPLETE = complete(3).direct_graph().renamed("K(3)")
@@ -41,7 +42,7 @@ def arcs_of(graph: DirectGraph) -> list[tuple[int, int]]:
 
 
 @given(regular_graphs())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_line_graphs_join_arcs_that_follow_each_other(graph: DirectGraph) -> None:
     """By their numbers, parallel arcs apart and self-loops kept; degree and size are as they should be."""
     arcs, lines = arcs_of(graph), line_graph(graph)
@@ -55,7 +56,7 @@ def test_line_graphs_join_arcs_that_follow_each_other(graph: DirectGraph) -> Non
 
 
 @given(regular_graphs(max_nodes=6))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_degree_expansions_join_all_copies(graph: DirectGraph) -> None:
     """Copy i of node v is number 3 v + i; self-loops are refused."""
     if graph.num_self_loops:
@@ -71,7 +72,7 @@ def test_degree_expansions_join_all_copies(graph: DirectGraph) -> None:
 
 
 @given(regular_graphs(max_nodes=5), regular_graphs(max_nodes=5))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_products_change_one_entry_along_an_arc(left: DirectGraph, right: DirectGraph) -> None:
     """Pair (x, y) is number x N + y; parallel arcs and self-loops of both stay."""
     size = right.num_nodes

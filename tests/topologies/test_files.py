@@ -22,6 +22,7 @@ from collopt.support.writing import write_all_whole, write_whole
 from collopt.topologies import Topology, dgx_h100, mi250, read_topology, ring, write_topology
 from collopt.topologies.network.schema import TopologyDocument
 from collopt.topologies.network.topology_json import topology_from_json, topology_to_json
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 DATA = Path(__file__).parents[1] / "data"
@@ -29,7 +30,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "topology-json.md"
 PAIR = Topology.from_links(
     [("a", "s", "65/3", "0.7"), ("s", "b", 2)], compute=["a", "b"], switches=["s"], bidirectional=True, multicast=["s"]
 )
-SAME_FILE = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SAME_FILE = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def changed(**fields: Any) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def test_a_written_topology_is_read_back_equal(topology: Topology, tmp_path: Pat
     json.loads(path.read_text(encoding="utf-8"))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     eulerian_topologies() | switch_free_topologies(),
     st.integers(1, 9),

@@ -40,6 +40,7 @@ from collopt.topologies import (
     unidirectional_ring,
 )
 from regular_graphs import BASES, regular_graphs
+from sample_sizes import examples
 
 NX: Any = nx
 """Without type information, as most of networkx."""
@@ -168,7 +169,7 @@ def test_directed_graphs_and_parallel_arcs_are_not_distance_regular() -> None:
 
 
 @given(regular_graphs())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 def test_distances_add_up_as_networkx_says(graph: DirectGraph) -> None:
     """Of all ordered pairs."""
     known = nx.DiGraph(list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True)))

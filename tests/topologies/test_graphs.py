@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 from collopt.errors import TopologyError
 from collopt.topologies import Link, Topology, dgx_h100
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 
@@ -162,7 +163,7 @@ def test_to_networkx_writes_kinds_abilities_and_exact_numbers() -> None:
     assert graph.edges["box0/nic0", "ib"] == {"bandwidth": Fraction(50), "latency": Fraction(1, 2)}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(eulerian_topologies() | switch_free_topologies())
 def test_a_round_trip_gives_the_same_network(topology: Topology) -> None:
     """Only the order in which links are listed may change."""

@@ -31,6 +31,7 @@ from collopt.topologies import (
 )
 from collopt.topologies.graphs import isomorphism as isomorphism_search
 from regular_graphs import BASES, regular_graphs, renumbered
+from sample_sizes import examples
 
 
 @st.composite
@@ -53,7 +54,7 @@ def mappings(graph: DirectGraph, other: DirectGraph) -> list[tuple[int, ...]]:
 
 
 @given(any_graphs(), any_graphs())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 def test_small_graphs_are_told_apart_as_by_brute_force(graph: DirectGraph, other: DirectGraph) -> None:
     """Also a graph and its transpose, which have more in common."""
     for second in (other, graph.transpose()):
@@ -63,7 +64,7 @@ def test_small_graphs_are_told_apart_as_by_brute_force(graph: DirectGraph, other
 
 
 @given(any_graphs())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=examples(100))
 def test_orbits_are_those_of_all_automorphisms(graph: DirectGraph) -> None:
     """Each labelled by its least node."""
     known = mappings(graph, graph)
@@ -75,7 +76,7 @@ def test_orbits_are_those_of_all_automorphisms(graph: DirectGraph) -> None:
 
 
 @given(regular_graphs(max_nodes=12), st.integers(0, 1000))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_renumbered_graphs_are_recognised(graph: DirectGraph, seed: int) -> None:
     """The mapping takes arcs to arcs, as often as they are there."""
     other = renumbered(graph, seed)

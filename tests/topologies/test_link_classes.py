@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from collopt.errors import TopologyError
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, leaf_spine, mi250, ring, torus
 from collopt.topologies.network.link_classes import link_classes, matching_classes
+from sample_sizes import examples
 from strategies import eulerian_topologies
 
 
@@ -31,7 +32,7 @@ def test_classes_are_named_by_what_they_join(topology: Topology, names: list[str
     assert [each.name for each in link_classes(topology)] == names
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(topology=eulerian_topologies())
 def test_every_link_is_in_one_class(topology: Topology) -> None:
     """Whose bandwidth it has; names are unique."""

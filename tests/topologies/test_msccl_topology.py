@@ -15,6 +15,7 @@ from collopt.topologies import Topology
 from collopt.topologies.importing.other_planners.msccl_tools import matches, read_network
 from collopt.topologies.importing.sources.document import Document, Imported
 from collopt.topologies.importing.sources.options import BoxOptions
+from sample_sizes import examples
 from vendor_tables import refusal
 
 
@@ -125,7 +126,7 @@ def test_what_is_damaged_or_has_no_counterpart_is_refused(text: str, message: st
         read(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.recursive(st.none() | st.booleans() | st.integers(-2, 4) | st.floats() | st.text(max_size=3), st.lists),
        st.recursive(st.integers(-1, 4), st.lists), st.text(max_size=5))  # fmt: skip
 def test_any_content_gives_one_clear_error_or_a_network(links: object, switches: object, name: str) -> None:

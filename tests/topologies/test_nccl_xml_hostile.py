@@ -15,6 +15,7 @@ from collopt.topologies.importing.sources.document import MAX_BYTES, Document
 from collopt.topologies.importing.sources.options import BoxOptions
 from collopt.topologies.switched.scale_out import join_boxes
 from nccl_texts import GPU, SWITCH, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system, tag
+from sample_sizes import examples
 
 WHOLE = system(
     cpu(
@@ -135,7 +136,7 @@ def test_what_the_fuzzing_starts_from_is_sound() -> None:
     assert {"nvswitch", "cpu0", "cpu1", "cpu2", "pcie0"} == set(box.switches)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_changed_files_are_read_or_refused(data: st.DataObject) -> None:
     """Attributes taken from elsewhere, elements dropped or doubled, text cut out: never another error."""
@@ -198,7 +199,7 @@ FIELDS = st.dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(
     st.recursive(
         st.builds(lambda name, fields: tag(name, **fields), NAMES, FIELDS),
@@ -214,7 +215,7 @@ def test_trees_of_known_elements_are_read_or_refused(inside: str) -> None:
     read_and_join(system(cpu(inside, gpu(0), gpu(1))))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.text(st.sampled_from("<>/=\"' &;!?-[]system=version1cpu\n\x00é\ud800")) | st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Also where it does not look like XML."""

@@ -15,6 +15,7 @@ from collopt.topologies import compose
 from collopt.topologies.importing.nccl.pcie_speeds import LANE_RATES
 from collopt.topologies.switched.scale_out import Box
 from nccl_texts import GPU, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system, tag
+from sample_sizes import examples
 
 BROADCOM = {"vendor": "0x1000", "device": "0xc010", "subsystem_vendor": "0x1000", "subsystem_device": "0xa096"}
 
@@ -297,7 +298,7 @@ def test_one_gpu_with_many_cards_divides_its_own_link() -> None:
     assert [found.near_bandwidth for found in box.nics] == [8, 8, 8]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=4),
     st.lists(

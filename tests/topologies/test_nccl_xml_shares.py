@@ -20,6 +20,7 @@ from collopt.topologies.importing.sources.document import Document
 from collopt.topologies.importing.sources.options import BoxOptions
 from collopt.topologies.switched.scale_out import Box
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
+from sample_sizes import examples
 
 Tree = dict[str, Any]
 SPEEDS = ["2.5 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe", "", "Unknown"]
@@ -83,7 +84,7 @@ def above(node: Node) -> list[Node]:
     return [node, *(above(node.parent) if node.parent is not None else ())]
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=examples(120))
 @given(st.integers(0, 10**9), st.booleans(), st.sampled_from(OPTIONS))
 def test_no_link_carries_more_than_it_can_in_whatever_order_it_is_listed(
     seed: int, linked: bool, options: dict[str, Any]

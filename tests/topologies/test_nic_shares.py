@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from collopt.topologies.switched.nic_shares import UNLIMITED, Share, max_min_shares, share_notes
 from collopt.topologies.switched.scale_out import SharedLink
+from sample_sizes import examples
 
 
 def link(bandwidth: int, *ways: tuple[int, int]) -> SharedLink:
@@ -30,7 +31,7 @@ def cases(draw: st.DrawFn) -> tuple[list[int], list[Fraction | None], list[Share
     return near, ports, links
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases())
 def test_no_link_can_be_exceeded_and_none_is_wasted(
     case: tuple[list[int], list[Fraction | None], list[SharedLink]],

@@ -15,6 +15,7 @@ from collopt.topologies import Topology, read_box
 from collopt.topologies.importing.other_planners.ns3 import matches, read_network
 from collopt.topologies.importing.sources.document import Document
 from collopt.topologies.importing.sources.options import BoxOptions
+from sample_sizes import examples
 
 LEAVES = """\
 6 2 5
@@ -149,7 +150,7 @@ def test_files_made_to_harm_are_refused_at_once() -> None:
 WORDS = st.sampled_from([*LEAVES.split(), "\n", "-1", "1e9", "0.5", "9" * 40, "Gbps", "٣", "1Gbps", "0", "1"])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(WORDS, max_size=12), st.integers(0, 30), st.integers(0, 30))
 def test_changed_files_are_read_or_refused(words: list[str], begin: int, end: int) -> None:
     """Words taken out and put in: never another error."""

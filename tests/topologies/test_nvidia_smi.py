@@ -20,6 +20,7 @@ from collopt.topologies.switched.scale_out import Box, repeat_box
 from collopt.topologies.switched.vendor_boxes import CUBE_MESH
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
 from sample_files import sample
+from sample_sizes import examples
 from vendor_tables import gpu_labels, refusal, square
 
 LEGEND = "\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
@@ -280,7 +281,7 @@ def test_what_is_no_such_table_does_not_match(text: str) -> None:
     assert not matches(Document("a", text))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_damage_of_any_kind_gives_one_clear_error_or_a_box(data: st.DataObject) -> None:
     """Never another exception."""

@@ -19,6 +19,7 @@ from collopt.errors import ColloptError, FileFormatError, TopologyError
 from collopt.topologies import compose, read_box, torus
 from collopt.topologies.importing.read import import_network
 from collopt.topologies.importing.sources.document import Document
+from sample_sizes import examples
 
 PROFILE: dict[str, Any] = {
     "name": "lab_1MB",
@@ -305,7 +306,7 @@ values = st.recursive(
 
 
 @given(name=st.sampled_from(sorted(PROFILE)), value=values)
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 def test_no_profile_ends_in_another_error(name: str, value: object, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever one of its fields holds."""
     file = profile(tmp_path_factory.getbasetemp() / "profile.json", **{name: value})
@@ -313,7 +314,7 @@ def test_no_profile_ends_in_another_error(name: str, value: object, tmp_path_fac
 
 
 @given(name=st.sampled_from(["topology", "npus_count", "bandwidth", "latency"]), value=values)
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 def test_no_network_of_astra_sim_ends_in_another_error(
     name: str, value: object, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -325,7 +326,7 @@ def test_no_network_of_astra_sim_ends_in_another_error(
 
 
 @given(st.text(max_size=60))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_format_takes_any_text_for_its_own_and_fails(text: str) -> None:
     """Formats are found by their content without an error."""
     from collopt.topologies.importing.formats import FORMATS

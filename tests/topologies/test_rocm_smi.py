@@ -19,6 +19,7 @@ from collopt.topologies.importing.vendor_tools import amd_sysfs, rocm_smi_bandwi
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from collopt.topologies.switched.vendor_boxes import MI250_LINKS
 from sample_files import sample
+from sample_sizes import examples
 from vendor_tables import FRONTIER, node_bandwidths, refusal, rocm_topology, two_hives
 
 SYSFS = "".join(" ".join(f"{count:02x}" for count in row) + "\n" for row in FRONTIER)
@@ -239,7 +240,7 @@ def test_what_is_no_square_of_counts_does_not_match(text: str) -> None:
 
 
 @pytest.mark.parametrize("reader", [rocm_smi_bandwidth, rocm_smi_topology, amd_sysfs])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_damage_of_any_kind_gives_one_clear_error_or_a_box(reader: ModuleType, data: st.DataObject) -> None:
     """Never another exception."""

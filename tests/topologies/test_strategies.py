@@ -10,7 +10,7 @@ from collopt.topologies import Topology, ring
 from strategies import bandwidths, eulerian_topologies, rank_orders, switch_free_topologies
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(eulerian_topologies(max_ranks=5, max_switches=2, max_bandwidth=4))
 def test_eulerian_topologies_are_balanced_and_connected(topology: Topology) -> None:
     """Every node takes in what it gives out and reaches every other; the limits hold."""
@@ -20,7 +20,7 @@ def test_eulerian_topologies_are_balanced_and_connected(topology: Topology) -> N
     assert len(topology.switch_nodes) <= 2
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(switch_free_topologies(max_ranks=5))
 def test_switch_free_topologies_are_strongly_connected(topology: Topology) -> None:
     """They have no switches."""
@@ -28,7 +28,7 @@ def test_switch_free_topologies_are_strongly_connected(topology: Topology) -> No
     assert nx.is_strongly_connected(topology.to_networkx())
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(bandwidths(3), rank_orders(ring(4)))
 def test_bandwidths_and_orders_stay_within_limits(bandwidth: object, order: list[int]) -> None:
     """Bandwidths are small whole numbers, orders permutations."""
@@ -40,7 +40,7 @@ def test_the_strategies_reach_what_they_are_meant_to_reach() -> None:
     """Switches, links between switches, one-way links, unequal and unbalanced bandwidths do occur."""
     seen: set[str] = set()
 
-    @settings(deadline=None, max_examples=200, database=None, derandomize=True)
+    @settings(max_examples=200, database=None, derandomize=True)
     @given(st.one_of(eulerian_topologies(), switch_free_topologies()))
     def collect(topology: Topology) -> None:
         pairs = {link[:2] for link in topology.links}

@@ -27,6 +27,7 @@ from collopt.topologies import (
 )
 from collopt.topologies import symmetries as find_symmetries
 from collopt.topologies.graphs.orbits import LinkOrbits, link_images, link_orbits, trivial_link_orbits
+from sample_sizes import examples
 
 Mapping = tuple[int, ...]
 EQUAL = st.just(None)
@@ -84,7 +85,7 @@ def small_networks(draw: st.DrawFn) -> tuple[Topology, list[list[int]] | None]:
 
 
 @given(small_networks())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 def test_orbits_are_those_of_all_symmetries(drawn: tuple[Topology, list[list[int]] | None]) -> None:
     """Found by trying every permutation; and each one that is given is a symmetry, not the identity."""
     topology, traffic = drawn

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, ColloptError, TopologyError
 from collopt.topologies import Link, Topology, dgx_a100, mi250, ring
+from sample_sizes import examples
 from strategies import eulerian_topologies, rank_orders
 
 
@@ -242,7 +243,7 @@ def test_abilities_belong_to_switches() -> None:
     assert topology.multicast == topology.aggregation == {"hub"}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.data())
 def test_restricting_to_all_ranks_only_renumbers_them(data: st.DataObject) -> None:
     """Every node keeps its links, and the way back gives the same network."""
@@ -254,7 +255,7 @@ def test_restricting_to_all_ranks_only_renumbers_them(data: st.DataObject) -> No
     assert shuffled.restrict(topology.compute_nodes).digest == topology.digest
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(
         st.tuples(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from collopt.errors import TopologyError, UnsupportedError
 from collopt.support.quantities import as_bandwidth, as_factor, as_latency
 from collopt.support.validation import as_name, as_names, as_whole, is_whole, shown
+from sample_sizes import examples
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_a_name_that_occurs_twice_is_named() -> None:
         as_names(["1", 1], "compute")
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.one_of(
         st.integers(),
