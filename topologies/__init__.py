@@ -45,12 +45,12 @@ from .importing.boxes import read_box
 from .importing.compose import compose
 from .network.direct_graph import Adjacency, DirectGraph
 from .network.link_classes import LinkClass, link_classes
-from .network.topology import Link, LinkArrays, Topology
+from .network.topology import Link, LinkArrays, SwitchLimits, Topology
 from .switched.fabrics import dragonfly, fat_tree, leaf_spine, rail
 from .switched.scale_out import Box, Nic
 from .switched.vendor_boxes import dgx1_v100, dgx_a100, dgx_h100, mi250, mi300x
 
-__all__ = ["Link", "LinkArrays", "LinkClass", "Topology"]
+__all__ = ["Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]
 __all__ += ["link_classes", "read_topology", "symmetries", "write_topology"]
 __all__ += ["CatalogueEntry", "build", "catalogue"]
 __all__ += ["Box", "Nic", "compose", "dgx1_v100", "dgx_a100", "dgx_h100", "mi250", "mi300x", "read_box"]

@@ -96,7 +96,7 @@ def test_the_name_is_that_of_the_graph() -> None:
 
 def test_the_graph_is_left_alone() -> None:
     """Reading writes nothing back."""
-    graph = with_node(kind="switch", multicast=True)
+    graph = with_node(kind="switch", multicast=False)
     before = copy.deepcopy((dict(graph.nodes(data=True)), list(graph.edges(data=True)), graph.graph))
     Topology.from_networkx(graph)
     assert (dict(graph.nodes(data=True)), list(graph.edges(data=True)), graph.graph) == before

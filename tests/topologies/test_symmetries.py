@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.topologies import (
+    SwitchLimits,
     Topology,
     complete,
     complete_bipartite,
@@ -44,6 +46,7 @@ def is_symmetry(topology: Topology, traffic: Any, mapping: Mapping) -> bool:
         and moved == set(topology.links)
         and {names[switch] for switch in topology.multicast} == topology.multicast
         and {names[switch] for switch in topology.aggregation} == topology.aggregation
+        and {names[switch] for switch in topology.loopback} == topology.loopback
         and (traffic is None or all(traffic[a][b] == traffic[mapping[a]][mapping[b]] for a, b in pairs))
     )
 
@@ -77,8 +80,12 @@ def small_networks(draw: st.DrawFn) -> tuple[Topology, list[list[int]] | None]:
         compute=nodes[:ranks],
         switches=nodes[ranks:],
         bidirectional=draw(st.booleans()),
-        multicast=nodes[ranks : ranks + draw(st.integers(0, switches))],
-        aggregation=nodes[ranks + draw(st.integers(0, switches)) :],
+    )
+    made = replace(
+        made,
+        multicast=frozenset(nodes[ranks : ranks + draw(st.integers(0, switches))]),
+        aggregation=frozenset(nodes[ranks + draw(st.integers(0, switches)) :]),
+        limits=tuple(SwitchLimits(switch, loopback=draw(st.booleans())) for switch in nodes[ranks:]),
     )
     rows = st.lists(st.sampled_from([1, 1, 1, 0, -7]), min_size=ranks, max_size=ranks)
     return made, draw(st.one_of(EQUAL, st.lists(rows, min_size=ranks, max_size=ranks)))

@@ -83,8 +83,9 @@ def _colored_graph(topology: Topology, traffic: IntArray | None) -> tuple[Direct
     arc_colors = np.zeros(len(arcs), dtype=np.int64)
     arc_colors[np.searchsorted(arcs, keys)] = links
     arc_colors[np.searchsorted(arcs, pairs)] += amounts * (len(keys) + 1)
+    switches, limits = set(topology.switch_nodes), {each.switch: each[1:] for each in topology.limits}
     node_colors = _numbered(
-        (node in topology.switch_nodes, node in topology.multicast, node in topology.aggregation) for node in nodes
+        (node in switches, node in topology.multicast, node in topology.aggregation, limits.get(node)) for node in nodes
     )
     graph = DirectGraph(size, arcs // size, arcs % size, topology.name)
     return graph, Colors(node_colors, np.unique(arc_colors, return_inverse=True)[1])

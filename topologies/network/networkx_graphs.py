@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import TopologyError
 from ...support.validation import shown
+from .switch_limits import SwitchLimits
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -32,6 +33,11 @@ def from_links_arguments(
         "bidirectional": not isinstance(graph, nx.DiGraph),
         "multicast": _capable(graph, names, "multicast"),
         "aggregation": _capable(graph, names, "aggregation"),
+        "limits": [
+            SwitchLimits(names[node], **{name: data[name] for name in SwitchLimits._fields[1:] if name in data})
+            for node, data in graph.nodes(data=True)
+            if not data.keys().isdisjoint(SwitchLimits._fields[1:])
+        ],
         "name": name if name is not None else str(graph.name or "topology"),
     }
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, FailFast, PlainValidator, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, PlainValidator, ValidationError, field_validator
 
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import as_name, shown
+from .switch_limits import SwitchLimits
 from .topology import Link
 
 
@@ -24,13 +25,27 @@ LinkRow = Annotated[Link, PlainValidator(_as_link)]
 
 
 class SwitchEntry(BaseModel):
-    """One switch: its name and in-network abilities."""
+    """One switch: its name, in-network abilities and their limits."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     name: NodeName
     multicast: bool = False
     aggregation: bool = False
+    loopback: bool = False
+    group: int | None = None
+    operators: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+    @field_validator("operators", "types", mode="before")
+    @classmethod
+    def _from_list(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @property
+    def limits(self) -> SwitchLimits:
+        """What it requires."""
+        return SwitchLimits(self.name, self.loopback, self.group, self.operators, self.types)
 
 
 class TopologyDocument(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,13 +17,14 @@ from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_list, as_name, as_names, as_title, check_links, shown
 from .direct_graph import DirectGraph
 from .links import Link, LinkArrays, as_link, link_arrays, links_by_node, merged_links
+from .switch_limits import SwitchLimits, as_switch_limits, check_ports
 from .what_if import WhatIf
 
 if TYPE_CHECKING:
     import networkx as nx
 
 
-__all__ = ["Link", "LinkArrays", "Topology"]
+__all__ = ["Link", "LinkArrays", "SwitchLimits", "Topology"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Topology(WhatIf):
         At most one per ordered pair of nodes; parallel links are merged on entry.
     multicast, aggregation : frozenset of str
         Switches with in-network multicast, or in-network reduction (ForestColl section 5.6).
+    limits : tuple of SwitchLimits
+        What these switches require, by switch; switches without limits are left out.
     name : str
         For display; it does not count in comparisons.
     graph : DirectGraph or None
@@ -62,6 +65,7 @@ class Topology(WhatIf):
     multicast: frozenset[str] = frozenset()
     aggregation: frozenset[str] = frozenset()
     name: str = field(default="topology", compare=False)
+    limits: tuple[SwitchLimits, ...] = ()
     graph: DirectGraph | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -83,6 +87,7 @@ class Topology(WhatIf):
             if unknown := sorted(capable - set(switches)):
                 raise TopologyError(f"{ability} is claimed for {unknown[0]!r}, which is not a switch of this topology")
             object.__setattr__(self, ability, capable)
+        object.__setattr__(self, "limits", as_switch_limits(self.limits, set(switches)))
 
     @classmethod
     def from_links(
@@ -94,6 +99,7 @@ class Topology(WhatIf):
         bidirectional: bool = False,
         multicast: Iterable[str] = (),
         aggregation: Iterable[str] = (),
+        limits: Iterable[SwitchLimits] = (),
         name: str = "topology",
     ) -> Topology:
         """Build a topology from ``(tail, head, bandwidth[, latency])`` tuples.
@@ -109,6 +115,8 @@ class Topology(WhatIf):
             Add the opposite of every link, with the same figures.
         multicast, aggregation : iterable of str
             Switch abilities.
+        limits : iterable of SwitchLimits
+            Of these switches.
         name : str
             For display.
 
@@ -116,7 +124,7 @@ class Topology(WhatIf):
         ------
         TopologyError
             Unknown or repeated nodes, self-loops, bandwidths that are not positive finite numbers, fewer than two
-            compute nodes.
+            compute nodes, an able switch with fewer than two neighbors.
         """
         exact = []
         both = as_flag(bidirectional, "bidirectional")
@@ -125,14 +133,17 @@ class Topology(WhatIf):
             exact.append(link)
             if both:
                 exact.append(link._replace(tail=link.head, head=link.tail))
-        return cls(
+        made = cls(
             as_list(compute, "compute nodes"),
             as_list(switches, "switch nodes"),
             tuple(exact),
             as_list(multicast, "multicast switches"),  # type: ignore[arg-type]
             as_list(aggregation, "aggregation switches"),  # type: ignore[arg-type]
             name,
+            as_list(limits, "the switches' limits"),  # type: ignore[arg-type]
         )
+        check_ports(made.multicast | made.aggregation, (link[:2] for link in made.links))
+        return made
 
     @classmethod
     def from_networkx(
@@ -157,7 +168,8 @@ class Topology(WhatIf):
             Edge attribute with microseconds, 0 where absent.
         kind : str
             Node attribute, ``"compute"`` or ``"switch"``: every node has it, or none, and then all are compute nodes.
-            A switch may further have the attributes ``multicast`` and ``aggregation``, True or False.
+            A switch may further have the attributes ``multicast`` and ``aggregation``, True or False, and those of
+            `SwitchLimits`.
         name : str, optional
             For display; by default the graph's own name.
 
@@ -193,7 +205,7 @@ class Topology(WhatIf):
         -------
         networkx.DiGraph
             Compute nodes in rank order, then switches, with the attribute ``kind`` and, on switches that have them,
-            ``multicast`` and ``aggregation``; edges with ``bandwidth`` and ``latency`` as fractions.
+            ``multicast``, ``aggregation`` and limits; edges with ``bandwidth`` and ``latency`` as fractions.
 
         Examples
         --------
@@ -207,7 +219,7 @@ class Topology(WhatIf):
         graph.add_nodes_from(self.compute_nodes, kind="compute")
         for switch in self.switch_nodes:
             capable = {ability: True for ability in ("multicast", "aggregation") if switch in getattr(self, ability)}
-            graph.add_node(switch, kind="switch", **capable)
+            graph.add_node(switch, kind="switch", **capable, **self._limits_of.get(switch, {}))
         for link in self.links:
             graph.add_edge(link.tail, link.head, bandwidth=link.bandwidth, latency=link.latency)
         return graph
@@ -339,6 +351,20 @@ class Topology(WhatIf):
         return link_arrays(self.links, self.node_index)
 
     @cached_property
+    def loopback(self) -> frozenset[str]:
+        """Switches that send a copy back to where data comes from; see `SwitchLimits`."""
+        return frozenset(limits.switch for limits in self.limits if limits.loopback)
+
+    @cached_property
+    def _limits_of(self) -> Mapping[str, dict[str, object]]:
+        """By switch, the limits that it has, under their names."""
+        return {limits.switch: limits.given for limits in self.limits}
+
+    def without_abilities(self) -> Topology:
+        """Return the network with switches that only pass data on."""
+        return replace(self, multicast=frozenset(), aggregation=frozenset(), limits=())
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the network itself (not of its name): equal digests mean equal networks."""
         content = [
@@ -347,6 +373,7 @@ class Topology(WhatIf):
             [(link.tail, link.head, str(link.bandwidth), str(link.latency)) for link in sorted(self.links)],
             sorted(self.multicast),
             sorted(self.aggregation),
+            *([self.limits] if self.limits else []),
         ]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
 

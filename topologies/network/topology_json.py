@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import FileFormatError, TopologyError
 from ...support.json_files import check_header
+from .switch_limits import check_ports
 from .topology import Topology
 
 TOPOLOGY_FORMAT = "collopt-topology"
@@ -20,10 +21,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
         "version": TOPOLOGY_VERSION,
         "name": topology.name,
         "compute": list(topology.compute_nodes),
-        "switches": [
-            {"name": switch, "multicast": switch in topology.multicast, "aggregation": switch in topology.aggregation}
-            for switch in topology.switch_nodes
-        ],
+        "switches": [_switch(topology, switch) for switch in topology.switch_nodes],
         "links": [[link.tail, link.head, _plain(link.bandwidth), _plain(link.latency)] for link in topology.links],
     }
 
@@ -37,18 +35,28 @@ def topology_from_json(data: object, where: str) -> Topology:
     check_header(data, TOPOLOGY_FORMAT, TOPOLOGY_VERSION, where)
     try:
         document = TopologyDocument.model_validate(data)
-        return Topology(
+        topology = Topology(
             tuple(document.compute),
             tuple(switch.name for switch in document.switches),
             tuple(document.links),
             frozenset(switch.name for switch in document.switches if switch.multicast),
             frozenset(switch.name for switch in document.switches if switch.aggregation),
             document.name,
+            tuple(switch.limits for switch in document.switches),
         )
+        check_ports(topology.multicast | topology.aggregation, (link[:2] for link in topology.links))
+        return topology
     except ValidationError as error:
         raise FileFormatError(f"{where}: {first_error(error)}") from None
     except TopologyError as error:
         raise FileFormatError(f"{where}: {error}") from error
+
+
+def _switch(topology: Topology, switch: str) -> dict[str, Any]:
+    """Name and abilities of a switch, and what limits it, if anything does."""
+    abilities = {"multicast": switch in topology.multicast, "aggregation": switch in topology.aggregation}
+    given = next((limits.given for limits in topology.limits if limits.switch == switch), {})
+    return {"name": switch, **abilities, **given}
 
 
 def _plain(number: Fraction) -> int | str:

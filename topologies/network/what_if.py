@@ -12,6 +12,7 @@ from ...errors import TopologyError
 from ...support.quantities import Exact, as_amount, as_factor
 from ...support.validation import as_flag, as_names, as_several, shown
 from .links import Link, rank_number
+from .switch_limits import SwitchLimits
 
 
 class WhatIf:
@@ -22,6 +23,7 @@ class WhatIf:
     links: tuple[Link, ...]
     multicast: frozenset[str]
     aggregation: frozenset[str]
+    limits: tuple[SwitchLimits, ...]
     name: str
 
     @abstractmethod
@@ -112,6 +114,7 @@ class WhatIf:
             links=links,
             multicast=self.multicast & set(switches),
             aggregation=self.aggregation & set(switches),
+            limits=tuple(limits for limits in self.limits if limits.switch in switches),
             name=name,
         )
 

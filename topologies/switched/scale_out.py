@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...errors import TopologyError
 from ...support.quantities import Exact
 from ...support.validation import as_size, check_links
-from ..network.topology import Link, Topology
+from ..network.topology import Link, SwitchLimits, Topology
 
 MAX_BOXES = 4096
 
@@ -83,6 +83,8 @@ class Box:
         Sentences on assumptions behind the numbers.
     shared : tuple of SharedLink
         What `nic_shares.with_port_bandwidth` divides among `nics` once the speed of their ports is known.
+    limits : tuple of SwitchLimits
+        Of the switches in `abilities`.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Box:
     abilities: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     shared: tuple[SharedLink, ...] = ()
+    limits: tuple[SwitchLimits, ...] = ()
 
 
 def repeat_box(box: Box, boxes: int, *, fabrics: Sequence[str] = ("ib",), backbone: Sequence[Link] = ()) -> Topology:
@@ -110,13 +113,15 @@ def join_boxes(
     count = sum(len(box.links) + joined * sum(len(nic.near) + 1 for nic in box.nics) for box in boxes)
     check_links(2 * (count + len(backbone)), f"{boxes[0].name} with {len(boxes)} boxes")
     links: list[Link] = []
+    limits: list[SwitchLimits] = []
     nodes: dict[str, list[str]] = {"compute": [], "switches": [], "capable": [], "nics": []}
     for number, box in enumerate(boxes):
         prefix = f"box{number}/"
         links += [link._replace(tail=prefix + link.tail, head=prefix + link.head) for link in box.links]
         nodes["compute"] += [f"{prefix}gpu{gpu}" for gpu in range(box.gpus)]
         nodes["switches"] += [prefix + switch for switch in box.switches]
-        nodes["capable"] += [prefix + switch for switch in box.abilities]
+        nodes["capable"] += [prefix + switch for switch in box.abilities if _has_two_ports(box, switch)]
+        limits += [each._replace(switch=prefix + each.switch) for each in box.limits]
         nodes["nics"] += [f"{prefix}nic{nic}" for nic in range(len(box.nics))]
     if joined:
         fabric_switches = [
@@ -134,8 +139,14 @@ def join_boxes(
         bidirectional=True,
         multicast=nodes["capable"],
         aggregation=nodes["capable"],
+        limits=limits,
         name=name,
     )
+
+
+def _has_two_ports(box: Box, switch: str) -> bool:
+    """Whether a switch has links to two nodes of its box, as it needs to multicast or aggregate."""
+    return len({end for link in box.links if switch in link[:2] for end in link[:2]}) > 2
 
 
 def _nic_links(box: Box, prefix: str, fabric_switches: Sequence[str]) -> list[Link]:

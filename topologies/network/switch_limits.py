@@ -1,0 +1,88 @@
+"""What switches that multicast or aggregate require of the collectives that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from ...errors import TopologyError
+from ...support.validation import as_flag, as_list, as_name, as_size, shown
+
+
+class SwitchLimits(NamedTuple):
+    """Limits of one switch with in-network multicast or reduction.
+
+    Attributes
+    ----------
+    switch : str
+        Its name.
+    loopback : bool
+        Whether a copy also goes back to the rank that sends the data, and a reduction also reads the rank that
+        receives it, over the links between the switch and that rank.  So does NVLink SHARP, which leaves n / (n + 1) of
+        a link for n ranks.
+    group : int or None
+        Most neighbors that may take part in one tree, including the one towards its root; None for any number.
+    operators, types : tuple of str
+        Reduction operators and types of data that it adds, such as ``"sum"`` and ``"float16"``; empty for all.
+
+    Examples
+    --------
+    >>> SwitchLimits("nvswitch", loopback=True, group=8)
+    SwitchLimits(switch='nvswitch', loopback=True, group=8, operators=(), types=())
+    """
+
+    switch: str
+    loopback: bool = False
+    group: int | None = None
+    operators: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> dict[str, object]:
+        """What is limited, by name."""
+        defaults = SwitchLimits(self.switch)._asdict()
+        return {name: value for name, value in self._asdict().items() if value != defaults[name]}
+
+
+def as_switch_limits(rows: Iterable[object], switches: Collection[str]) -> tuple[SwitchLimits, ...]:
+    """Check limits and sort them by switch; those that limit nothing are left out."""
+    checked: dict[str, SwitchLimits] = {}
+    for row in as_list(rows, "the switches' limits"):
+        limits = _as_limits(row)
+        if limits.switch not in switches:
+            raise TopologyError(f"limits are given for {limits.switch!r}, which is not a switch of this topology")
+        if limits.switch in checked:
+            raise TopologyError(f"switch {limits.switch!r} has limits twice; give them once")
+        checked[limits.switch] = limits
+    return tuple(limits for _, limits in sorted(checked.items()) if limits != SwitchLimits(limits.switch))
+
+
+def _as_limits(row: object) -> SwitchLimits:
+    if not isinstance(row, SwitchLimits):
+        raise TopologyError(f"a switch's limits are {shown(row)}; expected SwitchLimits(switch, loopback=True, ...)")
+    switch = as_name(row.switch)
+    group = None if row.group is None else as_size(row.group, f"group limit of switch {switch!r}", least=2)
+    loopback = as_flag(row.loopback, f"loopback of switch {switch!r}")
+    return SwitchLimits(switch, loopback, group, _words(row.operators, switch), _words(row.types, switch))
+
+
+def _words(values: object, switch: str) -> tuple[str, ...]:
+    words = as_list(values, f"operators and types of switch {switch!r}")
+    for word in words:
+        if not isinstance(word, str) or not word:
+            raise TopologyError(f"switch {switch!r} lists {shown(word)} of its operators or types; expected names")
+    return tuple(sorted(set(words)))
+
+
+def check_ports(abilities: Collection[str], links: Iterable[tuple[str, str]]) -> None:
+    """Raise `TopologyError` if a switch that multicasts or aggregates has fewer than two neighbors."""
+    near: dict[str, set[str]] = {switch: set() for switch in abilities}
+    for tail, head in links:
+        for switch, other in ((tail, head), (head, tail)):
+            if switch in near:
+                near[switch].add(other)
+    if lonely := sorted(switch for switch, others in near.items() if len(others) < 2):
+        raise TopologyError(
+            f"switch {lonely[0]!r} is said to multicast or aggregate, but has links to {len(near[lonely[0]])} nodes; "
+            "expected two or more: add its links, or leave the ability out"
+        )
