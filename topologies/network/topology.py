@@ -140,7 +140,7 @@ class Topology(WhatIf):
             as_list(multicast, "multicast switches"),  # type: ignore[arg-type]
             as_list(aggregation, "aggregation switches"),  # type: ignore[arg-type]
             name,
-            as_list(limits, "the switches' limits"),  # type: ignore[arg-type]
+            as_list(limits, "the switches' limits"),
         )
         check_ports(made.multicast | made.aggregation, (link[:2] for link in made.links))
         return made
