@@ -58,7 +58,8 @@ from .traffic.collective import (
     register_collective,
 )
 from .trees.allreduce import Allreduce, TreeSchedule
-from .trees.forest import Forest, TreeEdge, forest_from_json, forest_to_json
+from .trees.forest import Forest, TreeEdge
+from .trees.forest_json import forest_from_json, forest_to_json
 from .trees.in_network import InNetwork, in_network
 from .trees.verify import verified_link_loads, verified_schedule_loads
 

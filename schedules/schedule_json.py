@@ -12,7 +12,7 @@ from .paths.schedule import Schedule
 from .steps.allreduce import StepAllreduce
 from .steps.schedule import steps_from_json
 from .trees.allreduce import Allreduce
-from .trees.forest import forest_from_json
+from .trees.forest_json import forest_from_json
 
 
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:

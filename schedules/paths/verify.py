@@ -58,14 +58,23 @@ def refuse_if(wrong: BoolArray, message: str, offset: int = 0) -> None:
         raise CertificateError(message.format(*where))
 
 
-def verified_hops(starts: IntArray, nodes: IntArray, direction: Direction, topology: Topology, what: str) -> Hops:
+def verified_hops(
+    starts: IntArray,
+    nodes: IntArray,
+    direction: Direction,
+    topology: Topology,
+    what: str,
+    switches: frozenset[int] = frozenset(),
+) -> Hops:
     """Check that every path follows links of the topology from rank to rank, through switches only, none twice.
 
-    Shapes: `starts` int64 (paths + 1,).
+    Paths may also begin and end at `switches`.  Shapes: `starts` int64 (paths + 1,).
     """
     _check_cuts(starts, nodes, topology, what)
     path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    if len(misplaced := path[_ends(starts) != (nodes < topology.num_ranks)]):
+    at_end, rank = _ends(starts), nodes < topology.num_ranks
+    free = ~rank & np.isin(nodes, list(switches))
+    if len(misplaced := path[(at_end != rank) & ~free]):
         raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank through switches only")
     return _checked_hops(path, starts, nodes, direction, topology)
 

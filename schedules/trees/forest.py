@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ...errors import FileFormatError, UnsupportedError
-from ...support.arrays import IntArray, SmallArray, read_only
+from ...errors import UnsupportedError
+from ...support.arrays import BoolArray, IntArray, SmallArray, read_only
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.congestion import congestion, path_links
 from ..paths.schedule import RoutedSchedule
-from ..paths.written_paths import node_paths, schedule_fields, whole_count
 from ..traffic.collective import Collective, Direction
+from .switch_vertices import branching, columns, joined_routes
 
 BLOCK_ENTRIES = 2**19  # tree entries that are worked on at a time: what fits the processor's cache
 
 
-def depth_blocks(senders: IntArray, routes: npt.NDArray[np.integer], roots: IntArray) -> Iterator[IntArray]:
-    """Yield how many hops each rank is from its root, a block of trees after the other.
+def depth_blocks(parents: IntArray, roots: IntArray) -> Iterator[IntArray]:
+    """Yield how many hops each vertex is from its root, a block of trees after the other.
 
-    Shapes: `senders` int64 (paths + 1,); `routes` (trees, ranks); `roots` int64 (trees,); yields int64 (trees of the
-    block, ranks).
+    Shapes: `parents` int64 (trees, vertices); `roots` int64 (trees,); yields int64 (trees of the block, vertices).
     """
-    trees, ranks = routes.shape
-    size = max(1, BLOCK_ENTRIES // max(1, ranks))
+    trees, vertices = parents.shape
+    size = max(1, BLOCK_ENTRIES // max(1, vertices))
     for first in range(0, trees, size):
         block = slice(first, first + size)
-        yield _depths(senders[routes[block]], roots[block, None])
+        yield _depths(parents[block], roots[block, None])
 
 
 def _depths(parents: IntArray, roots: IntArray) -> IntArray:
@@ -60,7 +58,7 @@ def _depths(parents: IntArray, roots: IntArray) -> IntArray:
 
 
 INT64_LIMIT = 2**63
-ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weights")
+ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weights", "switches")
 
 
 class TreeEdge(NamedTuple):
@@ -69,7 +67,7 @@ class TreeEdge(NamedTuple):
     Attributes
     ----------
     tail, head : int
-        Ranks.
+        Node numbers of ranks, or of switches where the tree branches.
     path : tuple of int
         Node numbers.
     """
@@ -86,6 +84,10 @@ class Forest(RoutedSchedule):
     Rank v has a shard of ``root_weights[v]`` units; tree ``t`` carries ``weights[t] / trees_per_root`` units of the
     shard of its root.  Node numbers are those of `Topology.nodes`: ranks first, then switches.
 
+    Trees branch at ranks, and at the switches listed in `switches`, which multicast, or add up what they receive if
+    `direction` is "reduce".  Ranks and these switches are the *vertices* of the trees; a tree spans all ranks, and
+    those switches that it uses.  Paths run from vertex to vertex.
+
     Trees are described from the root outwards.  With `direction` "reduce" data runs the other way: a path is passed
     from its end to its start, and the root reduces what all ranks have for its shard.  The arrays are read-only, not
     copied.
@@ -98,16 +100,19 @@ class Forest(RoutedSchedule):
         The paper's k: the weights of the trees of root v add up to ``k * root_weights[v]``.
     roots, weights : ndarray of int64, shape (trees,)
         Root rank, and multiplicity, of each tree.
-    routes : ndarray of int32, shape (trees, num_ranks)
-        ``routes[t, v]`` is the number of the path on which rank ``v`` receives in tree ``t``; -1 at the root.
+    routes : ndarray of int32, shape (trees, vertices)
+        ``routes[t, v]`` is the number of the path on which vertex ``v`` receives in tree ``t``; -1 at the root, and at
+        switches that are not part of the tree.
     path_starts : ndarray of int64, shape (paths + 1,)
         Path ``p`` is ``path_nodes[path_starts[p]:path_starts[p + 1]]``.
     path_nodes : ndarray of int64
-        Node numbers: the sending rank, the switches passed, the receiving rank.
+        Node numbers: the sending vertex, the switches passed, the receiving vertex.
     root_weights : ndarray of int64, shape (num_ranks,)
         Relative sizes of the shards; all 1 by default, 0 for ranks without one.
     direction : {"broadcast", "reduce"}
         Whether data runs away from the roots or towards them.
+    switches : ndarray of int64
+        Node numbers of the switches where trees branch, the vertices after the ranks; none by default.
     """
 
     parts: ClassVar[str] = "trees"
@@ -124,6 +129,7 @@ class Forest(RoutedSchedule):
     path_nodes: IntArray
     root_weights: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     direction: Direction = "broadcast"
+    switches: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         """Set equal shards if no weights are given, and make the arrays read-only."""
@@ -183,15 +189,25 @@ class Forest(RoutedSchedule):
 
     @cached_property
     def parents(self) -> IntArray:
-        """Shape (trees, num_ranks): the rank that each rank receives from; -1 at the root."""
-        return read_only(self._senders()[self.routes])
+        """Shape (trees, vertices): the vertex that each one receives from; -1 at the root and outside of the tree."""
+        return read_only(columns(self._senders(), self.num_ranks, self.switches)[self.routes])
+
+    @cached_property
+    def unicast(self) -> Forest:
+        """The same trees without switches among their vertices: every copy is sent from rank to rank."""
+        if not len(self.switches):
+            return self
+        arrays = self.path_starts, self.path_nodes
+        joined = joined_routes(self.routes, self.parents, self.num_ranks, *arrays)
+        return replace(self, switches=self.switches[:0], **joined._asdict())
 
     def edges(self, tree: int) -> Iterator[TreeEdge]:
         """Yield the hops of one tree, each after the hop that brings data to its sender."""
-        order = np.lexsort((np.arange(self.num_ranks), self.depths[tree]))
-        for head in order[1:]:
-            path = self.path(int(self.routes[tree, head]))
-            yield TreeEdge(path[0], int(head), path)
+        hops = next(depth_blocks(self.parents[tree : tree + 1], self.roots[tree : tree + 1]))[0]
+        for head in np.lexsort((np.arange(len(hops)), hops)).tolist():
+            if (route := int(self.routes[tree, head])) >= 0:
+                path = self.path(route)
+                yield TreeEdge(path[0], path[-1], path)
 
     @cached_property
     def depths(self) -> IntArray:
@@ -199,26 +215,46 @@ class Forest(RoutedSchedule):
 
         Ranks that a malformed tree never reaches get ``num_ranks``.
         """
-        blocks = depth_blocks(self._senders(), self.routes, self.roots)
+        blocks = depth_blocks(self.unicast.parents, self.roots)
         return read_only(np.concatenate([np.empty((0, self.num_ranks), dtype=np.int64), *blocks]))
 
     @cached_property
     def heights(self) -> IntArray:
         """Shape (trees,): the largest depth of each tree."""
-        blocks = depth_blocks(self._senders(), self.routes, self.roots)
+        blocks = depth_blocks(self.unicast.parents, self.roots)
         return read_only(np.concatenate([np.empty(0, dtype=np.int64), *(block.max(axis=1) for block in blocks)]))
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Tree copies on each link, int64 (links,): ``sum of weights[t]`` over trees ``t`` and their uses of the link.
 
-        Raises `CertificateError` if a route uses a link that the topology does not have.
+        A switch with loopback that branches a tree also uses the links back to the rank above it.  Raises
+        `CertificateError` if a route uses a link that the topology does not have.
         """
+        loads = self._loads_of(self.routes >= 0, topology, self.direction)
+        names = np.array(topology.nodes)[self.switches]
+        back = np.isin(names, list(topology.loopback))
+        if back.any():
+            above = self.parents
+            looped = branching(above, self.num_ranks) & (above >= 0) & (above < self.num_ranks)
+            looped[:, self.num_ranks :] &= back
+            loads += self._loads_of(looped, topology, "reduce" if self.direction == "broadcast" else "broadcast")
+        return loads
+
+    def _loads_of(self, used: BoolArray, topology: Topology, direction: Direction) -> IntArray:
+        """Copies on each link of the paths into the vertices in the mask `used`, shape (trees, vertices)."""
         users = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
-        for routes, weight in zip(self.routes, self.weights, strict=True):
-            users[routes[routes >= 0]] += weight
-        links = path_links(self.path_starts, self.path_nodes, topology, self.direction)
+        for routes, mask, weight in zip(self.routes, used, self.weights, strict=True):
+            users[routes[mask]] += weight
+        hops = np.diff(self.path_starts) - 1
+        if direction != self.direction:  # the opposite of a link need not be there where nothing comes back
+            kept = np.repeat(users > 0, hops + 1)
+            starts = np.concatenate([[0], np.cumsum(np.diff(self.path_starts)[users > 0])])
+            links = path_links(starts, self.path_nodes[kept], topology, direction)
+            hops, users = hops[users > 0], users[users > 0]
+        else:
+            links = path_links(self.path_starts, self.path_nodes, topology, direction)
         loads = np.zeros(len(topology.links), dtype=np.int64)
-        np.add.at(loads, links, np.repeat(users, np.diff(self.path_starts) - 1))
+        np.add.at(loads, links, np.repeat(users, hops))
         return loads
 
     def congestion(self, topology: Topology) -> Fraction:
@@ -232,6 +268,8 @@ class Forest(RoutedSchedule):
 
     def latency(self, topology: Topology) -> Fraction:
         """Largest sum of link latencies between a root and a rank along a tree, in µs: until first bytes arrive."""
+        if len(self.switches):
+            return self.unicast.latency(topology)
         ends = (0, 1) if self.direction == "broadcast" else (1, 0)
         latency = {(link[ends[0]], link[ends[1]]): link.latency for link in topology.links}
         names = topology.nodes
@@ -258,6 +296,7 @@ class Forest(RoutedSchedule):
             "root_weights": self.root_weights.tolist(),
             "paths": self._path_lists(),
             "trees": [[root, weight, routes] for root, weight, routes in trees],
+            **({"switches": self.switches.tolist()} if len(self.switches) else {}),
         }
 
     def _senders(self) -> IntArray:
@@ -279,8 +318,9 @@ class Forest(RoutedSchedule):
         *,
         root_weights: Sequence[int] = (),
         direction: Direction = "broadcast",
+        switches: Sequence[int] = (),
     ) -> Forest:
-        """Build a forest, not verified, from ``(root, weight, paths)`` triples, one path per rank but the root.
+        """Build a forest, not verified, from ``(root, weight, paths)`` triples, one path per vertex but the root.
 
         Paths are sequences of node numbers; all else is as the attributes.
 
@@ -292,10 +332,12 @@ class Forest(RoutedSchedule):
         """
         try:
             numbers: dict[tuple[int, ...], int] = {}
-            routes = np.full((len(trees), num_ranks), -1, dtype=np.int32)
+            places = {int(switch): num_ranks + number for number, switch in enumerate(switches)}
+            routes = np.full((len(trees), num_ranks + len(places)), -1, dtype=np.int32)
             for tree, (_, _, paths) in enumerate(trees):
                 for path in paths:
-                    routes[tree, path[-1]] = numbers.setdefault(tuple(int(node) for node in path), len(numbers))
+                    nodes = tuple(int(node) for node in path)
+                    routes[tree, places.get(nodes[-1], nodes[-1])] = numbers.setdefault(nodes, len(numbers))
             return cls(
                 num_ranks,
                 trees_per_root,
@@ -306,83 +348,10 @@ class Forest(RoutedSchedule):
                 np.array([node for path in numbers for node in path], dtype=np.int64),
                 np.array(root_weights, dtype=np.int64),
                 direction,
+                np.array(list(places), dtype=np.int64),
             )
         except (TypeError, ValueError, IndexError, OverflowError):
             raise UnsupportedError(
                 f"the trees {shown(trees)} are not of the form (root, weight, paths) for {shown(num_ranks)} ranks; "
                 "expected whole numbers, and paths that end at ranks"
             ) from None
-
-
-FIELDS = ("kind", "direction", "trees_per_root", "root_weights", "paths", "trees")
-
-
-def forest_to_json(forest: Forest) -> dict[str, Any]:
-    """Describe a forest by lists and integers, ready for `json.dumps`.
-
-    Parameters
-    ----------
-    forest : Forest
-        Left alone.
-
-    Returns
-    -------
-    dict
-
-    Examples
-    --------
-    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])
-    >>> forest_to_json(forest)["trees"]
-    [[0, 1, [-1, 0]], [1, 1, [1, -1]]]
-    """
-    return forest.to_json()
-
-
-def forest_from_json(data: object, where: str) -> Forest:
-    """Build the forest that a decoded JSON value describes; only its form is checked.
-
-    Parameters
-    ----------
-    data : dict
-        As `forest_to_json` makes it.
-    where : str
-        Names the document in error messages.
-
-    Returns
-    -------
-    Forest
-    """
-    fields = schedule_fields(data, "forest", FIELDS, where)
-    count = whole_count(fields["trees_per_root"], f"{where}: field schedule.trees_per_root")
-    if not isinstance(fields["root_weights"], list):
-        raise FileFormatError(f"{where}: field schedule.root_weights is not a list")
-    root_weights = _integers(fields["root_weights"], 1, f"{where}: the entries of schedule.root_weights")
-    paths = node_paths(fields["paths"], where)
-    trees = fields["trees"]
-    if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 3 for tree in trees):
-        raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes]")
-    routes = _integers([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
-    if (routes != routes.astype(np.int32)).any():
-        raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
-    return Forest(
-        num_ranks=len(root_weights),
-        trees_per_root=count,
-        root_weights=root_weights,
-        direction=fields["direction"],
-        roots=_integers([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
-        weights=_integers([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
-        routes=routes.astype(np.int32),
-        path_starts=np.cumsum([0, *map(len, paths)], dtype=np.int64),
-        path_nodes=_integers([node for path in paths for node in path], 1, f"{where}: field schedule.paths"),
-    )
-
-
-def _integers(values: list[Any], dimensions: int, what: str) -> npt.NDArray[np.int64]:
-    try:
-        array = np.array(values)
-    except ValueError:  # rows of unequal length
-        array = np.array([])
-    # Numpy takes true and false among integers for 1 and 0.
-    if array.dtype != np.int64 or array.ndim != dimensions or bool in map(type, np.ravel(np.array(values, object))):
-        raise FileFormatError(f"{what} are not whole numbers in rows of equal length")
-    return array

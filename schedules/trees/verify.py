@@ -11,11 +11,11 @@ from math import lcm
 import numpy as np
 
 from ...errors import CertificateError
-from ...support.arrays import IntArray
+from ...support.arrays import BoolArray, IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import check_arrays, check_kinds, refuse_if, verified_hops
+from ..paths.verify import Hops, check_arrays, check_kinds, refuse_if, verified_hops
 from .allreduce import Allreduce, TreeSchedule
 from .forest import Forest
 
@@ -28,8 +28,8 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     """Verify a forest on a topology, and sum its load on every link.
 
     Checked: the arrays fit together; every route follows links of the topology, passes only switches and no node twice;
-    every tree reaches every rank from its root; the weights of each root's trees add up to `trees_per_root`.  Raises
-    `CertificateError` naming the first thing that is wrong.
+    every tree reaches every rank from its root, and branches at switches that can, within their limits; the weights of
+    each root's trees add up to `trees_per_root`.  Raises `CertificateError` naming the first thing that is wrong.
 
     Parameters
     ----------
@@ -46,12 +46,15 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     check_kinds(forest, Forest, topology)
     _check_shapes(forest, topology)
     _check_weights(forest)
-    hops = verified_hops(forest.path_starts, forest.path_nodes, forest.direction, topology, "forest")
-    # A path takes a link once, so no copy counts twice.
-    if sum(forest.weights.tolist()) * forest.num_ranks >= LOAD_LIMIT:
+    _check_switches(forest, topology)
+    switches = frozenset(forest.switches.tolist())
+    hops = verified_hops(forest.path_starts, forest.path_nodes, forest.direction, topology, "forest", switches)
+    # A path takes a link once, and a copy that a switch sends back once more.
+    copies_each = forest.num_ranks + 2 * len(forest.switches)
+    if sum(forest.weights.tolist()) * copies_each >= LOAD_LIMIT:
         raise CertificateError(f"{forest.trees_per_root} trees per root could overflow the 64-bit sums of this check")
-    copies = np.zeros(len(forest.path_starts) - 1, dtype=np.int64)
-    block = max(1, BLOCK_ENTRIES // forest.num_ranks)
+    copies, back = np.zeros((2, len(forest.path_starts) - 1), dtype=np.int64)
+    block = max(1, BLOCK_ENTRIES // forest.routes.shape[1])
     for start in range(0, len(forest.roots), block):
         trees = slice(start, start + block)
         parents = _checked_parents(forest, trees)
@@ -59,8 +62,13 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
         used = forest.routes[trees] >= 0
         weights = np.broadcast_to(forest.weights[trees, None], used.shape)
         np.add.at(copies, forest.routes[trees][used], weights[used])
+        if len(forest.switches):
+            looped = _looped(forest, trees, parents, topology)
+            np.add.at(back, forest.routes[trees][looped], weights[looped])
     loads = np.zeros(len(topology.links), dtype=np.int64)
     np.add.at(loads, hops.links, copies[hops.paths])
+    if back.any():
+        np.add.at(loads, _opposite_links(hops, back, topology), back[hops.paths])
     return loads
 
 
@@ -105,8 +113,9 @@ def _check_shapes(forest: Forest, topology: Topology) -> None:
         raise CertificateError(
             f"the forest has {trees} trees and {forest.trees_per_root} per root; expected at least 1"
         )
-    shapes: dict[str, tuple[int, ...]] = {"roots": (trees,), "weights": (trees,), "routes": (trees, ranks)}
-    shapes |= {name: (len(getattr(forest, name)),) for name in ("path_starts", "path_nodes")}
+    lists = {name: (len(getattr(forest, name)),) for name in ("path_starts", "path_nodes", "switches")}
+    shapes: dict[str, tuple[int, ...]] = {"roots": (trees,), "weights": (trees,), **lists}
+    shapes["routes"] = (trees, ranks + len(forest.switches))
     check_arrays(forest, shapes | {"root_weights": (ranks,)}, "forest")
     refuse_if((forest.roots < 0) | (forest.roots >= ranks), "tree {} has a root that is not a rank")
     refuse_if(forest.weights < 1, "tree {} has a weight below 1")
@@ -115,30 +124,89 @@ def _check_shapes(forest: Forest, topology: Topology) -> None:
         raise CertificateError(f"the forest's direction is {shown(forest.direction)}; expected 'broadcast' or 'reduce'")
 
 
+def _check_switches(forest: Forest, topology: Topology) -> None:
+    """Check that trees branch at different switches of the topology, which multicast or, in a reduction, aggregate."""
+    wrong = (forest.switches < topology.num_ranks) | (forest.switches >= len(topology.nodes))
+    refuse_if(wrong, "vertex {} after the ranks is not a switch of the topology")
+    if len(set(forest.switches.tolist())) < len(forest.switches):
+        raise CertificateError("the forest lists a switch twice among its vertices")
+    able, does = {
+        "broadcast": (topology.multicast, "multicast"),
+        "reduce": (topology.aggregation, "aggregate"),
+    }[forest.direction]
+    for node in forest.switches.tolist():
+        if topology.nodes[node] not in able:
+            raise CertificateError(f"trees branch at switch {topology.nodes[node]!r}, which cannot {does} data")
+
+
 def _checked_parents(forest: Forest, trees: slice) -> IntArray:
-    """Check that every rank but the root receives on a path that ends there; return the senders, the root its own."""
-    routes, roots = forest.routes[trees], forest.roots[trees]
-    count, ranks = routes.shape
-    at_root = np.zeros((count, ranks), dtype=np.bool_)
-    at_root[np.arange(count), roots] = True
+    """Check that every rank but the root receives on a path that ends there; return the senders' columns.
+
+    The root, and switches that are not part of a tree, are their own senders.
+    """
+    routes, roots, ranks = forest.routes[trees], forest.roots[trees], forest.num_ranks
+    own = np.arange(routes.shape[1])
+    at_root = own == roots[:, None]
     first = trees.start
     refuse_if(at_root & (routes != -1), "the root of tree {} receives: rank {}", first)
+    idle = at_root | ((own >= ranks) & (routes == -1))
     unrouted = (routes < 0) | (routes >= len(forest.path_starts) - 1)
-    refuse_if(~at_root & unrouted, "tree {} does not deliver to rank {}", first)
-    known = np.where(at_root, 0, routes)
-    receivers = forest.path_nodes[forest.path_starts[1:] - 1][known]
-    refuse_if(~at_root & (receivers != np.arange(ranks)), "in tree {} the path to rank {} ends elsewhere", first)
-    return np.where(at_root, np.arange(ranks), forest.path_nodes[forest.path_starts[:-1]][known])
+    refuse_if(~idle & unrouted, "tree {} does not deliver to rank {}", first)
+    vertices = np.concatenate([np.arange(ranks), forest.switches])
+    column = np.full(1 + max(vertices), -1)
+    column[vertices] = own
+    known = np.where(idle, 0, routes)
+    receivers = column[forest.path_nodes[forest.path_starts[1:] - 1]][known]
+    refuse_if(~idle & (receivers != own), "in tree {} the path to rank {} ends elsewhere", first)
+    return np.where(idle, own, column[forest.path_nodes[forest.path_starts[:-1]]][known])
 
 
 def _check_spanning(forest: Forest, trees: slice, parents: IntArray) -> None:
     """Check spanning by pointer doubling: a tree reaches its root within ``ceil(log2 N)`` rounds, or never."""
+    own = np.arange(parents.shape[1])
+    idle = (own >= forest.num_ranks) & (parents == own)
     ancestors, roots = parents, forest.roots[trees, None]
-    for _ in range(int(forest.num_ranks).bit_length()):
-        if (ancestors == roots).all():
+    for _ in range(parents.shape[1].bit_length()):
+        if ((ancestors == roots) | idle).all():
             return
         ancestors = np.take_along_axis(ancestors, ancestors, axis=1)
-    refuse_if(ancestors != roots, "tree {} does not reach rank {} from its root", trees.start)
+    refuse_if((ancestors != roots) & ~idle, "tree {} does not reach rank {} from its root", trees.start)
+
+
+def _looped(forest: Forest, trees: slice, parents: IntArray, topology: Topology) -> BoolArray:
+    """Check the group limits of switches, and mark those whose copies also go back to the rank above.
+
+    Shapes: `parents` and the result (trees of the block, vertices).
+    """
+    ranks, own = forest.num_ranks, np.arange(parents.shape[1])
+    children = np.zeros(parents.shape, dtype=np.int64)
+    moving = parents != own
+    np.add.at(children, (np.nonzero(moving)[0], parents[moving]), 1)
+    limits = {each.switch: each for each in topology.limits}
+    looped = np.zeros(parents.shape, dtype=np.bool_)
+    for place, node in enumerate(forest.switches.tolist(), start=ranks):
+        name = topology.nodes[node]
+        if name not in limits:
+            continue
+        fan, limit = children[:, place], limits[name]
+        if limit.group is not None:
+            over = f"{limit.group} neighbors of switch {name!r}, the most in its group"
+            refuse_if((fan >= 2) & (fan + 1 > limit.group), "tree {} joins more than " + over, trees.start)
+        if limit.loopback:
+            looped[:, place] = (fan >= 2) & (parents[:, place] < ranks)
+    return looped
+
+
+def _opposite_links(hops: Hops, back: IntArray, topology: Topology) -> IntArray:
+    """Links opposite to those of all hops; hops of paths on which nothing comes back keep their own."""
+    place = {(link.tail, link.head): number for number, link in enumerate(topology.links)}
+    opposite = hops.links.copy()
+    for hop in np.flatnonzero(back[hops.paths]).tolist():
+        tail, head = topology.links[hops.links[hop]][:2]
+        if (head, tail) not in place:
+            raise CertificateError(f"the copy that switches loop back needs a link from {head!r} to {tail!r}")
+        opposite[hop] = place[head, tail]
+    return opposite
 
 
 def _check_weights(forest: Forest) -> None:

@@ -1,0 +1,82 @@
+"""Trees that branch at switches: their vertices, their loads, and the same trees sent from rank to rank."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...support.arrays import BoolArray, IntArray, SmallArray
+
+Routes = npt.NDArray[np.integer]
+
+
+class JoinedRoutes(NamedTuple):
+    """Routes from rank to rank, and the paths that they number."""
+
+    routes: SmallArray  # int32 (trees, ranks)
+    path_starts: IntArray
+    path_nodes: IntArray
+
+
+def columns(nodes: IntArray, num_ranks: int, switches: IntArray) -> IntArray:
+    """Look up nodes among the vertices of trees: ranks, then `switches`; other nodes keep numbers beyond all columns.
+
+    Shapes: any shape of `nodes`, returned.
+    """
+    if not len(switches):
+        return nodes
+    size = num_ranks + len(switches)
+    lookup = np.arange(max(int(nodes.max(initial=0)), int(switches.max())) + 2) + size
+    lookup[:num_ranks] = np.arange(num_ranks)
+    lookup[switches] = np.arange(num_ranks, size)
+    lookup[-1] = -1
+    return lookup[nodes]
+
+
+def branching(parents: IntArray, num_ranks: int) -> BoolArray:
+    """Whether each vertex is a switch that hands its data on to two vertices or more, shape (trees, vertices)."""
+    children = np.zeros(parents.shape, dtype=np.int64)
+    trees, vertices = np.nonzero((parents >= num_ranks) & (parents < parents.shape[1]))
+    np.add.at(children, (trees, parents[trees, vertices]), 1)
+    return children >= 2
+
+
+def joined_routes(
+    routes: Routes, parents: IntArray, num_ranks: int, path_starts: IntArray, path_nodes: IntArray
+) -> JoinedRoutes:
+    """Join the paths into and out of switches, so that every rank receives on a path from a rank.
+
+    Shapes: `routes`, `parents` (trees, vertices).
+    """
+    chains = [routes[:, :num_ranks].astype(np.int64)]
+    above = parents[:, :num_ranks]
+    for _ in range(routes.shape[1] - num_ranks):
+        at_switch = (above >= num_ranks) & (above < routes.shape[1])
+        if not at_switch.any():
+            break
+        place = np.where(at_switch, above, 0)
+        chains.append(np.where(at_switch, np.take_along_axis(routes, place, axis=1), -1))
+        above = np.where(at_switch, np.take_along_axis(parents, place, axis=1), above)
+    rows = np.stack(chains, axis=-1)
+    used = rows[..., 0] >= 0
+    kinds, numbers = np.unique(rows[used], axis=0, return_inverse=True)
+    joined = np.full(used.shape, -1, dtype=np.int32)
+    joined[used] = numbers.ravel()
+    paths = [_joined(chain, path_starts, path_nodes) for chain in kinds.tolist()]
+    starts = np.cumsum([0, *map(len, paths)], dtype=np.int64)
+    return JoinedRoutes(joined, starts, np.array([node for path in paths for node in path], dtype=np.int64))
+
+
+def _joined(chain: list[int], starts: IntArray, nodes: IntArray) -> list[int]:
+    """Nodes along paths of which each ends where the one before it in `chain` begins, loops cut off."""
+    path: list[int] = []
+    for number in reversed(chain):
+        if number < 0:
+            continue
+        for node in nodes[starts[number] : starts[number + 1]].tolist():
+            if node in path:
+                del path[path.index(node) :]
+            path.append(node)
+    return path
