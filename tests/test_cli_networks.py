@@ -89,8 +89,11 @@ def test_a_catalogue_name_comes_before_a_file(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["mi25"], "there is no topology called 'mi25' (did you mean mi250?); expected one of dgx-a100, dgx-h100"),
-        (["MI250"], "there is no topology called 'MI250' (did you mean mi250?)"),
+        (
+            ["mi25"],
+            "there is no topology called 'mi25' (did you mean mi250 or mi325x?); expected one of dgx-a100, dgx-h100",
+        ),
+        (["MI250"], "there is no topology called 'MI250' (did you mean mi250 or mi325x?)"),
         (["zzz"], "there is no topology called 'zzz'; expected one of dgx-a100"),
         (["zzz"], "complete, or the path of a file"),
         (["nowhere/net"], "nowhere/net does not exist; check the path"),

@@ -48,12 +48,38 @@ from .network.link_classes import LinkClass, link_classes
 from .network.topology import Link, LinkArrays, SwitchLimits, Topology
 from .switched.fabrics import dragonfly, fat_tree, leaf_spine, rail
 from .switched.scale_out import Box, Nic
-from .switched.vendor_boxes import dgx1_v100, dgx_a100, dgx_h100, mi250, mi300x
+from .switched.vendor_boxes import (
+    dgx1_v100,
+    dgx_a100,
+    dgx_b200,
+    dgx_b300,
+    dgx_h100,
+    dgx_h200,
+    gaudi3,
+    gb200_nvl72,
+    gb300_nvl72,
+    helios,
+    mi250,
+    mi300x,
+    mi325x,
+    mi355x,
+    nvl576,
+    tpu_v4,
+    tpu_v5e,
+    tpu_v5p,
+    tpu_v6e,
+    trn2,
+    trn2_ultraserver,
+)
 
 __all__ = ["Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]
 __all__ += ["link_classes", "read_topology", "symmetries", "write_topology"]
 __all__ += ["CatalogueEntry", "build", "catalogue"]
-__all__ += ["Box", "Nic", "compose", "dgx1_v100", "dgx_a100", "dgx_h100", "mi250", "mi300x", "read_box"]
+__all__ += ["Box", "Nic", "compose", "read_box"]
+__all__ += ["dgx1_v100", "dgx_a100", "dgx_b200", "dgx_b300", "dgx_h100", "dgx_h200"]
+__all__ += ["gb200_nvl72", "gb300_nvl72", "nvl576"]
+__all__ += ["gaudi3", "helios", "mi250", "mi300x", "mi325x", "mi355x", "trn2", "trn2_ultraserver"]
+__all__ += ["tpu_v4", "tpu_v5e", "tpu_v5p", "tpu_v6e"]
 __all__ += ["dragonfly", "fat_tree", "leaf_spine", "rail"]
 __all__ += ["complete", "hypercube", "ring", "torus", "twisted_hypercube", "twisted_torus"]
 __all__ += ["bidirectional_ring", "double_binary_tree", "shifted_ring", "unidirectional_ring"]

@@ -22,9 +22,25 @@ REQUIRED = inspect.Parameter.empty  # value of `Parameter.default` for a require
 BUILDERS: dict[str, Callable[..., Topology]] = {
     "dgx-a100": vendor_boxes.dgx_a100,
     "dgx-h100": vendor_boxes.dgx_h100,
+    "dgx-h200": vendor_boxes.dgx_h200,
+    "dgx-b200": vendor_boxes.dgx_b200,
+    "dgx-b300": vendor_boxes.dgx_b300,
+    "gb200-nvl72": vendor_boxes.gb200_nvl72,
+    "gb300-nvl72": vendor_boxes.gb300_nvl72,
+    "nvl576": vendor_boxes.nvl576,
     "dgx1-v100": vendor_boxes.dgx1_v100,
     "mi250": vendor_boxes.mi250,
     "mi300x": vendor_boxes.mi300x,
+    "mi325x": vendor_boxes.mi325x,
+    "mi355x": vendor_boxes.mi355x,
+    "helios": vendor_boxes.helios,
+    "gaudi3": vendor_boxes.gaudi3,
+    "trn2": vendor_boxes.trn2,
+    "trn2-ultraserver": vendor_boxes.trn2_ultraserver,
+    "tpu-v4": vendor_boxes.tpu_v4,
+    "tpu-v5p": vendor_boxes.tpu_v5p,
+    "tpu-v5e": vendor_boxes.tpu_v5e,
+    "tpu-v6e": vendor_boxes.tpu_v6e,
     "leaf-spine": fabrics.leaf_spine,
     "rail": fabrics.rail,
     "fat-tree": fabrics.fat_tree,
@@ -117,7 +133,7 @@ def catalogue() -> tuple[CatalogueEntry, ...]:
     Examples
     --------
     >>> [entry.name for entry in catalogue()][:3]
-    ['dgx-a100', 'dgx-h100', 'dgx1-v100']
+    ['dgx-a100', 'dgx-h100', 'dgx-h200']
     """
     return tuple(
         CatalogueEntry(name, inspect.getdoc(function).partition("\n")[0], function, _parameters(function))  # type: ignore[union-attr]

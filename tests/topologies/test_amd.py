@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collopt.topologies import mi250, mi300x
-from collopt.topologies.switched.vendor_boxes import MI250_LINKS
+from collopt.topologies.switched.box_files import stored_fields
 
 
 def test_infinity_fabric_links_are_symmetric_and_seven_per_gcd() -> None:
-    """The table lists each link at both ends."""
-    assert sorted(MI250_LINKS) == list(range(16))
-    for gcd, peers in MI250_LINKS.items():
-        assert sum(peers.values()) == 7
-        assert peers[gcd ^ 1] == 4
-        for peer, count in peers.items():
-            assert MI250_LINKS[peer][gcd] == count
+    """Four of them to the other GCD of the package, as in RCCL's model."""
+    pairs = stored_fields("mi250")["links"]["pairs"]
+    for gcd in range(16):
+        counts = {pair[0] + pair[1] - gcd: pair[2] for pair in pairs if gcd in pair[:2]}
+        assert sum(counts.values()) == 7
+        assert counts[gcd ^ 1] == 4
 
 
 def test_mi250_links_carry_50_gigabytes_each() -> None:

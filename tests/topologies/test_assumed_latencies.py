@@ -82,5 +82,5 @@ def test_files_that_state_everything_have_no_such_note(tmp_path: Path) -> None:
 def test_boxes_are_composed_as_before(machine: Path) -> None:
     """A note changes nothing."""
     box = read_box(machine)
-    bare = Box(box.name, box.gpus, box.links, box.nics, box.switches, box.abilities)
+    bare = Box(box.name, box.gpus, box.links, box.nics, box.switches, box.abilities, limits=box.limits)
     assert compose([box, box]) == compose([bare, bare])

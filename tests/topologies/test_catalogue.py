@@ -29,6 +29,10 @@ from collopt.topologies.builders import REQUIRED
 from sample_sizes import examples
 
 EXAMPLES: dict[str, dict[str, Any]] = {
+    "tpu-v4": {"shape": (4, 4, 4)},
+    "tpu-v5p": {"shape": (2, 2, 1)},
+    "tpu-v5e": {"shape": (2, 4)},
+    "tpu-v6e": {"shape": (4, 16)},
     "leaf-spine": {"leaves": 2, "spines": 1, "hosts_per_leaf": 2},
     "rail": {"boxes": 2},
     "fat-tree": {"k": 2},
@@ -83,7 +87,8 @@ def test_entries_have_a_summary_and_parameters() -> None:
     assert (shape.name, shape.kind, shape.required) == ("shape", "shape", True)
     assert [p.default for p in entries["dgx-a100"].parameters] == [1]
     assert entries["circulant"].parameters[1].kind == "integers"
-    assert entries["rail"].parameters[-1].expected.endswith("or none")
+    assert {p.name: p for p in entries["rail"].parameters}["oversubscription"].expected.endswith("or none")
+    assert [(p.name, p.kind) for p in entries["dgx-h100"].parameters] == [("boxes", "integer"), ("loopback", "flag")]
 
 
 @pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)

@@ -55,6 +55,7 @@ def test_dumps_of_blackwell_need_no_option(sm: int, name: str, port: int) -> Non
     """The file says which GPU it is."""
     box = box_of(system(cpu(gpu(0, switched(), sm=sm), gpu(1, switched(), sm=sm))))
     assert (box.name, box.links[0].bandwidth, box.abilities) == (f"{name}-2gpu", port, ("nvswitch",))
+    assert [(each.switch, each.loopback) for each in box.limits] == [("nvswitch", True)]
 
 
 def test_gpus_of_one_code_are_told_apart_by_the_caller() -> None:

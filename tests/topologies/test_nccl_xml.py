@@ -130,6 +130,7 @@ def test_nvswitches_become_one_switch_that_can_add() -> None:
         ("gpu1", "nvswitch", 450),
     ]
     assert box.abilities == box.switches == ("nvswitch",)
+    assert [(each.switch, each.loopback) for each in box.limits] == [("nvswitch", True)]
     assert "3 NVSwitches became one, as in NCCL" in box.notes
 
 

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from collopt import bound
 from collopt.errors import FileFormatError, TopologyError
-from collopt.topologies import compose, dgx1_v100, dgx_a100, dgx_h100
+from collopt.topologies import compose, dgx1_v100, dgx_a100, dgx_b200, dgx_b300, dgx_h100
 from collopt.topologies.importing.sources.document import Document, read_document
 from collopt.topologies.importing.sources.options import BoxOptions
 from collopt.topologies.importing.vendor_tools.nvidia_smi import matches, read_box
+from collopt.topologies.switched.box_files import stored_fields
 from collopt.topologies.switched.scale_out import Box, repeat_box
-from collopt.topologies.switched.vendor_boxes import CUBE_MESH
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
 from sample_files import sample
 from sample_sizes import examples
 from vendor_tables import gpu_labels, refusal, square
 
 LEGEND = "\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
-MESH = {(a, b): count for a, b, count in CUBE_MESH}
+MESH = {(a, b): count for a, b, count in stored_fields("dgx1-v100")["links"]["pairs"]}
 HALVES = ["CPU Affinity\tNUMA Affinity", *["0-31\t0"] * 4, *["32-63\t1"] * 4]
 
 
@@ -104,9 +104,20 @@ def test_nccls_figures_are_those_that_nccl_plans_with() -> None:
     )
 
 
-@pytest.mark.parametrize(("gpu", "count", "ours"), [("a100", 12, dgx_a100), ("h100", 18, dgx_h100)])
+@pytest.mark.parametrize(
+    ("gpu", "count", "ours"),
+    [
+        ("a100", 12, dgx_a100),
+        ("h100", 18, dgx_h100),
+        ("h200", 18, dgx_h100),
+        ("h20", 18, dgx_h100),
+        ("b200", 18, dgx_b200),
+        ("gb200", 18, dgx_b200),
+        ("gb300", 18, dgx_b300),
+    ],
+)
 def test_the_full_count_in_every_pair_is_a_switch(gpu: str, count: int, ours: object) -> None:
-    """With the abilities of the switch that is sold with the GPU."""
+    """With the abilities and limits of the switch that is sold with the GPU."""
     assert repeat_box(read(table(all_pairs(f"NV{count}", 8)), gpu=gpu), 1) == ours()  # type: ignore[operator]
 
 

@@ -16,8 +16,8 @@ from collopt.errors import FileFormatError
 from collopt.topologies.importing.sources.document import Document, read_document
 from collopt.topologies.importing.sources.options import BoxOptions
 from collopt.topologies.importing.vendor_tools import amd_sysfs, rocm_smi_bandwidth, rocm_smi_topology
+from collopt.topologies.switched.box_files import stored_fields
 from collopt.topologies.switched.scale_out import Box, repeat_box
-from collopt.topologies.switched.vendor_boxes import MI250_LINKS
 from sample_files import sample
 from sample_sizes import examples
 from vendor_tables import FRONTIER, node_bandwidths, refusal, rocm_topology, two_hives
@@ -74,7 +74,7 @@ def test_the_driver_s_own_count_gives_the_same_box() -> None:
 def test_four_mi250x_are_no_part_of_the_machine_with_eight() -> None:
     """Packages are wired alike, with four links; between packages the two machines differ."""
     small = nx.Graph((a, b, {"links": FRONTIER[a][b]}) for a in range(8) for b in range(a) if FRONTIER[a][b])
-    large = nx.Graph((a, b, {"links": links}) for a, peers in MI250_LINKS.items() for b, links in peers.items())
+    large = nx.Graph((a, b, {"links": links}) for a, b, links in stored_fields("mi250")["links"]["pairs"])
     for graph in (small, large):
         inside = {frozenset((a, b)) for a, b, links in graph.edges(data="links") if links == 4}
         assert inside == {frozenset((2 * package, 2 * package + 1)) for package in range(len(graph) // 2)}

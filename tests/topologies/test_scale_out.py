@@ -10,10 +10,22 @@ import networkx as nx
 import pytest
 
 from collopt.errors import TopologyError
-from collopt.topologies import Link, Topology, dgx1_v100, dgx_a100, dgx_h100, mi250, mi300x
+from collopt.topologies import (
+    Link,
+    Topology,
+    dgx1_v100,
+    dgx_a100,
+    dgx_b300,
+    dgx_h100,
+    gaudi3,
+    mi250,
+    mi300x,
+    mi355x,
+    trn2,
+)
 from collopt.topologies.switched.scale_out import Box, Nic, repeat_box
 
-VENDOR_BOXES = [dgx_a100, dgx_h100, dgx1_v100, mi250, mi300x]
+VENDOR_BOXES = [dgx_a100, dgx_h100, dgx_b300, dgx1_v100, mi250, mi300x, mi355x, gaudi3, trn2]
 PAIR = Box("pair", 2, (Link("gpu0", "gpu1", Fraction(8)),), (Nic(("gpu0", "gpu1"), "1.5", 2),))
 
 

@@ -53,6 +53,7 @@ class Format(NamedTuple):
 
 
 FORMATS = (
+    Format("collopt box", "sources.box_file"),
     Format("NCCL or RCCL topology XML", "nccl.nccl_xml"),
     Format("nvidia-smi topo -m", "vendor_tools.nvidia_smi"),
     Format("rocm-smi --shownodesbw", "vendor_tools.rocm_smi_bandwidth"),
@@ -82,6 +83,7 @@ def find_format(document: Document) -> Format | None:
 
 
 UNSUPPORTED_FORMATS = (
+    Format("collopt box", "sources.box_file"),
     (r'"internode_sketch"|"intranode_sketch"', "a TACCL sketch, which restricts routes and has no bandwidths"),
     (r'"logical-dims"', "a logical topology of ASTRA-sim for ns-3, whose links are in another file"),
     (r'"scheduling-policy"', "a system description of ASTRA-sim; its network is in another file"),

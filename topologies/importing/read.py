@@ -16,6 +16,7 @@ from ..switched.scale_out import MAX_BOXES, Box
 from .boxes import latencies_note, network_latencies, read_box, read_format
 from .compose import FABRICS, compose
 from .formats import find_format
+from .sources import box_file
 from .sources.document import Document, Imported, read_document
 from .sources.options import OPTIONS, BoxOptions
 
@@ -44,7 +45,8 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
     """Import a network from collopt's JSON or a file of one of `FORMATS`."""
     given: dict[str, Any] = dict(options)
     document = read_document(path)
-    format_ = None if OWN_FORMAT_MARK in document.text else find_format(document)
+    own = OWN_FORMAT_MARK in document.text and not box_file.matches(document)
+    format_ = None if own else find_format(document)
     if format_ is None:
         _refuse(given, document)
         data = parse_json(document.text, document.where, TOPOLOGY_FORMAT, TOPOLOGY_VERSION)

@@ -1,16 +1,13 @@
-"""NVIDIA and AMD boxes, alone or several on one InfiniBand fabric: DGX A100, H100 and 1-V100, MI250 and MI300X."""
+"""Boxes and racks of NVIDIA, AMD, Intel and AWS, alone or several on one fabric, and slices of Google's TPUs.
+
+Figures, their sources and what is assumed are in the files of `box_files`, one for each function.
+"""
 
 from __future__ import annotations
 
-from fractions import Fraction
-
-from ..network.topology import Link, Topology
-from .scale_out import SCALE_UP_LATENCY, Box, Nic, repeat_box
-
-SINGLE_LINKS = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
-DOUBLE_LINKS = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
-CUBE_MESH = tuple(sorted([(a, b, 1) for a, b in SINGLE_LINKS] + [(a, b, 2) for a, b in DOUBLE_LINKS]))
-"""Pairs of GPUs of a DGX-1 V100 and the NVLinks between them, as ``nvidia-smi topo -m`` shows them (NV1, NV2)."""
+from ..network.topology import Topology
+from .box_files import stored_box, stored_slice
+from .scale_out import repeat_box
 
 
 def dgx_a100(boxes: int = 1) -> Topology:
@@ -35,10 +32,10 @@ def dgx_a100(boxes: int = 1) -> Topology:
     >>> dgx_a100(boxes=2).ingress("box0/gpu0")
     Fraction(325, 1)
     """
-    return repeat_box(_nvswitch_box("dgx-a100", nvswitch=300, nic=25), boxes)
+    return repeat_box(stored_box("dgx-a100"), boxes)
 
 
-def dgx_h100(boxes: int = 1) -> Topology:
+def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
     """DGX H100: 8 GPUs on an NVSwitch of 450 GB/s per GPU with multicast and reduction, one 400 Gb/s NIC per GPU.
 
     Line rates in each direction: 18 fourth-generation NVLinks of 25 GB/s are 450 GB/s, and a NIC gives 50 GB/s
@@ -49,6 +46,9 @@ def dgx_h100(boxes: int = 1) -> Topology:
     ----------
     boxes : int
         How many boxes share one InfiniBand fabric, 1 to 4096.  A single box has neither NICs nor fabric.
+    loopback : bool
+        Whether NVLink SHARP also reads and writes the own part of the GPU in question through the switch, as the
+        hardware does; see `SwitchLimits`.
 
     Returns
     -------
@@ -60,7 +60,118 @@ def dgx_h100(boxes: int = 1) -> Topology:
     >>> sorted(dgx_h100(boxes=2).multicast)
     ['box0/nvswitch', 'box1/nvswitch']
     """
-    return repeat_box(_nvswitch_box("dgx-h100", nvswitch=450, nic=50, abilities=("nvswitch",)), boxes)
+    return repeat_box(stored_box("dgx-h100", loopback=loopback), boxes)
+
+
+def dgx_h200(boxes: int = 1, *, loopback: bool = True) -> Topology:
+    """DGX H200: 8 GPUs on an NVSwitch of 450 GB/s per GPU, one 400 Gb/s NIC per GPU, as in `dgx_h100`.
+
+    Parameters
+    ----------
+    boxes, loopback : int, bool
+        As in `dgx_h100`.
+
+    Returns
+    -------
+    Topology
+
+    Examples
+    --------
+    >>> dgx_h200().loopback
+    frozenset({'box0/nvswitch'})
+    """
+    return repeat_box(stored_box("dgx-h200", loopback=loopback), boxes)
+
+
+def dgx_b200(boxes: int = 1, *, loopback: bool = True) -> Topology:
+    """DGX B200: 8 GPUs on an NVSwitch of 900 GB/s per GPU with NVLink SHARP, one 400 Gb/s NIC per GPU.
+
+    Parameters
+    ----------
+    boxes, loopback : int, bool
+        As in `dgx_h100`.
+
+    Returns
+    -------
+    Topology
+    """
+    return repeat_box(stored_box("dgx-b200", loopback=loopback), boxes)
+
+
+def dgx_b300(boxes: int = 1, *, loopback: bool = True) -> Topology:
+    """DGX B300: 8 GPUs on an NVSwitch of 900 GB/s per GPU with NVLink SHARP, one 800 Gb/s NIC per GPU.
+
+    Parameters
+    ----------
+    boxes, loopback : int, bool
+        As in `dgx_h100`.
+
+    Returns
+    -------
+    Topology
+    """
+    return repeat_box(stored_box("dgx-b300", loopback=loopback), boxes)
+
+
+def gb200_nvl72(boxes: int = 1, *, loopback: bool = True) -> Topology:
+    """GB200 NVL72: racks of 72 GPUs on NVSwitches of 900 GB/s per GPU, one 400 Gb/s NIC per GPU.
+
+    The 18 NVSwitches of a rack are one, with NVLink SHARP among all 72 GPUs.
+
+    Parameters
+    ----------
+    boxes : int
+        How many racks share one fabric through their NICs, 1 to 4096.
+    loopback : bool
+        As in `dgx_h100`.
+
+    Returns
+    -------
+    Topology
+
+    Examples
+    --------
+    >>> gb200_nvl72(boxes=2)
+    <Topology 'gb200-nvl72-2boxes': 144 ranks, 147 switches, 864 links>
+    """
+    return repeat_box(stored_box("gb200-nvl72", loopback=loopback), boxes)
+
+
+def gb300_nvl72(boxes: int = 1, *, loopback: bool = True) -> Topology:
+    """GB300 NVL72: racks of 72 GPUs on NVSwitches of 900 GB/s per GPU, one 800 Gb/s NIC per GPU.
+
+    Parameters
+    ----------
+    boxes : int
+        How many racks share one fabric through their NICs, 1 to 4096.
+    loopback : bool
+        As in `dgx_h100`.
+
+    Returns
+    -------
+    Topology
+    """
+    return repeat_box(stored_box("gb300-nvl72", loopback=loopback), boxes)
+
+
+def nvl576(boxes: int = 1, *, loopback: bool = True) -> Topology:
+    """NVL576: 576 GPU dies on one NVSwitch network of 1300 GB/s per die, as announced for Rubin Ultra in 2025.
+
+    Not public, and assumed here: that every die is a rank, that the network is non-blocking, and that NVLink SHARP
+    spans all of it.
+
+    Parameters
+    ----------
+    boxes : int
+        How many machines share one fabric through their NICs, 1 to 4096.
+    loopback : bool
+        As in `dgx_h100`.
+
+    Returns
+    -------
+    Topology
+    """
+    return repeat_box(stored_box("nvl576", loopback=loopback), boxes)
 
 
 def dgx1_v100(boxes: int = 1) -> Topology:
@@ -73,7 +184,7 @@ def dgx1_v100(boxes: int = 1) -> Topology:
     Parameters
     ----------
     boxes : int
-        How many boxes share one InfiniBand fabric, 1 to 4096.  A single box has neither NICs nor fabric.
+        As in `dgx_a100`.
 
     Returns
     -------
@@ -85,38 +196,7 @@ def dgx1_v100(boxes: int = 1) -> Topology:
     >>> dgx1_v100().egress("box0/gpu0")
     Fraction(150, 1)
     """
-    links = tuple(Link(f"gpu{a}", f"gpu{b}", Fraction(25 * count), SCALE_UP_LATENCY) for a, b, count in CUBE_MESH)
-    nics = tuple(Nic((f"gpu{2 * pair}", f"gpu{2 * pair + 1}"), Fraction(25, 2), Fraction(25, 2)) for pair in range(4))
-    return repeat_box(Box("dgx1-v100", 8, links, nics), boxes)
-
-
-def _nvswitch_box(name: str, *, nvswitch: int, nic: int, abilities: tuple[str, ...] = ()) -> Box:
-    hop = SCALE_UP_LATENCY / 2
-    links = tuple(Link(f"gpu{gpu}", "nvswitch", Fraction(nvswitch), hop) for gpu in range(8))
-    nics = tuple(Nic((f"gpu{gpu}",), nic, nic) for gpu in range(8))
-    return Box(name, 8, links, nics, switches=("nvswitch",), abilities=abilities)
-
-
-MI250_LINKS: dict[int, dict[int, int]] = {
-    0: {1: 4, 2: 1, 4: 2},
-    1: {0: 4, 2: 1, 3: 1, 5: 1},
-    2: {0: 1, 1: 1, 3: 4, 6: 1},
-    3: {1: 1, 2: 4, 7: 2},
-    4: {0: 2, 5: 4, 12: 1},
-    5: {1: 1, 4: 4, 13: 1, 14: 1},
-    6: {2: 1, 7: 4, 13: 1, 14: 1},
-    7: {3: 2, 6: 4, 15: 1},
-    8: {9: 4, 10: 1, 12: 2},
-    9: {8: 4, 10: 1, 11: 1, 13: 1},
-    10: {8: 1, 9: 1, 11: 4, 14: 1},
-    11: {9: 1, 10: 4, 15: 2},
-    12: {4: 1, 8: 2, 13: 4},
-    13: {5: 1, 6: 1, 9: 1, 12: 4},
-    14: {5: 1, 6: 1, 10: 1, 15: 4},
-    15: {7: 1, 11: 2, 14: 4},
-}
-"""Infinity Fabric links of each GCD by peer, as RCCL's model of this machine lists them
-(ROCm/rccl, tools/topo_expl/models/topo_16p1h.xml)."""
+    return repeat_box(stored_box("dgx1-v100"), boxes)
 
 
 def mi250(boxes: int = 1) -> Topology:
@@ -128,7 +208,7 @@ def mi250(boxes: int = 1) -> Topology:
     Parameters
     ----------
     boxes : int
-        How many boxes share one InfiniBand fabric, 1 to 4096.  A single box has neither NICs nor fabric.
+        As in `dgx_a100`.
 
     Returns
     -------
@@ -141,14 +221,7 @@ def mi250(boxes: int = 1) -> Topology:
     >>> mi250().egress("box0/gpu0")
     Fraction(350, 1)
     """
-    links = tuple(
-        Link(f"gpu{gcd}", f"gpu{peer}", Fraction(50 * count), SCALE_UP_LATENCY)
-        for gcd, peers in MI250_LINKS.items()
-        for peer, count in peers.items()
-        if gcd < peer
-    )
-    nics = tuple(Nic((f"gpu{2 * package}", f"gpu{2 * package + 1}"), 16, 32) for package in range(8))
-    return repeat_box(Box("mi250", 16, links, nics), boxes)
+    return repeat_box(stored_box("mi250"), boxes)
 
 
 def mi300x(boxes: int = 1) -> Topology:
@@ -173,8 +246,182 @@ def mi300x(boxes: int = 1) -> Topology:
     >>> mi300x(boxes=2).ingress("box1/gpu0")
     Fraction(498, 1)
     """
-    links = tuple(
-        Link(f"gpu{gpu}", f"gpu{peer}", Fraction(64), SCALE_UP_LATENCY) for gpu in range(8) for peer in range(gpu)
-    )
-    nics = tuple(Nic((f"gpu{gpu}",), 50, 50) for gpu in range(8))
-    return repeat_box(Box("mi300x", 8, links, nics), boxes)
+    return repeat_box(stored_box("mi300x"), boxes)
+
+
+def mi325x(boxes: int = 1) -> Topology:
+    """MI325X box: 8 GPUs, each pair joined by an xGMI link of 64 GB/s, one 400 Gb/s NIC per GPU, as in `mi300x`.
+
+    Parameters
+    ----------
+    boxes : int
+        As in `mi300x`.
+
+    Returns
+    -------
+    Topology
+    """
+    return repeat_box(stored_box("mi325x"), boxes)
+
+
+def mi355x(boxes: int = 1) -> Topology:
+    """MI355X box: 8 GPUs, each pair joined by an xGMI link of 76.8 GB/s, one 400 Gb/s NIC per GPU.
+
+    Parameters
+    ----------
+    boxes : int
+        As in `mi300x`.
+
+    Returns
+    -------
+    Topology
+
+    Examples
+    --------
+    >>> float(mi355x().egress("box0/gpu0"))
+    537.6
+    """
+    return repeat_box(stored_box("mi355x"), boxes)
+
+
+def helios(boxes: int = 1) -> Topology:
+    """Helios: racks of 72 MI400-series GPUs on switches of 1800 GB/s per GPU, NICs of 300 GB/s per GPU, as announced.
+
+    The scale-up switches are one, which neither multicasts nor aggregates, as nothing was announced; the three NICs of
+    a GPU are one.
+
+    Parameters
+    ----------
+    boxes : int
+        As in `gb200_nvl72`.
+
+    Returns
+    -------
+    Topology
+        ``box0/gpu0`` ... , ``box0/switch``, and with several racks ``box0/nic0`` ... and ``ib``.
+    """
+    return repeat_box(stored_box("helios"), boxes)
+
+
+def gaudi3(boxes: int = 1) -> Topology:
+    """Gaudi 3 box: 8 accelerators, each pair joined by 75 GB/s of Ethernet, 75 GB/s to the network each.
+
+    Parameters
+    ----------
+    boxes : int
+        As in `mi300x`.
+
+    Returns
+    -------
+    Topology
+    """
+    return repeat_box(stored_box("gaudi3"), boxes)
+
+
+def trn2(boxes: int = 1) -> Topology:
+    """Trn2 instance: a 4 x 4 torus of Trainium2 chips with links of 128 GB/s, 25 GB/s of EFA per chip.
+
+    Parameters
+    ----------
+    boxes : int
+        How many instances share one EFA fabric, 1 to 4096.  A single one has neither NICs nor fabric.
+
+    Returns
+    -------
+    Topology
+
+    Examples
+    --------
+    >>> trn2().egress("box0/gpu0")
+    Fraction(512, 1)
+    """
+    return repeat_box(stored_box("trn2"), boxes)
+
+
+def trn2_ultraserver(boxes: int = 1) -> Topology:
+    """Trn2 UltraServer: four instances as in `trn2`, and rings of 64 GB/s between chips of equal coordinates.
+
+    Parameters
+    ----------
+    boxes : int
+        How many UltraServers share one EFA fabric, 1 to 4096.  A single one has neither NICs nor fabric.
+
+    Returns
+    -------
+    Topology
+    """
+    return repeat_box(stored_box("trn2-ultraserver"), boxes)
+
+
+def tpu_v4(*shape: int, twisted: bool = False) -> Topology:
+    """Slice of TPU v4: a 3D torus of up to 4096 chips with six links of 50 GB/s each.
+
+    Parameters
+    ----------
+    *shape : int
+        Chips along each of three dimensions, such as 4, 4, 8.  They close into rings where all are multiples of 4, as
+        slices consist of cubes of 4 x 4 x 4 then; smaller slices are meshes.
+    twisted : bool
+        Shift the links that close the shorter dimensions, k, along the longer ones, 2 k, as in `twisted_torus`.
+
+    Returns
+    -------
+    Topology
+        Named as in `torus`: chip ``gpu1.0.3`` sits at coordinates (1, 0, 3).
+
+    Examples
+    --------
+    >>> tpu_v4(4, 4, 8, twisted=True)
+    <Topology 'tpu-v4-4x4x8-twisted': 128 ranks, 768 links>
+    """
+    return stored_slice("tpu-v4", shape, twisted=twisted)
+
+
+def tpu_v5p(*shape: int, twisted: bool = False) -> Topology:
+    """Slice of TPU v5p: a 3D torus of up to 8960 chips with six links of 100 GB/s each.
+
+    Parameters
+    ----------
+    *shape, twisted : int, bool
+        As in `tpu_v4`.
+
+    Returns
+    -------
+    Topology
+    """
+    return stored_slice("tpu-v5p", shape, twisted=twisted)
+
+
+def tpu_v5e(*shape: int) -> Topology:
+    """Slice of TPU v5e: up to 16 x 16 chips with four links of 50 GB/s each.
+
+    Parameters
+    ----------
+    *shape : int
+        Chips along each of two dimensions, such as 8, 16.  A dimension closes into a ring where it has all 16 chips.
+
+    Returns
+    -------
+    Topology
+
+    Examples
+    --------
+    >>> tpu_v5e(16, 16).egress("gpu0.0"), tpu_v5e(4, 8).egress("gpu0.0")
+    (Fraction(200, 1), Fraction(100, 1))
+    """
+    return stored_slice("tpu-v5e", shape)
+
+
+def tpu_v6e(*shape: int) -> Topology:
+    """Slice of TPU v6e (Trillium): up to 16 x 16 chips with four links of 100 GB/s each.
+
+    Parameters
+    ----------
+    *shape : int
+        As in `tpu_v5e`.
+
+    Returns
+    -------
+    Topology
+    """
+    return stored_slice("tpu-v6e", shape)

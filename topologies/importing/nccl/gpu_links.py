@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ....support.validation import shown
-from ...network.topology import Link
+from ...network.topology import Link, SwitchLimits
+from ...switched.box_files import stored_fields
 from ...switched.scale_out import SCALE_UP_LATENCY
-from ...switched.vendor_boxes import CUBE_MESH
 from ..sources.options import BoxOptions, GpuProduct, is_always_linked, product_of
 from .elements import Element
 from .machine import GPU_CLASSES, Gpu, Machine, host_of
@@ -38,6 +38,7 @@ class GpuLinks(NamedTuple):
     # GB/s between a GPU and its CPU besides PCIe, by number of the GPU
     to_cpu: Mapping[int, Fraction] = MappingProxyType({})
     notes: tuple[str, ...] = ()  # as in `Box`
+    limits: tuple[SwitchLimits, ...] = ()  # as in `Box`
 
 
 class _Listing:
@@ -124,14 +125,9 @@ def listed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
     to_cpu = {gpu: count * rate for gpu, count in listing.to_cpu.items()}
     for gpu, bandwidth in listing.coherent.items():
         to_cpu[gpu] = to_cpu.get(gpu, Fraction(0)) + bandwidth
-    return GpuLinks(
-        product,
-        tuple(links),
-        (NVSWITCH,) if switched else (),
-        (NVSWITCH,) if switched and product and product.nvlink_sharp else (),
-        to_cpu,
-        tuple(notes),
-    )
+    limits = product.switch_limits if switched and product else ()
+    able = tuple(each.switch for each in limits)
+    return GpuLinks(product, tuple(links), (NVSWITCH,) if switched else (), able, to_cpu, tuple(notes), limits)
 
 
 def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
@@ -150,10 +146,13 @@ def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
         note = (
             f"assumed: {product.links} NVLinks from every {product.name} to NVSwitches, of which the file says nothing"
         )
-        able = (NVSWITCH,) if product.nvlink_sharp else ()
-        return GpuLinks(product, tuple(star), (NVSWITCH,), able, notes=(note, _rate_note(product, options)))
+        limits = product.switch_limits
+        able = tuple(each.switch for each in limits)
+        notes = (note, _rate_note(product, options))
+        return GpuLinks(product, tuple(star), (NVSWITCH,), able, notes=notes, limits=limits)
     if product.name == "v100" and count == 8:
-        mesh = [Link(f"gpu{a}", f"gpu{b}", links * rate, SCALE_UP_LATENCY) for a, b, links in CUBE_MESH]
+        pairs = stored_fields("dgx1-v100")["links"]["pairs"]
+        mesh = [Link(f"gpu{a}", f"gpu{b}", links * rate, SCALE_UP_LATENCY) for a, b, links in pairs]
         note = "assumed: the hybrid cube mesh of a DGX-1, its GPUs in the order of this file, which says nothing of it"
         return GpuLinks(product, tuple(mesh), notes=(note, _rate_note(product, options)))
     raise system.error(

@@ -53,6 +53,7 @@ def read_box(document: Document, options: BoxOptions) -> Box:
         found.abilities,
         (*found.notes, *machine.notes, *pcie.notes, *attached.notes),
         attached.shared,
+        found.limits,
     )
 
 

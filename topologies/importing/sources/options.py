@@ -13,6 +13,8 @@ from typing import NamedTuple
 from ....errors import TopologyError
 from ....support.quantities import Exact, as_bandwidth
 from ....support.validation import shown
+from ...network.topology import SwitchLimits
+from ...switched.box_files import stored_box
 
 FIGURES = ("line", "nccl")  # names of the two figures; the first is the default
 
@@ -27,16 +29,21 @@ class GpuProduct(NamedTuple):
     line: Fraction  # GB/s of one link in one direction, by data sheet
     nccl: Fraction  # GB/s of one link in one direction, as NCCL or RCCL counts
     lane_speed: str  # GT/s of each of its 16 PCIe lanes, a key of `pcie_speeds.LANE_RATES`
-    nvlink_sharp: bool = False  # whether its NVSwitch supports in-network multicast and reduction
 
     def link(self, figures: str) -> Fraction:
         """Return GB/s of one link in one direction, by one of `FIGURES`."""
         return self.line if figures == "line" else self.nccl
 
+    @property
+    def switch_limits(self) -> tuple[SwitchLimits, ...]:
+        """Limits of its NVSwitch; empty where that neither multicasts nor reduces."""
+        return stored_box(NVLINK_SHARP[self.name]).limits if self.name in NVLINK_SHARP else ()
 
-NVLINK_SHARP = ("h100", "h800", "b200", "b300")
+
+NVLINK_SHARP = {"h100": "dgx-h100", "h800": "dgx-h100", "b200": "dgx-b200", "b300": "dgx-b300"}
+"""GPUs whose NVSwitch has NVLink SHARP, and a box with this NVSwitch."""
 PRODUCTS = {
-    name: GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), lane_speed, name in NVLINK_SHARP)
+    name: GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), lane_speed)
     for name, vendor, code, links, line, nccl, lane_speed in (
         ("p100", "nvidia", "60", 4, "20", "18", "8"),
         ("v100", "nvidia", "70", 6, "25", "20", "8"),

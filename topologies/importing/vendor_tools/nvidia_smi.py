@@ -95,7 +95,8 @@ def _switch_box(
         *notes,
         f"every pair has NV{count}, more than {product.name} can give each pair, so the GPUs share one NVSwitch",
     ]
-    if product.nvlink_sharp:
+    limits = product.switch_limits
+    if limits:
         all_notes.append(
             "the NVSwitch is assumed to support in-network multicast and reduction, like the one sold with this GPU"
         )
@@ -106,9 +107,10 @@ def _switch_box(
         tuple(Link(f"gpu{gpu}", "nvswitch", rate, SCALE_UP_LATENCY / 2) for gpu in range(gpus)),
         attached.nics,
         ("nvswitch",),
-        ("nvswitch",) if product.nvlink_sharp else (),
+        tuple(each.switch for each in limits),
         (*all_notes, *attached.notes),
         attached.shared,
+        limits,
     )
 
 

@@ -1,0 +1,157 @@
+"""Boxes and slices of tori as JSON files: links by pattern, switches, NICs and the source of every figure.
+
+``docs/reference/box-json.md`` describes the format; the files of the vendors' boxes are in ``boxes/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+from itertools import product
+from math import prod
+from typing import Any
+
+from ...errors import FileFormatError, TopologyError
+from ...support.json_files import check_header, parse_json
+from ...support.quantities import as_bandwidth, as_latency
+from ...support.validation import as_flag, as_size, check_links, shown
+from ..network.switch_limits import SwitchLimits, as_switch_limits
+from ..network.topology import Link, Topology
+from .scale_out import Box, Nic
+
+BOX_FORMAT = "collopt-box"
+BOX_VERSION = 1
+
+Fields = Mapping[str, Any]  # of a valid file
+
+
+@cache
+def stored_fields(name: str) -> Fields:
+    """Return the fields of a vendor's box, such as ``"dgx-h100"``, which the tests validate."""
+    text = (files(__package__) / "boxes" / f"{name}.json").read_text(encoding="utf-8")
+    return parse_json(text, f"{name}.json", BOX_FORMAT, BOX_VERSION)
+
+
+def stored_box(name: str, *, loopback: bool = True) -> Box:
+    """Return a vendor's box, whose switches have no loopback if that is false."""
+    box = _box(stored_fields(name))
+    keep = as_flag(loopback, "loopback")
+    return replace(box, limits=tuple(each._replace(loopback=each.loopback and keep) for each in box.limits))
+
+
+def box_from_json(data: object, where: str) -> Box:
+    """Validate a decoded JSON document and make its box."""
+    from pydantic import ValidationError
+
+    from ..network.schema import first_error
+    from .box_schema import BoxDocument
+
+    check_header(data, BOX_FORMAT, BOX_VERSION, where)
+    assert isinstance(data, dict)
+    try:
+        if BoxDocument.model_validate(data).links.pattern == "slice":
+            raise FileFormatError(f"{where} describes slices of any shape, not one box; expected the pattern torus")
+        return _box(data)
+    except ValidationError as error:
+        raise FileFormatError(f"{where}: {first_error(error)}") from None
+    except TopologyError as error:
+        raise FileFormatError(f"{where}: {error}") from error
+
+
+def _box(data: Fields) -> Box:
+    gpus, nics, switches = data["gpus"], data.get("nics"), data["switches"]
+    made = []
+    if nics is not None:
+        near, outer = (as_bandwidth(nics[name], "every NIC") for name in ("near_bandwidth", "bandwidth"))
+        latencies = [as_latency(nics[name], "every NIC") for name in ("near_latency", "latency")]
+        groups = [range(first, first + nics["gpus"]) for first in range(0, gpus, nics["gpus"])]
+        made = [Nic(tuple(f"gpu{gpu}" for gpu in group), near, outer, *latencies) for group in groups]
+    names = tuple(each["name"] for each in switches)
+    return Box(
+        data["name"],
+        gpus,
+        tuple(_links(data["links"], gpus)),
+        tuple(made),
+        names,
+        tuple(each["name"] for each in switches if each.get("multicast")),
+        (
+            *(f"assumed: {words}" for words in data["assumed"]),
+            *(f"not public: {words}" for words in data["not_public"]),
+        ),
+        limits=as_switch_limits([_limits(each) for each in switches], names),
+    )
+
+
+def _limits(switch: Fields) -> SwitchLimits:
+    operators, types = (tuple(switch.get(name, ())) for name in ("operators", "types"))
+    return SwitchLimits(switch["name"], switch.get("loopback", False), switch.get("group"), operators, types)
+
+
+def _links(links: Fields, gpus: int) -> Iterator[Link]:
+    latency = as_latency(links["latency"], "every link")
+    if links["pattern"] == "torus":
+        bandwidths = [as_bandwidth(each, "every link") for each in links["bandwidths"]]
+        for one, other, axis in torus_links(links["shape"], [True] * len(bandwidths)):
+            yield Link(f"gpu{one}", f"gpu{other}", bandwidths[axis], latency)
+        return
+    rate = as_bandwidth(links["bandwidth"], "every link")
+    if links["pattern"] == "star":
+        yield from (Link(f"gpu{gpu}", links["switch"], rate, latency) for gpu in range(gpus))
+    elif links["pattern"] == "full":
+        yield from (Link(f"gpu{gpu}", f"gpu{peer}", rate, latency) for gpu in range(gpus) for peer in range(gpu))
+    else:
+        yield from (Link(f"gpu{a}", f"gpu{b}", count * rate, latency) for a, b, count in links["pairs"])
+
+
+def torus_links(
+    shape: Sequence[int], closed: Sequence[bool], *, twisted: bool = False
+) -> Iterator[tuple[int, int, int]]:
+    """Yield two ranks and the dimension of each link of a grid, whose `closed` dimensions are rings.
+
+    Ranks count the last coordinate fastest.  In twisted tori, the links that close a dimension of the smallest size k
+    are shifted by k along those of size 2 k.
+    """
+    short = min(shape)
+    for rank, place in enumerate(product(*map(range, shape))):
+        for axis, size in enumerate(shape):
+            last = place[axis] == size - 1
+            if size == 1 or (last and not closed[axis]):
+                continue
+            shift = [short * (twisted and last and size == short < along) for along in shape]
+            shift[axis] = 1
+            other = 0
+            for coordinate, step, along in zip(place, shift, shape, strict=True):
+                other = other * along + (coordinate + step) % along
+            yield rank, other, axis
+
+
+def stored_slice(name: str, shape: Sequence[int], *, twisted: bool = False) -> Topology:
+    """Make a slice of a vendor's torus, such as ``"tpu-v4"``."""
+    data = stored_fields(name)
+    links, chips = data["links"], data["gpus"]
+    dimensions = len(links["bandwidths"])
+    if len(shape) != dimensions:
+        raise TopologyError(f"the shape of {name} is {shown(list(shape))}; expected {dimensions} sizes, such as 4x4")
+    most = min(chips, links.get("longest", chips))
+    sizes = [as_size(size, f"dimension {number} of {name}", most=most) for number, size in enumerate(shape)]
+    label = f"{name}-{'x'.join(map(str, sizes))}"
+    if not 2 <= prod(sizes) <= chips:
+        raise TopologyError(f"{label} has {prod(sizes)} chips; expected 2 to {chips}")
+    closed = [size % links["closed"] == 0 for size in sizes]
+    if links["jointly"]:
+        closed = [all(closed)] * dimensions
+    if as_flag(twisted, "twisted"):
+        if not all(closed) or set(sizes) != {min(sizes), 2 * min(sizes)}:
+            raise TopologyError(f"{label} cannot be twisted; expected sizes 4 i and 8 i, both of them, such as 4x4x8")
+        label += "-twisted"
+    check_links(2 * dimensions * prod(sizes), label)
+    names = [f"gpu{'.'.join(map(str, place))}" for place in product(*map(range, sizes))]
+    rates, latency = [Fraction(each) for each in links["bandwidths"]], Fraction(links["latency"])
+    rows = [
+        (names[one], names[other], rates[axis], latency)
+        for one, other, axis in torus_links(sizes, closed, twisted=twisted)
+    ]
+    return Topology.from_links(rows, compute=names, bidirectional=True, name=label)
