@@ -166,3 +166,13 @@ def test_sizes_and_figures_that_make_no_sense_are_refused(call: Callable[[], Top
     """The argument is named."""
     with pytest.raises(TopologyError, match=message):
         call()
+
+
+def test_rails_can_multicast_and_aggregate() -> None:
+    """NVSwitches with loopback and rails without; the spine only passes data on."""
+    network = rail(3, sharp=True)
+    rails = {f"rail{number}" for number in range(8)}
+    assert network.loopback == {f"box{box}/nvswitch" for box in range(3)}
+    assert network.multicast == network.aggregation == network.loopback | rails
+    assert network.without_abilities() == rail(3)
+    assert rail(1, sharp=True).multicast == {"box0/nvswitch"}

@@ -5,12 +5,14 @@ All links are symmetric and bidirectional.  Hosts are the compute nodes; ``host5
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from ...errors import TopologyError
 from ...support.quantities import Exact, as_bandwidth, as_factor
-from ...support.validation import as_size, check_links
+from ...support.validation import as_flag, as_size, check_links
 from ..network.topology import Link, Topology
+from .box_files import stored_box
 from .scale_out import FABRIC_LATENCY, SCALE_UP_LATENCY, Box, Nic, repeat_box
 
 
@@ -76,11 +78,12 @@ def rail(
     nvswitch_bandwidth: Exact = 450,
     nic_bandwidth: Exact = 50,
     oversubscription: Exact | None = 1,
+    sharp: bool = False,
 ) -> Topology:
     """Rail-optimized network: NIC i of every box on rail switch i, the rails joined by a spine or not at all.
 
-    The default figures are those of DGX H100, without its in-network multicast.  Latencies as in
-    `collopt.topologies.dgx_h100`, and half a microsecond more for each link to the spine.
+    The default figures are those of DGX H100.  Latencies as in `collopt.topologies.dgx_h100`, and half a microsecond
+    more for each link to the spine.
 
     Parameters
     ----------
@@ -95,6 +98,9 @@ def rail(
     oversubscription : int, float, str, Fraction or None
         Bandwidth of a rail's NICs over that of its uplink to the spine; None leaves the spine out, so that only
         NVSwitches lead from rail to rail.
+    sharp : bool
+        Whether NVSwitches multicast and aggregate as in `collopt.topologies.dgx_h100` (NVLink SHARP), and rails do so
+        without limits (SHARP of InfiniBand).  The spine never does.
 
     Returns
     -------
@@ -111,19 +117,24 @@ def rail(
     gpus = as_size(gpus_per_box, "gpus_per_box", least=2)
     nic = as_bandwidth(nic_bandwidth, "every NIC")
     nvswitch = as_bandwidth(nvswitch_bandwidth, "every NVSwitch port")
+    nvls = stored_box("dgx-h100").limits if as_flag(sharp, "sharp") else ()
     box = Box(
         name=f"rail-{gpus}",
         gpus=gpus,
         links=tuple(Link(f"gpu{gpu}", "nvswitch", nvswitch, SCALE_UP_LATENCY / 2) for gpu in range(gpus)),
         nics=tuple(Nic((f"gpu{gpu}",), nic, nic) for gpu in range(gpus)),
         switches=("nvswitch",),
+        abilities=tuple(each.switch for each in nvls),
+        limits=nvls,
     )
     rails = _numbered("rail", gpus)
     backbone = []
     if oversubscription is not None:
         uplink = nic * boxes / as_factor(oversubscription, "oversubscription")
         backbone = [Link(switch, "spine", uplink, FABRIC_LATENCY) for switch in rails]
-    return repeat_box(box, boxes, fabrics=rails, backbone=backbone)
+    network = repeat_box(box, boxes, fabrics=rails, backbone=backbone)
+    able = network.multicast.union(rails if sharp and boxes > 1 else ())
+    return replace(network, multicast=able, aggregation=able)
 
 
 def fat_tree(
