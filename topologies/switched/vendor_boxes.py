@@ -64,7 +64,7 @@ def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
 
 
 def dgx_h200(boxes: int = 1, *, loopback: bool = True) -> Topology:
-    """DGX H200: 8 GPUs on an NVSwitch of 450 GB/s per GPU, one 400 Gb/s NIC per GPU, as in `dgx_h100`.
+    """DGX H200: 8 GPUs on an NVSwitch of 450 GB/s per GPU, one 400 Gb/s NIC per GPU, as in DGX H100.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def mi300x(boxes: int = 1) -> Topology:
 
 
 def mi325x(boxes: int = 1) -> Topology:
-    """MI325X box: 8 GPUs, each pair joined by an xGMI link of 64 GB/s, one 400 Gb/s NIC per GPU, as in `mi300x`.
+    """MI325X box: 8 GPUs, each pair joined by an xGMI link of 64 GB/s, one 400 Gb/s NIC per GPU, as in MI300X.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def trn2(boxes: int = 1) -> Topology:
 
 
 def trn2_ultraserver(boxes: int = 1) -> Topology:
-    """Trn2 UltraServer: four instances as in `trn2`, and rings of 64 GB/s between chips of equal coordinates.
+    """Trn2 UltraServer: four Trn2 instances, and rings of 64 GB/s between chips of equal coordinates.
 
     Parameters
     ----------
