@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -87,6 +87,12 @@ class RuntimeFiles(NamedTuple):
         contents = {path: _export_call(made, form, path, options[form]) for form, path in wanted.items() if path}
         for path, content in contents.items():
             write(path, lambda target, content=content: write_whole(target, content), written)  # type: ignore[misc]
+
+    def notes(self, made: Plan, written: Collection[Path]) -> list[str]:
+        """Say what an MSCCL++ file makes of trees that branch at switches."""
+        from ...runtime.mscclpp.export import mscclpp_notes
+
+        return mscclpp_notes(made) if self.mscclpp in written else []
 
     def calls(self, path: Path) -> str:
         """Describe the calls of a file that is not for both placements."""

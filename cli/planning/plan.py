@@ -121,6 +121,8 @@ def plan(
     finally:
         for path in written:
             note(f"wrote {path}{files.calls(path)}")
+        for text in files.notes(made, written):
+            note(f"collopt: note: {text}")
         if {files.xml, files.mscclpp} & set(written) and files.channels is None and files.instances is None:
             advise("one thread block rarely saturates a GPU link; also try --instances 4, and measure both")
 

@@ -19,6 +19,7 @@ from ...planners import Plan
 from ...schedules import ALLGATHER, as_bytes
 from ...support.validation import as_path, as_whole, shown
 from ...support.writing import write_all_whole
+from ..lowering.tree_transfers import refuse_switches
 from ..programs.checks import check_counts
 from ..simulation.schedule_transfers import transfers_of
 from ..simulation.transfers import Transfers
@@ -90,6 +91,7 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
     """
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
+    refuse_switches(plan.schedule, "ASTRA-sim's custom collectives")
     slices = as_whole(slices, "slices")
     check_counts({"reduce_us": reduce_us}, least=0)
     num_bytes, transfers = as_bytes(size), transfers_of(plan.schedule, plan.topology)

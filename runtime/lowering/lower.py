@@ -42,9 +42,11 @@ from .tree_transfers import (
     MAX_TRANSFERS,
     Hop,
     TreeChunks,
+    branches_at_switches,
     check_forest,
     check_halves,
     cut_shares,
+    from_rank_to_rank,
     ordered_hops,
     shard_chunks,
     tree_chunks,
@@ -73,10 +75,11 @@ def lower(
     Parameters
     ----------
     schedule : Schedule
-        Trees that span all ranks, the weights of each rank's trees adding up to ``trees_per_root`` times the weight of
-        its shard; steps, in which every rank gets every shard from ranks that hold what they send, and in a
-        reduce-scatter no part twice; a FlowSchedule, whose paths carry ``chunks_per_unit`` times the traffic; or an
-        AllToAllvSchedule, whose chunk is the largest amount that all its parts are multiples of.
+        Trees that span all ranks, where ranks take the place of switches that trees branch at, the weights of each
+        rank's trees adding up to ``trees_per_root`` times the weight of its shard; steps, in which every rank gets
+        every shard from ranks that hold what they send, and in a reduce-scatter no part twice; a FlowSchedule, whose
+        paths carry ``chunks_per_unit`` times the traffic; or an AllToAllvSchedule, whose chunk is the largest amount
+        that all its parts are multiples of.
     collective : str or Collective
         ``"allgather"`` for direction "broadcast", ``"reduce_scatter"`` for "reduce", ``"allreduce"`` for both; a forest
         with one root also ``"broadcast"`` and ``"reduce"``.  Flows and stages: ``"all_to_allv"``, with equal
@@ -173,6 +176,9 @@ lowered.register(AllToAllvSchedule)(lower_stages)
 def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     if collective.has_one_root and (roots := int((schedule.root_weights > 0).sum())) != 1:
         raise UnsupportedError(f"{collective} was requested, but {roots} ranks have data; expected one, the root")
+    # Switches that multicast are found again in copies that a rank sends one after the other.
+    copies_together = branches_at_switches(schedule)
+    schedule = from_rank_to_rank(schedule)
     for forest in schedule.forests:
         check_forest(forest)
     if isinstance(schedule, Allreduce):
@@ -181,7 +187,9 @@ def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: Lowe
     _check_size("trees", schedule, shards, options.max_count, "plan with fewer trees per root")
     ranges = tree_chunks(schedule, shards, options.max_count)
     layout = _layout(collective, shards)
-    return _write(layout, ranges, ordered_hops(schedule, ranges), collective, options, name)
+    return _write(
+        layout, ranges, ordered_hops(schedule, ranges, copies_together=copies_together), collective, options, name
+    )
 
 
 @lowered.register(StepSchedule)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from math import gcd, lcm
@@ -14,11 +15,32 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ProgramError, UnsupportedError
-from ...schedules import Allreduce, Forest, TreeSchedule
+from ...schedules import Allreduce, Forest, Schedule, TreeSchedule
 from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 
 MAX_TRANSFERS = 2**26  # Some tens of GB as steps
+
+
+def branches_at_switches(schedule: Schedule) -> bool:
+    """Whether switches are among the vertices of its trees, and multicast or add up."""
+    return any(len(forest.switches) for forest in getattr(schedule, "forests", ()))
+
+
+def refuse_switches(schedule: Schedule, what: str) -> None:
+    """Refuse trees that branch at switches; `what` takes the schedule."""
+    if branches_at_switches(schedule):
+        raise UnsupportedError(
+            f"the plan's trees branch at switches, which {what} has no operations for; plan again with "
+            "in_network=False (--no-in-network on the command line)"
+        )
+
+
+def from_rank_to_rank(schedule: TreeSchedule) -> TreeSchedule:
+    """Replace what switches copy and add up by transfers between ranks; the data is the same."""
+    if isinstance(schedule, Allreduce):
+        return replace(schedule, reduce=schedule.reduce.unicast, broadcast=schedule.broadcast.unicast)
+    return schedule.unicast
 
 
 class TreeChunks(NamedTuple):
@@ -120,22 +142,25 @@ def split_range(begin: int, end: int, most: int) -> list[tuple[int, int]]:
     return list(zip(accumulate(counts[:-1], initial=begin), counts, strict=True))
 
 
-def ordered_hops(schedule: TreeSchedule, ranges: Sequence[TreeChunks]) -> list[Hop]:
-    """All hops in the global order."""
+def ordered_hops(schedule: TreeSchedule, ranges: Sequence[TreeChunks], *, copies_together: bool = False) -> list[Hop]:
+    """All hops in the global order; with `copies_together` a rank sends all copies of a range one after the other."""
     trees = np.array([(each.reduce_tree, each.broadcast_tree) for each in ranges]).T
     parts = []
     for forest in schedule.forests:
         reduces = forest.direction == "reduce"
         own, other = trees if reduces else trees[::-1]
         opposite = [each for each in schedule.forests if each.direction != forest.direction]
-        parts.append(_hop_columns(forest, own, opposite[0].heights[other] if opposite else np.zeros_like(own)))
+        heights = opposite[0].heights[other] if opposite else np.zeros_like(own)
+        parts.append(_hop_columns(forest, own, heights, copies_together and not reduces))
     columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
     numbers, *_, levels, left, children = columns
     order = np.lexsort((children, numbers, -left, levels))
     return [Hop(*row) for row in zip(*(column[order].tolist() for column in columns[:4]), strict=True)]
 
 
-def _hop_columns(forest: Forest, trees: IntArray, other: IntArray) -> tuple[npt.NDArray[np.generic], ...]:
+def _hop_columns(
+    forest: Forest, trees: IntArray, other: IntArray, copies_together: bool
+) -> tuple[npt.NDArray[np.generic], ...]:
     """Columns range, sender, receiver, reduces, level, hops still to go and child, for the tree of each range.
 
     Shapes: `trees`, `other` (the height of each range's tree of the other direction) int64 (ranges,).
@@ -143,7 +168,8 @@ def _hop_columns(forest: Forest, trees: IntArray, other: IntArray) -> tuple[npt.
     numbers, children = np.nonzero(forest.routes[trees] >= 0)
     own, reduces = trees[numbers], forest.direction == "reduce"
     parents = forest.parents[own, children]
-    below, above = heights_below(forest)[own, children], forest.depths[own, children] - 1
+    heights, above = heights_below(forest), forest.depths[own, children] - 1
+    below = heights[own, parents] - 1 if copies_together else heights[own, children]
     if reduces:
         return numbers, children, parents, np.full(len(own), reduces), below, above + other[numbers], children
     return numbers, parents, children, np.full(len(own), reduces), above + other[numbers], below, children

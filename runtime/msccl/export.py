@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ..lowering.lower import lower, program_name
+from ..lowering.tree_transfers import refuse_switches
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
 from ..programs.program import Program
@@ -57,6 +58,7 @@ def export_msccl_xml(
     """
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
+    refuse_switches(plan.schedule, "MSCCL XML")
     limits = runtime_limits(runtime)
     blocks = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
     check_counts({"instances": instances})

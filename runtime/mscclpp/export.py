@@ -1,35 +1,42 @@
-"""Exporter of MSCCL++ plans, which `Plan.export` finds as an entry point, with estimates of what replicas need."""
+"""Exporter of MSCCL++ plans, which `Plan.export` finds as an entry point."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
 from ...support.writing import write_whole
 from ...topologies import Topology
 from ..lowering.lower import lower, program_name
+from ..lowering.tree_transfers import branches_at_switches
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
-from ..programs.program import Program, RankProgram, ThreadBlock
+from ..programs.program import Program
 from .format.execution_plan import (
-    CHANNEL_TYPES,
     MAX_CHANNELS,
     MAX_OPERATIONS,
     MAX_THREADS,
+    STORE_NEEDS,
     ExecutionPlan,
     to_mscclpp_text,
 )
-from .lowering.lower import DEFAULT_SLICE_BYTES, DEFAULT_THREAD_BLOCKS, common_count, port_pairs, to_execution_plan
-from .lowering.thread_blocks import WEIGHTS, merge_blocks
-from .lowering.transfers import Connections
+from .lowering.lower import (
+    DEFAULT_SLICE_BYTES,
+    DEFAULT_THREAD_BLOCKS,
+    check_boxes,
+    check_launch,
+    common_count,
+    to_execution_plan,
+)
+from .lowering.multicasts import switch_groups
+from .lowering.needs import block_usage, first_replica, least_needs, max_unmerged_replicas
+from .lowering.star_plans import check_sums, is_star_schedule, star_plan
 
-__all__ = ["boxes_of", "export_mscclpp_json", "least_needs"]
+__all__ = ["boxes_of", "export_mscclpp_json", "mscclpp_notes"]
 
 
 STEPS = (16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
@@ -75,14 +82,38 @@ def export_mscclpp_json(
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
     check_counts({"channels": channels, "instances": instances, "max_thread_blocks": max_thread_blocks})
+    boxes = boxes_of(plan.topology) if boxes is None else boxes
+    check_boxes(boxes, plan.topology.num_ranks)
+    if _is_star_plan(plan, boxes):
+        check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
+        check_sums(plan.trees, plan.topology)
+        if channels > 1:
+            raise UnsupportedError(
+                f"channels is {channels}, but barriers need one from each thread block to another; expected 1, and "
+                "more instances for more thread blocks"
+            )
+        star = star_plan(
+            plan.trees,
+            plan.collective,
+            program_name(plan),
+            instances=instances,
+            placement=placement,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            max_thread_blocks=max_thread_blocks,
+            threads_per_block=threads_per_block,
+        )
+        write_whole(path, to_mscclpp_text(star))
+        return
     options = {
-        "boxes": boxes_of(plan.topology) if boxes is None else boxes,
+        "boxes": boxes,
         "placement": placement,
         "slice_bytes": slice_bytes,
         "min_bytes": min_bytes,
         "max_bytes": max_bytes,
         "max_thread_blocks": max_thread_blocks,
         "threads_per_block": threads_per_block,
+        "switch_groups": switch_groups(plan.schedule, boxes),
     }
     lowering = _Lowering(plan, channels, options)
     try:
@@ -97,6 +128,32 @@ def export_mscclpp_json(
             "which fits"
         ) from None
     write_whole(path, to_mscclpp_text(written))
+
+
+def _is_star_plan(plan: Plan, boxes: Sequence[int]) -> bool:
+    return is_star_schedule(plan.schedule, plan.collective) and len(set(boxes)) == 1
+
+
+def mscclpp_notes(plan: Plan) -> list[str]:
+    """Say what the file of a plan whose trees branch at switches makes of them; nothing for other plans."""
+    if not branches_at_switches(plan.schedule):
+        return []
+    boxes = boxes_of(plan.topology)
+    notes = []
+    if _is_star_plan(plan, boxes):
+        if not plan.collective.reduces:
+            notes.append(STORE_NEEDS)
+        return notes
+    if switch_groups(plan.schedule, boxes):
+        notes.append(STORE_NEEDS)
+    else:
+        notes.append("no switch copies for a group of ranks that the MSCCL++ executor can use, so ranks send each copy")
+    if any(forest.direction == "reduce" and len(forest.switches) for forest in plan.trees.forests):
+        notes.append(
+            "MSCCL++ cannot load a switch's sum into the memory of one GPU, so ranks add up what they reduce for other "
+            "boxes or for one rank"
+        )
+    return notes
 
 
 def boxes_of(topology: Topology) -> list[int]:
@@ -210,108 +267,3 @@ class _Lowering:
                         f"rank {rank} needs at least {count * instances} {what}, {self.max_thread_blocks} thread "
                         f"blocks of the MSCCL++ executor have {capacity}; plan with fewer trees or chunks"
                     )
-
-
-def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None) -> list[dict[str, int]]:
-    """Lower bounds on the resources of each rank: ``operations``, ``memory channels``, ``port channels``.
-
-    Parameters
-    ----------
-    program : Program
-        Copies inside a rank are not counted.
-    boxes : sequence of int
-        Number of the box that each rank is in.
-    unit : int, optional
-        Chunks of the parts that each step is cut into; by default steps are whole.
-
-    Returns
-    -------
-    list of dict of str to int
-        By rank.
-    """
-    on_ports = port_pairs(program, boxes)
-    ends = Connections.of(program, on_ports)
-    found = []
-    for rank in program.ranks:
-        steps = [(block.send_peer, step) for block in rank.thread_blocks for step in block.instructions]
-        # Each is a put or a wait; after a put into memory there is a signal, and after some waits a sum is made.
-        operations = 0
-        for peer, step in steps:
-            each = (step.kind == "send" or step.receives) + (step.kind == "recv_reduce")
-            each += step.kind == "send" and (rank.rank, peer) not in on_ports
-            operations += each * (1 if unit is None else step.count // unit)
-        channels = {f"{kind} channels": len(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}
-        found.append({"operations": operations} | channels)
-    return found
-
-
-class BlockUsage(NamedTuple):
-    """Usage of merged thread blocks: operations of the longest (0: none merged), and why they cannot run."""
-
-    max_operations: int
-    refusal: str
-
-
-def first_replica(pair: Program) -> Program:
-    """Return the first of two replicas, for counting only: its waits still refer to both."""
-    # As in `replicated`, the replicas of a block follow one another.
-    ranks = tuple(replace(rank, thread_blocks=rank.thread_blocks[::2]) for rank in pair.ranks)
-    return replace(pair, ranks=ranks)
-
-
-def max_unmerged_replicas(program: Program, max_thread_blocks: int) -> int:
-    """Largest number of replicas with thread blocks of their own; at least 1."""
-    most = max((len(rank.thread_blocks) for rank in program.ranks), default=1)
-    return max(1, max_thread_blocks // max(1, most))
-
-
-def block_usage(program: Program, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> BlockUsage:
-    """Compute the usage of the thread blocks of several replicas of a program."""
-    if instances <= max_unmerged_replicas(program, max_thread_blocks):
-        return BlockUsage(0, "")
-    found = [_rank_usage(rank, boxes, max_thread_blocks, instances) for rank in program.ranks]
-    return BlockUsage(
-        max(each.max_operations for each in found), next((each.refusal for each in found if each.refusal), "")
-    )
-
-
-def _rank_usage(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> BlockUsage:
-    # As in `replicated`, the replicas of a block follow one another.
-    weights = [
-        weight
-        for block in rank.thread_blocks
-        for weight in [sum(WEIGHTS[step.kind] for step in block.instructions)] * instances
-    ]
-    needs = [_min_operations(block, rank.rank, boxes) for block in rank.thread_blocks]
-    max_operations, refusals = 0, []
-    for at, group in enumerate(merge_blocks(weights, max_thread_blocks)):
-        max_operations = max(max_operations, sum(weights[block] for block in group))
-        counts: Counter[str] = Counter()
-        for block in group:
-            counts.update(needs[block // instances])
-        where = f"rank {rank.rank} thread block {at}"
-        # It notifies its peers that this GPU has started.
-        if counts["operations"] and (length := counts["operations"] + 1) > MAX_OPERATIONS:
-            refusals.append(f"{where} has at least {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}")
-        refusals += [
-            f"{where} uses {counts[kind]} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}"
-            for kind in CHANNEL_TYPES
-            if counts[kind] > MAX_CHANNELS
-        ]
-    return BlockUsage(max_operations, refusals[0] if refusals else "")
-
-
-def _min_operations(block: ThreadBlock, rank: int, boxes: Sequence[int]) -> Counter[str]:
-    """Minimal operations of a thread block, and the channels that it uses."""
-    counts: Counter[str] = Counter()
-    for peer, used in (
-        (block.send_peer, any(step.kind == "send" for step in block.instructions)),
-        (block.recv_peer, any(step.receives for step in block.instructions)),
-    ):
-        if peer is not None and used:
-            counts["port" if boxes[peer] != boxes[rank] else "memory"] += 1
-    near = block.send_peer is not None and boxes[block.send_peer] == boxes[rank]
-    for step in block.instructions:
-        # Between a put into memory and its signal, and between a wait and a sum, all threads wait for each other.
-        counts["operations"] += {"send": 3 if near else 1, "recv": 1, "recv_reduce": 3}.get(step.kind, 0)
-    return counts

@@ -11,13 +11,21 @@ from ...errors import FileFormatError, ProgramError, UnsupportedError
 from ...support.reading import name_of, read_bytes
 from ...support.seed import current_seed
 from ..interpreter.findings import Finding, LintReport, Window
-from .format.execution_plan import ALIGNMENT, ExecutionPlan, message_chunks
+from .format.execution_plan import ALIGNMENT, STORE_NEEDS, ExecutionPlan, message_chunks
 from .format.reader import MAX_BYTES_OF_FILE, parse_content
 from .lowering.lower import DEFAULT_THREAD_BLOCKS
 from .machine.machine import run_execution_plan
 
 RUNTIME = "mscclpp"
 VERSION = "0.9.0"
+SUM_TYPES = (
+    "switches add 32-bit integers and floating point, not 8-bit integers, nor 8-bit floating point before sm_100a; "
+    "plan with in_network=False (--no-in-network) for these"
+)
+SWITCH_NEEDS = (
+    "switch channels need NVLS, and buffers of one size at one offset in allocations that can be multicast, such as "
+    "those of mscclpp.GpuBuffer"
+)
 LOADING = (
     "pass it to mscclpp.ExecutionPlan(path, rank) and pass that to Executor.execute; no folder is searched",
     "plan names must be unique within a process: their setup is cached by name",
@@ -44,6 +52,15 @@ def lint_plan(path: str | os.PathLike[str], *, max_thread_blocks: int = DEFAULT_
         findings.append(Finding("hangs" if "deadlocks" in str(error) else "wrong data", str(error), ""))
     except UnsupportedError as error:
         findings.append(Finding("not checked", str(error), ""))
+    names = {
+        each.name for gpu in plan.gpus for block in gpu.thread_blocks for one in block for each in (one, *one.body)
+    }
+    if "gstore" in names:
+        findings.append(Finding("note", STORE_NEEDS, ""))
+    if "glres" in names:
+        findings.append(Finding("note", SUM_TYPES, ""))
+    if any(gpu.switches for gpu in plan.gpus):
+        findings.append(Finding("note", SWITCH_NEEDS, ""))
     if plan.collective.has_one_root:
         message = f"the plan is for one root, and every {plan.collective} can pick it, whatever its root"
         findings.append(Finding("note", message, ""))

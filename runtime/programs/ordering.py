@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...errors import ProgramError
@@ -134,35 +134,50 @@ def _direct_predecessors(site: Site, instruction: Instruction, numbers: dict[Sit
     return tuple(found)
 
 
-def _sequence(order: Order) -> Iterator[int]:
+def with_joined_sends(order: Order, joined: Sequence[Sequence[int]]) -> Order:
+    """Order the steps such that the sends of each entry of `joined` follow one another, each before its receive.
+
+    Raises `ProgramError` if the sends of an entry wait for each other.
+    """
+    found = replace(order, sequence=[])
+    found.sequence.extend(_sequence(found, joined))
+    return found
+
+
+def _sequence(order: Order, joined: Sequence[Sequence[int]] = ()) -> Iterator[int]:
     """Yield the steps in an order that satisfies the waiting relation (Kahn's algorithm), or raise with a cycle."""
-    # A transfer is one node, known by the number of its send.
+    # A transfer is one node, known by the number of its send; joined sends are one by that of the first.
     is_receive = [step.receives for step in order.instructions]
     node = [
         partner if receive else number
         for number, (partner, receive) in enumerate(zip(order.partners, is_receive, strict=True))
     ]
+    members = {sends[0]: sends for sends in joined}
+    for sends in joined:
+        for send in sends:
+            node[send] = node[order.partners[send]] = sends[0]
     after: list[list[int]] = [[] for _ in node]
     missing = [0] * len(node)
     for number, earlier in enumerate(order.before):
         for other in earlier:
             after[node[other]].append(node[number])
             missing[node[number]] += 1
-    ready = deque(number for number, count in enumerate(missing) if count == 0 and not is_receive[number])
+    ready = deque(number for number, count in enumerate(missing) if count == 0 and node[number] == number)
     done = 0
     while ready:
         number = ready.popleft()
-        yield number
-        done += 1
-        if order.partners[number] >= 0:
-            yield order.partners[number]
+        for each in members.get(number, (number,)):
+            yield each
             done += 1
+            if order.partners[each] >= 0:
+                yield order.partners[each]
+                done += 1
         for later in after[number]:
             missing[later] -= 1
             if missing[later] == 0:
                 ready.append(later)
     if done < len(node):
-        blocked = {number for number, count in enumerate(missing) if count and not is_receive[number]}
+        blocked = {number for number, count in enumerate(missing) if count and node[number] == number}
         raise ProgramError(_describe_cycle(order, node, blocked))
 
 

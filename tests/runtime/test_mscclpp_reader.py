@@ -122,7 +122,7 @@ UNSUPPORTED: list[tuple[Change, str]] = [
     (lambda d: d.update(protocol="LL"), "protocol is 'LL'"),
     (lambda d: d.update(reuse_resources=True), "reuse_resources is True"),
     (lambda d: d.update(buffer_alignment=32), "buffer_alignment is 32"),
-    (lambda d: d["gpus"][0]["channels"].append({"channel_type": "switch"}), "switch channel"),
+    (lambda d: first(d, "nop").update(name="gstorepkt"), "is gstorepkt, which collopt does not run"),
     (lambda d: first(d, "pws").update(name="pwsf"), "is pwsf, which collopt does not run"),
     (lambda d: first(d, "nop").update(name="barrier"), "is barrier, which collopt does not run"),
 ]

@@ -28,10 +28,12 @@ from .execution_plan import (
     Operation,
     Place,
     channel_pairs,
+    copies,
     flat_length,
     largest_message,
     message_chunks,
 )
+from .switch_channels import check_switch_groups, check_switch_operation
 
 Step = tuple[str, int, int, Operation, tuple[int, int] | None]
 """Where an operation stands, its rank, its thread block, the operation, and unit and chunks of its pipeline."""
@@ -60,6 +62,7 @@ class _Checker:
                     self._fail(
                         f"gpu {rank} threadblock {number} has {length} operations; the limit is {MAX_OPERATIONS}"
                     )
+        check_switch_groups(self.plan, self._fail)
         for step in self._steps():
             self._check_operation(*step)
         self._check_pipelines()
@@ -137,7 +140,7 @@ class _Checker:
         gpu = self.plan.gpus[rank]
         if len(operation.channels) > MAX_CHANNELS_PER_OPERATION:
             self._fail(f"{where} has {len(operation.channels)} channels; the limit is {MAX_CHANNELS_PER_OPERATION}")
-        if len(set(operation.channels)) < len(operation.channels) and operation.name not in ("put", "pws"):
+        if len(set(operation.channels)) < len(operation.channels) and operation.name not in DATA_OPERATIONS:
             self._fail(f"{where} names a channel twice")
         if len(operation.semaphores) > MAX_SEMAPHORES_PER_OPERATION:
             self._fail(
@@ -150,16 +153,21 @@ class _Checker:
         if operation.name not in DATA_OPERATIONS:
             return
         self._check_shape(where, operation)
-        for place in (*operation.sources, *operation.targets):
-            self._check_place(where, operation, place, pipeline)
-        if operation.channel_type is not None:
+        sources, targets = copies(gpu, operation)
+        for place in (*sources, *targets):
+            self._check_place(where, place, pipeline, writes=place in targets)
+        if operation.channel_type == "switch":
+            check_switch_operation(self.plan, where, rank, operation, self._fail)
+        elif operation.channel_type is not None:
             self._check_put(where, gpu, operation)
 
     def _check_shape(self, where: str, operation: Operation) -> None:
         sources, targets = len(operation.sources), len(operation.targets)
-        fits = {"copy": sources == targets == 1, "re": targets == 1 and sources > 1}.get(
-            operation.name, sources == targets
-        )
+        fits = sources == targets
+        if operation.name == "re":
+            fits = targets == 1 and sources > 1
+        elif operation.name not in ("put", "pws"):
+            fits = sources == targets == 1
         if not fits or max(sources, targets) > MAX_CHANNELS_PER_OPERATION:
             self._fail(f"{where} is a {operation.name} from {sources} places to {targets}, which it cannot be")
         if len({place.count for place in (*operation.sources, *operation.targets)}) > 1:
@@ -174,14 +182,14 @@ class _Checker:
         ):
             self._fail(f"{where} adds chunks at an offset onto themselves")
 
-    def _check_place(self, where: str, operation: Operation, place: Place, pipeline: tuple[int, int] | None) -> None:
+    def _check_place(self, where: str, place: Place, pipeline: tuple[int, int] | None, *, writes: bool) -> None:
         chunks = self.plan.gpus[place.rank].chunks[place.buffer]
         if place.start + place.count > chunks:
             self._fail(
                 f"{where} has chunks {place.start} to {place.start + place.count - 1} of the {place.buffer} of gpu "
                 f"{place.rank}, which has {chunks}"
             )
-        if place in operation.targets and place.buffer == "input" and not self.plan.in_place:
+        if writes and place.buffer == "input" and not self.plan.in_place:
             self._fail(f"{where} writes to the input, which a plan out of place leaves alone")
         if pipeline is not None and place.count != pipeline[1]:
             # The executor subtracts the offset of the slice from the size without looking.
@@ -221,7 +229,7 @@ class _Checker:
         signaled: Counter[tuple[int, ChannelType, int, bool]] = Counter()
         waited: Counter[tuple[int, ChannelType, int, bool]] = Counter()
         for _, rank, _, operation, pipeline in self._steps():
-            for channel in operation.channels:
+            for channel in operation.channels if operation.channel_type in CHANNEL_TYPES else ():
                 assert operation.channel_type is not None  # The reader knows which operations have one.
                 end = (rank, operation.channel_type, channel)
                 if operation.name in SIGNALLING or operation.name == "pws":

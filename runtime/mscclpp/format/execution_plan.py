@@ -1,8 +1,10 @@
 """`ExecutionPlan`: an MSCCL++ plan with every index resolved, the limits of its executor, and its JSON.
 
 Read from microsoft/mscclpp 0.9.0 (``execution_plan.cc``, ``execution_kernel.hpp``, ``execution_common.hpp``,
-``executor.cc``).  Data moves by one-sided *puts* into the memory of another GPU; a *signal* on a channel notifies the
-other end, which *waits*.  The k-th channel of GPU a to b and the k-th of b to a are the two ends of one channel.
+``executor.cc``), and for switch channels also from its main branch at 1f5f065 (August 2026).  Data moves by one-sided
+*puts* into the memory of another GPU; a *signal* on a channel notifies the other end, which *waits*.  The k-th channel
+of GPU a to b and the k-th of b to a are the two ends of one channel.  A *switch channel* is one buffer of all GPUs of a
+group (NVLS): ``glres`` adds up their chunks and stores the sum to all of them, ``gstore`` stores chunks of its GPU.
 """
 
 from __future__ import annotations
@@ -10,15 +12,16 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from ....schedules import ALLGATHER, COLLECTIVES, Collective
 from ....schedules.traffic.collective import collective_or_given
 from ...programs.program import Buffer
 
-ChannelType = Literal["memory", "port"]
+ChannelType = Literal["memory", "port", "switch"]
 CHANNEL_TYPES: tuple[ChannelType, ...] = ("memory", "port")
+"""Types of channels with two ends."""
 
 MAX_OPERATIONS = 64
 """Operations of one thread block, those inside pipelines included; the only limit that the executor checks itself."""
@@ -33,7 +36,10 @@ MAX_THREADS = 1024
 WRITTEN = tuple(each for each in COLLECTIVES.values() if not each.parts_differ)
 """Collectives of plan files; the executor treats allgather differently and ignores the names of the others."""
 
-DATA_OPERATIONS = ("put", "pws", "copy", "re")
+SWITCH_OPERATIONS = ("glres", "gstore")
+"""Load-reduce-store of 0.9.0 (``execution_kernel.hpp`` line 523), and store, in the main branch only (line 587)."""
+STORE_NEEDS = "the file stores through switches (gstore), which MSCCL++ runs since July 2026 (414f6d1), not in 0.9.0"
+DATA_OPERATIONS = ("put", "pws", "copy", "re", *SWITCH_OPERATIONS)
 WAITING = ("wait", "rlxwait")
 SIGNALLING = ("signal", "rlxsignal")
 SEMAPHORE_OPERATIONS = ("sem_acquire", "sem_release")
@@ -55,13 +61,20 @@ class Operation:
 
     name: str  # As in the file
     channel_type: ChannelType | None = None
-    channels: tuple[int, ...] = ()  # Positions among all channels of that type of the GPU
+    channels: tuple[int, ...] = ()  # Positions among all channels of that type of the GPU; see `switch_ends`
     sources: tuple[Place, ...] = ()  # a put copies each to the target beside it, ``re`` reduces all into one
     targets: tuple[Place, ...] = ()
     semaphores: tuple[int, ...] = ()
     unit_bytes: int = 0  # of a pipeline: bytes of the slices for which `body` is repeated
     num_chunks: int = 0  # of a pipeline: chunks of its operations
     body: tuple[Operation, ...] = ()
+
+
+class SwitchGroup(NamedTuple):
+    """A switch channel: one buffer of all GPUs of a group."""
+
+    buffer: Buffer
+    ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,7 @@ class Gpu:
     peers: dict[ChannelType, tuple[int, ...]]  # Other end of each channel
     semaphores: tuple[int, ...]  # First values
     thread_blocks: tuple[tuple[Operation, ...], ...]
+    switches: tuple[SwitchGroup, ...] = ()  # Its switch channels
 
     @property
     def chunks(self) -> dict[Buffer, int]:
@@ -130,6 +144,22 @@ class ExecutionPlan:
 def flat_length(operations: tuple[Operation, ...]) -> int:
     """Number of operations as the executor counts them: a pipeline and its body."""
     return sum(1 + len(operation.body) for operation in operations)
+
+
+def switch_ends(operation: Operation) -> tuple[int | None, int]:
+    """Switch channels of the source and of the target of a ``glres`` or ``gstore``; None where it reads its own GPU."""
+    return operation.channels[0] if operation.name == "glres" else None, operation.channels[-1]
+
+
+def copies(gpu: Gpu, operation: Operation) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """All places that an operation reads and writes: those of switch channels on all GPUs of the group."""
+    if operation.name not in SWITCH_OPERATIONS:
+        return operation.sources, operation.targets
+    read, written = (
+        ends if channel is None else tuple(replace(ends[0], rank=rank) for rank in gpu.switches[channel].ranks)
+        for channel, ends in zip(switch_ends(operation), (operation.sources, operation.targets), strict=True)
+    )
+    return read, written
 
 
 def channel_pairs(gpus: tuple[Gpu, ...]) -> dict[tuple[int, ChannelType, int], tuple[int, ChannelType, int]]:
@@ -196,7 +226,7 @@ def _gpu_document(rank: int, gpu: Gpu) -> dict[str, Any]:
     remote: dict[tuple[int, str], set[str]] = defaultdict(set)
     for block in gpu.thread_blocks:
         for operation in _flat(block):
-            for place in _remote(operation):
+            for place in remote_places(operation):
                 remote[place.rank, place.buffer].add(operation.channel_type or "")
     numbers = {key: number for number, key in enumerate(sorted(remote))}
     return {
@@ -205,7 +235,19 @@ def _gpu_document(rank: int, gpu: Gpu) -> dict[str, Any]:
         "output_chunks": gpu.output_chunks,
         "scratch_chunks": gpu.scratch_chunks,
         "channels": [
-            {"channel_type": kind, "connected_to": list(gpu.peers[kind])} for kind in CHANNEL_TYPES if gpu.peers[kind]
+            *(
+                {"channel_type": kind, "connected_to": list(gpu.peers[kind])}
+                for kind in CHANNEL_TYPES
+                if gpu.peers[kind]
+            ),
+            *(
+                {
+                    "channel_type": "switch",
+                    "buffer_type": buffer[0],
+                    "rank_groups": [{"size": len(ranks), "ranks": [*ranks]}],
+                }
+                for buffer, ranks in gpu.switches
+            ),
         ],
         "remote_buffers": [
             {"rank": owner, "type": buffer[0], "access_channel_types": sorted(remote[owner, buffer])}
@@ -222,7 +264,8 @@ def _block_document(number: int, block: tuple[Operation, ...], buffers: dict[tup
     for operation in _flat(block):
         if operation.channel_type:
             channels[operation.channel_type].update(operation.channels)
-            refs[operation.channel_type].update(buffers[place.rank, place.buffer] for place in _remote(operation))
+            places = remote_places(operation)
+            refs[operation.channel_type].update(buffers[place.rank, place.buffer] for place in places)
     numbers = _Numbers(buffers, _positions(channels), _positions(refs))
     return {
         "id": number,
@@ -254,20 +297,24 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
     if operation.body:
         fields["iter_context"] = {"unit_size": operation.unit_bytes, "num_chunks": operation.num_chunks}
         fields["ops"] = [_operation_document(inner, numbers) for inner in operation.body]
-    if kind:
+    if kind and kind != "switch":
         fields["channel_ids"] = [numbers.channels[kind, each] for each in operation.channels]
+    if kind:
         fields["channel_type"] = kind
-    for key, places, remote in (("src_buff", operation.sources, None), ("dst_buff", operation.targets, kind)):
-        if places:
-            fields[key] = [
-                (
-                    {"buffer_id": numbers.refs[remote, numbers.buffers[place.rank, place.buffer]]}
-                    if remote
-                    else {"type": place.buffer[0]}
-                )
-                | {"index": place.start, "size": place.count}
-                for place in places
-            ]
+    on_switches = switch_ends(operation) if kind == "switch" else (None, None)
+    for key, places, remote, switch in (
+        ("src_buff", operation.sources, False, on_switches[0]),
+        ("dst_buff", operation.targets, operation.name in ("put", "pws"), on_switches[1]),
+    ):
+        for place in places:
+            end: dict[str, Any] = {"type": place.buffer[0]}
+            if switch is not None:
+                end = {"switch_channel_id": numbers.channels["switch", switch]}
+            elif remote:
+                end = {"buffer_id": numbers.refs[str(kind), numbers.buffers[place.rank, place.buffer]]}
+            fields.setdefault(key, []).append(end | {"index": place.start, "size": place.count})
+    if operation.name == "glres":
+        fields["reduce_op"] = "sum"
     if operation.semaphores:
         fields["semaphore_ids"] = list(operation.semaphores)
     return fields
@@ -277,6 +324,6 @@ def _flat(block: tuple[Operation, ...]) -> Iterable[Operation]:
     return (inner for operation in block for inner in (operation, *operation.body))
 
 
-def _remote(operation: Operation) -> tuple[Place, ...]:
-    """Ranges in the memory of another GPU: the targets of puts."""
-    return operation.targets if operation.channel_type else ()
+def remote_places(operation: Operation) -> tuple[Place, ...]:
+    """Ranges in remote buffers: the targets of puts."""
+    return operation.targets if operation.name in ("put", "pws") else ()

@@ -9,190 +9,30 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ....errors import FileFormatError, UnsupportedError
 from ....support.reading import name_of, read_bytes
-from ....support.validation import is_whole, shown
-from ...programs.program import Buffer
+from ....support.validation import shown
 from .check import check_execution_plan
 from .execution_plan import (
     ALIGNMENT,
     CHANNEL_TYPES,
-    DATA_OPERATIONS,
     MAX_CHANNELS,
     MAX_OPERATIONS,
     MAX_THREADS,
-    SEMAPHORE_OPERATIONS,
-    SIGNALLING,
-    WAITING,
     WRITTEN,
     ChannelType,
     ExecutionPlan,
     Gpu,
     Operation,
-    Place,
+    SwitchGroup,
 )
+from .fields import MAX_BLOCKS, MAX_CHUNKS, Fields
+from .operations import OperationReader
 
-BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
-MAX_BLOCKS = 2**10  # Of a GPU; all must run at once, and no GPU has as many multiprocessors
-MAX_ENTRIES = MAX_BLOCKS * MAX_CHANNELS  # Of a list of what thread blocks use, such as the channels of a GPU
-MAX_CHUNKS = 2**28  # A buffer of more would have chunks of less than 16 bytes
-
-
-class Fields:
-    """Reads and checks fields; messages begin with the file, `where`, and the field."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def mapping(
-        self, value: object, where: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
-    ) -> Mapping[str, Any]:
-        """Read an object with all required keys, and no unknown ones."""
-        if not isinstance(value, dict):
-            self.fail(f"{where} is {shown(value)}; expected an object")
-        for key in required:
-            if key not in value:
-                self.fail(f"{where} has no {key}")
-        for key in value:
-            if key not in required and key not in optional:
-                self.fail(f"{where} has {shown(key)}, which the executor does not read; remove it")
-        return value
-
-    def entries(self, value: object, where: str, least: int = 0, most: int = MAX_ENTRIES) -> list[Any]:
-        """Read a list of `least` to `most` entries."""
-        if not isinstance(value, list) or len(value) < least:
-            self.fail(f"{where} is {shown(value)}; expected a list{' with entries' if least else ''}")
-        if len(value) > most:
-            self.fail(f"{where} has {len(value)} entries; the limit is {most}")
-        return value
-
-    def integers(self, value: object, where: str, most: int, least: int = 0) -> tuple[int, ...]:
-        """Read a list of at least `least` integers from 0 to `most`."""
-        return tuple(self.integer(each, f"an entry of {where}", 0, most) for each in self.entries(value, where, least))
-
-    def integer(self, value: object, where: str, least: int, most: int) -> int:
-        """Read an integer from `least` to `most`."""
-        if not is_whole(value) or not least <= value <= most:
-            self.fail(f"{where} is {shown(value)}; expected a whole number from {least} to {most}")
-        return value
-
-    def channel_type(self, value: object, where: str) -> ChannelType:
-        """Read a supported channel type."""
-        found = next((kind for kind in CHANNEL_TYPES if value == kind), None)
-        if found is None:
-            self.fail(f"{where} has channel type {shown(value)}; expected {' or '.join(CHANNEL_TYPES)}")
-        return found
-
-    def buffer(self, value: object, where: str) -> Buffer:
-        """Read a buffer by its letter."""
-        if not isinstance(value, str) or value not in BUFFERS:
-            self.fail(f"{where} has buffer type {shown(value)}; expected i, o or s")
-        return BUFFERS[value]
-
-    def check_position(self, number: object, where: str, position: int) -> None:
-        """Refuse an entry whose number is not its position."""
-        if not is_whole(number) or number != position:
-            self.fail(f"{where} has id {shown(number)}; expected its position")
-
-    def fail(self, what: str) -> NoReturn:
-        """Refuse the file."""
-        raise FileFormatError(f"{self.where}: {what}")
-
-
-UINT32_MAX = 2**32 - 1
-
-OTHER_OPERATIONS = (
-    "barrier", "pwsf", "get", "flush", "res", "rre", "rres", "ppkt", "rppkt", "respkt", "cpkt", "upkt", "repkt",
-    "recpkt", "recspkt", "glres", "gstore",
-)  # fmt: skip
-"""Known to the executor, but neither written nor run by collopt."""
-
-_CHANNELS = ("channel_type", "channel_ids")
-FIELDS: dict[str, tuple[str, ...]] = {
-    "nop": (),
-    "copy": ("src_buff", "dst_buff"),
-    "re": ("src_buff", "dst_buff"),
-    "put": (*_CHANNELS, "src_buff", "dst_buff"),
-    "pws": (*_CHANNELS, "src_buff", "dst_buff"),
-    "pipeline": ("iter_context", "ops"),
-    **dict.fromkeys((*SIGNALLING, *WAITING), _CHANNELS),
-    **dict.fromkeys(SEMAPHORE_OPERATIONS, ("semaphore_ids",)),
-}
-"""Fields of each operation, all of which it must have."""
-
-
-class OperationReader:
-    """Resolves the indices in operations of one thread block."""
-
-    def __init__(
-        self,
-        fields: Fields,
-        rank: int,
-        channels: Mapping[ChannelType, tuple[int, ...]],
-        remote: Mapping[ChannelType, list[tuple[int, Buffer, list[ChannelType]]]],
-    ) -> None:
-        self.fields = fields
-        self.rank = rank
-        self.channels = channels
-        self.remote = remote
-
-    def operation(self, value: object, where: str, *, inside: bool) -> Operation:
-        """Read one operation; `inside` a pipeline there are no pipelines."""
-        fields, name = self.fields, value.get("name") if isinstance(value, dict) else None
-        if name in OTHER_OPERATIONS:
-            raise UnsupportedError(f"{fields.where}: {where} is {name}, which collopt does not run")
-        if not isinstance(name, str) or name not in FIELDS:
-            fields.fail(f"{where} has name {shown(name)}; expected one of {', '.join(FIELDS)}")
-        found = fields.mapping(value, where, ("name", *FIELDS[name]))
-        if name == "pipeline":
-            if inside:
-                fields.fail(f"{where} is a pipeline in a pipeline")
-            return self._pipeline(found, where)
-        kind: ChannelType | None = None
-        channels: tuple[int, ...] = ()
-        semaphores: tuple[int, ...] = ()
-        if "channel_type" in found:
-            kind = fields.channel_type(found["channel_type"], where)
-            own = self.channels[kind]
-            at = fields.integers(found["channel_ids"], f"channel_ids of {where}", len(own) - 1, 1)
-            channels = tuple(own[each] for each in at)
-        if name in SEMAPHORE_OPERATIONS:
-            semaphores = fields.integers(found["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
-        sources: tuple[Place, ...] = ()
-        targets: tuple[Place, ...] = ()
-        if name in DATA_OPERATIONS:
-            sources, targets = (
-                tuple(self._place(each, what, remote) for each in fields.entries(found[key], what, 1))
-                for key, remote in (("src_buff", None), ("dst_buff", kind))
-                for what in (f"{key} of {where}",)
-            )
-        return Operation(name, kind, channels, sources, targets, semaphores)
-
-    def _pipeline(self, found: Mapping[str, Any], where: str) -> Operation:
-        context = self.fields.mapping(found["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))
-        inner = self.fields.entries(found["ops"], f"ops of {where}", 1)
-        return Operation(
-            "pipeline",
-            unit_bytes=self.fields.integer(context["unit_size"], f"unit_size of {where}", 1, UINT32_MAX),
-            num_chunks=self.fields.integer(context["num_chunks"], f"num_chunks of {where}", 1, MAX_CHUNKS),
-            body=tuple(self.operation(each, f"{where} op {at}", inside=True) for at, each in enumerate(inner)),
-        )
-
-    def _place(self, value: object, where: str, remote: ChannelType | None) -> Place:
-        found = self.fields.mapping(value, where, ("type" if remote is None else "buffer_id", "index", "size"))
-        if remote is None:
-            owner, buffer = self.rank, self.fields.buffer(found["type"], where)
-        else:
-            known = self.remote[remote]
-            number = self.fields.integer(found["buffer_id"], f"buffer_id of {where}", 0, len(known) - 1)
-            owner, buffer, _ = known[number]
-        start = self.fields.integer(found["index"], f"index of {where}", 0, MAX_CHUNKS)
-        return Place(owner, buffer, start, self.fields.integer(found["size"], f"size of {where}", 1, MAX_CHUNKS))
-
-
+ALL_CHANNEL_TYPES: tuple[ChannelType, ...] = (*CHANNEL_TYPES, "switch")
 Positions = dict[ChannelType, tuple[int, ...]]  # Of channels or remote buffers, in the lists of their GPU
 SPELLINGS = {each.nccl_name: each for each in WRITTEN}
 UINT64_MAX = 2**64 - 1
@@ -204,8 +44,7 @@ def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
     """Read an MSCCL++ execution plan; `write_mscclpp` round-trips.
 
     Raises `FileFormatError` if the file cannot be read, is not such a plan, or has missing, unknown or invalid values,
-    with the file and the place; `UnsupportedError` for operations and channels that collopt does not run,
-    such as packets and switch channels.
+    with the file and the place; `UnsupportedError` for operations that collopt does not run, such as packets.
 
     Parameters
     ----------
@@ -306,9 +145,11 @@ class _Parser(Fields):
         fields = self.mapping(gpu, where, required, ("semaphores",))
         self.check_position(fields["id"], where, rank)
         peers: dict[ChannelType, tuple[int, ...]] = dict.fromkeys(CHANNEL_TYPES, ())
+        switches: list[SwitchGroup] = []
         for channel in self.entries(fields["channels"], f"channels of {where}"):
             if isinstance(channel, dict) and channel.get("channel_type") == "switch":
-                raise UnsupportedError(f"{self.where}: {where} has a switch channel, which collopt does not run")
+                switches += self._switch_groups(channel, f"a switch channel of {where}", rank, ranks)
+                continue
             self.mapping(channel, f"a channel of {where}", ("channel_type", "connected_to"))
             kind = self.channel_type(channel["channel_type"], where)
             if peers[kind]:
@@ -321,7 +162,19 @@ class _Parser(Fields):
             owner = self.integer(buffer["rank"], f"rank of {what}", 0, ranks - 1)
             kinds = [self.channel_type(kind, what) for kind in self.entries(buffer["access_channel_types"], what, 1)]
             remote.append((owner, self.buffer(buffer["type"], what), kinds))
-        return {"peers": peers, "remote": remote}
+        return {"peers": peers, "remote": remote, "switches": tuple(switches)}
+
+    def _switch_groups(self, channel: Mapping[str, Any], where: str, rank: int, ranks: int) -> Iterator[SwitchGroup]:
+        """Switch channels of one entry, one for each group, as the loader counts them (execution_plan.cc, line 317)."""
+        self.mapping(channel, where, ("channel_type", "buffer_type", "rank_groups"))
+        buffer = self.buffer(channel["buffer_type"], where)
+        for group in self.entries(channel["rank_groups"], f"rank_groups of {where}", 1):
+            self.mapping(group, f"a group of {where}", ("size", "ranks"))
+            members = self.integers(group["ranks"], f"ranks of {where}", ranks - 1, 2)
+            if len(set(members)) < len(members) or rank not in members:
+                self.fail(f"{where} is for ranks {shown(list(members))}; expected different ones, its own among them")
+            self.integer(group["size"], f"size of {where}", len(members), len(members))
+            yield SwitchGroup(buffer, members)
 
     def _gpu(self, gpu: Mapping[str, Any], known: dict[str, Any], rank: int) -> Gpu:
         where = f"gpu {rank}"
@@ -339,6 +192,7 @@ class _Parser(Fields):
             known["peers"],
             tuple(semaphores),
             tuple(self._block(block, known, rank, number) for number, block in enumerate(blocks)),
+            known["switches"],
         )
 
     def _block(self, block: object, known: dict[str, Any], rank: int, number: int) -> tuple[Operation, ...]:
@@ -346,12 +200,12 @@ class _Parser(Fields):
         fields = self.mapping(block, where, ("id", "ops", "channels"), ("remote_buffer_refs",))
         self.check_position(fields["id"], where, number)
         channels, remote = self._channels(fields, known, where), self._remote(fields, known, where)
-        for kind in CHANNEL_TYPES:
+        for kind in ALL_CHANNEL_TYPES:
             for what, ids in (("channels", channels[kind]), ("remote buffers", remote[kind])):
                 if len(ids) > MAX_CHANNELS or len(set(ids)) < len(ids):
                     self.fail(f"{where} has {len(ids)} {kind} {what}; expected at most {MAX_CHANNELS} different ones")
         buffers = {kind: [known["remote"][at] for at in remote[kind]] for kind in remote}
-        reader = OperationReader(self, rank, channels, buffers)
+        reader = OperationReader(self, rank, channels, buffers, known["switches"])
         operations = self.entries(fields["ops"], f"ops of {where}", 1)
         if len(operations) > MAX_OPERATIONS:
             self.fail(f"{where} has {len(operations)} operations; the limit is {MAX_OPERATIONS}")
@@ -359,18 +213,17 @@ class _Parser(Fields):
 
     def _channels(self, block: Mapping[str, Any], known: dict[str, Any], where: str) -> Positions:
         """Channels that a block uses."""
-        channels: Positions = dict.fromkeys(CHANNEL_TYPES, ())
+        channels: Positions = dict.fromkeys(ALL_CHANNEL_TYPES, ())
         for each in self.entries(block["channels"], f"channels of {where}"):
             self.mapping(each, f"channels of {where}", ("channel_type", "channel_ids"))
-            kind = self.channel_type(each["channel_type"], where)
-            channels[kind] += self.integers(
-                each["channel_ids"], f"{kind} channels of {where}", len(known["peers"][kind]) - 1
-            )
+            kind = self.channel_type(each["channel_type"], where, ALL_CHANNEL_TYPES)
+            listed = known["switches"] if kind == "switch" else known["peers"][kind]
+            channels[kind] += self.integers(each["channel_ids"], f"{kind} channels of {where}", len(listed) - 1)
         return channels
 
     def _remote(self, block: Mapping[str, Any], known: dict[str, Any], where: str) -> Positions:
         """Remote buffers that a block uses, with their channels."""
-        refs: Positions = dict.fromkeys(CHANNEL_TYPES, ())
+        refs: Positions = dict.fromkeys(ALL_CHANNEL_TYPES, ())
         for each in self.entries(block.get("remote_buffer_refs", []), f"remote_buffer_refs of {where}"):
             self.mapping(each, f"remote_buffer_refs of {where}", ("access_channel_type", "remote_buffer_ids"))
             kind = self.channel_type(each["access_channel_type"], where)

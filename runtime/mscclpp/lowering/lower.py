@@ -31,6 +31,7 @@ from ..format.execution_plan import (
     WRITTEN,
     ExecutionPlan,
     Gpu,
+    SwitchGroup,
     document_of,
     largest_message,
     message_chunks,
@@ -38,6 +39,7 @@ from ..format.execution_plan import (
 )
 from ..format.reader import parse_document
 from ..machine.machine import run_execution_plan
+from .multicasts import plan_multicasts
 from .thread_blocks import RankWriter
 from .transfers import Connections, Transfers, plan_transfers, transfers_without_flow_control
 
@@ -71,6 +73,7 @@ def to_execution_plan(
     max_bytes: int | None = None,
     max_thread_blocks: int = DEFAULT_THREAD_BLOCKS,
     threads_per_block: int = MAX_THREADS,
+    switch_groups: Sequence[Sequence[int]] = (),
 ) -> ExecutionPlan:
     """Convert a program to an MSCCL++ execution plan, validated and run by the interpreter.
 
@@ -97,6 +100,8 @@ def to_execution_plan(
         Thread blocks that the GPU runs at once; those of the program are merged until there are no more.
     threads_per_block : int
         A multiple of 32 of at most 1024.
+    switch_groups : sequence of sequences of int
+        Ranks of one box whose switch copies what one of them sends to all others, no rank in two of them.
 
     Returns
     -------
@@ -112,11 +117,7 @@ def to_execution_plan(
     allgather on 2 ranks, 6 thread blocks, 26 operations, up to 0 scratch chunks
     """
     require_program(program)
-    check_choice("placement", placement, ("out-of-place", "in-place"))
-    check_counts({"max_thread_blocks": max_thread_blocks, "threads_per_block": threads_per_block})
-    _check_multiple("threads_per_block", threads_per_block, 32, MAX_THREADS)
-    if slice_bytes is not None:
-        _check_multiple("slice_bytes", slice_bytes, ALIGNMENT, MAX_BUFFER_BYTES)
+    check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
     check_program(program)
     _check_collective(program, placement)
     program = replace(program, in_place=placement == "in-place")
@@ -126,18 +127,36 @@ def to_execution_plan(
     if slice_bytes is not None:
         count = common_count(program)
         program = _with_equal_counts(program, count)
-    gpus = _gpus(program, port_pairs(program, boxes), max_thread_blocks, slice_bytes, count)
-    smallest, largest = _size_window(program.collective, gpus, slice_bytes, count)
+    on_ports = port_pairs(program, boxes)
+    groups = _groups(switch_groups, on_ports)
+    gpus = _gpus(program, on_ports, groups, max_thread_blocks, slice_bytes, count)
+    window = size_window(program.collective, gpus, slice_bytes, count)
+    plan = ExecutionPlan(program.name, program.collective, program.in_place, *window, threads_per_block, gpus)
+    return finished(plan, min_bytes, max_bytes)
+
+
+def finished(plan: ExecutionPlan, min_bytes: int | None, max_bytes: int | None) -> ExecutionPlan:
+    """Narrow the sizes of a plan, make its name unique, and run it; raises as `to_execution_plan`."""
+    smallest, largest = plan.min_bytes, plan.max_bytes
     low, high = smallest if min_bytes is None else min_bytes, largest if max_bytes is None else max_bytes
     _check_window(low, high, smallest, largest)
-    plan = ExecutionPlan("", program.collective, program.in_place, low, high, threads_per_block, gpus)
+    name, plan = plan.name, replace(plan, name="", min_bytes=low, max_bytes=high)
     # The executor keeps what it has set up by the plan's name, so two plans must never share one.
     unique = hashlib.sha256(to_mscclpp_text(plan).encode()).hexdigest()[:12]
-    plan = replace(plan, name=f"{program.name}-{unique}")
+    plan = replace(plan, name=f"{name}-{unique}")
     if parse_document(document_of(plan), "the plan") != plan:
         raise ProgramError(f"the plan {plan.name} does not come back from its file as it was")
     run_execution_plan(plan, interleavings=1)
     return plan
+
+
+def check_launch(placement: str, max_thread_blocks: int, threads_per_block: int, slice_bytes: int | None) -> None:
+    """Refuse options that no plan can be written with."""
+    check_choice("placement", placement, ("out-of-place", "in-place"))
+    check_counts({"max_thread_blocks": max_thread_blocks, "threads_per_block": threads_per_block})
+    _check_multiple("threads_per_block", threads_per_block, 32, MAX_THREADS)
+    if slice_bytes is not None:
+        _check_multiple("slice_bytes", slice_bytes, ALIGNMENT, MAX_BUFFER_BYTES)
 
 
 def _check_multiple(name: str, value: object, unit: int, most: int) -> None:
@@ -178,10 +197,21 @@ def port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int, 
     """Pairs (sender, receiver) of ranks in different boxes; `UnsupportedError` if the executor finds no such boxes."""
     if boxes is None:
         return set()
+    check_boxes(boxes, program.num_ranks)
+    return {
+        (sender, receiver)
+        for sender, its_box in enumerate(boxes)
+        for receiver, other in enumerate(boxes)
+        if its_box != other
+    }
+
+
+def check_boxes(boxes: Sequence[int], num_ranks: int) -> None:
+    """Refuse numbers of boxes that the executor does not find."""
     if isinstance(boxes, str) or not isinstance(boxes, Sequence):
-        raise UnsupportedError(f"boxes is {shown(boxes)}; expected a number for each of {program.num_ranks} ranks")
-    if len(boxes) != program.num_ranks:
-        raise UnsupportedError(f"boxes has {len(boxes)} entries; expected one for each of {program.num_ranks} ranks")
+        raise UnsupportedError(f"boxes is {shown(boxes)}; expected a number for each of {num_ranks} ranks")
+    if len(boxes) != num_ranks:
+        raise UnsupportedError(f"boxes has {len(boxes)} entries; expected one for each of {num_ranks} ranks")
     # The executor divides a rank by the number of ranks in a box, so it finds no other boxes.
     sizes = [len(list(run)) for _, run in groupby(boxes)]
     if len(set(sizes)) > 1 or len(sizes) != len(set(boxes)):
@@ -189,12 +219,6 @@ def port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int, 
             f"the ranks are in boxes {shown(list(boxes))}; the executor finds only boxes of as many ranks each, one "
             "box after the other: renumber the ranks, or leave out as many in each box"
         )
-    return {
-        (sender, receiver)
-        for sender, its_box in enumerate(boxes)
-        for receiver, other in enumerate(boxes)
-        if its_box != other
-    }
 
 
 def common_count(program: Program) -> int:
@@ -214,17 +238,36 @@ def _with_equal_counts(program: Program, count: int) -> Program:
     return replace(program, ranks=ranks)
 
 
+def _groups(given: Sequence[Sequence[int]], on_ports: set[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    groups = tuple(tuple(group) for group in given)
+    ranks = [rank for group in groups for rank in group]
+    if len(set(ranks)) < len(ranks) or any(
+        (one, other) in on_ports for group in groups for one in group for other in group
+    ):
+        raise UnsupportedError(
+            f"switch_groups is {shown([*map(list, groups)])}; expected ranks of one box in each, and no rank twice"
+        )
+    return groups
+
+
 def _gpus(
-    program: Program, on_ports: set[tuple[int, int]], max_thread_blocks: int, slice_bytes: int | None, count: int
+    program: Program,
+    on_ports: set[tuple[int, int]],
+    groups: tuple[tuple[int, ...], ...],
+    max_thread_blocks: int,
+    slice_bytes: int | None,
+    count: int,
 ) -> tuple[Gpu, ...]:
-    order, ends = global_order(program), Connections.of(program, on_ports)
+    ends = Connections.of(program, on_ports)
+    multicasts = plan_multicasts(program, global_order(program), groups)
+    order = multicasts.order
     steps: dict[int, list[int]] = defaultdict(list)
     for number in order.sequence:
         steps[order.sites[number].rank].append(number)
 
     def writers(transfers: Transfers) -> Iterator[RankWriter]:
         for rank in program.ranks:
-            yield RankWriter(program, order, rank.rank, steps[rank.rank], transfers, ends)
+            yield RankWriter(program, multicasts, rank.rank, steps[rank.rank], transfers, ends)
 
     for writer in writers(transfers_without_flow_control(program, order)):
         # Flow control only adds operations, and takes longest to find out: most of what is too long is so without.
@@ -236,11 +279,15 @@ def _gpus(
         # Buffers that a rank of a broadcast or reduce leaves alone have their size all the same.
         sizes = rank.input_chunks or rank.output_chunks, rank.output_chunks or rank.input_chunks
         peers = {kind: tuple(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}
-        gpus.append(Gpu(*sizes, transfers.scratch[rank.rank], peers, (0,) * len(writer.semaphores), blocks))
+        switches = tuple(SwitchGroup("output", group) for group in multicasts.groups if rank.rank in group)
+        scratch, semaphores = transfers.scratch[rank.rank], (0,) * len(writer.semaphores)
+        gpus.append(Gpu(*sizes, scratch, peers, semaphores, blocks, switches))
     return tuple(gpus)
 
 
-def _size_window(collective: Collective, gpus: tuple[Gpu, ...], slice_bytes: int | None, count: int) -> tuple[int, int]:
+def size_window(
+    collective: Collective, gpus: tuple[Gpu, ...], slice_bytes: int | None = None, count: int = 0
+) -> tuple[int, int]:
     """Range of sizes with chunks of at least 16 bytes and buffers of less than 2^32."""
     chunks, largest = message_chunks(collective, gpus), largest_message(collective, gpus)
     if slice_bytes is not None:

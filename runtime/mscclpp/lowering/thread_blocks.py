@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
+from itertools import compress
 
 from ....errors import TooLargeError
-from ...programs.ordering import Order
 from ...programs.program import ChunkRange, Instruction, Program
 from ..format.execution_plan import (
     CHANNEL_TYPES,
@@ -24,6 +24,7 @@ from ..format.execution_plan import (
     Place,
     flat_length,
 )
+from .multicasts import Multicast, Multicasts
 from .transfers import Connections, End, Transfers, stays_in_place
 
 
@@ -85,19 +86,42 @@ class RankWriter:
     """Writes the thread blocks of one rank."""
 
     def __init__(
-        self, program: Program, order: Order, rank: int, steps: Iterable[int], transfers: Transfers, ends: Connections
+        self,
+        program: Program,
+        multicasts: Multicasts,
+        rank: int,
+        steps: Iterable[int],
+        transfers: Transfers,
+        ends: Connections,
     ) -> None:
         self.program = program
-        self.order = order
+        self.order = order = multicasts.order
+        self.multicasts = multicasts.by_send
         self.rank = rank
         self.transfers = transfers
         self.ends = ends
         self.semaphores: dict[tuple[int, int], int] = {}
+        self.position = {number: at for at, number in enumerate(order.sequence) if order.sites[number].rank == rank}
         by_block: dict[int, list[int]] = defaultdict(list)
         for number in steps:
-            by_block[order.sites[number].thread_block].append(number)
+            if number not in multicasts.dropped:
+                by_block[order.sites[number].thread_block].append(number)
+        self._join_multicasts(by_block)
         self.blocks = [by_block[block] for block in sorted(by_block)]
-        self.position = {number: at for at, number in enumerate(order.sequence) if order.sites[number].rank == rank}
+
+    def _join_multicasts(self, by_block: dict[int, list[int]]) -> None:
+        """Join the thread blocks that send the copies of one multicast."""
+        home = {block: block for block in by_block}
+        for number in [number for own in by_block.values() for number in own]:
+            if number in self.multicasts:
+                first = home[self.order.sites[self.multicasts[number].sends[0]].thread_block]
+                other = home[self.order.sites[number].thread_block]
+                home = {block: first if it == other else it for block, it in home.items()}
+        for block, joined in home.items():
+            if joined != block:
+                by_block[joined] += by_block.pop(block)
+        for own in by_block.values():
+            own.sort(key=self.position.__getitem__)
 
     def write(
         self, max_thread_blocks: int, unit_bytes: int | None, num_chunks: int
@@ -157,7 +181,10 @@ class RankWriter:
             before.wait(operation)
         before.sync()
         for number in own:
-            self._step(body, number, acquires.get(number, []), releases.get(number, []))
+            if (multicast := self.multicasts.get(number)) is None:
+                self._step(body, number, acquires.get(number, []), releases.get(number, []))
+            elif number == multicast.sends[0]:
+                self._multicast(body, multicast, acquires, releases)
         body.sync()
         # The source of the last put may be overwritten when the kernel ends, so by then it must have been read.
         for operation in _grouped("signal", [end for end in incoming if end[0] == "port"]):
@@ -171,7 +198,7 @@ class RankWriter:
 
     def _step(self, block: SyncedBlock, number: int, acquires: list[int], releases: list[int]) -> None:
         step = self.order.instructions[number]
-        for part in _batches(acquires, MAX_SEMAPHORES_PER_OPERATION):
+        for part in batches(acquires, MAX_SEMAPHORES_PER_OPERATION):
             block.wait(Operation("sem_acquire", semaphores=part))
         if step.kind == "send":
             self._send(block, number)
@@ -183,8 +210,31 @@ class RankWriter:
                 block.work(Operation("copy", sources=(source,), targets=(target,)))
             else:
                 block.work(Operation("re", sources=(target, source), targets=(target,)))
-        for part in _batches(releases, MAX_SEMAPHORES_PER_OPERATION):
+        for part in batches(releases, MAX_SEMAPHORES_PER_OPERATION):
             block.signal(Operation("sem_release", semaphores=part))
+
+    def _multicast(
+        self,
+        block: SyncedBlock,
+        multicast: Multicast,
+        acquires: dict[int, list[int]],
+        releases: dict[int, list[int]],
+    ) -> None:
+        """Store once for all sends of a multicast, then signal to all who receive."""
+        channels = [self._end(number)[1] for number in multicast.sends]
+        step = self.order.instructions[multicast.sends[0]]
+        for number in multicast.sends:
+            for part in batches(acquires.get(number, ()), MAX_SEMAPHORES_PER_OPERATION):
+                block.wait(Operation("sem_acquire", semaphores=part))
+        credited = [self.order.partners[number] in self.transfers.credits for number in multicast.sends]
+        for part in batches([*compress(channels, credited)], MAX_CHANNELS_PER_OPERATION):
+            block.wait(Operation("wait", "memory", part))
+        block.work(Operation("gstore", "switch", (0,), (self._place(step.source, step),), (multicast.target,)))
+        for part in batches(channels, MAX_CHANNELS_PER_OPERATION):
+            block.signal(Operation("signal", "memory", part))
+        for number in multicast.sends:
+            for part in batches(releases.get(number, ()), MAX_SEMAPHORES_PER_OPERATION):
+                block.signal(Operation("sem_release", semaphores=part))
 
     def _send(self, block: SyncedBlock, number: int) -> None:
         kind, channel = self._end(number)
@@ -262,10 +312,11 @@ def _grouped(name: str, ends: Sequence[End]) -> list[Operation]:
     return [
         Operation(name, kind, part)
         for kind in CHANNEL_TYPES
-        for part in _batches([channel for each, channel in ends if each == kind], MAX_CHANNELS_PER_OPERATION)
+        for part in batches([channel for each, channel in ends if each == kind], MAX_CHANNELS_PER_OPERATION)
     ]
 
 
-def _batches(numbers: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+def batches(numbers: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+    """Yield all numbers, so many at a time."""
     for first in range(0, len(numbers), size):
         yield tuple(numbers[first : first + size])

@@ -16,8 +16,18 @@ import numpy as np
 from ....errors import ProgramError, TooLargeError
 from ...programs.checks import check_counts
 from ...programs.layout import Layout
-from ..format.execution_plan import SIGNALLING, WAITING, ExecutionPlan, Operation, Place, channel_pairs
+from ..format.execution_plan import (
+    SIGNALLING,
+    SWITCH_OPERATIONS,
+    WAITING,
+    ExecutionPlan,
+    Operation,
+    Place,
+    channel_pairs,
+    copies,
+)
 from ..format.reader import read_mscclpp
+from ..format.switch_channels import same_memory
 from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, check_data, layout_of, unroll
 
 Resource = tuple[str, int, int]
@@ -233,16 +243,20 @@ class _Machine:
                 job = Job(block.thread_clock(thread).copy(), source, target, operation.name == "pws", part)
                 self._enqueue(block, operation.channels[thread], job)
             return
+        sources, targets = copies(self.plan.gpus[block.rank], operation)
         # What all threads know, and not what the first one does: each of them does its share.
-        for source in operation.sources:
+        for source in sources:
             self.accesses.add(source, part, block.clock, block.index, block.at, writes=False)
-        for target in operation.targets:
-            self.accesses.add(target, part, block.clock, block.index, block.at, writes=True)
-        if operation.name == "re":
-            total = sum(self.memory[place.rank].view(place, part) for place in operation.sources)
-            self._store(operation.targets[0], part, total)
+        for target in targets:
+            # A store of what is there already changes nothing for others who read it.
+            if operation.name != "gstore" or not same_memory(self.plan, sources[0], target):
+                self.accesses.add(target, part, block.clock, block.index, block.at, writes=True)
+        if operation.name in ("re", *SWITCH_OPERATIONS):
+            total = sum(self.memory[place.rank].view(place, part) for place in sources)
+            for target in targets:
+                self._store(target, part, total)
         else:
-            for source, target in zip(operation.sources, operation.targets, strict=True):
+            for source, target in zip(sources, targets, strict=True):
                 self._store(target, part, self.memory[source.rank].view(source, part).copy())
 
     def _store(self, target: Place, part: int | None, data: Any) -> None:

@@ -29,9 +29,10 @@ class Accesses:
         """Check an access against earlier conflicting ones, and record it."""
         memory = self.memory[place.rank]
         if not clock[self.starts + place.rank]:
+            way = "writes to" if writes else "reads"
             raise ProgramError(
-                f"race: {self.names[index]} writes to {place.buffer} chunk {place.start} of rank {place.rank}, which "
-                "may not have started yet; let it wait for a signal"
+                f"race: {self.names[index]} {way} {place.buffer} chunk {place.start} of rank {place.rank}, which may "
+                "not have started yet; let it wait for a signal"
             )
         for cell in memory.cells(place, part):
             last = memory.writes.get(cell)

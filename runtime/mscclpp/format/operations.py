@@ -1,0 +1,140 @@
+"""Operations of MSCCL++ plan files, with their indices resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ....errors import UnsupportedError
+from ....support.validation import shown
+from ...programs.program import Buffer
+from .execution_plan import (
+    DATA_OPERATIONS,
+    SEMAPHORE_OPERATIONS,
+    SIGNALLING,
+    SWITCH_OPERATIONS,
+    WAITING,
+    ChannelType,
+    Operation,
+    Place,
+    SwitchGroup,
+)
+from .fields import MAX_CHUNKS, Fields
+
+UINT32_MAX = 2**32 - 1
+
+OTHER_OPERATIONS = (
+    "barrier", "pwsf", "get", "flush", "res", "rre", "rres", "ppkt", "rppkt", "respkt", "cpkt", "upkt", "repkt",
+    "recpkt", "recspkt", "gstorepkt",
+)  # fmt: skip
+"""Known to the executor, but neither written nor run by collopt."""
+
+_CHANNELS = ("channel_type", "channel_ids")
+FIELDS: dict[str, tuple[str, ...]] = {
+    "nop": (),
+    "copy": ("src_buff", "dst_buff"),
+    "re": ("src_buff", "dst_buff"),
+    "put": (*_CHANNELS, "src_buff", "dst_buff"),
+    "pws": (*_CHANNELS, "src_buff", "dst_buff"),
+    "glres": ("channel_type", "src_buff", "dst_buff"),
+    "gstore": ("channel_type", "src_buff", "dst_buff"),
+    "pipeline": ("iter_context", "ops"),
+    **dict.fromkeys((*SIGNALLING, *WAITING), _CHANNELS),
+    **dict.fromkeys(SEMAPHORE_OPERATIONS, ("semaphore_ids",)),
+}
+"""Fields of each operation, all of which it must have; ``glres`` may also have ``reduce_op``."""
+
+
+class OperationReader:
+    """Resolves the indices in operations of one thread block."""
+
+    def __init__(
+        self,
+        fields: Fields,
+        rank: int,
+        channels: Mapping[ChannelType, tuple[int, ...]],
+        remote: Mapping[ChannelType, list[tuple[int, Buffer, list[ChannelType]]]],
+        switches: Sequence[SwitchGroup],
+    ) -> None:
+        self.fields = fields
+        self.switches = switches
+        self.rank = rank
+        self.channels = channels
+        self.remote = remote
+
+    def operation(self, value: object, where: str, *, inside: bool) -> Operation:
+        """Read one operation; `inside` a pipeline there are no pipelines."""
+        fields, name = self.fields, value.get("name") if isinstance(value, dict) else None
+        if name in OTHER_OPERATIONS:
+            raise UnsupportedError(f"{fields.where}: {where} is {name}, which collopt does not run")
+        if not isinstance(name, str) or name not in FIELDS:
+            fields.fail(f"{where} has name {shown(name)}; expected one of {', '.join(FIELDS)}")
+        found = fields.mapping(value, where, ("name", *FIELDS[name]), ("reduce_op",) if name == "glres" else ())
+        if name in SWITCH_OPERATIONS:
+            return self._switch_operation(name, found, where)
+        if name == "pipeline":
+            if inside:
+                fields.fail(f"{where} is a pipeline in a pipeline")
+            return self._pipeline(found, where)
+        kind: ChannelType | None = None
+        channels: tuple[int, ...] = ()
+        semaphores: tuple[int, ...] = ()
+        if "channel_type" in found:
+            kind = fields.channel_type(found["channel_type"], where)
+            own = self.channels[kind]
+            at = fields.integers(found["channel_ids"], f"channel_ids of {where}", len(own) - 1, 1)
+            channels = tuple(own[each] for each in at)
+        if name in SEMAPHORE_OPERATIONS:
+            semaphores = fields.integers(found["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
+        sources: tuple[Place, ...] = ()
+        targets: tuple[Place, ...] = ()
+        if name in DATA_OPERATIONS:
+            sources, targets = (
+                tuple(self._place(each, what, remote) for each in fields.entries(found[key], what, 1))
+                for key, remote in (("src_buff", None), ("dst_buff", kind))
+                for what in (f"{key} of {where}",)
+            )
+        return Operation(name, kind, channels, sources, targets, semaphores)
+
+    def _pipeline(self, found: Mapping[str, Any], where: str) -> Operation:
+        context = self.fields.mapping(found["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))
+        inner = self.fields.entries(found["ops"], f"ops of {where}", 1)
+        return Operation(
+            "pipeline",
+            unit_bytes=self.fields.integer(context["unit_size"], f"unit_size of {where}", 1, UINT32_MAX),
+            num_chunks=self.fields.integer(context["num_chunks"], f"num_chunks of {where}", 1, MAX_CHUNKS),
+            body=tuple(self.operation(each, f"{where} op {at}", inside=True) for at, each in enumerate(inner)),
+        )
+
+    def _switch_operation(self, name: str, found: Mapping[str, Any], where: str) -> Operation:
+        """Read a ``glres`` or ``gstore``, of which the executor looks at the first source and target only."""
+        kind = self.fields.channel_type(found["channel_type"], where, ("switch",))
+        if (operator := found.get("reduce_op", "sum")) != "sum":
+            self.fields.fail(f"{where} has reduce_op {shown(operator)}, but the executor's glres always sums")
+        channels: list[int] = []
+        places: list[Place] = []
+        for key, on_switch in (("src_buff", name == "glres"), ("dst_buff", True)):
+            what = f"{key} of {where}"
+            value = self.fields.entries(found[key], what, 1, 1)[0]
+            if not on_switch:
+                places.append(self._place(value, what, None))
+                continue
+            end = self.fields.mapping(value, what, ("switch_channel_id", "index", "size"))
+            own = self.channels["switch"]
+            channels.append(own[self.fields.integer(end["switch_channel_id"], what, 0, len(own) - 1)])
+            places.append(self._range(end, self.rank, self.switches[channels[-1]].buffer, what))
+        return Operation(name, kind, tuple(channels), (places[0],), (places[1],))
+
+    def _place(self, value: object, where: str, remote: ChannelType | None) -> Place:
+        found = self.fields.mapping(value, where, ("type" if remote is None else "buffer_id", "index", "size"))
+        if remote is None:
+            owner, buffer = self.rank, self.fields.buffer(found["type"], where)
+        else:
+            known = self.remote[remote]
+            number = self.fields.integer(found["buffer_id"], f"buffer_id of {where}", 0, len(known) - 1)
+            owner, buffer, _ = known[number]
+        return self._range(found, owner, buffer, where)
+
+    def _range(self, found: Mapping[str, Any], owner: int, buffer: Buffer, where: str) -> Place:
+        start = self.fields.integer(found["index"], f"index of {where}", 0, MAX_CHUNKS)
+        return Place(owner, buffer, start, self.fields.integer(found["size"], f"size of {where}", 1, MAX_CHUNKS))

@@ -1,0 +1,321 @@
+"""MSCCL++ plans that add and copy at switches: what is written runs, and what is changed in it is noticed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mscclpp_plans import Document, operations, run_document
+from switched_forests import switched_forest, switched_plan, switched_schedule
+
+from collopt.errors import ColloptError, FileFormatError, ProgramError, TooLargeError, UnsupportedError
+from collopt.runtime import lower, read_mscclpp
+from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
+from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, copies, document_of
+from collopt.runtime.mscclpp.format.reader import parse_document
+from collopt.runtime.mscclpp.lint import lint_plan
+from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
+from collopt.runtime.mscclpp.lowering.multicasts import switch_groups
+from collopt.runtime.mscclpp.lowering.star_plans import is_star_schedule, star_plan
+from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.schedules import ALLGATHER, ALLREDUCE, BROADCAST, Allreduce, Forest
+
+PLACEMENTS = ("out-of-place", "in-place")
+
+
+def written(plan: ExecutionPlan) -> Counter[str]:
+    """Names of all operations."""
+    return Counter(
+        each.name for gpu in plan.gpus for block in gpu.thread_blocks for one in block for each in (one, *one.body)
+    )
+
+
+def traffic(plan: ExecutionPlan) -> int:
+    """Chunks that leave GPUs: a store to a switch channel leaves once, whoever receives it."""
+    flat = [each for gpu in plan.gpus for block in gpu.thread_blocks for one in block for each in (one, *one.body)]
+    return sum(each.targets[0].count for each in flat if each.name in ("put", "pws", "gstore"))
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("instances", [1, 3])
+@pytest.mark.parametrize(("collective", "name"), [("allreduce", "glres"), ("allgather", "gstore")])
+def test_eight_ranks_of_one_box(tmp_path: Path, collective: str, name: str, instances: int, placement: str) -> None:
+    """Each adds up or stores its shard once, between two barriers; lint accepts the file and the data is right."""
+    plan = switched_plan(collective, 1, 8)
+    export_mscclpp_json(plan, tmp_path / "plan.json", placement=placement, instances=instances)
+    read = read_mscclpp(tmp_path / "plan.json")
+    assert written(read) == {
+        name: 8 * instances, "signal": 16 * instances, "wait": 16 * instances, "nop": 16 * instances
+    }  # fmt: skip
+    assert (read.in_place, len(read.gpus[0].thread_blocks)) == (placement == "in-place", instances)
+    run_execution_plan(read, interleavings=20)
+    assert lint_plan(tmp_path / "plan.json").runs
+
+
+@pytest.mark.parametrize("ranks", [2, 9, 17, 18, 33])
+def test_barriers_fit_the_channels_of_a_thread_block(ranks: int) -> None:
+    """Of all pairs for up to 17 ranks, in rounds for more."""
+    schedule = switched_schedule("allreduce", 1, ranks)
+    plan = star_plan(schedule, ALLREDUCE, "many")
+    assert max(len(gpu.peers["memory"]) for gpu in plan.gpus) <= 16
+    run_execution_plan(plan, interleavings=2)
+
+
+def test_a_broadcast_in_one_box_and_unequal_shards() -> None:
+    """Ranks without a shard take part in the barriers only."""
+    trees = [(1, 1, [(1, 3), (3, 0), (3, 2)])]
+    forest = Forest.from_paths(3, 1, trees, root_weights=[0, 1, 0], switches=[3])
+    plan = star_plan(forest, BROADCAST, "one", instances=2)
+    assert written(plan)["gstore"] == 2
+    both = [(0, 3, [(0, 3), (3, 1), (3, 2)]), (1, 1, [(1, 3), (3, 0), (3, 2)])]
+    halves = [
+        Forest.from_paths(3, 1, both, root_weights=[3, 1, 0], direction=way, switches=[3])
+        for way in ("reduce", "broadcast")
+    ]
+    schedule = Allreduce(*halves)
+    assert is_star_schedule(schedule, ALLREDUCE)
+    assert not is_star_schedule(halves[1], ALLGATHER)
+    assert [gpu.input_chunks for gpu in star_plan(schedule, ALLREDUCE, "two").gpus] == [4] * 3
+
+
+def test_a_barrier_of_too_many_ranks_is_refused() -> None:
+    """Its rounds need more channels than a thread block has."""
+    with pytest.raises(TooLargeError, match="a barrier of 257 ranks takes 18 channels"):
+        star_plan(switched_forest(1, 257), ALLGATHER, "many")
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("slice_bytes", [None, 4096])
+@pytest.mark.parametrize("collective", ["allgather", "allreduce"])
+@pytest.mark.parametrize(("boxes", "gpus", "trees"), [(2, 2, 1), (2, 3, 2), (3, 2, 1)])
+def test_boxes_store_once_what_their_switch_copies(
+    boxes: int, gpus: int, trees: int, collective: str, slice_bytes: int | None, placement: str
+) -> None:
+    """Every root's data enters a box once, and leaves that rank once for all others there."""
+    schedule, of = switched_schedule(collective, boxes, gpus, trees), [rank // gpus for rank in range(boxes * gpus)]
+    program = lower(schedule, collective, max_steps=4)
+    groups = switch_groups(schedule, of)
+    plan = to_execution_plan(program, boxes=of, placement=placement, slice_bytes=slice_bytes, switch_groups=groups)
+    assert written(plan)["gstore"] == boxes * gpus * trees * boxes
+    run_execution_plan(plan, interleavings=6)
+    alone = to_execution_plan(program, boxes=of, placement=placement, slice_bytes=slice_bytes)
+    assert traffic(alone) - traffic(plan) == boxes * gpus * trees * boxes * (gpus - 2)
+
+
+@pytest.mark.slow
+def test_an_allgather_of_four_boxes_of_eight(tmp_path: Path) -> None:
+    """Each of 32 shards leaves GPUs 7 times instead of 31 times."""
+    plan = switched_plan("allgather", 4, 8)
+    export_mscclpp_json(plan, tmp_path / "plan.json")
+    assert traffic(read_mscclpp(tmp_path / "plan.json")) == 32 * (3 + 4)
+
+
+def test_what_no_switch_can_store_is_sent() -> None:
+    """Trees that leave a rank of the box to another path, groups of two boxes or of too many, reduce-scatters."""
+    partial = Forest.from_paths(
+        3, 1, [(0, 1, [(0, 3), (3, 1), (1, 3, 2)]), (1, 1, [(1, 3), (3, 0), (3, 2)]), (2, 1, [(2, 3), (3, 1), (3, 0)])],
+        switches=[3],
+    )  # fmt: skip
+    plan = to_execution_plan(lower(partial, "allgather"), switch_groups=switch_groups(partial, [0] * 3))
+    assert (written(plan)["gstore"], written(plan)["put"]) == (2, 2)
+    assert switch_groups(switched_forest(1, 4), [0, 0, 1, 1]) == ()
+    assert switch_groups(switched_forest(1, 18), [0] * 18) == ()
+    assert switch_groups(switched_forest(2, 2, "reduce"), [0, 0, 1, 1]) == ()
+    with pytest.raises(UnsupportedError, match=r"switch_groups is .* no rank twice"):
+        to_execution_plan(lower(partial, "allgather"), switch_groups=[(0, 1), (1, 2)])
+
+
+def test_the_exporter_says_what_becomes_of_switches() -> None:
+    """Stores need a newer version, and sums of several boxes are made by ranks."""
+    assert mscclpp_notes(switched_plan("allreduce", 1, 4)) == []
+    assert "not in 0.9.0" in mscclpp_notes(switched_plan("allgather", 1, 4))[0]
+    first, second = mscclpp_notes(switched_plan("allreduce", 2, 4))
+    assert "gstore" in first
+    assert "cannot load a switch's sum" in second
+    assert [note[:9] for note in mscclpp_notes(switched_plan("reduce_scatter", 2, 2))] == ["no switch", "MSCCL++ c"]
+
+
+def test_switches_that_do_not_add_what_is_asked_are_refused(tmp_path: Path) -> None:
+    """With the way out."""
+    for limits, words in (({"operators": ("max",)}, "operators max only"), ({"types": ("int8",)}, "types int8 only")):
+        plan = switched_plan("allreduce", 1, 4, **limits)
+        with pytest.raises(UnsupportedError, match=f"{words}.*--no-in-network"):
+            export_mscclpp_json(plan, tmp_path / "plan.json")
+    with pytest.raises(UnsupportedError, match="channels is 2, but barriers"):
+        export_mscclpp_json(switched_plan("allreduce", 1, 4), tmp_path / "plan.json", channels=2)
+
+
+@pytest.fixture(scope="module")
+def documents() -> dict[str, Document]:
+    """Plans of one box and of two."""
+    star, two = switched_schedule("allreduce", 1, 3), switched_schedule("allgather", 2, 3)
+    of = [0, 0, 0, 1, 1, 1]
+    boxes = to_execution_plan(lower(two, "allgather"), boxes=of, slice_bytes=None, switch_groups=switch_groups(two, of))
+    return {
+        "sum": document_of(star_plan(star, ALLREDUCE, "sum")),
+        "sum in place": document_of(star_plan(star, ALLREDUCE, "sum", placement="in-place")),
+        "copies": document_of(star_plan(switched_forest(1, 3), ALLGATHER, "copies")),
+        "boxes": document_of(boxes),
+    }
+
+
+NAMES = ("sum", "sum in place", "copies", "boxes")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_operation_can_be_left_out(documents: dict[str, Document], name: str) -> None:
+    """Nor a sync beside a store or a sum."""
+    for number, (held, position) in enumerate(operations(documents[name])):
+        if held[position]["name"] == "nop" and name == "boxes":
+            continue
+        changed = copy.deepcopy(documents[name])
+        ops, at = operations(changed)[number]
+        del ops[at]
+        with pytest.raises(ColloptError):
+            run_document(changed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_chunk_can_be_another_one(documents: dict[str, Document], name: str) -> None:
+    """Each source and target moved on by one chunk is refused or runs wrong."""
+    for number, (held, position) in enumerate(operations(documents[name])):
+        for side in ("src_buff", "dst_buff"):
+            if side in held[position]:
+                changed = copy.deepcopy(documents[name])
+                ops, at = operations(changed)[number]
+                ops[at][side][0]["index"] += 1
+                with pytest.raises(ColloptError):
+                    run_document(changed)
+
+
+@pytest.mark.parametrize("name", ["sum", "copies"])
+@pytest.mark.parametrize("end", [0, -1])
+def test_barriers_are_needed(documents: dict[str, Document], name: str, end: int) -> None:
+    """Without the first, a GPU may not have started; without the last, it may end too early."""
+    changed = copy.deepcopy(documents[name])
+    for gpu in changed["gpus"]:
+        for block in gpu["threadblocks"]:
+            at = [place for place, each in enumerate(block["ops"]) if each["name"] in ("signal", "wait")]
+            for place in at[:2] if end == 0 else at[2:]:
+                block["ops"][place] = {"name": "nop"}
+    with pytest.raises(ProgramError, match="may not have started" if end == 0 else "may end before"):
+        run_document(changed)
+
+
+def test_a_sum_that_nothing_keeps_from_a_write_is_a_race() -> None:
+    """Here rank 0 copies into its output while the others may be storing sums there."""
+    document = document_of(star_plan(switched_schedule("allreduce", 1, 3), ALLREDUCE, "sum"))
+    block = document["gpus"][0]["threadblocks"][0]["ops"]
+    place = {"type": "i", "index": 1, "size": 1}
+    block.insert(3, {"name": "copy", "src_buff": [place], "dst_buff": [place | {"type": "o"}]})
+    with pytest.raises(ProgramError, match=r"race: .* output chunk 1 of rank 0 .* nothing keeps them in order"):
+        run_document(document)
+
+
+def test_the_order_of_thread_blocks_shows_in_data_too(documents: dict[str, Document]) -> None:
+    """A group that leaves out a rank adds up too little."""
+    changed = copy.deepcopy(documents["sum"])
+    for gpu in changed["gpus"][:2]:
+        gpu["channels"][1]["rank_groups"][0].update(size=2, ranks=[0, 1])
+    changed["gpus"][2]["channels"].pop(1)
+    changed["gpus"][2]["threadblocks"][0]["channels"][1]["channel_ids"] = [0]
+    changed["gpus"][2]["threadblocks"][0]["ops"] = [
+        each if each["name"] != "glres" else {"name": "nop"} for each in changed["gpus"][2]["threadblocks"][0]["ops"]
+    ]
+    with pytest.raises(ProgramError, match="wrong data"):
+        run_document(changed)
+
+
+def groups(document: Document, gpu: int, channel: int = -1) -> Document:
+    """Return the first group of a switch channel."""
+    return document["gpus"][gpu]["channels"][channel]["rank_groups"][0]  # type: ignore[no-any-return]
+
+
+def sum_of(document: Document, gpu: int = 0) -> Document:
+    """Return the load-reduce-store of a GPU."""
+    return next(each for each in document["gpus"][gpu]["threadblocks"][0]["ops"] if each["name"] == "glres")
+
+
+CHANGES: list[tuple[Callable[[Document], object], str]] = [
+    (lambda d: groups(d, 0).update(ranks=[1, 2]), "expected different ones, its own among them"),
+    (lambda d: groups(d, 0).update(ranks=[0, 0, 1]), "expected different ones"),
+    (lambda d: groups(d, 0).update(ranks=[0, 1, 3]), "a whole number from 0 to 2"),
+    (lambda d: groups(d, 0).update(ranks=[0]), "expected a list|expected different"),
+    (lambda d: groups(d, 0).update(size=2), "a whole number from 3 to 3"),
+    (lambda d: d["gpus"][0]["channels"][1].update(buffer_type="x"), "expected i, o or s"),
+    (lambda d: d["gpus"][0]["channels"][1].pop("buffer_type"), "has no buffer_type"),
+    (lambda d: groups(d, 0).update(size=2, ranks=[0, 1]), "gpu [0-2] has switch channel 1 .* wait for each other"),
+    (
+        lambda d: d["gpus"][1]["channels"].append(d["gpus"][1]["channels"].pop(1)),
+        "has switch channel 0 .* which not all of them list in this order",
+    ),
+    (
+        lambda d: d["gpus"][0]["channels"].append(
+            {"channel_type": "switch", "buffer_type": "o", "rank_groups": [{"size": 2, "ranks": [0, 1]}]}
+        ),
+        r"has its output in switch groups of ranks \[0, 1, 2\] and \[0, 1\]; a buffer is for the channels of one",
+    ),
+    (lambda d: sum_of(d).update(reduce_op="max"), "reduce_op 'max', but the executor's glres always sums"),
+    (lambda d: sum_of(d).update(channel_type="memory"), "channel type 'memory'; expected switch"),
+    (lambda d: sum_of(d)["src_buff"].append(sum_of(d)["src_buff"][0]), "src_buff of .* has 2 entries; the limit is 1"),
+    (lambda d: sum_of(d)["src_buff"][0].update(switch_channel_id=2), "a whole number from 0 to 1"),
+    (lambda d: sum_of(d)["src_buff"][0].update(size=2), "places of different sizes"),
+    (lambda d: sum_of(d)["src_buff"][0].update(index=9), "has chunks 9 to 9 of the input of gpu 0, which has 3"),
+    (lambda d: sum_of(d)["dst_buff"][0].update(switch_channel_id=0), "writes to the input"),
+    (lambda d: sum_of(d)["dst_buff"][0].update(type="o"), "has 'type', which the executor does not read"),
+    (lambda d: sum_of(d).update(channel_ids=[0]), "has 'channel_ids'"),
+    (
+        lambda d: d["gpus"][0]["threadblocks"][0]["channels"][1].update(channel_ids=[0] * 17),
+        "17 switch channels; expected at most 16",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), CHANGES, ids=[words for _, words in CHANGES])
+def test_wrong_files_are_refused(
+    documents: dict[str, Document], change: Callable[[Document], object], words: str
+) -> None:
+    """With the place and the rule."""
+    document = copy.deepcopy(documents["sum"])
+    change(document)
+    with pytest.raises(FileFormatError, match=words):
+        parse_document(document, "plan.json")
+
+
+def test_in_place_rules(documents: dict[str, Document]) -> None:
+    """Inputs in place begin elsewhere on every GPU, and sums must not be stored at an offset onto what is read."""
+    copies_in_place = document_of(star_plan(switched_forest(1, 3), ALLGATHER, "copies", placement="in-place"))
+    for gpu in copies_in_place["gpus"]:
+        gpu["channels"][1]["buffer_type"] = "i"
+    with pytest.raises(FileFormatError, match="in place begins at another offset on every gpu of an allgather"):
+        parse_document(copies_in_place, "plan.json")
+    document = copy.deepcopy(documents["sum in place"])
+    for side in ("src_buff", "dst_buff"):
+        sum_of(document)[side][0]["size"] = 2
+    sum_of(document)["dst_buff"][0]["index"] = 1
+    with pytest.raises(FileFormatError, match="stores chunks at an offset onto what it reads"):
+        parse_document(document, "plan.json")
+
+
+def test_lint_knows_what_switch_plans_need(tmp_path: Path, documents: dict[str, Document]) -> None:
+    """Data types, versions and memory."""
+    found = {}
+    for name in ("sum", "boxes"):
+        (tmp_path / name).write_text(json.dumps(documents[name]))
+        found[name] = " ".join(finding.message for finding in lint_plan(tmp_path / name).findings)
+    assert "not 8-bit integers" in found["sum"]
+    assert "not in 0.9.0" not in found["sum"]
+    assert "not in 0.9.0" in found["boxes"]
+    assert all("need NVLS" in text for text in found.values())
+
+
+def test_places_of_switch_channels_are_those_of_all_gpus(documents: dict[str, Document]) -> None:
+    """The sum of chunk 0 reads it on all and writes it on all."""
+    gpu = parse_document(documents["sum"], "plan.json").gpus[0]
+    read, stored = copies(gpu, gpu.thread_blocks[0][3])
+    assert [(place.rank, place.buffer, place.start) for place in read] == [(rank, "input", 0) for rank in range(3)]
+    assert [place.buffer for place in stored] == ["output"] * 3
