@@ -227,8 +227,8 @@ class Forest(RoutedSchedule):
     def link_loads(self, topology: Topology) -> IntArray:
         """Tree copies on each link, int64 (links,): ``sum of weights[t]`` over trees ``t`` and their uses of the link.
 
-        A switch with loopback that branches a tree also uses the links back to the rank above it.  Raises
-        `CertificateError` if a route uses a link that the topology does not have.
+        A switch with loopback that branches a tree, or feeds another switch, also uses the links back to the rank above
+        it.  Raises `CertificateError` if a route uses a link that the topology does not have.
         """
         loads = self._loads_of(self.routes >= 0, topology, self.direction)
         names = np.array(topology.nodes)[self.switches]

@@ -36,10 +36,10 @@ def columns(nodes: IntArray, num_ranks: int, switches: IntArray) -> IntArray:
 
 
 def branching(parents: IntArray, num_ranks: int) -> BoolArray:
-    """Whether each vertex is a switch that hands its data on to two vertices or more, shape (trees, vertices)."""
+    """Whether each vertex is a switch that hands data on to two vertices, or to another switch; (trees, vertices)."""
     children = np.zeros(parents.shape, dtype=np.int64)
     trees, vertices = np.nonzero((parents >= num_ranks) & (parents < parents.shape[1]))
-    np.add.at(children, (trees, parents[trees, vertices]), 1)
+    np.add.at(children, (trees, parents[trees, vertices]), np.where(vertices < num_ranks, 1, 2))
     return children >= 2
 
 

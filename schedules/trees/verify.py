@@ -179,9 +179,11 @@ def _looped(forest: Forest, trees: slice, parents: IntArray, topology: Topology)
     Shapes: `parents` and the result (trees of the block, vertices).
     """
     ranks, own = forest.num_ranks, np.arange(parents.shape[1])
-    children = np.zeros(parents.shape, dtype=np.int64)
+    children, below = np.zeros((2, *parents.shape), dtype=np.int64)  # all of them, and the switches among them
     moving = parents != own
     np.add.at(children, (np.nonzero(moving)[0], parents[moving]), 1)
+    moving &= own >= ranks
+    np.add.at(below, (np.nonzero(moving)[0], parents[moving]), 1)
     limits = {each.switch: each for each in topology.limits}
     looped = np.zeros(parents.shape, dtype=np.bool_)
     for place, node in enumerate(forest.switches.tolist(), start=ranks):
@@ -193,7 +195,8 @@ def _looped(forest: Forest, trees: slice, parents: IntArray, topology: Topology)
             over = f"{limit.group} neighbors of switch {name!r}, the most in its group"
             refuse_if((fan >= 2) & (fan + 1 > limit.group), "tree {} joins more than " + over, trees.start)
         if limit.loopback:
-            looped[:, place] = (fan >= 2) & (parents[:, place] < ranks)
+            # A vertex that hands data to one rank passes it; one in front of a switch could hide the rank from it.
+            looped[:, place] = ((fan >= 2) | (below[:, place] > 0)) & (parents[:, place] < ranks)
     return looped
 
 

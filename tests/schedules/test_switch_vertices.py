@@ -56,6 +56,27 @@ def test_a_switch_with_one_child_loops_nothing_back() -> None:
     assert verified_loads(chain, loop).tolist() == chain.link_loads(loop).tolist() == [1] * 4
 
 
+def test_a_switch_in_front_of_another_one_loops_back() -> None:
+    """Or it could hide the rank from the loop of the next one; in front of a rank it passes data on."""
+    network = Topology.from_links(
+        [("a", "s", 1), ("b", "s", 1), ("s", "t", 1), ("c", "t", 1), ("d", "t", 1)],
+        compute="abcd",
+        switches="st",
+        bidirectional=True,
+        multicast="st",
+        limits=[SwitchLimits("s", loopback=True), SwitchLimits("t", loopback=True)],
+    )
+    back = network.links.index(network.link("s", "a"))
+    for paths, copies in (
+        ([(0, 4), (4, 5), (5, 2), (5, 3), (2, 5, 4, 1)], 1),
+        ([(0, 4), (4, 1), (1, 4, 5), (5, 2), (5, 3)], 0),
+    ):
+        forest = Forest.from_paths(4, 1, [(0, 1, paths)], root_weights=[1, 0, 0, 0], switches=[4, 5])
+        loads = forest.link_loads(network)
+        assert verified_loads(forest, network).tolist() == loads.tolist()
+        assert loads[back] == copies
+
+
 def test_the_same_trees_run_from_rank_to_rank() -> None:
     """Through the switch, on every path from the root."""
     unicast = star_forest().unicast
