@@ -222,6 +222,23 @@ class Blocks:
         start = int(positions.flat[0]) if size else 0
         self._entries += [(rows + start, columns, numbers) for rows, columns, numbers in triplets]
 
+    def extend(self, name: str, terms: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, Numbers]]) -> None:
+        """Add terms to a block of constraints, such as variables that came after it in column generation.
+
+        Parameters
+        ----------
+        name : str
+            Of the constraints.
+        terms : sequence of tuple
+            As for `constraint`.
+        """
+        if name not in self._rows.blocks:
+            raise UnsupportedError(f"there is no constraint {name!r} to extend; state it first")
+        rows = self._rows.blocks[name].positions.ravel()
+        for term in as_terms(terms, f"constraint {name!r}"):
+            places, columns, numbers = self._triplet(name, rows.size, term)
+            self._entries.append((rows[places], columns, numbers))
+
     def minimize(self, terms: Sequence[tuple[npt.ArrayLike, Numbers]]) -> None:
         """Replace the objective by the least sum of ``(columns, coefficients)`` terms."""
         self._costs, self._maximize = self._objective(terms), False

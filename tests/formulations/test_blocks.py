@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from collopt.errors import NoAnswerError, UnsupportedError
 from collopt.formulations.modelling.blocks import Blocks
-from collopt.solvers import Algorithm, HighsOptions, Solution, Termination, solve
+from collopt.solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
 from sample_sizes import examples
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
@@ -256,3 +256,24 @@ def test_refuses_terms_and_sizes_that_are_none() -> None:
     with pytest.raises(UnsupportedError, match="expected numbers within the range of floats"):
         blocks.variables("y", 1, lower=10**400)
     assert not blocks.linear_program().variables
+
+
+def test_constraints_take_terms_of_later_variables() -> None:
+    """As in column generation; a session goes on from where it was."""
+    blocks = Blocks("cut stock")
+    blocks.constraint("room", 2, [], upper=[4, 6])
+    first = blocks.variables("first", ())
+    blocks.extend("room", [(0, first, 1)])
+    blocks.maximize([(first, 1)])
+    session = Session(blocks)
+    assert session.solve().objective == 4
+    later = blocks.variables("later", 2)
+    blocks.extend("room", [([0, 1], later, [2, 3])])
+    blocks.maximize([(first, 1), (later, 1)])
+    solution = session.solve()
+    assert solution.objective == 6
+    assert solution.duals["room"].tolist() == [1, pytest.approx(1 / 3)]
+    with pytest.raises(UnsupportedError, match="there is no constraint 'rooms' to extend"):
+        blocks.extend("rooms", [(0, first, 1)])
+    with pytest.raises(UnsupportedError, match="a row of constraint 'room' is 2"):
+        blocks.extend("room", [(2, first, 1)])
