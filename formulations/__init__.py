@@ -14,6 +14,7 @@ from . import (
     bfb,
     bfb_rounding,
     sharing,
+    steiner,
     survival,
     synthesis,
     throughput,
@@ -24,4 +25,4 @@ from .modelling.pyomo_model import PyomoModel
 
 __all__ = ["Blocks", "PyomoModel", "cvxpy_constraints"]
 __all__ += ["all_to_all", "bfb", "bfb_rounding", "synthesis", "throughput"]
-__all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "sharing", "survival"]
+__all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "sharing", "steiner", "survival"]

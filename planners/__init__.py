@@ -19,6 +19,7 @@ from .plans.files import load_plan
 from .plans.plan import Plan
 from .plans.stages import on_stage
 from .registry import PLANNERS, Planner, bound, plan
+from .trees.steiner import steiner_bound
 
 __all__ = ["PLANNERS", "Plan", "Planner", "bound", "load_plan", "on_stage", "plan", "plan_of_schedule"]
 __all__ += [
@@ -27,6 +28,7 @@ __all__ += [
     "lp_bound",
     "scan_trees_per_root",
     "sensitivity",
+    "steiner_bound",
     "synthesis_frontier",
     "synthesise",
 ]

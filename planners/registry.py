@@ -41,6 +41,7 @@ PlannerName = Literal[
     "blink",
     "shortest-paths",
     "bfb",
+    "steiner",
 ]
 """The planners that come with collopt."""
 
@@ -191,6 +192,12 @@ PLANNERS = {
             "breadth-first broadcast in steps, for networks without switches",
             "bfb.bfb:plan_bfb",
             _for(EVERY_ROOT, "chunks", "size"),
+        ),
+        Planner(
+            "steiner",
+            "the best trees that branch at able switches, on small networks",
+            "trees.steiner:plan_steiner",
+            _for(TREE_COLLECTIVES, "root", "weights"),
         ),
     )
 }

@@ -7,6 +7,7 @@ from .bounds.bound import Bound, bound_sensitivity, link_values
 from .bounds.cut_duals import CutDual
 from .bounds.cuts import Cut, Partition, RankCuts
 from .bounds.length_duals import LengthDual
+from .bounds.tree_duals import TreeDual
 from .bounds.witness import EVERY_SCHEDULE, Crossing, LinkValue, Witness
 from .expansions.expansions import (
     bidirectional_schedule,
@@ -75,7 +76,7 @@ __all__ += ["steps_from_json", "steps_to_json", "verified_step_loads", "verified
 __all__ += ["FlowPath", "FlowSchedule", "verified_flow_loads"]
 __all__ += ["H200", "MI300X", "PIPELINES", "AllToAllvSchedule", "Stage", "TwoTierModel", "TwoTierTimes"]
 __all__ += ["EVERY_SCHEDULE", "Bound", "Crossing", "Cut", "CutDual", "LengthDual", "LinkValue", "Partition", "RankCuts"]
-__all__ += ["Witness", "bound_sensitivity", "link_values"]
+__all__ += ["TreeDual", "Witness", "bound_sensitivity", "link_values"]
 __all__ += ["allreduce_schedule", "reduce_scatter_schedule", "relabelled", "reversed_schedule", "without_repeats"]
 __all__ += ["base_reduce_scatter", "base_schedule", "bidirectional_schedule", "cartesian_power_schedule"]
 __all__ += ["degree_expansion_schedule", "line_graph_schedule"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from collopt.topologies import Topology
+from collopt.topologies import SwitchLimits, Topology
 
-__all__ = ["bandwidths", "eulerian_topologies", "rank_orders", "switch_free_topologies"]
+__all__ = ["able_topologies", "bandwidths", "eulerian_topologies", "rank_orders", "switch_free_topologies"]
 
 Row = tuple[str, str, Fraction]
 
@@ -46,6 +47,19 @@ def eulerian_topologies(
         size = draw(st.integers(2, len(nodes)))
         rows += _cycle(draw, draw(st.permutations(nodes))[:size], max_bandwidth)
     return Topology.from_links(rows, compute=nodes[:ranks], switches=nodes[ranks:], name="random eulerian")
+
+
+@st.composite
+def able_topologies(draw: st.DrawFn, max_ranks: int = 6, max_switches: int = 3) -> Topology:
+    """Eulerian topologies in which any switches with two neighbors or more multicast, aggregate, or loop back."""
+    network = draw(eulerian_topologies(max_ranks, max_switches))
+    near = {switch: {link.head for link in network.out_links(switch)} for switch in network.switch_nodes}
+    for switch, others in near.items():
+        others |= {link.tail for link in network.in_links(switch)}
+    wide = st.sampled_from([None, *(switch for switch, others in near.items() if len(others) > 1)])
+    multicast, aggregation, looped = (draw(st.frozensets(wide)) - {None} for _ in range(3))
+    limits = tuple(SwitchLimits(switch, loopback=True) for switch in sorted(looped))
+    return replace(network, multicast=multicast, aggregation=aggregation, limits=limits, name="random able")
 
 
 @st.composite

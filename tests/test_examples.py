@@ -88,6 +88,7 @@ def test_no_example_is_left_out() -> None:
     own = {
         "demo.py": "test_demo.py",
         "allreduce_beyond_reduce_scatter.py": "planners/test_strength.py",
+        "in_network_optimum.py": "planners/test_steiner_planner.py",
         "circulant_conjecture.py": "test_circulant_conjecture.py",
         "moe_all_to_allv.py": "test_moe_all_to_allv.py",
         "train.py": "test_train_examples.py",

@@ -55,7 +55,7 @@ PlannerOption = Annotated[
     option(
         "--planner NAME",
         "Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
-        "recursive-halving-doubling, multitree, blink, bfb, multicommodity or shortest-paths.",
+        "recursive-halving-doubling, multitree, blink, bfb, steiner, multicommodity or shortest-paths.",
         autocompletion=complete_planner,
     ),
 ]

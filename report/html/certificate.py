@@ -8,7 +8,19 @@ from fractions import Fraction
 from functools import singledispatch
 from typing import NamedTuple
 
-from ...schedules import BROADCAST, REDUCE, Bound, Cut, CutDual, LengthDual, LinkValue, Partition, RankCuts, Witness
+from ...schedules import (
+    BROADCAST,
+    REDUCE,
+    Bound,
+    Cut,
+    CutDual,
+    LengthDual,
+    LinkValue,
+    Partition,
+    RankCuts,
+    TreeDual,
+    Witness,
+)
 from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text
 from ..tables.plan_tables import witness_view
 
@@ -181,6 +193,18 @@ def _of_cut_dual(witness: CutDual, bound: Bound, links: Pairs) -> Certificate:
         f"Weighted by dual values, {bound.scope} use bandwidth of {exact(amount)} per unit of rate.",
         f"All links together offer bandwidth times dual value: {exact(value)}.",
     )  # fmt: skip
+    return _weighted("Dual values of links", reasons, "bandwidth times dual value", witness.links, links, bound)
+
+
+@_of.register(TreeDual)
+def _of_tree_dual(witness: TreeDual, bound: Bound, links: Pairs) -> Certificate:
+    amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
+    reasons = (
+        f"Assign the dual values below to the bandwidth of {count_text(len(links), 'link')}, and 0 to all others.",
+        "The bound is about trees that branch at ranks and at switches that multicast or aggregate.",
+        f"The cheapest of these use bandwidth worth {exact(amount)} per unit of rate.",
+        f"All links together offer bandwidth times dual value: {exact(value)}.",
+    )
     return _weighted("Dual values of links", reasons, "bandwidth times dual value", witness.links, links, bound)
 
 

@@ -25,6 +25,7 @@ from ...schedules import (
     LinkValue,
     Partition,
     RankCuts,
+    TreeDual,
     Witness,
     as_bytes,
     schedule_time,
@@ -382,7 +383,8 @@ def _of_length_dual(witness: LengthDual, bound: Bound) -> WitnessView:  # noqa: 
 
 
 @_view.register(CutDual)
-def _of_cut_dual(witness: CutDual, bound: Bound) -> WitnessView:  # noqa: ARG001
+@_view.register(TreeDual)
+def _of_duals(witness: CutDual | TreeDual, bound: Bound) -> WitnessView:  # noqa: ARG001
     return _weighted(witness.links, "dual value")
 
 

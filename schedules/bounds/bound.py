@@ -16,12 +16,15 @@ from ..traffic.collective import COLLECTIVES, AnyCollective, Collective, as_coll
 from .cut_duals import CutDual
 from .cuts import Cut, Partition, RankCuts
 from .length_duals import LengthDual
+from .tree_duals import TreeDual
 from .witness import EVERY_SCHEDULE, LinkValue, Witness
 
 if TYPE_CHECKING:
     import pandas as pd
 
-WITNESS_KINDS: dict[str, type[Witness]] = {kind.field: kind for kind in (Cut, RankCuts, Partition, CutDual, LengthDual)}
+WITNESS_KINDS: dict[str, type[Witness]] = {
+    kind.field: kind for kind in (Cut, RankCuts, Partition, CutDual, LengthDual, TreeDual)
+}
 """By the name of their field in plan files."""
 
 

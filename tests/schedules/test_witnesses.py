@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collopt import plan
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.schedules import Bound, Crossing, Cut, LengthDual, Partition, RankCuts, Witness
+from collopt.schedules import Bound, Crossing, Cut, LengthDual, Partition, RankCuts, TreeDual, Witness
 from collopt.schedules.bounds.bound import WITNESS_KINDS, witness_from_json, witness_to_json
 from collopt.schedules.bounds.cut_duals import CutDual
 from collopt.schedules.bounds.witness import LinkValue
@@ -180,6 +180,7 @@ WITNESSES: dict[str, Witness] = {
         frozenset("s"),
     ),
     "lengths": LengthDual((LinkValue("a", "s", Fraction(1, 3)), LinkValue("s", "b", Fraction(0)))),
+    "tree_dual": TreeDual((LinkValue("a", "s", Fraction(1, 3)), LinkValue("s", "b", Fraction(0)))),
 }
 
 

@@ -1,0 +1,385 @@
+"""Exact optimum of trees that branch at switches, on small networks, by column generation.
+
+The program has a variable for every tree; trees are added until, at the exact dual values, none is cheaper than what
+its root pays for one.  Finding the cheapest tree (pricing) is exact.  All ranks are spanned, so only the set S of
+switches at which it branches has to be tried out, and for each S it is a minimum arborescence on ranks and S, where
+an arc costs the cheapest path past switches, and from a rank to a switch with loopback the cheapest there and back:
+
+- A tree that branches at S costs as much as its arcs do.  Other switches of S hand data on to one vertex, or to none.
+  To leave those out costs no more.  Only where a rank's data goes through such a switch to one with loopback, the
+  first stays in the tree and pays for a loopback of its own, if it has any (`Forest.link_loads`).
+- So no tree is cheaper than the cheapest arborescence of its own S, and that one is a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heappop, heappush
+from itertools import combinations
+from math import floor, gcd
+from typing import NamedTuple
+
+from ...errors import BoundError, NoAnswerError, SolverError, UnsupportedError
+from ...formulations.steiner import SteinerModel, SteinerTree, build
+from ...schedules import Allreduce, Bound, Forest
+from ...schedules.bounds.tree_duals import TreeDual
+from ...schedules.bounds.witness import LinkValue
+from ...schedules.traffic.collective import AnyCollective, Collective, Direction
+from ...solvers import Algorithm, HighsOptions, Session, Solution
+from ...solvers.trees.arborescence import Arc, cheapest_arborescence
+from ...support import progress
+from ...support.quantities import MAX_BANDWIDTH
+from ...topologies import Topology
+from ..plans.plan import Plan, verified_plan
+from ..plans.stages import Trace
+from .problem import check_request, shard_weights, whole_numbers
+
+MAX_RANKS = 12
+MAX_ABLE = 6
+MAX_ROUNDS = 1000
+
+GRAINS = 2**40  # dual values in floats are read in multiples of the largest of them over this
+MAX_UNITS = 2**56  # what all trees together may weigh in 64-bit loads; their rates are rounded down otherwise
+GRAINS_OF_RATES = 2**24  # then all rates together are this many units
+
+Path = tuple[int, ...]
+
+
+class Priced(NamedTuple):
+    """A tree and the dual values of its links."""
+
+    cost: int
+    tree: SteinerTree
+
+
+class Duals(NamedTuple):
+    """Dual values in whole numbers of one unit."""
+
+    links: list[int]
+    roots: dict[Direction, list[int]]  # what a tree of each root earns
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Best rates of trees.
+
+    `bound`: For these trees.
+    `rates`: GB/s in any unit of each tree that is used.
+    `exact`: Whether the trees reach the bound.
+    """
+
+    bound: Bound
+    rates: tuple[tuple[SteinerTree, Fraction], ...]
+    exact: bool
+
+
+def steiner_bound(
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> Bound:
+    """Bound a collective by the best schedule of trees that branch at ranks and at able switches, on small networks.
+
+    Raises `UnsupportedError` above 12 ranks, above 6 switches that multicast or aggregate, or where the group limit of
+    one is smaller than the number of ranks; `BoundError` if some rank is out of reach.
+
+    Parameters
+    ----------
+    topology : Topology
+        Switches may take in more or less than they give out.
+    collective, root, weights
+        As for `collopt.bound`.
+
+    Returns
+    -------
+    Bound
+        With `TreeDual` for a witness.  Trees reach it, unless the solver's dual values could not be made exact.
+
+    Examples
+    --------
+    Four ranks whose data goes through the switch and back, as with NVLink SHARP:
+
+    >>> from collopt import Topology
+    >>> from collopt.topologies import SwitchLimits
+    >>> star = Topology.from_links(
+    ...     [(rank, "s", 30) for rank in "abcd"],
+    ...     compute="abcd",
+    ...     switches="s",
+    ...     bidirectional=True,
+    ...     multicast="s",
+    ...     aggregation="s",
+    ...     limits=[SwitchLimits("s", loopback=True)],
+    ... )
+    >>> bound = steiner_bound(star, "allreduce")
+    >>> bound.verify()
+    >>> bound.algbw
+    Fraction(24, 1)
+    """
+    collective = check_request(topology, collective)
+    return best_trees(topology, collective, shard_weights(topology, collective, root, weights)).bound
+
+
+def plan_steiner(
+    topology: Topology,
+    collective: Collective,
+    *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> Plan:
+    """Plan a collective with the best trees that branch at ranks and at able switches."""
+    if not topology.multicast | topology.aggregation:
+        raise UnsupportedError(
+            f"no switch of {topology!r} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
+            "an allreduce"
+        )
+    trace = Trace()
+    sizes = shard_weights(topology, collective, root, weights)
+    with trace.stage("column generation"):
+        best = best_trees(topology, collective, sizes)
+        trace.note("tree_algbw", str(best.bound.algbw))
+    schedule = _schedule(topology, collective, sizes or (1,) * topology.num_ranks, best.rates)
+    options = {} if root is None else {"root": root}
+    return verified_plan(topology, collective, schedule, "steiner", options, trace, best.bound)
+
+
+def best_trees(topology: Topology, collective: Collective, weights: tuple[int, ...]) -> Optimum:
+    """Solve the program of trees, adding trees until none is missing."""
+    _check_size(topology)
+    capacities = topology.arrays.capacities
+    # Whole numbers are exact in floats.
+    unit = topology.arrays.unit if capacities.max() <= MAX_BANDWIDTH else Fraction(1)
+    model = build(topology.scaled(1 / unit), collective, weights=weights or None)
+    pricing = [_Pricing(topology, direction, model.weights) for direction in collective.phases]
+    first = Duals([GRAINS // int(capacity) for capacity in capacities], {})
+    model.add_trees([each.tree for prices in pricing for each in prices.cheapest(first.links).values()])
+    session = Session(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
+    with progress.status() as say:
+        for number in range(MAX_ROUNDS):
+            say(f"round {number + 1}, {len(model.trees):,} trees")
+            solution = session.solve()
+            duals, exact = _float_duals(solution, collective), False
+            missing = _missing(pricing, duals, slack=2 * len(topology.links))
+            if not missing:
+                duals, exact = _exact_duals(solution, collective) or (duals, False)
+                missing = _missing(pricing, duals) if exact else []
+            if not missing:
+                return _optimum(topology, model, weights, solution, duals, exact)
+            model.add_trees(missing)
+    raise SolverError(f"{model.blocks.name} lacks trees after {MAX_ROUNDS} rounds")
+
+
+def _check_size(topology: Topology) -> None:
+    able = topology.multicast | topology.aggregation
+    for count, most, what in (
+        (topology.num_ranks, MAX_RANKS, "ranks"),
+        (len(able), MAX_ABLE, "switches that multicast or aggregate"),
+    ):
+        if count > most:
+            raise UnsupportedError(f"{topology!r} has {count} {what}; expected at most {most} to find the best trees")
+    for limits in topology.limits:
+        # Each child leads to a rank of its own, and so does the way to the root.
+        if limits.switch in able and limits.group is not None and limits.group < topology.num_ranks:
+            raise UnsupportedError(
+                f"switch {limits.switch!r} joins at most {limits.group} neighbors; the best trees are found only if "
+                f"all {topology.num_ranks} ranks fit: use another planner"
+            )
+
+
+class _Pricing:
+    """Cheapest trees of one direction."""
+
+    def __init__(self, topology: Topology, direction: Direction, weights: Sequence[int]) -> None:
+        self._topology, self._direction = topology, direction
+        self._roots = [rank for rank, weight in enumerate(weights) if weight]
+        able = topology.multicast if direction == "broadcast" else topology.aggregation
+        self._able = sorted(topology.node_index[switch] for switch in able)
+        self._looped = {topology.node_index[switch] for switch in able & topology.loopback}
+        ends = [(topology.node_index[link.tail], topology.node_index[link.head]) for link in topology.links]
+        if direction == "reduce":
+            ends = [(head, tail) for tail, head in ends]
+        places = {pair: place for place, pair in enumerate(ends)}
+        self._hops: list[list[tuple[int, int, int | None]]] = [[] for _ in topology.nodes]
+        for place, (tail, head) in enumerate(ends):
+            self._hops[tail].append((head, place, places.get((head, tail))))
+
+    def cheapest(self, prices: Sequence[int]) -> dict[int, Priced]:
+        """Find the cheapest tree of each root."""
+        ranks = self._topology.num_ranks
+        paths: dict[tuple[int, int], tuple[int, Path]] = {}
+        for tail in (*range(ranks), *self._able):
+            there = self._paths(tail, prices, back=False)
+            both = self._paths(tail, prices, back=True) if tail < ranks and self._looped else there
+            for head in (*range(ranks), *self._able):
+                if head != tail and head in (found := both if head in self._looped else there):
+                    paths[tail, head] = found[head]
+        found_trees: dict[int, tuple[int, dict[int, int]]] = {}
+        for vertices in self._vertex_sets():
+            number = {node: place for place, node in enumerate(vertices)}
+            arcs = [
+                Arc(number[tail], number[head], cost)
+                for (tail, head), (cost, _) in paths.items()
+                if tail in number and head in number
+            ]
+            for root in self._roots:
+                chosen = cheapest_arborescence(len(vertices), root, arcs)
+                if chosen is None:
+                    continue
+                cost = sum(arcs[place].cost for place in chosen)
+                if root not in found_trees or cost < found_trees[root][0]:
+                    parents = {vertices[arcs[place].head]: vertices[arcs[place].tail] for place in chosen}
+                    found_trees[root] = cost, parents
+        self._check_reached(found_trees)
+        return {
+            root: Priced(cost, self._tree(root, {head: paths[tail, head][1] for head, tail in parents.items()}))
+            for root, (cost, parents) in found_trees.items()
+        }
+
+    def _vertex_sets(self) -> Iterator[tuple[int, ...]]:
+        """Ranks with each set of switches that are able."""
+        for count in range(len(self._able) + 1):
+            for switches in combinations(self._able, count):
+                yield (*range(self._topology.num_ranks), *switches)
+
+    def _paths(self, start: int, prices: Sequence[int], *, back: bool) -> dict[int, tuple[int, Path]]:
+        """Cheapest paths past switches to all nodes, by Dijkstra's algorithm; with `back`, there and back."""
+        final: dict[int, tuple[int, Path]] = {}
+        waiting: list[tuple[int, int, Path]] = [(0, 0, (start,))]
+        while waiting:
+            cost, hops, path = heappop(waiting)
+            node = path[-1]
+            if node in final:
+                continue
+            final[node] = cost, path
+            if node != start and node < self._topology.num_ranks:
+                continue
+            for head, link, opposite in self._hops[node]:
+                if head not in final and not (back and opposite is None):
+                    more = prices[link] + (prices[opposite] if back and opposite is not None else 0)
+                    heappush(waiting, (cost + more, hops + 1, (*path, head)))
+        return final
+
+    def _check_reached(self, found: Mapping[int, object]) -> None:
+        for root in self._roots:
+            if root not in found:
+                name = self._topology.compute_nodes[root]
+                raise BoundError(
+                    f"no tree joins rank {name!r} with every other in {self._topology!r}; add links or leave ranks out"
+                )
+
+    def _tree(self, root: int, paths: dict[int, Path]) -> SteinerTree:
+        """Leave out switches at which the tree does not branch; `paths` by the vertex at their end."""
+        changed = True
+        while changed:
+            changed = False
+            for switch in [node for node in paths if node >= self._topology.num_ranks]:
+                below = [node for node, path in paths.items() if path[0] == switch]
+                above = paths[switch][0]
+                if len(below) > 1 or (below and above < self._topology.num_ranks and below[0] in self._looped):
+                    continue
+                into = paths.pop(switch)
+                for node in below:
+                    paths[node] = _joined(into, paths[node])
+                changed = True
+        return SteinerTree(root, self._direction, tuple(paths.values()))
+
+
+def _joined(first: Path, second: Path) -> Path:
+    """Join two paths, without loops."""
+    path: list[int] = []
+    for node in first[:-1] + second:
+        if node in path:
+            del path[path.index(node) :]
+        path.append(node)
+    return tuple(path)
+
+
+def _missing(pricing: Sequence[_Pricing], duals: Duals, slack: int = 0) -> list[SteinerTree]:
+    """Find trees that cost less than they earn, the cheapest of each root."""
+    missing = []
+    for prices in pricing:
+        for root, (cost, tree) in prices.cheapest(duals.links).items():
+            if cost + slack < duals.roots[tree.direction][root]:
+                missing.append(tree)
+    return missing
+
+
+def _float_duals(solution: Solution, collective: Collective) -> Duals:
+    """Read dual values in floats as multiples of one grain."""
+    links = solution.duals["link_bandwidth"]
+    grains = GRAINS / max(float(links.max()), 1e-300)
+    return Duals(
+        [round(max(dual, 0.0) * grains) for dual in links.tolist()],
+        {each: [round(-dual * grains) for dual in solution.duals[f"{each}_rooted"]] for each in collective.phases},
+    )
+
+
+def _exact_duals(solution: Solution, collective: Collective) -> tuple[Duals, bool] | None:
+    """Dual values of the exact basis, None if it is not optimal without tolerances."""
+    try:
+        exact = solution.exact.duals
+    except NoAnswerError:
+        return None
+    rows = [exact["link_bandwidth"].tolist(), *((-exact[f"{each}_rooted"]).tolist() for each in collective.phases)]
+    whole = iter(whole_numbers([dual for row in rows for dual in row]))
+    links, *roots = [[next(whole) for _ in row] for row in rows]
+    return Duals(links, dict(zip(collective.phases, roots, strict=True))), True
+
+
+def _optimum(
+    topology: Topology, model: SteinerModel, weights: tuple[int, ...], solution: Solution, duals: Duals, exact: bool
+) -> Optimum:
+    pairs = zip(topology.links, duals.links, strict=True)
+    witness = TreeDual(tuple(LinkValue(link.tail, link.head, Fraction(dual)) for link, dual in pairs if dual))
+    values = solution.exact.values if exact else solution.values
+    blocks = [name for name in values if name.startswith("trees_")]
+    rates = [Fraction(value) for name in blocks for value in values[name].tolist()]
+    used = tuple((tree, rate) for tree, rate in zip(model.trees, rates, strict=True) if rate > 0)
+    return Optimum(Bound.from_witness(topology, model.collective, witness, weights), used, exact)
+
+
+def _schedule(
+    topology: Topology, collective: Collective, weights: Sequence[int], rates: Sequence[tuple[SteinerTree, Fraction]]
+) -> Forest | Allreduce:
+    """Count trees in whole units, as many of each root as its share is in both directions."""
+    counts = whole_numbers([rate for _, rate in rates])
+    if sum(counts) > MAX_UNITS:
+        total = sum(rate for _, rate in rates)
+        counts = tuple(floor(rate / total * GRAINS_OF_RATES) for _, rate in rates)
+    sums: dict[Direction, list[int]] = {each: [0] * topology.num_ranks for each in collective.phases}
+    for (tree, _), count in zip(rates, counts, strict=True):
+        sums[tree.direction][tree.root] += count
+    shares = [min(each) for each in zip(*sums.values(), strict=True)]
+    if collective.has_two_phases:
+        per_root = gcd(*shares)
+    else:
+        per_root = min(share // weight for share, weight in zip(shares, weights, strict=True) if weight)
+    if per_root == 0:
+        raise NoAnswerError(f"the best trees of {topology!r} have rates that differ too much; use another planner")
+    sizes = [share // per_root for share in shares] if collective.has_two_phases else list(weights)
+    counted = [(tree, count) for (tree, _), count in zip(rates, counts, strict=True)]
+    forests = [_forest(topology, each, counted, sizes, per_root) for each in collective.phases]
+    return Allreduce(*forests) if collective.has_two_phases else forests[0]
+
+
+def _forest(
+    topology: Topology,
+    direction: Direction,
+    counted: Sequence[tuple[SteinerTree, int]],
+    sizes: Sequence[int],
+    per_root: int,
+) -> Forest:
+    left = [size * per_root for size in sizes]
+    trees = []
+    for tree, count in counted:
+        if tree.direction == direction and (kept := min(count, left[tree.root])):
+            left[tree.root] -= kept
+            trees.append((tree.root, kept, tree.paths))
+    ends = {node for _, _, paths in trees for path in paths for node in (path[0], path[-1])}
+    switches = sorted(node for node in ends if node >= topology.num_ranks)
+    return Forest.from_paths(
+        topology.num_ranks, per_root, trees, root_weights=sizes, direction=direction, switches=switches
+    )

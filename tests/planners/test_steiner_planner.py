@@ -1,0 +1,205 @@
+"""The best trees that branch at switches: against all trees, other planners and bounds, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from in_network_optimum import main
+
+import collopt
+from collopt.errors import BoundError, ColloptError, NoAnswerError, UnsupportedError
+from collopt.planners import load_plan, steiner_bound
+from collopt.planners.registry import PLANNERS
+from collopt.planners.trees import steiner
+from collopt.schedules import ALLREDUCE, COLLECTIVES, TreeDual
+from collopt.solvers import Solution
+from collopt.topologies import SwitchLimits, Topology, complete, dgx_h100, ring
+from oracles.steiner_trees import best_rate
+from sample_sizes import examples
+from strategies import able_topologies
+
+EQUAL = ("allreduce", "allgather", "reduce_scatter")
+OTHERS = ("forestcoll", "strength", "allreduce-lp", "ring", "double-binary-tree", "multitree", "blink")
+
+
+def star(ranks: int, loopback: bool = False, group: int | None = None) -> Topology:
+    """Ranks around one switch that can do everything."""
+    return Topology.from_links(
+        [(f"r{rank}", "s", 10) for rank in range(ranks)],
+        compute=[f"r{rank}" for rank in range(ranks)],
+        switches="s",
+        bidirectional=True,
+        multicast="s",
+        aggregation="s",
+        limits=[SwitchLimits("s", loopback, group)],
+    )
+
+
+BELOW = Topology.from_links(
+    [("a", "b", 3), ("a", "s", 4), ("b", "s", 3), ("c", "s", 6)],
+    compute="abc",
+    switches="s",
+    bidirectional=True,
+    multicast="s",
+    aggregation="s",
+)
+"""Trees gain by branching at the switch, but do not reach the bound of all schedules."""
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 6])
+def test_one_switch_reaches_the_link_or_n_of_n_plus_1(ranks: int) -> None:
+    """Two ranks exchange their data past the switch, and nothing comes back."""
+    for loopback, algbw in ((False, Fraction(10)), (True, Fraction(10 * ranks, ranks + 1) if ranks > 2 else 10)):
+        plan = collopt.plan(star(ranks, loopback), "allreduce", planner="steiner")
+        assert (plan.algbw, plan.gap) == (algbw, 0)
+        assert plan.bound == steiner_bound(star(ranks, loopback), "allreduce")
+
+
+@given(able_topologies(max_ranks=3, max_switches=2), st.sampled_from(EQUAL))
+@settings(max_examples=examples(60), deadline=None)
+def test_no_packing_of_all_trees_is_better(topology: Topology, collective: str) -> None:
+    """Nor is the optimum more than they reach."""
+    bound = steiner_bound(topology, collective)
+    bound.verify()
+    assert float(bound.algbw) == pytest.approx(best_rate(topology, COLLECTIVES[collective]))
+
+
+@given(able_topologies(max_ranks=7, max_switches=4), st.sampled_from(EQUAL))
+@settings(max_examples=examples(60), deadline=None)
+def test_plans_reach_the_optimum_between_other_plans_and_the_bound(topology: Topology, collective: str) -> None:
+    """The bound of all schedules is no lower, and no other trees are faster."""
+    bound = steiner_bound(topology, collective)
+    assert bound.algbw <= collopt.bound(topology, collective).algbw
+    for planner in OTHERS:
+        if collective in PLANNERS[planner].options:
+            try:
+                other = collopt.plan(topology, collective, planner=planner)  # type: ignore[arg-type]
+            except (UnsupportedError, NoAnswerError):
+                continue
+            assert other.algbw <= bound.algbw
+    if topology.multicast | topology.aggregation:
+        plan = collopt.plan(topology, collective, planner="steiner")
+        assert (plan.bound, plan.gap) == (bound, 0)
+        plan.verify(topology)
+
+
+@given(able_topologies(max_ranks=6, max_switches=3), st.data())
+@settings(max_examples=examples(30), deadline=None)
+def test_roots_and_weights_are_those_of_the_collective(topology: Topology, data: st.DataObject) -> None:
+    """A broadcast reaches what its narrowest cut allows; shards of 0 need no tree."""
+    root = data.draw(st.integers(0, topology.num_ranks - 1))
+    weights = data.draw(st.lists(st.integers(0, 4), min_size=topology.num_ranks, max_size=topology.num_ranks))
+    weights[root] += 1
+    for collective, options in (("reduce", {"root": root}), ("allgather", {"weights": weights})):
+        found = steiner_bound(topology, collective, **options)  # type: ignore[arg-type]
+        assert found.algbw == collopt.bound(topology, collective, **options).algbw  # type: ignore[arg-type]
+        if topology.multicast | topology.aggregation:
+            plan = collopt.plan(topology, collective, planner="steiner", **options)  # type: ignore[arg-type]
+            assert (plan.bound, plan.gap) == (found, 0)
+
+
+def test_it_decides_between_trees_and_the_bound_of_all_schedules() -> None:
+    """No trees reach 6 GB/s here, as all of them show."""
+    assert collopt.bound(BELOW, "allreduce").algbw == 6
+    assert steiner_bound(BELOW, "allreduce").algbw == 5
+    assert steiner_bound(BELOW.without_abilities(), "allreduce").algbw == Fraction(19, 4)
+    assert best_rate(BELOW, ALLREDUCE) == pytest.approx(5)
+
+
+def test_the_example_finds_networks_where_trees_are_slower(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints those, and how many there are."""
+    main(20)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "random 13: 8.00 of 9.00 GB/s, 11.1% below",
+        "random 17: 5.50 of 6.00 GB/s, 8.3% below",
+        "2 of 20 networks, by 11.1% at most",
+    ]
+
+
+def test_a_box_of_gpus_is_planned_at_the_speed_of_its_links() -> None:
+    """Where rings stop at 257 GB/s."""
+    plan = collopt.plan(replace(dgx_h100(), limits=()), "allreduce", planner="steiner")
+    assert (plan.algbw, plan.gap) == (450, 0)
+
+
+def test_files_keep_the_bound_and_the_switches(tmp_path: Path) -> None:
+    """And say which schedules the bound is about."""
+    plan = collopt.plan(star(4, True), "allreduce", planner="steiner")
+    plan.save(tmp_path / "plan.json")
+    again = load_plan(tmp_path / "plan.json", star(4, True))
+    assert isinstance(again.bound.witness, TreeDual)
+    assert (again.bound, again.gap, again.to_json()) == (plan.bound, 0, plan.to_json())
+    assert "optimal of schedules made of trees that branch at ranks and at able switches" in str(again)
+
+
+def test_without_exact_duals_the_bound_still_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any dual values prove one; rates are rounded down, and the gap says by how much they miss it."""
+
+    def refuse(_: object) -> None:
+        raise NoAnswerError("not exact")
+
+    exact = steiner_bound(star(4, True), "allreduce")
+    monkeypatch.setattr(Solution, "exact", property(refuse))
+    plan = collopt.plan(star(4, True), "allreduce", planner="steiner")
+    plan.verify()
+    assert exact.algbw <= plan.bound.algbw <= exact.algbw * (1 + Fraction(1, 10**6))
+    assert 0 <= plan.gap < Fraction(1, 10**5)
+
+
+def test_rates_without_a_common_unit_are_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To whole numbers of trees that fit the sums of the check; each root reduces as much as it broadcasts."""
+    monkeypatch.setattr(steiner, "MAX_UNITS", 3)
+    monkeypatch.setattr(steiner, "GRAINS_OF_RATES", 997)
+    plan = collopt.plan(BELOW, "allreduce", planner="steiner")
+    assert 0 < plan.gap < Fraction(1, 50)
+    monkeypatch.setattr(steiner, "GRAINS_OF_RATES", 1)
+    with pytest.raises(NoAnswerError, match="have rates that differ too much"):
+        collopt.plan(star(3, True), "allreduce", planner="steiner")
+
+
+def test_a_group_may_hold_all_ranks_or_not() -> None:
+    """A limit that no tree can reach is none."""
+    assert steiner_bound(star(4, group=4), "allreduce").algbw == 10
+    with pytest.raises(UnsupportedError, match="'s' joins at most 3 neighbors; the best trees are found only if all 4"):
+        steiner_bound(star(4, group=3), "allreduce")
+
+
+SEVEN = [f"s{number}" for number in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("topology", "message"),
+    [
+        (star(13), "has 13 ranks; expected at most 12"),
+        (
+            Topology.from_links(
+                [(rank, switch, 1) for rank in "ab" for switch in SEVEN],
+                compute="ab",
+                switches=SEVEN,
+                bidirectional=True,
+                multicast=SEVEN,
+            ),
+            "has 7 switches that multicast or aggregate; expected at most 6",
+        ),
+        (complete(3), "no switch of .* multicasts or aggregates; use the planner 'forestcoll'"),
+    ],
+)
+def test_networks_of_another_kind_are_refused(topology: Topology, message: str) -> None:
+    """Before any tree is looked for."""
+    with pytest.raises(UnsupportedError, match=message):
+        collopt.plan(topology, "allreduce", planner="steiner")
+
+
+def test_ranks_out_of_reach_are_named() -> None:
+    """No tree has them."""
+    one_way = Topology.from_links([("a", "b", 1), ("b", "c", 1), ("c", "b", 1)], compute="abc")
+    with pytest.raises(BoundError, match="no tree joins rank 'b' with every other"):
+        steiner_bound(one_way, "allgather")
+    with pytest.raises(ColloptError):
+        steiner_bound(ring(3), "all_to_all")
