@@ -31,7 +31,10 @@ RuntimeOption = Annotated[
     option("--runtime NAME", f"Runtime that will load the files: {RUNTIME_NAMES} (may be omitted for these)."),
 ]
 VersionOption = Annotated[
-    str | None, option("--version V", "ROCm release, for rccl: 6.4 (default: the last release with MSCCL).")
+    str | None,
+    option(
+        "--version V", "ROCm release, for rccl: 6.4 (default: the last release with MSCCL); for mscclpp, 0.9.0 or main."
+    ),
 ]
 BlocksOption = Annotated[
     int | None,

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import FileFormatError, UnsupportedError
-from ...support.validation import as_path, shown
+from ...support.validation import as_path
 from ..interpreter.findings import Finding, Findings, LintReport
 from ..msccl.format.limits import RUNTIMES, UNLIMITED, Dialect, dialect_of
 from ..msccl.lint.lint import lint_file, loading_environment, sizes_text
+from ..mscclpp.format.execution_plan import VERSIONS as MSCCLPP_VERSIONS
 from ..mscclpp.lint import RUNTIME as MSCCLPP
-from ..mscclpp.lint import VERSION as MSCCLPP_VERSION
 from ..mscclpp.lint import lint_plan
 from ..mscclpp.lowering.lower import DEFAULT_THREAD_BLOCKS
 from ..programs.checks import check_choice, check_counts
@@ -113,14 +113,13 @@ def lint_family(
 
 
 def _lint_plans(files: list[Path], version: str | None, max_thread_blocks: int | None) -> FamilyReport:
-    if version not in (None, MSCCLPP_VERSION):
-        raise UnsupportedError(f"version is {shown(version)}; the one known of {MSCCLPP} is {MSCCLPP_VERSION}")
     resident = DEFAULT_THREAD_BLOCKS if max_thread_blocks is None else max_thread_blocks
     check_counts({"max_thread_blocks": resident})
-    reports, findings = tuple(lint_plan(path, max_thread_blocks=resident) for path in files), Findings()
+    reports, findings = tuple(lint_plan(path, version, max_thread_blocks=resident) for path in files), Findings()
     spans = window_report(reports)
     _check_spans(spans, MSCCLPP, findings)
-    return FamilyReport(MSCCLPP, MSCCLPP_VERSION, reports, spans, tuple(findings))
+    newest = max((report.version for report in reports), key=MSCCLPP_VERSIONS.index, default=MSCCLPP_VERSIONS[0])
+    return FamilyReport(MSCCLPP, newest, reports, spans, tuple(findings))
 
 
 def _files(paths: Iterable[str | os.PathLike[str]], runtime: str) -> list[Path]:

@@ -14,13 +14,14 @@ from ...topologies import Topology
 from ..lowering.lower import lower, program_name
 from ..lowering.tree_transfers import branches_at_switches
 from ..programs.channels import check_channels
-from ..programs.checks import check_counts
+from ..programs.checks import check_choice, check_counts
 from ..programs.program import Program
 from .format.execution_plan import (
+    MAIN,
     MAX_CHANNELS,
     MAX_OPERATIONS,
     MAX_THREADS,
-    STORE_NEEDS,
+    VERSIONS,
     ExecutionPlan,
     to_mscclpp_text,
 )
@@ -39,6 +40,10 @@ from .lowering.star_plans import check_sums, is_star_schedule, star_plan
 __all__ = ["boxes_of", "export_mscclpp_json", "mscclpp_notes"]
 
 
+STORES = (
+    "the file stores to switches, which MSCCL++ runs since July 2026, not in 0.9.0; for that, export the plan with "
+    "version=0.9.0, or plan with in_network=False (--no-in-network)"
+)
 STEPS = (16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
 """Steps of a thread block to try, most first: fewer steps make more thread blocks that have to wait for each other."""
 MAX_MERGE_ATTEMPTS = 2
@@ -58,6 +63,7 @@ def export_mscclpp_json(
     max_bytes: int | None = None,
     max_thread_blocks: int = DEFAULT_THREAD_BLOCKS,
     threads_per_block: int = MAX_THREADS,
+    version: str = MAIN,
 ) -> None:
     """Lower a plan for the MSCCL++ executor and write it as an execution plan.
 
@@ -78,13 +84,16 @@ def export_mscclpp_json(
         As for `to_execution_plan`; None means those of `boxes_of`.
     placement, slice_bytes, min_bytes, max_bytes, max_thread_blocks, threads_per_block
         As for `to_execution_plan`.
+    version : {"main", "0.9.0"}
+        Of MSCCL++: 0.9.0 has no stores to switches, so ranks send each copy.  Sums at switches run in both.
     """
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
     check_counts({"channels": channels, "instances": instances, "max_thread_blocks": max_thread_blocks})
     boxes = boxes_of(plan.topology) if boxes is None else boxes
     check_boxes(boxes, plan.topology.num_ranks)
-    if _is_star_plan(plan, boxes):
+    check_choice("version", version, VERSIONS)
+    if _is_star_plan(plan, boxes) and (version == MAIN or plan.collective.reduces):
         check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
         check_sums(plan.trees, plan.topology)
         if channels > 1:
@@ -113,7 +122,7 @@ def export_mscclpp_json(
         "max_bytes": max_bytes,
         "max_thread_blocks": max_thread_blocks,
         "threads_per_block": threads_per_block,
-        "switch_groups": switch_groups(plan.schedule, boxes),
+        "switch_groups": switch_groups(plan.schedule, boxes) if version == MAIN else (),
     }
     lowering = _Lowering(plan, channels, options)
     try:
@@ -142,10 +151,10 @@ def mscclpp_notes(plan: Plan) -> list[str]:
     notes = []
     if _is_star_plan(plan, boxes):
         if not plan.collective.reduces:
-            notes.append(STORE_NEEDS)
+            notes.append(STORES)
         return notes
     if switch_groups(plan.schedule, boxes):
-        notes.append(STORE_NEEDS)
+        notes.append(STORES)
     else:
         notes.append("no switch copies for a group of ranks that the MSCCL++ executor can use, so ranks send each copy")
     if any(forest.direction == "reduce" and len(forest.switches) for forest in plan.trees.forests):

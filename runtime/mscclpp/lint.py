@@ -10,14 +10,24 @@ import os
 from ...errors import FileFormatError, ProgramError, UnsupportedError
 from ...support.reading import name_of, read_bytes
 from ...support.seed import current_seed
+from ...support.validation import shown
 from ..interpreter.findings import Finding, LintReport, Window
-from .format.execution_plan import ALIGNMENT, STORE_NEEDS, ExecutionPlan, message_chunks
+from .format.execution_plan import (
+    ALIGNMENT,
+    MAIN,
+    VERSION,
+    VERSIONS,
+    ExecutionPlan,
+    flat,
+    message_chunks,
+    stores_on_switches,
+)
 from .format.reader import MAX_BYTES_OF_FILE, parse_content
 from .lowering.lower import DEFAULT_THREAD_BLOCKS
 from .machine.machine import run_execution_plan
 
 RUNTIME = "mscclpp"
-VERSION = "0.9.0"
+STORE_NEEDS = "gstore is an invalid operation for MSCCL++ 0.9.0; its main branch runs it since July 2026"
 SUM_TYPES = (
     "switches add 32-bit integers and floating point, not 8-bit integers, nor 8-bit floating point before sm_100a; "
     "plan with in_network=False (--no-in-network) for these"
@@ -32,16 +42,23 @@ LOADING = (
 )
 
 
-def lint_plan(path: str | os.PathLike[str], *, max_thread_blocks: int = DEFAULT_THREAD_BLOCKS) -> LintReport:
-    """Check whether the MSCCL++ executor loads a plan file and computes correct results with it."""
+def lint_plan(
+    path: str | os.PathLike[str], version: str | None = None, *, max_thread_blocks: int = DEFAULT_THREAD_BLOCKS
+) -> LintReport:
+    """Check whether the MSCCL++ executor loads a plan file and computes correct results with it.
+
+    `version` is one of `VERSIONS`, by default the first that knows all operations of the file.
+    """
+    if version not in (None, *VERSIONS):
+        raise UnsupportedError(f"version is {shown(version)}; those known of {RUNTIME} are {' and '.join(VERSIONS)}")
     where = name_of(path)
     content = read_bytes(path, MAX_BYTES_OF_FILE)
     try:
         plan = parse_content(content, where)
     except FileFormatError as error:
-        return _report(path, None, [Finding("rejected", _without(where, error), "")])
+        return _report(path, version, None, [Finding("rejected", _without(where, error), "")])
     except UnsupportedError as error:
-        return _report(path, None, [Finding("not checked", _without(where, error), "")])
+        return _report(path, version, None, [Finding("not checked", _without(where, error), "")])
     findings = []
     if (most := max(len(gpu.thread_blocks) for gpu in plan.gpus)) > max_thread_blocks:
         message = f"a GPU has {most} thread blocks, which wait for each other, and runs {max_thread_blocks} at once"
@@ -52,11 +69,9 @@ def lint_plan(path: str | os.PathLike[str], *, max_thread_blocks: int = DEFAULT_
         findings.append(Finding("hangs" if "deadlocks" in str(error) else "wrong data", str(error), ""))
     except UnsupportedError as error:
         findings.append(Finding("not checked", str(error), ""))
-    names = {
-        each.name for gpu in plan.gpus for block in gpu.thread_blocks for one in block for each in (one, *one.body)
-    }
-    if "gstore" in names:
-        findings.append(Finding("note", STORE_NEEDS, ""))
+    names = {each.name for gpu in plan.gpus for block in gpu.thread_blocks for each in flat(block)}
+    if stores_on_switches(plan):
+        findings.append(Finding("rejected" if version == VERSION else "note", STORE_NEEDS, ""))
     if "glres" in names:
         findings.append(Finding("note", SUM_TYPES, ""))
     if any(gpu.switches for gpu in plan.gpus):
@@ -66,19 +81,23 @@ def lint_plan(path: str | os.PathLike[str], *, max_thread_blocks: int = DEFAULT_
         findings.append(Finding("note", message, ""))
     if plan.collective.reduces:
         findings.append(Finding("note", "the executor always sums, whatever reduction operation the call requests", ""))
-    return _report(path, plan, findings)
+    return _report(path, version, plan, findings)
 
 
-def _report(path: str | os.PathLike[str], plan: ExecutionPlan | None, findings: list[Finding]) -> LintReport:
+def _report(
+    path: str | os.PathLike[str], version: str | None, plan: ExecutionPlan | None, findings: list[Finding]
+) -> LintReport:
+    if version is None:
+        version = MAIN if plan is not None and stores_on_switches(plan) else VERSION
     if plan is None:
-        return LintReport(str(path), RUNTIME, VERSION, tuple(findings), loading=LOADING)
+        return LintReport(str(path), RUNTIME, version, tuple(findings), loading=LOADING)
     place = "in place" if plan.in_place else "out of place"
     multiple = ALIGNMENT * message_chunks(plan.collective, plan.gpus)
     window = Window(plan.collective.nccl_name, plan.num_ranks, plan.in_place, plan.min_bytes, plan.max_bytes + 1)
     return LintReport(
         str(path),
         RUNTIME,
-        VERSION,
+        version,
         tuple(findings),
         f"{plan.collective} on {plan.num_ranks} ranks, {place}, from {plan.min_bytes} to {plan.max_bytes} bytes",
         loading=(*LOADING, f"only calls of a multiple of {multiple} bytes can run it"),

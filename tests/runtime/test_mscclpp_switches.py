@@ -56,6 +56,17 @@ def test_eight_ranks_of_one_box(tmp_path: Path, collective: str, name: str, inst
     assert lint_plan(tmp_path / "plan.json").runs
 
 
+@pytest.mark.parametrize("collective", ["allgather", "allreduce"])
+def test_the_release_stores_nothing(tmp_path: Path, collective: str) -> None:
+    """For 0.9.0, ranks send each copy; it adds up at switches all the same."""
+    export_mscclpp_json(switched_plan(collective, 1, 4), tmp_path / "plan.json", version="0.9.0")
+    names = written(read_mscclpp(tmp_path / "plan.json"))
+    assert (names["gstore"], names["put"], names["glres"]) == ((0, 12, 0) if collective == "allgather" else (0, 0, 4))
+    assert lint_plan(tmp_path / "plan.json", "0.9.0").runs
+    with pytest.raises(UnsupportedError, match=r"version is '0.8'; expected"):
+        export_mscclpp_json(switched_plan(collective, 1, 4), tmp_path / "plan.json", version="0.8")
+
+
 @pytest.mark.parametrize("ranks", [2, 9, 17, 18, 33])
 def test_barriers_fit_the_channels_of_a_thread_block(ranks: int) -> None:
     """Of all pairs for up to 17 ranks, in rounds for more."""
@@ -134,7 +145,7 @@ def test_the_exporter_says_what_becomes_of_switches() -> None:
     assert mscclpp_notes(switched_plan("allreduce", 1, 4)) == []
     assert "not in 0.9.0" in mscclpp_notes(switched_plan("allgather", 1, 4))[0]
     first, second = mscclpp_notes(switched_plan("allreduce", 2, 4))
-    assert "gstore" in first
+    assert "version=0.9.0" in first
     assert "cannot load a switch's sum" in second
     assert [note[:9] for note in mscclpp_notes(switched_plan("reduce_scatter", 2, 2))] == ["no switch", "MSCCL++ c"]
 
@@ -308,8 +319,10 @@ def test_lint_knows_what_switch_plans_need(tmp_path: Path, documents: dict[str, 
         (tmp_path / name).write_text(json.dumps(documents[name]))
         found[name] = " ".join(finding.message for finding in lint_plan(tmp_path / name).findings)
     assert "not 8-bit integers" in found["sum"]
-    assert "not in 0.9.0" not in found["sum"]
-    assert "not in 0.9.0" in found["boxes"]
+    assert "invalid operation" not in found["sum"]
+    assert "invalid operation for MSCCL++ 0.9.0" in found["boxes"]
+    assert [lint_plan(tmp_path / name).version for name in ("sum", "boxes")] == ["0.9.0", "main"]
+    assert [lint_plan(tmp_path / name, "0.9.0").runs for name in ("sum", "boxes")] == [True, False]
     assert all("need NVLS" in text for text in found.values())
 
 

@@ -38,7 +38,8 @@ WRITTEN = tuple(each for each in COLLECTIVES.values() if not each.parts_differ)
 
 SWITCH_OPERATIONS = ("glres", "gstore")
 """Load-reduce-store of 0.9.0 (``execution_kernel.hpp`` line 523), and store, in the main branch only (line 587)."""
-STORE_NEEDS = "the file stores through switches (gstore), which MSCCL++ runs since July 2026 (414f6d1), not in 0.9.0"
+VERSION, MAIN = VERSIONS = ("0.9.0", "main")
+"""Releases of MSCCL++; its main branch, of August 2026, has loaded ``gstore`` since 414f6d1 of July 2026."""
 DATA_OPERATIONS = ("put", "pws", "copy", "re", *SWITCH_OPERATIONS)
 WAITING = ("wait", "rlxwait")
 SIGNALLING = ("signal", "rlxsignal")
@@ -162,6 +163,16 @@ def copies(gpu: Gpu, operation: Operation) -> tuple[tuple[Place, ...], tuple[Pla
     return read, written
 
 
+def flat(block: tuple[Operation, ...]) -> Iterable[Operation]:
+    """All operations of a thread block, those inside pipelines too."""
+    return (inner for operation in block for inner in (operation, *operation.body))
+
+
+def stores_on_switches(plan: ExecutionPlan) -> bool:
+    """Whether a plan has a ``gstore``, which 0.9.0 refuses as an invalid operation."""
+    return any(each.name == "gstore" for gpu in plan.gpus for block in gpu.thread_blocks for each in flat(block))
+
+
 def channel_pairs(gpus: tuple[Gpu, ...]) -> dict[tuple[int, ChannelType, int], tuple[int, ChannelType, int]]:
     """Map each channel (rank, type, position) to its other end; one without another end is left out."""
     ends: dict[tuple[int, int, ChannelType], list[int]] = {}
@@ -225,7 +236,7 @@ def document_of(plan: ExecutionPlan) -> dict[str, Any]:
 def _gpu_document(rank: int, gpu: Gpu) -> dict[str, Any]:
     remote: dict[tuple[int, str], set[str]] = defaultdict(set)
     for block in gpu.thread_blocks:
-        for operation in _flat(block):
+        for operation in flat(block):
             for place in remote_places(operation):
                 remote[place.rank, place.buffer].add(operation.channel_type or "")
     numbers = {key: number for number, key in enumerate(sorted(remote))}
@@ -261,7 +272,7 @@ def _gpu_document(rank: int, gpu: Gpu) -> dict[str, Any]:
 def _block_document(number: int, block: tuple[Operation, ...], buffers: dict[tuple[int, str], int]) -> dict[str, Any]:
     channels: dict[str, set[int]] = defaultdict(set)
     refs: dict[str, set[int]] = defaultdict(set)
-    for operation in _flat(block):
+    for operation in flat(block):
         if operation.channel_type:
             channels[operation.channel_type].update(operation.channels)
             places = remote_places(operation)
@@ -318,10 +329,6 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
     if operation.semaphores:
         fields["semaphore_ids"] = list(operation.semaphores)
     return fields
-
-
-def _flat(block: tuple[Operation, ...]) -> Iterable[Operation]:
-    return (inner for operation in block for inner in (operation, *operation.body))
 
 
 def remote_places(operation: Operation) -> tuple[Place, ...]:

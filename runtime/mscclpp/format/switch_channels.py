@@ -1,7 +1,7 @@
 """Checks of the switch channels of an MSCCL++ plan and of what uses them.
 
 The loader checks none of this: it binds the buffer of every GPU to the group's multicast object (``executor.cc`` of
-0.9.0, line 380) and adds the same offset to it wherever it is (``execution_plan.cc``, line 531).
+0.9.0, line 383) and adds the same offset to it wherever it is (``execution_plan.cc``, line 531).
 """
 
 from __future__ import annotations
