@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ...schedules import as_bytes
+from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...support.formatting import gap_text, percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets
@@ -149,7 +149,7 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
     rows = {
         "algbw": rate_text(made.algbw),
         "busbw": rate_text(made.busbw),
-        "bound": f"algbw at most {rate_text(made.bound.algbw)}",
+        "bound": f"algbw at most {rate_text(made.bound.algbw)}{_about(made.bound)}",
         "optimality gap": gap_text(made.gap),
     } | schedule_rows(made)
     if size is not None:
@@ -158,6 +158,10 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
         lost = percentage_text(1 - made.algbw / intact.algbw)
         rows["loss"] = f"{lost} of the bound of the intact network, {rate_text(intact.algbw)}"
     emit_rows(f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified", rows)
+
+
+def _about(bound: Bound) -> str:
+    return "" if bound.scope == EVERY_SCHEDULE else f" for {bound.scope}"
 
 
 def _flow(made: Plan) -> str:

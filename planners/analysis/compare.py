@@ -55,7 +55,7 @@ class Outcome:
     def limit(self) -> Fraction | None:
         """Upper bound on the algorithm bandwidth of any schedule, if this result proves one."""
         found = self.answer.bound if isinstance(self.answer, Plan) else self.answer
-        return None if found is None or (self.kind == "bound" and self.reason) else found.algbw
+        return None if found is None or found.scope != EVERY_SCHEDULE else found.algbw
 
 
 def iter_outcomes(
@@ -235,13 +235,27 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
             "call collopt.planners.lp_bound to solve it all the same"
         )
     found = lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
-    return found, "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"
+    return found, _about(found)
+
+
+def _steiner_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
+    from ..trees.steiner import check_abilities, steiner_bound
+
+    as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
+    check_abilities(topology)
+    found = steiner_bound(topology, collective, **shards)
+    return found, _about(found)
+
+
+def _about(found: Bound) -> str:
+    return "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"
 
 
 BOUNDS: dict[str, Callable[[Topology, Collective, dict[str, Any]], tuple[Bound, str]]] = {
     "forestcoll": _forestcoll_bound,
     "strength": _strength_bound,
     "linear-program": _linear_program_bound,
+    "steiner": _steiner_bound,
     "multicommodity": _multicommodity_bound,
 }
 """Ways to bound the speed of a collective: each returns a bound, and what it is about if not all schedules."""

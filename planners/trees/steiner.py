@@ -14,6 +14,7 @@ an arc costs the cheapest path past switches, and from a rank to a switch with l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -21,7 +22,7 @@ from itertools import combinations
 from math import floor, gcd
 from typing import NamedTuple
 
-from ...errors import BoundError, NoAnswerError, SolverError, UnsupportedError
+from ...errors import BoundError, CapacityOverflowError, NoAnswerError, SolverError, UnsupportedError
 from ...formulations.steiner import SteinerModel, SteinerTree, build
 from ...schedules import Allreduce, Bound, Forest
 from ...schedules.bounds.tree_duals import TreeDual
@@ -34,6 +35,7 @@ from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
+from .forestcoll import bound_trees
 from .problem import check_request, shard_weights, whole_numbers
 
 MAX_RANKS = 12
@@ -130,20 +132,32 @@ def plan_steiner(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan a collective with the best trees that branch at ranks and at able switches."""
-    if not topology.multicast | topology.aggregation:
-        raise UnsupportedError(
-            f"no switch of {topology!r} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
-            "an allreduce"
-        )
+    """Plan a collective with the best trees that branch at ranks and at able switches.
+
+    If they reach the bound of all schedules, that one is the plan's, else the one of such trees.
+    """
+    check_abilities(topology)
     trace = Trace()
     sizes = shard_weights(topology, collective, root, weights)
     with trace.stage("column generation"):
         best = best_trees(topology, collective, sizes)
         trace.note("tree_algbw", str(best.bound.algbw))
     schedule = _schedule(topology, collective, sizes or (1,) * topology.num_ranks, best.rates)
-    options = {} if root is None else {"root": root}
-    return verified_plan(topology, collective, schedule, "steiner", options, trace, best.bound)
+    with trace.stage("bound"):
+        bound = best.bound
+        with suppress(UnsupportedError, CapacityOverflowError):  # switches that give out less than they take in
+            general = bound_trees(topology, collective, root=root, weights=weights)
+            bound = general if general.algbw <= bound.algbw else bound
+    return verified_plan(topology, collective, schedule, "steiner", {}, trace, bound)
+
+
+def check_abilities(topology: Topology) -> None:
+    """Raise `UnsupportedError` if no switch multicasts or aggregates."""
+    if not topology.multicast | topology.aggregation:
+        raise UnsupportedError(
+            f"no switch of {topology!r} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
+            "an allreduce"
+        )
 
 
 def best_trees(topology: Topology, collective: Collective, weights: tuple[int, ...]) -> Optimum:
@@ -208,6 +222,36 @@ class _Pricing:
 
     def cheapest(self, prices: Sequence[int]) -> dict[int, Priced]:
         """Find the cheapest tree of each root."""
+        paths = self._vertex_paths(prices)
+        best: dict[int, tuple[int, dict[int, int]]] = {}
+        for vertices in self._vertex_sets():
+            number = {node: place for place, node in enumerate(vertices)}
+            arcs = [
+                Arc(number[tail], number[head], cost)
+                for (tail, head), (cost, _) in paths.items()
+                if tail in number and head in number
+            ]
+            least: dict[int, int] = {}
+            for arc in arcs:
+                least[arc.head] = min(arc.cost, least.get(arc.head, arc.cost))
+            for root in self._roots:
+                # Every vertex but the root takes some arc.
+                if root in best and sum(least.values()) - least.get(root, 0) >= best[root][0]:
+                    continue
+                chosen = cheapest_arborescence(len(vertices), root, arcs)
+                if chosen is None:
+                    continue
+                cost = sum(arcs[place].cost for place in chosen)
+                if root not in best or cost < best[root][0]:
+                    best[root] = cost, {vertices[arcs[place].head]: vertices[arcs[place].tail] for place in chosen}
+        self._check_reached(best)
+        return {
+            root: Priced(cost, self._tree(root, {head: paths[tail, head][1] for head, tail in parents.items()}))
+            for root, (cost, parents) in best.items()
+        }
+
+    def _vertex_paths(self, prices: Sequence[int]) -> dict[tuple[int, int], tuple[int, Path]]:
+        """Cheapest paths between ranks and able switches."""
         ranks = self._topology.num_ranks
         paths: dict[tuple[int, int], tuple[int, Path]] = {}
         for tail in (*range(ranks), *self._able):
@@ -216,27 +260,7 @@ class _Pricing:
             for head in (*range(ranks), *self._able):
                 if head != tail and head in (found := both if head in self._looped else there):
                     paths[tail, head] = found[head]
-        found_trees: dict[int, tuple[int, dict[int, int]]] = {}
-        for vertices in self._vertex_sets():
-            number = {node: place for place, node in enumerate(vertices)}
-            arcs = [
-                Arc(number[tail], number[head], cost)
-                for (tail, head), (cost, _) in paths.items()
-                if tail in number and head in number
-            ]
-            for root in self._roots:
-                chosen = cheapest_arborescence(len(vertices), root, arcs)
-                if chosen is None:
-                    continue
-                cost = sum(arcs[place].cost for place in chosen)
-                if root not in found_trees or cost < found_trees[root][0]:
-                    parents = {vertices[arcs[place].head]: vertices[arcs[place].tail] for place in chosen}
-                    found_trees[root] = cost, parents
-        self._check_reached(found_trees)
-        return {
-            root: Priced(cost, self._tree(root, {head: paths[tail, head][1] for head, tail in parents.items()}))
-            for root, (cost, parents) in found_trees.items()
-        }
+        return paths
 
     def _vertex_sets(self) -> Iterator[tuple[int, ...]]:
         """Ranks with each set of switches that are able."""

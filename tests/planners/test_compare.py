@@ -248,7 +248,7 @@ def test_processes_send_their_plans_back() -> None:
         ({"planners": "ring"}, r"planners is 'ring'; expected a list of names"),
         (
             {"bounds": ["cuts"]},
-            r"there is no bound 'cuts'; expected one of forestcoll, strength, linear-program, multicommodity$",
+            r"there is no bound 'cuts'; expected one of forestcoll, strength, linear-program, steiner, multicommodity$",
         ),
         ({"sizes": "1M"}, r"sizes is '1M'; expected a list such as"),
         ({"sizes": ["1X"]}, r"size '1X' is not understood"),

@@ -16,7 +16,7 @@ from collopt.errors import BoundError, ColloptError, NoAnswerError, UnsupportedE
 from collopt.planners import load_plan, steiner_bound
 from collopt.planners.registry import PLANNERS
 from collopt.planners.trees import steiner
-from collopt.schedules import ALLREDUCE, COLLECTIVES, TreeDual
+from collopt.schedules import ALLREDUCE, COLLECTIVES, EVERY_SCHEDULE, TreeDual
 from collopt.solvers import Solution
 from collopt.topologies import SwitchLimits, Topology, complete, dgx_h100, ring
 from oracles.steiner_trees import best_rate
@@ -57,7 +57,7 @@ def test_one_switch_reaches_the_link_or_n_of_n_plus_1(ranks: int) -> None:
     for loopback, algbw in ((False, Fraction(10)), (True, Fraction(10 * ranks, ranks + 1) if ranks > 2 else 10)):
         plan = collopt.plan(star(ranks, loopback), "allreduce", planner="steiner")
         assert (plan.algbw, plan.gap) == (algbw, 0)
-        assert plan.bound == steiner_bound(star(ranks, loopback), "allreduce")
+        assert steiner_bound(star(ranks, loopback), "allreduce").algbw == algbw
 
 
 @given(able_topologies(max_ranks=3, max_switches=2), st.sampled_from(EQUAL))
@@ -84,7 +84,7 @@ def test_plans_reach_the_optimum_between_other_plans_and_the_bound(topology: Top
             assert other.algbw <= bound.algbw
     if topology.multicast | topology.aggregation:
         plan = collopt.plan(topology, collective, planner="steiner")
-        assert (plan.bound, plan.gap) == (bound, 0)
+        assert (plan.bound.algbw, plan.gap) == (bound.algbw, 0)
         plan.verify(topology)
 
 
@@ -100,7 +100,7 @@ def test_roots_and_weights_are_those_of_the_collective(topology: Topology, data:
         assert found.algbw == collopt.bound(topology, collective, **options).algbw  # type: ignore[arg-type]
         if topology.multicast | topology.aggregation:
             plan = collopt.plan(topology, collective, planner="steiner", **options)  # type: ignore[arg-type]
-            assert (plan.bound, plan.gap) == (found, 0)
+            assert (plan.bound.algbw, plan.gap, plan.bound.scope) == (found.algbw, 0, EVERY_SCHEDULE)
 
 
 def test_it_decides_between_trees_and_the_bound_of_all_schedules() -> None:
@@ -130,12 +130,23 @@ def test_a_box_of_gpus_is_planned_at_the_speed_of_its_links() -> None:
 
 def test_files_keep_the_bound_and_the_switches(tmp_path: Path) -> None:
     """And say which schedules the bound is about."""
-    plan = collopt.plan(star(4, True), "allreduce", planner="steiner")
+    plan = collopt.plan(BELOW, "allreduce", planner="steiner")
     plan.save(tmp_path / "plan.json")
-    again = load_plan(tmp_path / "plan.json", star(4, True))
+    again = load_plan(tmp_path / "plan.json", BELOW)
     assert isinstance(again.bound.witness, TreeDual)
     assert (again.bound, again.gap, again.to_json()) == (plan.bound, 0, plan.to_json())
     assert "optimal of schedules made of trees that branch at ranks and at able switches" in str(again)
+    assert str(collopt.plan(star(4), "allreduce", planner="steiner")).count("optimal; ") == 1
+
+
+def test_a_comparison_knows_whom_the_bound_is_about() -> None:
+    """It does not count for other schedules."""
+    table = collopt.compare(BELOW, "allreduce", planners=["steiner"], bounds=["forestcoll", "steiner"])
+    assert table["algbw_exact"].tolist() == [6, 5, 5]
+    assert set(table["bound_exact"]) == {6}
+    assert "holds for schedules made of trees" in table["reason"][1]
+    table = collopt.compare(complete(3), "allreduce", planners=["steiner"], bounds=["steiner"])
+    assert set(table["status"]) == {"not applicable"}
 
 
 def test_without_exact_duals_the_bound_still_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,9 +155,9 @@ def test_without_exact_duals_the_bound_still_holds(monkeypatch: pytest.MonkeyPat
     def refuse(_: object) -> None:
         raise NoAnswerError("not exact")
 
-    exact = steiner_bound(star(4, True), "allreduce")
+    exact = steiner_bound(BELOW, "allreduce")
     monkeypatch.setattr(Solution, "exact", property(refuse))
-    plan = collopt.plan(star(4, True), "allreduce", planner="steiner")
+    plan = collopt.plan(BELOW, "allreduce", planner="steiner")
     plan.verify()
     assert exact.algbw <= plan.bound.algbw <= exact.algbw * (1 + Fraction(1, 10**6))
     assert 0 <= plan.gap < Fraction(1, 10**5)
