@@ -115,13 +115,15 @@ class AllreduceCutModel(BlockModel):
         self.blocks.constraint(name, len(inside), terms, lower=0.0)
 
 
-def build(topology: Topology) -> AllreduceCutModel:
+def build(topology: Topology, *, num_roots: int | None = None) -> AllreduceCutModel:
     """State the rate of an allreduce on a topology, with the cuts around single ranks and their complements.
 
     Parameters
     ----------
     topology : Topology
         Whose links carry the data.
+    num_roots : int, optional
+        How many ranks, the first ones, may root trees; all by default.
 
     Returns
     -------
@@ -129,7 +131,7 @@ def build(topology: Topology) -> AllreduceCutModel:
         Its objective bounds the algorithm bandwidth of all trees, and is theirs once no further cut is violated.
     """
     blocks = Blocks(f"allreduce cuts of {as_topology(topology).name}")
-    roots = np.arange(topology.num_ranks)
+    roots = np.arange(topology.num_ranks if num_roots is None else num_roots)
     root_rate = blocks.variables("root_rate", len(roots))
     tails, heads = topology.arrays.tails, topology.arrays.heads
     hops: dict[Direction, Hops] = {

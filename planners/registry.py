@@ -20,7 +20,7 @@ from ..schedules import (
     Collective,
 )
 from ..schedules.traffic.collective import EVERY_ROOT, AnyCollective, CollectiveName, as_collective
-from ..support.validation import shown
+from ..support.validation import as_flag, shown
 from ..topologies import Topology
 from .plans.plan import Plan
 from .trees.problem import check_topology, shard_weights
@@ -112,6 +112,8 @@ class _PairOptions(Mapping[str, tuple[str, ...]]):
         return len(self._trees) + len(PAIR_COLLECTIVES)
 
 
+TREE_OPTIONS = ("trees_per_root", "root", "weights", "in_network")
+
 PLANNERS = {
     planner.name: planner
     for planner in (
@@ -119,25 +121,25 @@ PLANNERS = {
             "auto",
             "the best plan of the exact planners listed next",
             "registry:plan_auto",
-            _PairOptions(("chunks", "order"), _for(TREE_COLLECTIVES, "trees_per_root", "root", "weights")),
+            _PairOptions(("chunks", "order"), _for(TREE_COLLECTIVES, *TREE_OPTIONS)),
         ),
         Planner(
             "forestcoll",
             "throughput-optimal spanning trees, one set per rank (ForestColl)",
             "trees.forestcoll:plan_trees",
-            _for(TREE_COLLECTIVES, "trees_per_root", "root", "weights"),
+            _for(TREE_COLLECTIVES, *TREE_OPTIONS),
         ),
         Planner(
             "strength",
             "optimal allreduce on symmetric bidirectional links, by network strength",
             "trees.strength:plan_strength",
-            _for([ALLREDUCE]),
+            _for([ALLREDUCE], "in_network"),
         ),
         Planner(
             "allreduce-lp",
             "optimal tree allreduce by linear programming",
             "trees.allreduce_lp:plan_allreduce_lp",
-            _for([ALLREDUCE], "trees_per_root"),
+            _for([ALLREDUCE], "trees_per_root", "in_network"),
         ),
         Planner(
             "multicommodity",
@@ -268,6 +270,7 @@ def plan(
     size: int | str | None = None,
     channels: int | None = None,
     order: str | Sequence[int | str] | None = None,
+    in_network: bool | None = None,
 ) -> Plan:
     """Plan a collective on a topology.
 
@@ -296,6 +299,9 @@ def plan(
         Number of rings, for ``"ring"``.
     order : str or sequence of int or str, optional
         The order of ranks along a ``"ring"``; the order of hops, for ``"multicommodity"``.
+    in_network : bool, optional
+        Whether trees may branch at switches that multicast or aggregate, for ``"forestcoll"``, ``"strength"`` and
+        ``"allreduce-lp"``; by default they do wherever switches can.
 
     Returns
     -------
@@ -323,6 +329,7 @@ def plan(
         "size": size,
         "channels": channels,
         "order": order,
+        "in_network": None if in_network is None else as_flag(in_network, "in_network"),
     }
     options = {name: value for name, value in given.items() if value is not None}
     _check_options(chosen, collective, options)

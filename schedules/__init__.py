@@ -8,6 +8,7 @@ from .bounds.cut_duals import CutDual
 from .bounds.cuts import Cut, Partition, RankCuts
 from .bounds.length_duals import LengthDual
 from .bounds.tree_duals import TreeDual
+from .bounds.tree_partitions import TreePartition
 from .bounds.witness import EVERY_SCHEDULE, Crossing, LinkValue, Witness
 from .expansions.expansions import (
     bidirectional_schedule,
@@ -61,7 +62,7 @@ from .traffic.collective import (
 from .trees.allreduce import Allreduce, TreeSchedule
 from .trees.forest import Forest, TreeEdge
 from .trees.forest_json import forest_from_json, forest_to_json
-from .trees.in_network import InNetwork, in_network
+from .trees.in_network import in_network
 from .trees.verify import verified_link_loads, verified_schedule_loads
 
 __all__ = ["ALLGATHER", "ALLREDUCE", "ALL_TO_ALL", "ALL_TO_ALLV", "BROADCAST", "REDUCE", "REDUCE_SCATTER"]
@@ -69,14 +70,14 @@ __all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective",
 __all__ += ["register_collective"]
 __all__ += ["Schedule", "busiest_links", "congestion", "rate_of_loads", "schedule_time", "verified_loads"]
 __all__ += ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
-__all__ += ["Allreduce", "Forest", "InNetwork", "TreeEdge", "TreeSchedule", "forest_from_json", "in_network"]
+__all__ += ["Allreduce", "Forest", "TreeEdge", "TreeSchedule", "forest_from_json", "in_network"]
 __all__ += ["forest_to_json", "verified_link_loads", "verified_schedule_loads"]
 __all__ += ["AnyStepSchedule", "Send", "StepAllreduce", "StepCost", "StepSchedule", "step_cost", "step_schedule_time"]
 __all__ += ["steps_from_json", "steps_to_json", "verified_step_loads", "verified_step_schedule_loads"]
 __all__ += ["FlowPath", "FlowSchedule", "verified_flow_loads"]
 __all__ += ["H200", "MI300X", "PIPELINES", "AllToAllvSchedule", "Stage", "TwoTierModel", "TwoTierTimes"]
 __all__ += ["EVERY_SCHEDULE", "Bound", "Crossing", "Cut", "CutDual", "LengthDual", "LinkValue", "Partition", "RankCuts"]
-__all__ += ["TreeDual", "Witness", "bound_sensitivity", "link_values"]
+__all__ += ["TreeDual", "TreePartition", "Witness", "bound_sensitivity", "link_values"]
 __all__ += ["allreduce_schedule", "reduce_scatter_schedule", "relabelled", "reversed_schedule", "without_repeats"]
 __all__ += ["base_reduce_scatter", "base_schedule", "bidirectional_schedule", "cartesian_power_schedule"]
 __all__ += ["degree_expansion_schedule", "line_graph_schedule"]

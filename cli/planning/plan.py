@@ -59,6 +59,10 @@ PlannerOption = Annotated[
         autocompletion=complete_planner,
     ),
 ]
+NoInNetworkOption = Annotated[
+    bool,
+    option("--no-in-network", "Let no switch copy or add, for runtimes and cards that cannot ask it to."),
+]
 OutputOption = Annotated[Path | None, option("--output -o FILE", "Write the plan to this file.")]
 
 
@@ -72,6 +76,7 @@ def plan(
     chunks: ChunksOption = None,
     planner: PlannerOption = "auto",
     size: SizeOption = None,
+    no_in_network: NoInNetworkOption = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
@@ -97,6 +102,7 @@ def plan(
     network, shards = find_network(topology, described), data.read()
     with computing(f"planning {collective} on {network.name}"):
         options = _given(trees_per_root=trees_per_root, chunks=chunks) | size_option(planner, known, size)
+        options |= {"in_network": False} if no_in_network else {}
         made = make_plan(network, known, planner=as_planner(planner), **options, **shards)
         # Weights are for the ranks that are left, so they say nothing of the whole network.
         loses = bool(described.without) and data.weights is None

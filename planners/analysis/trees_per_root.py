@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_COUNTS = 8
-OPTIONS = ("root", "weights")
+OPTIONS = ("root", "weights", "in_network")
 
 
 def scan_trees_per_root(

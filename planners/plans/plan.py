@@ -18,11 +18,9 @@ from ...schedules import (
     EVERY_SCHEDULE,
     Bound,
     Collective,
-    InNetwork,
     Schedule,
     TreeSchedule,
     as_bytes,
-    in_network,
     rate_of_loads,
     schedule_time,
     schedule_to_json,
@@ -41,9 +39,9 @@ from .checks import check_network, check_schedule_fits_bound, report_load_mismat
 from .stages import Trace
 
 PLAN_FORMAT = "collopt-plan"
-PLAN_VERSION = 4
+PLAN_VERSION = 5
 """Version 2 added partitions and dual values as witnesses, and allreduce with any roots; version 3 schedules in steps;
-version 4 all-to-all(v), with flows and lengths.
+version 4 all-to-all(v), with flows and lengths; version 5 trees that branch at switches, and their bounds.
 
 Older files are read as they are.
 """
@@ -259,10 +257,6 @@ class Plan:
         total = sum(int((forest.heights * forest.weights).sum()) for forest in forests)
         copies = sum(int(forest.weights.sum()) for forest in forests)
         return Heights(int(heights.min()), total / copies, int(heights.max()))
-
-    def in_network(self) -> tuple[InNetwork, ...]:
-        """Remove traffic that in-network multicast or aggregation makes redundant, for each of ``schedule.forests``."""
-        return tuple(in_network(forest, self.topology) for forest in self.trees.forests)
 
     def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
         """Write the plan to `path` in a runtime's format, with the options of its exporter.

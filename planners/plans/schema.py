@@ -27,7 +27,7 @@ def _as_value_row(row: object) -> tuple[str, str, str]:
     raise ValueError("expected [tail, head, dual value], the dual value a fraction as text, such as '3/65'")
 
 
-WITNESSES_SINCE = {"partition": 2, "prices": 2, "lengths": 4, "tree_dual": 4}
+WITNESSES_SINCE = {"partition": 2, "prices": 2, "lengths": 4, "tree_partition": 5, "tree_dual": 5}
 """First version whose files can have a witness; those that are not here have always been there."""
 
 ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
@@ -58,6 +58,7 @@ class BoundEntry(_Entry):
     cut: list[str] | None = None
     rank_cuts: list[list[str]] | None = None
     partition: list[list[str]] | None = None
+    tree_partition: list[list[str]] | None = None
     prices: CutDualEntry | None = None
     lengths: list[ValueRow] | None = None
     tree_dual: list[ValueRow] | None = None

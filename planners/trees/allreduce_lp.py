@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
 from math import floor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,8 @@ from ...topologies import Topology
 from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import checked_count, tree_problem, whole_numbers
+from .problem import checked_count, network_options, tree_problem, whole_numbers
+from .spanned_switches import in_original_numbers, spanning_network
 from .strength import allreduce_bound
 
 MAX_COLUMNS = 200_000  # beyond this a round takes minutes
@@ -61,14 +62,17 @@ class BestRates:
     cuts: int  # how many were added
 
 
-def best_rates(topology: Topology) -> BestRates:
-    """Solve the allreduce program of a topology exactly, adding cuts until none is violated."""
+def best_rates(topology: Topology, num_roots: int | None = None) -> BestRates:
+    """Solve the allreduce program of a topology exactly, adding cuts until none is violated.
+
+    Of all ranks, the first `num_roots` may root trees.
+    """
     _, _, capacities, unit = topology.arrays
     # Whole numbers are exact in floats.
     unit = unit if capacities.max() <= MAX_BANDWIDTH else Fraction(1)
     counted = topology.scaled(1 / unit)
     mirrored = opposite_links(topology) is not None
-    return _best_rates(build_mirrored(counted) if mirrored else build(counted), unit)
+    return _best_rates(build_mirrored(counted) if mirrored else build(counted, num_roots=num_roots), unit)
 
 
 def _best_rates(model: AllreduceCutModel, unit: Fraction) -> BestRates:
@@ -219,30 +223,55 @@ def _quantized(values: FloatArray, total: float) -> IntArray:
     return grains
 
 
-def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None) -> Plan:
-    """Plan an allreduce with trees at the optimum of the allreduce program."""
+def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None, in_network: bool = True) -> Plan:
+    """Plan an allreduce with trees at the optimum of the allreduce program.
+
+    With `in_network`, switches that multicast and aggregate take part like ranks without data, if that is faster.
+    """
     count = None if trees_per_root is None else checked_count(trees_per_root)
     trace = Trace()
+    able = topology.multicast & topology.aggregation if in_network else frozenset[str]()
     with trace.stage("linear program"):
-        bound, rates = allreduce_bound(topology), best_rates(topology)
-        if not any(rates.root_rates):
+        bound, choices = allreduce_bound(topology), [_Choice(topology, best_rates(topology))]
+        if able:
+            network = spanning_network(topology, tuple(node for node in topology.switch_nodes if node in able))
+            choices.append(_Choice(network, best_rates(network, topology.num_ranks)))
+        if not any(choices[0].rates.root_rates):
             raise NoAnswerError(
                 f"the allreduce program of {topology!r} has no answer in floats, whose best rate is above 0: its "
                 "bandwidths differ too much; use planner 'forestcoll'"
             )
-        trace.note("tree_algbw", str(rates.rate))
-        trace.note("cuts", rates.cuts)
-    broadcast = _forest(topology, "broadcast", rates, count, trace)
+    best = max(choices, key=lambda choice: choice.rates.rate)
+    schedule = _schedule(topology, best, count, trace)
+    if best is not choices[0] and schedule.total_weight / schedule.inverse_rate(topology) <= choices[0].rates.rate:
+        best = choices[0]  # copies that switches loop back do not fit
+        schedule = _schedule(topology, best, count, trace)
+    trace.note("tree_algbw", str(best.rates.rate))
+    trace.note("cuts", best.rates.cuts)
+    options = network_options(in_network) | ({} if count is None else {"trees_per_root": count})
+    plan = verified_plan(topology, ALLREDUCE, schedule, "allreduce-lp", options, trace, bound)
+    if best.rates.exact and count is None and not topology.loopback and plan.algbw != best.rates.rate:
+        raise SolverError(f"trees reach {plan.algbw} GB/s where the program proves that they reach {best.rates.rate}")
+    return plan
+
+
+class _Choice(NamedTuple):
+    """The network whose compute nodes are ranks, and maybe switches after them, and its best rates."""
+
+    network: Topology
+    rates: BestRates
+
+
+def _schedule(topology: Topology, choice: _Choice, count: int | None, trace: Trace) -> Allreduce:
+    network, rates = choice
+    broadcast = _forest(network, "broadcast", rates, count, trace)
     if "reduce" in rates.shares:
-        reduction = _forest(topology, "reduce", rates, count, trace)
+        reduction = _forest(network, "reduce", rates, count, trace)
     else:
         reduction = replace(broadcast, direction="reduce")
-    schedule = Allreduce(reduction, broadcast)
-    options: dict[str, int | str] = {} if count is None else {"trees_per_root": count}
-    plan = verified_plan(topology, ALLREDUCE, schedule, "allreduce-lp", options, trace, bound)
-    if rates.exact and count is None and plan.algbw != rates.rate:
-        raise SolverError(f"trees reach {plan.algbw} GB/s where the program proves that they can reach {rates.rate}")
-    return plan
+    if network is topology:
+        return Allreduce(reduction, broadcast)
+    return Allreduce(*(in_original_numbers(forest, network, topology).tidied() for forest in (reduction, broadcast)))
 
 
 def _forest(topology: Topology, direction: Direction, rates: BestRates, count: int | None, trace: Trace) -> Forest:

@@ -14,13 +14,14 @@ from fractions import Fraction
 from ...errors import SolverError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import ALLGATHER, REDUCE_SCATTER, Allreduce, Bound, Collective, Cut, Forest, TreeSchedule
+from ...schedules import in_network as branched_at_switches
 from ...schedules.traffic.collective import AnyCollective
 from ...solvers.trees.bottleneck import Bottleneck
 from ...topologies import Topology
 from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import TreeProblem, check_request, checked_count, shard_weights, tree_problem
+from .problem import TreeProblem, check_request, checked_count, network_options, shard_weights, tree_problem
 from .strength import allreduce_bound, node_names
 
 
@@ -48,8 +49,12 @@ def plan_trees(
     trees_per_root: int | None = None,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
+    in_network: bool = True,
 ) -> Plan:
-    """Plan a collective with trees that together reach the throughput bound."""
+    """Plan a collective with trees that together reach the throughput bound.
+
+    With `in_network`, trees branch at switches that can, which takes traffic off the links to them.
+    """
     collective = check_request(topology, collective)
     shards = shard_weights(topology, collective, root, weights)
     count = None if trees_per_root is None else checked_count(trees_per_root)
@@ -59,11 +64,22 @@ def plan_trees(
         schedule, bound = _allreduce(topology, count, trace)
     else:
         schedule, bound = _directed_plan(topology, collective, shards, count, trace)
-    options: dict[str, int | str] = {} if count is None else {"trees_per_root": count}
+    if in_network and topology.multicast | topology.aggregation:
+        with trace.stage("switches"):
+            schedule = _branched(schedule, topology)
+    options = network_options(in_network) | ({} if count is None else {"trees_per_root": count})
     plan = verified_plan(topology, collective, schedule, "forestcoll", options, trace, bound)
     if count is None and not collective.has_two_phases and plan.gap != 0:
         raise SolverError(f"the plan misses its bound by {plan.gap}, which Theorems 6 and 10 rule out")
     return plan
+
+
+def _branched(schedule: TreeSchedule, topology: Topology) -> TreeSchedule:
+    """Let trees branch at able switches, unless what these loop back makes the schedule slower."""
+    if not isinstance(schedule, Allreduce):
+        return branched_at_switches(schedule, topology)
+    branched = Allreduce(*(branched_at_switches(forest, topology) for forest in schedule.forests))
+    return branched if branched.congestion(topology) <= schedule.congestion(topology) else schedule
 
 
 def _directed_plan(

@@ -108,6 +108,11 @@ def checked_count(trees_per_root: int) -> int:
     return as_whole(trees_per_root, "trees_per_root", most=MAX_TREES_PER_ROOT)
 
 
+def network_options(in_network: bool) -> dict[str, int | str]:
+    """Options of a plan that say whether switches copy and add; nothing where they may."""
+    return {} if in_network else {"in_network": 0}
+
+
 def whole_numbers(amounts: Sequence[Fraction]) -> tuple[int, ...]:
     """Scale fractions to coprime integers."""
     scale = lcm(*(amount.denominator for amount in amounts))

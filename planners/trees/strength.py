@@ -4,29 +4,32 @@ All data must leave every cut (pipeline paper, Theorem 16), and the more parts a
 must enter them (`collopt.schedules.Partition`), which is never weaker than the mean of the cuts around single ranks
 (Theorem 17, Corollary 18) where switches do not reduce.  The plan reduces along trees and broadcasts along the same
 ones; it meets the best partition on every network of symmetric bidirectional links whose switches do not reduce: see
-``docs/explanation/allreduce.md`` for the proof.
+``docs/explanation/allreduce.md`` for the proof.  Switches that multicast and aggregate become vertices of the trees,
+without data of their own: ``docs/explanation/in-network.md``.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CapacityOverflowError, UnsupportedError
-from ...schedules import ALLREDUCE, Allreduce, Bound, Cut, Forest, Partition, Witness
+from ...errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
+from ...schedules import ALLREDUCE, Allreduce, Bound, Cut, Forest, Partition, TreePartition, Witness
 from ...solvers.strength.orientation import Orientation, orient
 from ...solvers.strength.strength import Strength, strength
-from ...solvers.strength.tree_centers import centered
 from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import TreeProblem, check_request, tree_problem
+from .problem import TreeProblem, check_request, network_options, tree_problem
+from .spanned_switches import in_original_numbers, joined_forests, span_choices, spanning_network
+from .tree_roots import rooted_at_centers, rooted_for_loopback
 
 
 def allreduce_bound(topology: Topology) -> Bound:
@@ -127,27 +130,96 @@ def strength_bound(topology: Topology) -> Bound:
 
     A path of three ranks: two links between three parts.
     """
-    links = _two_way_links(topology)
-    return _bound(topology, _strength(topology, links))
+    return _bound(topology, _slice(topology, ()).best)
 
 
-def plan_strength(topology: Topology) -> Plan:
+def plan_strength(topology: Topology, *, in_network: bool = True) -> Plan:
     """Plan an allreduce at the strength of the network: each tree reduces to its root and broadcasts back.
 
-    A path of three ranks: one tree, rooted in the middle.
+    A path of three ranks: one tree, rooted in the middle.  With `in_network`, trees also span switches that multicast
+    and aggregate, where that makes the plan faster.
     """
     trace = Trace()
     with trace.stage("strength"):
-        links = _two_way_links(topology)
-        best = _strength(topology, links)
-        bound = _bound(topology, best)
-    with trace.stage("orientation"):
-        orientation = orient(len(topology.nodes), topology.num_ranks, *links, best)
-    forest = _forest(topology, links, orientation, trace)
+        plain = [_slice(topology, ())]
+        chosen, bound = _best_slices(topology, plain, in_network=in_network)
+    options = network_options(in_network)
+    schedule = _schedule(topology, chosen, trace)
+    if chosen != plain and schedule.total_weight / schedule.inverse_rate(topology) <= plain[0].algbw:
+        chosen, schedule = plain, _schedule(topology, plain, trace)  # copies that are looped back do not fit
+    trace.note("spanned_switches", len({switch for each in chosen for switch in each.switches}))
+    return verified_plan(topology, ALLREDUCE, schedule, "strength", options, trace, bound)
+
+
+def _schedule(topology: Topology, chosen: list[_Slice], trace: Trace) -> Allreduce:
+    """Pack the trees of all slices."""
+    forests = [_sliced_forest(topology, each, trace) for each in chosen]
     with trace.stage("centering"):
-        forest = _rerooted_at_centers(forest)
-    schedule = Allreduce(replace(forest, direction="reduce"), forest)
-    return verified_plan(topology, ALLREDUCE, schedule, "strength", {}, trace, bound)
+        forest = joined_forests(forests, [each.algbw for each in chosen])
+        if topology.loopback.intersection(topology.nodes[node] for node in forest.switches.tolist()):
+            forest = rooted_for_loopback(forest, topology, sum((each.algbw for each in chosen), Fraction(0)))
+    return Allreduce(replace(forest, direction="reduce"), forest)
+
+
+class _Slice(NamedTuple):
+    """A part of the network, the switches that its trees span, and its strength."""
+
+    switches: tuple[str, ...]
+    network: Topology
+    links: _Links
+    best: Strength
+
+    @property
+    def algbw(self) -> Fraction:
+        """What its trees reach, but for copies that are looped back where there is no room."""
+        return self.best.value * self.network.arrays.unit
+
+
+def _best_slices(topology: Topology, plain: list[_Slice], *, in_network: bool) -> tuple[list[_Slice], Bound]:
+    """Choose the switches to span: none, if `plain` is as fast as anything tried here; return the bound too."""
+    best = plain
+    if not (in_network and topology.multicast & topology.aggregation):
+        return best, _bound(topology, best[0].best)
+    able = tuple(node for node in topology.switch_nodes if node in topology.multicast & topology.aggregation)
+    bound = allreduce_bound(topology)
+    for networks in span_choices(topology, able):
+        if sum(each.algbw for each in best) >= bound.algbw:
+            break
+        try:
+            tried = [_slice(network, switches) for network, switches in networks]
+        except (BoundError, SolverError):
+            continue  # a part that does not connect the ranks
+        if len(tried) == 1 and (own := _tree_bound(topology, tried[0])) and own.inverse_rate > bound.inverse_rate:
+            bound = own
+        best = max(best, tried, key=lambda slices: sum(each.algbw for each in slices))
+    return best, bound
+
+
+def _slice(topology: Topology, switches: tuple[str, ...]) -> _Slice:
+    network = spanning_network(topology, switches) if switches else topology
+    links = _two_way_links(network)
+    return _Slice(switches, network, links, strength(len(network.nodes), network.num_ranks, *links))
+
+
+def _tree_bound(topology: Topology, chosen: _Slice) -> Bound | None:
+    """Bound trees by the partition that has the strength; None if it only divides switches from all ranks."""
+    parts: dict[int, set[str]] = {}
+    for node, label in zip(chosen.network.nodes, chosen.best.labels.tolist(), strict=True):
+        parts.setdefault(label, set()).add(node)
+    witness = TreePartition(tuple(frozenset(part) for part in parts.values()))
+    ranks = set(topology.compute_nodes)
+    divides = sum(not ranks.isdisjoint(part) for part in witness.parts) > 1
+    return Bound.from_witness(topology, ALLREDUCE, witness) if divides else None
+
+
+def _sliced_forest(topology: Topology, part: _Slice, trace: Trace) -> Forest:
+    """Pack the trees of a part, rooted at centers."""
+    network = part.network
+    with trace.stage("orientation"):
+        orientation = orient(len(network.nodes), network.num_ranks, *part.links, part.best)
+    forest = _forest(network, part.links, orientation, trace)
+    with trace.stage("centering"):
+        return rooted_at_centers(in_original_numbers(forest, network, topology)).tidied()
 
 
 def _two_way_links(topology: Topology) -> _Links:
@@ -166,10 +238,6 @@ def _two_way_links(topology: Topology) -> _Links:
             )
     once = tails < heads
     return _Links(tails[once], heads[once], capacities[once])
-
-
-def _strength(topology: Topology, links: _Links) -> Strength:
-    return strength(len(topology.nodes), topology.num_ranks, *links)
 
 
 def _bound(topology: Topology, best: Strength) -> Bound:
@@ -191,26 +259,3 @@ def _forest(topology: Topology, links: _Links, orientation: Orientation, trace: 
     # The capacities are in whole trees already, so nothing is left to scale but the shards.
     exact = Bottleneck(1, count, np.zeros(size, dtype=np.bool_))
     return best_forest(problem, exact, None, trace)
-
-
-def _rerooted_at_centers(forest: Forest) -> Forest:
-    """Reroot every tree at its center; its routes can be used in both directions."""
-    paths = [forest.path(route) for route in range(len(forest.path_starts) - 1)]
-    senders = forest.path_nodes[forest.path_starts[:-1]]
-    roots, routes = centered(forest.roots, forest.routes, senders)
-    paths += [path[::-1] for path in paths]
-    used, numbers = np.unique(routes[routes >= 0], return_inverse=True)
-    routes[routes >= 0] = numbers
-    kept = [paths[route] for route in used.tolist()]
-    weights = np.zeros(forest.num_ranks, dtype=np.int64)
-    np.add.at(weights, roots, forest.weights)
-    count = int(np.gcd.reduce(weights))
-    return replace(
-        forest,
-        trees_per_root=count,
-        root_weights=weights // count,
-        roots=roots,
-        routes=routes,
-        path_starts=np.cumsum([0, *map(len, kept)], dtype=np.int64),
-        path_nodes=np.array([node for path in kept for node in path], dtype=np.int64),
-    )

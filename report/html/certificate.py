@@ -19,6 +19,7 @@ from ...schedules import (
     Partition,
     RankCuts,
     TreeDual,
+    TreePartition,
     Witness,
 )
 from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text
@@ -166,6 +167,20 @@ def _of_partition(witness: Partition, bound: Bound, links: Pairs) -> Certificate
         f"The ingress of these parts is {rate_text(bandwidth)}, over {count_text(len(links), 'link')}.",
     )
     return _added_up("Partition of the network", reasons, "ingress of the parts with ranks", links, bound)
+
+
+@_of.register(TreePartition)
+def _of_tree_partition(witness: TreePartition, bound: Bound, links: Pairs) -> Certificate:
+    amount, bandwidth = witness.crossing(bound.topology, bound.collective, bound.weights)
+    ranks = set(bound.topology.compute_nodes)
+    parts = sum(bool(part & ranks) for part in witness.parts)
+    crossings = f"Reduce trees and broadcast trees leave and enter these parts {4 * (parts - 1)} times"
+    reasons = (
+        f"Partition the network; p = {parts} parts contain ranks.",
+        f"{crossings}, less what switches outside of them save by branching: {_units(bound, amount)}.",
+        f"The parts give out and take in {rate_text(bandwidth)} together, over {count_text(len(links), 'link')}.",
+    )
+    return _added_up("Partition for trees", reasons, "ingress and egress of the parts with ranks", links, bound)
 
 
 @_of.register(LengthDual)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...schedules import EVERY_SCHEDULE, Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
+from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
 from ...schedules.paths import congestion
 from ...support.formatting import count_text, gap_text, percentage_text, rate_text
 
@@ -81,9 +81,6 @@ def _loads(checked: Plan) -> str:
 
 def _paths(parts: Sequence[Forest | StepSchedule]) -> int:
     return sum(len(part.path_starts) - 1 for part in parts)
-
-
-LARGE = 2**18  # Tree entries beyond which what switches could save is not worked out for the summary
 
 
 def schedule_rows(made: Plan) -> dict[str, str]:
@@ -182,14 +179,16 @@ def _roots(made: Plan) -> dict[str, str]:
 
 
 def _savings(made: Plan) -> dict[str, str]:
-    """Savings by switches with multicast or aggregation, if there are any."""
-    small = made.trees.num_trees * made.topology.num_ranks <= LARGE
-    if not small or not (made.topology.multicast or made.topology.aggregation):
+    """What switches with multicast or aggregation take off the links, if there are any."""
+    if not (made.topology.multicast or made.topology.aggregation):
         return {}
-    saved = max(pruned.saving for pruned in made.in_network())
-    # A bound that holds for every schedule holds for those too in which switches copy and add.
-    at_bound = made.gap == 0 and made.bound.scope == EVERY_SCHEDULE
-    of_what = "traffic, but no time" if at_bound else "traffic"
-    # Who sees a gap has to know that it may be to what such switches alone can do.
-    bounds = "; the bound assumes it" if made.gap and made.topology.aggregation else ""
-    return {"in-network": f"multicast and aggregation could save {percentage_text(saved)} of the {of_what}{bounds}"}
+    switches = {node for forest in made.trees.forests for node in forest.switches.tolist()}
+    if not switches:
+        # Who sees a gap has to know that it may be to what such switches alone can do.
+        bounds = "; the bound assumes that they do" if made.gap and made.topology.aggregation else ""
+        return {"in-network": f"no switch copies or adds{bounds}"}
+    before = sum(int(forest.unicast.link_loads(made.topology).sum()) for forest in made.trees.forests)
+    after = sum(int(forest.link_loads(made.topology).sum()) for forest in made.trees.forests)
+    saved = percentage_text(1 - Fraction(after, before))
+    who = "1 switch copies or adds" if len(switches) == 1 else f"{len(switches)} switches copy or add"
+    return {"in-network": f"{who}, which saves {saved} of the traffic"}

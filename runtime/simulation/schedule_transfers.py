@@ -199,7 +199,7 @@ def _of_allreduce(schedule: Allreduce, topology: Topology) -> Transfers:
 def _chunk_ranges(schedule: TreeSchedule) -> tuple[list[TreeChunks], Fraction]:
     """Divide the data of trees into chunk ranges; also return the share of all data that a chunk is."""
     for forest in schedule.forests:
-        check_forest(forest)
+        check_forest(forest.unicast)
     shards = shard_chunks(schedule)
     return tree_chunks(schedule, shards, max_count=max(shards)), Fraction(1, sum(shards))
 
@@ -212,26 +212,75 @@ def _tree_part(
     trees = np.array([each.reduce_tree if is_reduce else each.broadcast_tree for each in ranges])
     firsts, chunks = np.array([each[1:3] for each in ranges]).T
     routes = forest.routes[trees]
-    owner, rank = np.nonzero(routes >= 0)
+    owner, vertex = np.nonzero(routes >= 0)
     number = np.full(routes.shape, -1, dtype=np.int64)
-    number[owner, rank] = np.arange(len(owner))
-    parent = forest.parents[trees][owner, rank]
+    number[owner, vertex] = np.arange(len(owner))
+    parent = forest.parents[trees][owner, vertex]
     # The transfer on the edge above the parent; none if the parent is the root.
     above = number[owner, parent]
     inner = above >= 0
     pairs = np.stack([np.flatnonzero(inner), above[inner]])
-    levels = (
-        heights_below(forest)[trees[owner], rank]
-        if is_reduce
-        else before[owner] + forest.depths[trees[owner], rank] - 1
-    )
+    own, hops = trees[owner], _hops_before(forest)
+    levels = hops[own, vertex] if is_reduce else before[owner] + hops[own, vertex]
     links = path_links(forest.path_starts, forest.path_nodes, topology, forest.direction)
     path_routes = in_direction(links, forest.path_starts - np.arange(len(forest.path_starts)), is_reduce)
-    ends = (rank, parent) if is_reduce else (parent, rank)
-    paths = routes[owner, rank].astype(np.int64)
+    nodes = np.append(np.arange(forest.num_ranks), forest.switches)
+    ends = (nodes[vertex], nodes[parent]) if is_reduce else (nodes[parent], nodes[vertex])
+    paths = routes[owner, vertex].astype(np.int64)
     part = Part(ends[0], ends[1], firsts[owner], chunks[owner], levels, is_reduce, paths, path_routes)
     at_root = np.flatnonzero(~inner)
+    # Copies that a switch loops back come after what it received, or before what it sends in a reduction.
+    looped = np.flatnonzero(forest.looped(topology)[own, vertex])
+    if len(looped):
+        pairs = np.append(pairs, np.stack([np.arange(len(looped)) + len(owner), looped]), axis=1)
+        part = _with_copies_back(part, looped, (forest.path_starts, forest.path_nodes), topology)
     return part, pairs if is_reduce else pairs[::-1], (at_root, owner[at_root])
+
+
+def _with_copies_back(part: Part, looped: IntArray, paths: tuple[IntArray, IntArray], topology: Topology) -> Part:
+    """Append transfers opposite to those that are `looped`, int64 (copies,)."""
+    starts, nodes = paths
+    used, number = np.unique(part.paths[looped], return_inverse=True)
+    lengths = np.diff(starts)[used]
+    back = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(back[-1]) + np.repeat(starts[used] - back[:-1], lengths)
+    links = path_links(back, nodes[places], topology, "broadcast" if part.adds else "reduce")
+    hops = in_direction(links, back - np.arange(len(back)), not part.adds)
+    return Part(
+        np.append(part.senders, part.receivers[looped]),
+        np.append(part.receivers, part.senders[looped]),
+        np.append(part.firsts, part.firsts[looped]),
+        np.append(part.amounts, part.amounts[looped]),
+        np.append(part.levels, part.levels[looped]),
+        part.adds,
+        np.append(part.paths, len(starts) - 1 + number),
+        (np.append(part.routes[0], hops[0]), np.append(part.routes[1], hops[1][1:] + part.routes[1][-1])),
+    )
+
+
+def _hops_before(forest: Forest) -> IntArray:
+    """Hops between ranks that have to come before each vertex sends (in a reduction) or receives, (trees, vertices).
+
+    A hop through switches of the tree is one.
+    """
+    ranks, parents = forest.num_ranks, forest.parents
+    hops = np.zeros(forest.routes.shape, dtype=np.int64)
+    if forest.direction == "broadcast":
+        above = parents
+        for _ in forest.switches:
+            passed = above >= ranks
+            if not passed.any():
+                break
+            above = np.where(passed, np.take_along_axis(parents, np.where(passed, above, 0), axis=1), above)
+        return np.where(above >= 0, np.take_along_axis(forest.depths, np.maximum(above, 0), axis=1), 0)
+    hops[:, :ranks] = heights_below(forest.unicast)
+    trees, vertices = np.nonzero(parents >= ranks)
+    for _ in forest.switches:
+        before = hops.copy()
+        np.maximum.at(hops, (trees, parents[trees, vertices]), hops[trees, vertices])
+        if np.array_equal(hops, before):
+            break
+    return hops
 
 
 def _root_transfers(roots: IntArray, firsts: IntArray, amounts: IntArray, levels: IntArray) -> Part:

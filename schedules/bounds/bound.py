@@ -17,13 +17,14 @@ from .cut_duals import CutDual
 from .cuts import Cut, Partition, RankCuts
 from .length_duals import LengthDual
 from .tree_duals import TreeDual
+from .tree_partitions import TreePartition
 from .witness import EVERY_SCHEDULE, LinkValue, Witness
 
 if TYPE_CHECKING:
     import pandas as pd
 
 WITNESS_KINDS: dict[str, type[Witness]] = {
-    kind.field: kind for kind in (Cut, RankCuts, Partition, CutDual, LengthDual, TreeDual)
+    kind.field: kind for kind in (Cut, RankCuts, Partition, TreePartition, CutDual, LengthDual, TreeDual)
 }
 """By the name of their field in plan files."""
 

@@ -256,8 +256,11 @@ class Partition(Witness):
             raise CertificateError(
                 "one part of the bound's partition contains all ranks; expected ranks in at least two"
             )
-        idle = topology.aggregation.difference(*parties)
-        if idle:
+        self._check_idle(topology, parties)
+
+    def _check_idle(self, topology: Topology, parties: list[frozenset[str]]) -> None:
+        """Refuse switches outside of the parts with ranks whose sums this would not count."""
+        if idle := topology.aggregation.difference(*parties):
             raise CertificateError(
                 f"the bound's partition has {min(idle)!r}, which can aggregate data, in a part without ranks"
             )

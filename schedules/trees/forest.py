@@ -19,7 +19,7 @@ from ...topologies import Topology
 from ..paths.congestion import congestion, path_links
 from ..paths.schedule import RoutedSchedule
 from ..traffic.collective import Collective, Direction
-from .switch_vertices import branching, columns, joined_routes
+from .switch_vertices import branching, columns, joined_routes, without_leaves
 
 BLOCK_ENTRIES = 2**19  # tree entries that are worked on at a time: what fits the processor's cache
 
@@ -197,9 +197,25 @@ class Forest(RoutedSchedule):
         """The same trees without switches among their vertices: every copy is sent from rank to rank."""
         if not len(self.switches):
             return self
-        arrays = self.path_starts, self.path_nodes
-        joined = joined_routes(self.routes, self.parents, self.num_ranks, *arrays)
-        return replace(self, switches=self.switches[:0], **joined._asdict())
+        return self._joined(np.broadcast_to(np.arange(self.routes.shape[1]) < self.num_ranks, self.routes.shape))
+
+    def tidied(self) -> Forest:
+        """Leave out switches that hand a tree on to one rank or to nobody; paths pass them instead."""
+        if not len(self.switches):
+            return self
+        parents = without_leaves(self.parents, self.num_ranks)
+        kept = branching(parents, self.num_ranks)
+        kept[:, : self.num_ranks] = True
+        return self._joined(kept)
+
+    def _joined(self, kept: BoolArray) -> Forest:
+        """Join paths at the vertices that are not in the mask `kept`, shape (trees, vertices)."""
+        joined = joined_routes(self.routes, self.parents, kept, self.path_starts, self.path_nodes)
+        used = kept[:, self.num_ranks :].any(axis=0)
+        columns = np.append(np.ones(self.num_ranks, dtype=np.bool_), used)
+        return replace(
+            self, switches=self.switches[used], **joined._replace(routes=joined.routes[:, columns])._asdict()
+        )
 
     def edges(self, tree: int) -> Iterator[TreeEdge]:
         """Yield the hops of one tree, each after the hop that brings data to its sender."""
@@ -231,14 +247,20 @@ class Forest(RoutedSchedule):
         it.  Raises `CertificateError` if a route uses a link that the topology does not have.
         """
         loads = self._loads_of(self.routes >= 0, topology, self.direction)
-        names = np.array(topology.nodes)[self.switches]
-        back = np.isin(names, list(topology.loopback))
-        if back.any():
-            above = self.parents
-            looped = branching(above, self.num_ranks) & (above >= 0) & (above < self.num_ranks)
-            looped[:, self.num_ranks :] &= back
+        looped = self.looped(topology)
+        if looped.any():
             loads += self._loads_of(looped, topology, "reduce" if self.direction == "broadcast" else "broadcast")
         return loads
+
+    def looped(self, topology: Topology) -> BoolArray:
+        """Whether each vertex is a switch that loops copies back to the rank above it, shape (trees, vertices)."""
+        above = self.parents
+        back = np.isin([topology.nodes[node] for node in self.switches.tolist()], list(topology.loopback))
+        if not back.any():
+            return np.zeros(above.shape, dtype=np.bool_)
+        looped = branching(above, self.num_ranks) & (above >= 0) & (above < self.num_ranks)
+        looped[:, self.num_ranks :] &= back
+        return looped
 
     def _loads_of(self, used: BoolArray, topology: Topology, direction: Direction) -> IntArray:
         """Copies on each link of the paths into the vertices in the mask `used`, shape (trees, vertices)."""

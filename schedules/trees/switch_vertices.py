@@ -13,9 +13,9 @@ Routes = npt.NDArray[np.integer]
 
 
 class JoinedRoutes(NamedTuple):
-    """Routes from rank to rank, and the paths that they number."""
+    """Routes, and the paths that they number."""
 
-    routes: SmallArray  # int32 (trees, ranks)
+    routes: SmallArray  # int32 (trees, vertices)
     path_starts: IntArray
     path_nodes: IntArray
 
@@ -35,6 +35,14 @@ def columns(nodes: IntArray, num_ranks: int, switches: IntArray) -> IntArray:
     return lookup[nodes]
 
 
+def num_children(parents: IntArray) -> IntArray:
+    """How many vertices each vertex hands its data on to, shape (trees, vertices)."""
+    children = np.zeros(parents.shape, dtype=np.int64)
+    trees, vertices = np.nonzero((parents >= 0) & (parents < parents.shape[1]))
+    np.add.at(children, (trees, parents[trees, vertices]), 1)
+    return children
+
+
 def branching(parents: IntArray, num_ranks: int) -> BoolArray:
     """Whether each vertex is a switch that hands data on to two vertices, or to another switch; (trees, vertices)."""
     children = np.zeros(parents.shape, dtype=np.int64)
@@ -43,22 +51,35 @@ def branching(parents: IntArray, num_ranks: int) -> BoolArray:
     return children >= 2
 
 
-def joined_routes(
-    routes: Routes, parents: IntArray, num_ranks: int, path_starts: IntArray, path_nodes: IntArray
-) -> JoinedRoutes:
-    """Join the paths into and out of switches, so that every rank receives on a path from a rank.
+def without_leaves(parents: IntArray, num_ranks: int) -> IntArray:
+    """Leave out switches that hand data on to nobody, and those above them that then do not either.
 
-    Shapes: `routes`, `parents` (trees, vertices).
+    Shapes: `parents`, returned, int64 (trees, vertices); -1 where a vertex is not part of a tree any more.
     """
-    chains = [routes[:, :num_ranks].astype(np.int64)]
-    above = parents[:, :num_ranks]
-    for _ in range(routes.shape[1] - num_ranks):
-        at_switch = (above >= num_ranks) & (above < routes.shape[1])
-        if not at_switch.any():
+    while True:
+        idle = (num_children(parents) == 0) & (parents >= 0)
+        idle[:, :num_ranks] = False
+        if not idle.any():
+            return parents
+        parents = np.where(idle, -1, parents)
+
+
+def joined_routes(
+    routes: Routes, parents: IntArray, kept: BoolArray, path_starts: IntArray, path_nodes: IntArray
+) -> JoinedRoutes:
+    """Join the paths into and out of vertices that are not kept, so that data passes them on one path.
+
+    Shapes: `routes`, `parents`, `kept` (trees, vertices).
+    """
+    chains = [np.where(kept, routes, -1).astype(np.int64)]
+    above, last = parents, routes.shape[1]
+    for _ in range(last):
+        place = np.where((above >= 0) & (above < last), above, 0)
+        passed = (place == above) & ~np.take_along_axis(kept, place, axis=1) & kept
+        if not passed.any():
             break
-        place = np.where(at_switch, above, 0)
-        chains.append(np.where(at_switch, np.take_along_axis(routes, place, axis=1), -1))
-        above = np.where(at_switch, np.take_along_axis(parents, place, axis=1), above)
+        chains.append(np.where(passed, np.take_along_axis(routes, place, axis=1), -1))
+        above = np.where(passed, np.take_along_axis(parents, place, axis=1), above)
     rows = np.stack(chains, axis=-1)
     used = rows[..., 0] >= 0
     kinds, numbers = np.unique(rows[used], axis=0, return_inverse=True)

@@ -86,7 +86,7 @@ def test_plans_come_back_from_files_as_they_were(collective: str, tmp_path: Path
         assert other.to_json() == saved.to_json()
         assert type(other.schedule) is type(saved.schedule)
         assert (other.link_loads.dtype, other.bound, other.gap) == (np.int64, saved.bound, 0)
-    assert json.loads((tmp_path / "plan.json").read_text())["version"] == 4
+    assert json.loads((tmp_path / "plan.json").read_text())["version"] == 5
 
 
 def test_both_parts_of_an_allreduce_keep_their_own_chunks(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_another_network_is_refused() -> None:
 def test_what_is_about_trees_is_refused(tmp_path: Path) -> None:
     """In one line; and steps are not counted in trees."""
     message = "^the plan by 'by-hand' consists of steps; expected one of trees$"
-    for ask in (lambda: made().heights, lambda: made().trees, lambda: made().in_network()):
+    for ask in (lambda: made().heights, lambda: made().trees):
         with pytest.raises(UnsupportedError, match=message):
             ask()
     trees = plan(RING, "allgather")

@@ -152,12 +152,13 @@ def test_irregular_networks_of_many_ranks_are_planned_exactly(degree: int, seed:
     assert plan.algbw > plan_trees(topology, "allreduce").algbw
 
 
-def test_switches_that_add_up_leave_a_gap_that_is_told() -> None:
+def test_switches_that_may_not_add_up_leave_a_gap_that_is_told() -> None:
     """The partition says nothing about them, so the bound is that of other witnesses."""
     topology = dgx_h100(boxes=2)
     assert topology.aggregation
-    plan = plan_strength(topology)
+    plan = plan_strength(topology, in_network=False)
     plan.verify()
+    assert plan.options == {"in_network": 0}
     assert plan.bound == strength_bound(topology)
     assert not isinstance(plan.bound.witness, Partition)
     assert 0 < plan.gap < 1

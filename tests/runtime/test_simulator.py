@@ -18,7 +18,7 @@ from collopt.runtime import Simulation, simulate, simulate_sizes
 from collopt.runtime.simulation.schedule_transfers import transfers_of
 from collopt.schedules import Allreduce, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule, as_bytes
 from collopt.schedules.steps.cost import step_schedule_time
-from collopt.topologies import complete, dgx_a100, hypercube, kautz, mi250, ring, torus
+from collopt.topologies import SwitchLimits, complete, dgx_a100, dgx_h100, hypercube, kautz, mi250, ring, torus
 from sample_sizes import examples
 from slow_cases import slow_where
 
@@ -395,3 +395,21 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert simulate(plan, np.int64(25_000), np.int64(4)).time == simulate(plan, 25_000, 4).time
     with pytest.raises(UnsupportedError, match="slices is"):
         simulate(plan, 25_000, np.float64(4))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("loopback", [False, True])
+@pytest.mark.parametrize("collective", ["allreduce", "allgather", "reduce_scatter"])
+def test_switches_that_branch_trees_are_links_ends_too(collective: str, loopback: bool) -> None:
+    """What links carry is what the schedule says, copies that are looped back included; the rate follows."""
+    topology = replace(
+        dgx_h100(boxes=2),
+        limits=tuple(SwitchLimits(f"box{box}/nvswitch", loopback=loopback) for box in range(2)),
+    )
+    made = collopt.plan(topology, collective)
+    assert collective != "allreduce" or len(made.trees.forests[0].switches) == 2
+    events = simulate(made, 10**9, slices=8)
+    carried = events.to_frame().groupby(["tail", "head"])["bytes"].sum()
+    unit = 10**9 / made.schedule.total_weight / made.schedule.load_units[0]
+    for link, load in zip(topology.links, made.link_loads.tolist(), strict=True):
+        assert carried.get((link.tail, link.head), 0) == pytest.approx(float(load * unit), rel=1e-9)
+    assert 0 < made.simulate(10**9, slices=64) < 1.1 * made.estimate(10**9)

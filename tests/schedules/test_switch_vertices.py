@@ -56,6 +56,33 @@ def test_a_switch_with_one_child_loops_nothing_back() -> None:
     assert verified_loads(chain, loop).tolist() == chain.link_loads(loop).tolist() == [1] * 4
 
 
+def test_tidy_trees_pass_switches_that_do_not_branch() -> None:
+    """In the first tree the switch has one child, in the second none."""
+    trees = [(0, 1, [(0, 3), (3, 1), (1, 3, 2)]), (0, 1, [(0, 3, 1), (1, 3, 2), (0, 3)])]
+    forest = Forest.from_paths(3, 2, trees, root_weights=[1, 0, 0], switches=[3])
+    tidy = forest.tidied()
+    assert tidy.switches.tolist() == []
+    assert [edge.path for tree in (0, 1) for edge in tidy.edges(tree)] == [(0, 3, 1), (1, 3, 2)] * 2
+    verified_loads(tidy, star(3))
+
+
+def test_tidy_trees_stay_as_they_are() -> None:
+    """And lose those that lead nowhere, but not one in front of another switch that branches."""
+    assert [*star_forest().tidied().edges(2)] == [*star_forest().edges(2)]
+    network = Topology.from_links(
+        [("a", "s", 1), ("s", "t", 1), ("t", "b", 1), ("t", "c", 1), ("s", "u", 1), ("u", "v", 1)],
+        compute="abc",
+        switches="stuv",
+        bidirectional=True,
+        multicast="st",
+    )
+    tree = [(0, 3), (3, 4), (4, 1), (4, 2), (3, 5), (5, 6)]
+    forest = Forest.from_paths(3, 1, [(0, 1, tree)], root_weights=[1, 0, 0], switches=[3, 4, 5, 6]).tidied()
+    assert forest.switches.tolist() == [3, 4]
+    assert [edge.path for edge in forest.edges(0)] == [(0, 3), (3, 4), (4, 1), (4, 2)]
+    verified_loads(forest, network)
+
+
 def test_a_switch_in_front_of_another_one_loops_back() -> None:
     """Or it could hide the rank from the loop of the next one; in front of a rank it passes data on."""
     network = Topology.from_links(

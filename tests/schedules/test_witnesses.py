@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,11 +13,11 @@ from hypothesis import strategies as st
 
 from collopt import plan
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.schedules import Bound, Crossing, Cut, LengthDual, Partition, RankCuts, TreeDual, Witness
+from collopt.schedules import Bound, Crossing, Cut, LengthDual, Partition, RankCuts, TreeDual, TreePartition, Witness
 from collopt.schedules.bounds.bound import WITNESS_KINDS, witness_from_json, witness_to_json
 from collopt.schedules.bounds.cut_duals import CutDual
 from collopt.schedules.bounds.witness import LinkValue
-from collopt.topologies import Topology, ring
+from collopt.topologies import SwitchLimits, Topology, ring
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -142,6 +143,40 @@ def test_switches_that_add_up_must_belong_to_ranks() -> None:
     Bound.from_witness(adding, "allreduce", partition_of("as", "b", "c")).verify()
 
 
+@pytest.mark.parametrize(
+    ("able", "loops", "crossings"),
+    [
+        ({}, False, 12),
+        ({"multicast": "s"}, False, 10),
+        ({"multicast": "s", "aggregation": "s"}, False, 8),
+        ({"multicast": "s", "aggregation": "s"}, True, 10),
+    ],
+)
+def test_trees_save_crossings_at_switches_outside_of_parts(able: Any, loops: bool, crossings: int) -> None:
+    """Four ranks around one switch: 6 crossings out and 6 in, less 2 for each way in which the switch branches."""
+    limits = [SwitchLimits("s", loopback=True)] if loops else []
+    links = [(rank, "s", 10) for rank in "abcd"]
+    star = Topology.from_links(links, compute="abcd", switches="s", bidirectional=True, limits=limits, **able)
+    parts = TreePartition(tuple(frozenset(node) for node in "abcds"))
+    assert parts.verify(star, "allreduce") == Crossing(Fraction(4 * crossings), Fraction(80))
+    bound = Bound.from_witness(star, "allreduce", parts)
+    assert "allreduces by trees" in str(bound)
+    assert set(parts.link_weights(star, "allreduce").values()) == {1}
+    with pytest.raises(CertificateError, match="a partition does not bound 'allgather'"):
+        parts.crossing(star, "allgather")
+
+
+def test_switches_inside_parts_save_nothing_at_their_borders() -> None:
+    """Two pairs, each with an able switch of its own, on one link: that of the bound without switches."""
+    links = [("a", "s", 10), ("b", "s", 10), ("s", "t", 3), ("t", "c", 10), ("t", "d", 10)]
+    pairs = Topology.from_links(
+        links, compute="abcd", switches="st", bidirectional=True, multicast="st", aggregation="st"
+    )
+    parts = TreePartition((frozenset("abs"), frozenset("cdt")))
+    assert parts.verify(pairs, "allreduce") == Crossing(Fraction(16), Fraction(12))
+    assert parts.link_weights(pairs, "allreduce") == {("s", "t"): 2, ("t", "s"): 2}
+
+
 def test_where_switches_copy_cuts_around_ranks_count_what_enters() -> None:
     """One sending can be received by all others, so what a rank sends proves nothing then."""
     cuts = RankCuts(tuple(Cut(frozenset(rank)) for rank in "abc"))
@@ -173,6 +208,7 @@ WITNESSES: dict[str, Witness] = {
     "cut": Cut(frozenset("sa")),
     "rank_cuts": RankCuts((Cut(frozenset("as")), Cut(frozenset("b")), Cut(frozenset("c")))),
     "partition": partition_of("as", "c", "b"),
+    "tree_partition": TreePartition((frozenset("as"), frozenset("c"), frozenset("b"))),
     "prices": CutDual(
         (LinkValue("a", "s", Fraction(1, 3)), LinkValue("s", "b", Fraction(0))),
         ((), (LinkValue("a", "b", Fraction(1, 3)),), ()),

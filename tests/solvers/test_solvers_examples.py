@@ -190,7 +190,7 @@ def test_strength() -> None:
 
 def test_centered() -> None:
     """A chain of four ranks from one end becomes a tree of height 2."""
-    roots, routes = centered(np.array([0]), np.array([[-1, 0, 1, 2]], dtype=np.int32), np.array([0, 1, 2]))
+    roots, routes = centered(np.array([0]), np.array([[-1, 0, 1, 2]], dtype=np.int32), np.array([0, 1, 2]), 4)
     assert (roots.tolist(), routes.tolist()) == ([1], [[3, -1, 1, 2]])
 
 

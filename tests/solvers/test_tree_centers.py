@@ -38,7 +38,7 @@ def test_height_becomes_the_radius_and_the_tree_stays(
     """Every tree is rooted at a center, the nearest one to its old root, and uses the same links."""
     roots, routes, senders, receivers = forest
     before = roots.copy(), routes.copy()
-    moved_roots, moved_routes = centered(roots, routes, senders)
+    moved_roots, moved_routes = centered(roots, routes, senders, routes.shape[1])
     assert np.array_equal(roots, before[0])
     assert np.array_equal(routes, before[1])
     tails, heads = np.concatenate([senders, receivers]), np.concatenate([receivers, senders])
@@ -58,6 +58,6 @@ def test_height_becomes_the_radius_and_the_tree_stays(
 def test_a_star_keeps_its_root() -> None:
     """No root is lower than the middle, and paths keep their numbers."""
     routes = np.array([[-1, 0, 1, 2]], dtype=np.int32)
-    roots, moved = centered(np.array([0]), routes, np.zeros(3, dtype=np.int64))
+    roots, moved = centered(np.array([0]), routes, np.zeros(3, dtype=np.int64), routes.shape[1])
     assert roots.tolist() == [0]
     assert np.array_equal(moved, routes)

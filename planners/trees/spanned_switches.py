@@ -1,0 +1,154 @@
+"""Trees that span switches: the network in which able switches are ranks without data, and its trees brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import gcd, lcm
+
+import numpy as np
+
+from ...schedules import Forest
+from ...support.arrays import IntArray
+from ...topologies import Link, Topology
+
+MAX_SLICES = 64  # switches that are alike, of which each slice spans one
+MAX_SINGLE = 16  # switches of which leaving out each one is tried
+
+
+def spanning_network(topology: Topology, switches: tuple[str, ...]) -> Topology:
+    """Turn switches into compute nodes, after the ranks, that trees must reach.
+
+    Links between ranks and a switch that loops copies back keep ``n / (n + 1)`` of their bandwidth, n the number of
+    these ranks: each of n equal trees has another one of them above the switch, and loops a copy back to it.
+    """
+    spanned = frozenset(switches)
+    return replace(
+        topology,
+        compute_nodes=topology.compute_nodes + switches,
+        switch_nodes=tuple(node for node in topology.switch_nodes if node not in spanned),
+        links=_reserved(topology, spanned),
+        multicast=frozenset(),
+        aggregation=frozenset(),
+        limits=(),
+    )
+
+
+def _reserved(topology: Topology, spanned: frozenset[str]) -> tuple[Link, ...]:
+    """Links less what copies that are looped back may take."""
+    ranks = set(topology.compute_nodes)
+    near: dict[str, set[str]] = {switch: set() for switch in spanned & topology.loopback}
+    for link in topology.links:
+        for switch, rank in ((link.tail, link.head), (link.head, link.tail)):
+            if switch in near and rank in ranks:
+                near[switch].add(rank)
+    shares = {switch: Fraction(len(around), len(around) + 1) for switch, around in near.items()}
+    return tuple(
+        link._replace(bandwidth=link.bandwidth * share)
+        if (share := shares.get(link.tail if link.head in ranks else link.head)) and {*link[:2]} & ranks
+        else link
+        for link in topology.links
+    )
+
+
+Choice = list[tuple[Topology, tuple[str, ...]]]
+"""Parts of a network, each with the switches that its trees span."""
+
+
+def span_choices(topology: Topology, able: tuple[str, ...]) -> Iterator[Choice]:
+    """Yield ways to span able switches, the most promising ones first.
+
+    All of them; the network in slices, of which each spans one of several switches that are alike, such as one of eight
+    rails; all but those that are alike; all but one.
+    """
+    yield [(topology, able)]
+    groups = _alike(topology, able)
+    for group in groups:
+        if 1 < len(group) <= MAX_SLICES:
+            rest = tuple(switch for switch in able if switch not in group)
+            yield [(part, (*rest, switch)) for part, switch in zip(_slices(topology, group), group, strict=True)]
+    for group in groups:
+        if len(group) < len(able):
+            yield [(topology, tuple(switch for switch in able if switch not in group))]
+    if len(able) <= MAX_SINGLE:
+        for switch in able:
+            yield [(topology, tuple(other for other in able if other != switch))]
+
+
+def _alike(topology: Topology, able: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Group switches whose links have the same bandwidths and lead to nodes of the same kinds."""
+    ranks = set(topology.compute_nodes)
+    groups: dict[object, list[str]] = {}
+    for switch in able:
+        links = sorted((link.head in ranks, link.bandwidth) for link in topology.out_links(switch))
+        groups.setdefault((tuple(links), switch in topology.loopback), []).append(switch)
+    return [tuple(group) for group in groups.values()]
+
+
+def _slices(topology: Topology, group: tuple[str, ...]) -> list[Topology]:
+    """Divide the network: links that lead to one switch of the group alone are its own, the others equally shared."""
+    ranks = set(topology.compute_nodes)
+    owner = {switch: switch for switch in group}
+    near: dict[str, set[str]] = {}
+    for link in topology.links:
+        near.setdefault(link.tail, set()).add(link.head)
+    for node in topology.switch_nodes:
+        beyond = near.get(node, set()) - ranks
+        if node not in owner and len(beyond) == 1 and (only := next(iter(beyond))) in group:
+            owner[node] = only
+    parts: dict[str, list[Link]] = {switch: [] for switch in group}
+    for link in topology.links:
+        owners = {owner[end] for end in link[:2] if end in owner}
+        for switch in owners & {*group} if len(owners) == 1 else () if owners else group:
+            share = Fraction(1) if owners else Fraction(1, len(group))
+            parts[switch].append(link._replace(bandwidth=link.bandwidth * share))
+    return [replace(topology, links=tuple(links)) for links in parts.values()]
+
+
+def in_original_numbers(forest: Forest, network: Topology, topology: Topology) -> Forest:
+    """Number the nodes of a forest on `spanning_network` as the topology does; its last vertices become switches."""
+    index: IntArray = np.array([topology.node_index[name] for name in network.nodes], dtype=np.int64)
+    return replace(
+        forest,
+        num_ranks=topology.num_ranks,
+        path_nodes=index[forest.path_nodes],
+        root_weights=forest.root_weights[: topology.num_ranks],
+        switches=index[topology.num_ranks : network.num_ranks],
+    )
+
+
+def joined_forests(forests: Sequence[Forest], algbws: Sequence[Fraction]) -> Forest:
+    """Put forests side by side, whose copies then all run at the same rate; `algbws` in GB/s."""
+    if len(forests) == 1:
+        return forests[0]
+    rates = [algbw / int(forest.weights.sum()) for forest, algbw in zip(forests, algbws, strict=True)]
+    scale = lcm(*(rate.denominator for rate in rates))
+    copies = [int(rate * scale) for rate in rates]
+    common = gcd(*copies)
+    switches = np.unique(np.concatenate([forest.switches for forest in forests]))
+    ranks = forests[0].num_ranks
+    routes, starts, weights = [], [np.zeros(1, dtype=np.int64)], []
+    shares, paths = np.zeros(ranks, dtype=np.int64), 0
+    for forest, count in zip(forests, copies, strict=True):
+        columns = np.append(np.arange(ranks), ranks + np.searchsorted(switches, forest.switches))
+        wide = np.full((forest.num_trees, ranks + len(switches)), -1, dtype=np.int32)
+        wide[:, columns] = np.where(forest.routes >= 0, forest.routes + paths, -1)
+        routes.append(wide)
+        starts.append(forest.path_starts[1:] + starts[-1][-1])
+        paths += len(forest.path_starts) - 1
+        weights.append(forest.weights * (count // common))
+        np.add.at(shares, forest.roots, weights[-1])
+    count = int(np.gcd.reduce(shares))
+    return Forest(
+        ranks,
+        count,
+        np.concatenate([forest.roots for forest in forests]),
+        np.concatenate(weights),
+        np.concatenate(routes),
+        np.concatenate(starts),
+        np.concatenate([forest.path_nodes for forest in forests]),
+        shares // count,
+        forests[0].direction,
+        switches,
+    )

@@ -1,0 +1,113 @@
+"""Allreduce by trees that branch at switches: known boxes, random networks, loopback, rails, the choice of switches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.planners.trees.strength import plan_strength
+from collopt.schedules import Bound, Partition, TreePartition, verified_loads
+from collopt.topologies import SwitchLimits, Topology, dgx_h100, leaf_spine, rail
+from sample_sizes import examples
+from two_way_networks import two_way_topologies
+
+
+def able(topology: Topology, switches: frozenset[str], loops: frozenset[str] = frozenset()) -> Topology:
+    """The network whose `switches` multicast and aggregate, some with loopback."""
+    limits = tuple(SwitchLimits(switch, loopback=True) for switch in sorted(loops))
+    return replace(topology, multicast=switches, aggregation=switches, limits=limits)
+
+
+def nvswitches(topology: Topology, *, loopback: bool) -> Topology:
+    """The network with NVLink SHARP in its boxes."""
+    switches = frozenset(switch for switch in topology.switch_nodes if switch.endswith("nvswitch"))
+    return able(topology, switches, switches if loopback else frozenset())
+
+
+@pytest.mark.parametrize("loopback", [False, True])
+@pytest.mark.parametrize(
+    ("boxes", "algbw"), [(2, 400), (3, 300), (4, Fraction(800, 3)), (8, Fraction(1600, 7)), (16, Fraction(640, 3))]
+)
+def test_dgx_h100_reaches_its_bound(boxes: int, algbw: Fraction, loopback: bool) -> None:
+    """Of several boxes the fabric is the bottleneck; copies that are looped back have room beside it."""
+    plan = plan_strength(nvswitches(dgx_h100(boxes), loopback=loopback))
+    assert (plan.algbw, plan.gap) == (algbw, 0)
+    assert not isinstance(plan.bound.witness, TreePartition)  # a bound of all schedules, not only of trees
+
+
+@pytest.mark.parametrize(("loopback", "algbw"), [(False, 450), (True, 400)])
+def test_one_box_reaches_its_links_or_n_of_n_plus_one_of_them(loopback: bool, algbw: int) -> None:
+    """All trees have the switch in the middle, and are rooted at all ranks alike."""
+    plan = plan_strength(nvswitches(dgx_h100(1), loopback=loopback))
+    assert (plan.algbw, plan.gap, plan.schedule.depth) == (algbw, 0, 2)
+    assert (plan.bound.scope == "allreduces by trees") is loopback
+    if loopback:
+        assert set(plan.schedule.broadcast.root_weights.tolist()) == {1}
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5])
+def test_few_ranks_do_without_a_switch_that_loops_back(ranks: int) -> None:
+    """n / (n + 1) of a link is more than the n / (2 n - 2) of a ring from four ranks on."""
+    names = [f"r{rank}" for rank in range(ranks)]
+    star = Topology.from_links([(name, "s", 60) for name in names], compute=names, switches="s", bidirectional=True)
+    plan = plan_strength(able(star, frozenset("s"), frozenset("s")))
+    ring, switch = Fraction(60 * ranks, 2 * ranks - 2), Fraction(60 * ranks, ranks + 1)
+    assert plan.algbw == max(ring, switch)
+    assert plan.provenance["spanned_switches"] == (ranks > 3)
+
+
+@pytest.mark.parametrize("oversubscription", [None, 1])
+def test_each_tree_uses_one_of_the_rails(oversubscription: int | None) -> None:
+    """Eight boxes receive everything once at 8 x 50 GB/s, which no tree that spans all rails can do."""
+    topology = rail(8, oversubscription=oversubscription)
+    switches = frozenset(switch for switch in topology.switch_nodes if switch.endswith("nvswitch") or "rail" in switch)
+    boxes = frozenset(switch for switch in switches if switch.endswith("nvswitch"))
+    plan = plan_strength(able(topology, switches, boxes))
+    assert (plan.algbw, plan.gap) == (400, 0)
+
+
+def test_leaves_are_spanned_by_all_trees_and_spines_by_some() -> None:
+    """Where every switch of a fabric adds up, hosts run at their links."""
+    topology = leaf_spine(3, 2, 3, host_bandwidth=50)
+    plan = plan_strength(able(topology, frozenset(topology.switch_nodes)))
+    assert (plan.algbw, plan.gap) == (50, 0)
+
+
+def test_a_switch_behind_a_thin_link_is_left_out() -> None:
+    """A tree that had to reach it would be held up there."""
+    links = [(rank, "s", 60) for rank in "abcd"] + [("a", "t", 1), ("b", "t", 1)]
+    topology = Topology.from_links(links, compute="abcd", switches="st", bidirectional=True)
+    plan = plan_strength(able(topology, frozenset("st")))
+    assert plan.algbw >= 60
+    assert plan.provenance["spanned_switches"] == 1
+
+
+@given(two_way_topologies(max_ranks=6, max_switches=4), st.data())
+@settings(max_examples=examples(150))
+def test_plans_of_random_networks_keep_their_promises(topology: Topology, data: st.DataObject) -> None:
+    """They verify, are within their bound and never slower than without switches; loads are counted twice."""
+    ports = {switch: len(topology.out_links(switch)) for switch in topology.switch_nodes}
+    candidates = sorted(switch for switch, count in ports.items() if count > 1)
+    switches = frozenset(data.draw(st.sets(st.sampled_from(candidates))) if candidates else ())
+    loops = frozenset(data.draw(st.sets(st.sampled_from(sorted(switches)))) if switches else ())
+    network = able(topology, switches, loops)
+    plan = plan_strength(network)
+    plan.verify()
+    assert plan.gap >= 0
+    assert np.array_equal(verified_loads(plan.schedule, network), plan.schedule.link_loads(network))
+    assert plan.algbw >= plan_strength(network, in_network=False).algbw
+
+
+@given(two_way_topologies(max_ranks=6, max_switches=4))
+@settings(max_examples=examples(60))
+def test_without_able_switches_the_bound_for_trees_is_that_of_partitions(topology: Topology) -> None:
+    """Ingress and egress together count everything twice."""
+    bound = plan_strength(topology).bound
+    assert isinstance(bound.witness, Partition)
+    same = Bound.from_witness(topology, "allreduce", TreePartition(bound.witness.parts))
+    assert same.inverse_rate == bound.inverse_rate
