@@ -18,6 +18,7 @@ from cli_calls import call, netfile, refusal, uneven_torus
 from collopt.planners import load_plan
 from collopt.runtime import interpret_file, read_mscclpp, read_xml
 from collopt.topologies import Topology, ring
+from switched_forests import switched_boxes
 
 RING = ("ring", "--nodes", 4, "--set", "bandwidth=25", "allgather")
 
@@ -260,6 +261,20 @@ def test_writes_an_execution_plan_of_mscclpp(capsys: pytest.CaptureFixture[str],
     answer = call(capsys, "plan", "ring", "--nodes", 4, "all_to_all", "--mscclpp", path)
     assert (answer.status, f"wrote {path}" in answer.err) == (0, True)
     assert len(read_mscclpp(path).gpus) == 4
+
+
+def test_says_what_becomes_of_switches(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """On standard error, also when a plan is exported later; XML is refused with the way out."""
+    network, path, plan = netfile(tmp_path, switched_boxes(2, 3)), tmp_path / "a.json", tmp_path / "plan.json"
+    words = ("plan", network, "allreduce", "--planner", "steiner")
+    answer = call(capsys, *words, "-o", plan, "--mscclpp", path)
+    assert answer.status == 0
+    assert "collopt: note: the file stores to switches" in answer.err
+    assert "collopt: note: ranks add up what switches add up in the plan" in answer.err
+    options = "--format", "mscclpp-json", "-o", path, "--set", "version=0.9.0"
+    answer = call(capsys, "export", plan, *options)
+    assert "collopt: note: ranks send each copy that switches make in the plan" in answer.err
+    assert "(--no-in-network on the command line)" in refusal(call(capsys, *words, "--xml", tmp_path / "a.xml"))
 
 
 @pytest.mark.parametrize(("options", "place"), [([], "out-of"), (["--in-place"], "in")])

@@ -92,7 +92,8 @@ class RuntimeFiles(NamedTuple):
         """Say what an MSCCL++ file makes of trees that branch at switches."""
         from ...runtime.mscclpp.export import mscclpp_notes
 
-        return mscclpp_notes(made) if self.mscclpp in written else []
+        path = self.mscclpp
+        return mscclpp_notes(made, path) if path is not None and path in written else []
 
     def calls(self, path: Path) -> str:
         """Describe the calls of a file that is not for both placements."""

@@ -28,6 +28,7 @@ def export(plan: PlanArgument, form: FormatOption, output: OutputOption, setting
     """Export a plan file in a format that a runtime, a simulator or NCCL reads."""
     from ...planners import load_plan
     from ...planners.plans.plan import EXPORTERS
+    from ...runtime.mscclpp.export import mscclpp_notes
     from ...support.packages import call_registered
 
     options = _options(settings or [])
@@ -37,6 +38,9 @@ def export(plan: PlanArgument, form: FormatOption, output: OutputOption, setting
     with working(f"writing {output}"), name_errors_after(output):
         call_registered(EXPORTERS, "export format", form, (loaded, output), options)
     note(f"wrote {output if output.exists() else f'{output}.*'}")
+    if form == "mscclpp-json":
+        for text in mscclpp_notes(loaded, output):
+            note(f"collopt: note: {text}")
 
 
 def _options(settings: Sequence[str]) -> dict[str, object]:

@@ -21,10 +21,13 @@ from .format.execution_plan import (
     MAX_CHANNELS,
     MAX_OPERATIONS,
     MAX_THREADS,
+    SWITCH_OPERATIONS,
     VERSIONS,
     ExecutionPlan,
+    flat,
     to_mscclpp_text,
 )
+from .format.reader import read_mscclpp
 from .lowering.lower import (
     DEFAULT_SLICE_BYTES,
     DEFAULT_THREAD_BLOCKS,
@@ -143,24 +146,21 @@ def _is_star_plan(plan: Plan, boxes: Sequence[int]) -> bool:
     return is_star_schedule(plan.schedule, plan.collective) and len(set(boxes)) == 1
 
 
-def mscclpp_notes(plan: Plan) -> list[str]:
+def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
     """Say what the file of a plan whose trees branch at switches makes of them; nothing for other plans."""
     if not branches_at_switches(plan.schedule):
         return []
-    boxes = boxes_of(plan.topology)
-    notes = []
-    if _is_star_plan(plan, boxes):
-        if not plan.collective.reduces:
-            notes.append(STORES)
-        return notes
-    if switch_groups(plan.schedule, boxes):
-        notes.append(STORES)
-    else:
-        notes.append("no switch copies for a group of ranks that the MSCCL++ executor can use, so ranks send each copy")
-    if any(forest.direction == "reduce" and len(forest.switches) for forest in plan.trees.forests):
+    written = read_mscclpp(path)
+    names = {each.name for gpu in written.gpus for block in gpu.thread_blocks for each in flat(block)}
+    directions = {forest.direction for forest in plan.trees.forests if len(forest.switches)}
+    notes = [STORES] if "gstore" in names else []
+    if "broadcast" in directions and not names & set(SWITCH_OPERATIONS):
         notes.append(
-            "MSCCL++ cannot load a switch's sum into the memory of one GPU, so ranks add up what they reduce for other "
-            "boxes or for one rank"
+            "ranks send each copy that switches make in the plan, as the executor has no use for these switches"
+        )
+    if "reduce" in directions and "glres" not in names:
+        notes.append(
+            "ranks add up what switches add up in the plan: MSCCL++ cannot load a sum into the memory of one GPU alone"
         )
     return notes
 

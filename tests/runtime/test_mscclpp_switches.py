@@ -140,14 +140,22 @@ def test_what_no_switch_can_store_is_sent() -> None:
         to_execution_plan(lower(partial, "allgather"), switch_groups=[(0, 1), (1, 2)])
 
 
-def test_the_exporter_says_what_becomes_of_switches() -> None:
+def test_the_exporter_says_what_becomes_of_switches(tmp_path: Path) -> None:
     """Stores need a newer version, and sums of several boxes are made by ranks."""
-    assert mscclpp_notes(switched_plan("allreduce", 1, 4)) == []
-    assert "not in 0.9.0" in mscclpp_notes(switched_plan("allgather", 1, 4))[0]
-    first, second = mscclpp_notes(switched_plan("allreduce", 2, 4))
-    assert "version=0.9.0" in first
-    assert "cannot load a switch's sum" in second
-    assert [note[:9] for note in mscclpp_notes(switched_plan("reduce_scatter", 2, 2))] == ["no switch", "MSCCL++ c"]
+
+    def notes(collective: str, boxes: int, gpus: int, **options: str) -> list[str]:
+        plan = switched_plan(collective, boxes, gpus)
+        plan.to_mscclpp_json(tmp_path / "plan.json", **options)
+        return [note.partition(" in the plan")[0] for note in mscclpp_notes(plan, tmp_path / "plan.json")]
+
+    sums, copied = "ranks add up what switches add up", "ranks send each copy that switches make"
+    assert notes("allreduce", 1, 4) == []
+    (stored,) = notes("allgather", 1, 4)
+    assert "not in 0.9.0" in stored
+    assert notes("allgather", 1, 4, version="0.9.0") == [copied]
+    assert notes("allreduce", 2, 3) == [stored, sums]
+    assert notes("allreduce", 2, 3, version="0.9.0") == [copied, sums]
+    assert notes("reduce_scatter", 2, 2) == [sums]
 
 
 def test_switches_that_do_not_add_what_is_asked_are_refused(tmp_path: Path) -> None:
