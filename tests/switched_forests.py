@@ -50,6 +50,35 @@ def switched_forest(boxes: int, gpus: int, direction: Any = "broadcast", trees: 
     return Forest.from_paths(ranks, trees, found, direction=direction, switches=range(ranks, ranks + boxes))
 
 
+def random_switched_forest(boxes: int, gpus: int, switches: int, seed: int, direction: Any = "broadcast") -> Forest:
+    """Trees that enter boxes anywhere, and branch at some switches, for all or some ranks of the box, or at none."""
+    chance, ranks = random.Random(seed), boxes * gpus
+    numbers = [[ranks + box * switches + number for number in range(switches)] for box in range(boxes)]
+    trees = [(root, 1, _random_paths(chance, root, gpus, numbers)) for root in range(ranks)]
+    every = [number for own in numbers for number in own]
+    return Forest.from_paths(ranks, 1, trees, direction=direction, switches=every)
+
+
+def _random_paths(chance: random.Random, root: int, gpus: int, switches: list[list[int]]) -> list[tuple[int, ...]]:
+    unused = [(box, number) for box, own in enumerate(switches) for number in own]
+    reached, left = [root], [rank for rank in range(gpus * len(switches)) if rank != root]
+    paths: list[tuple[int, ...]] = []
+    while left:
+        sender = chance.choice(reached)
+        beside = [rank for rank in left if rank // gpus == sender // gpus]
+        able = [each for each in unused if each[0] == sender // gpus]
+        if beside and able and chance.random() < 0.7:
+            unused.remove(each := chance.choice(able))
+            found = beside if chance.random() < 0.7 else chance.sample(beside, chance.randint(1, len(beside)))
+            paths += [(sender, each[1]), *((each[1], rank) for rank in found)]
+        else:
+            found = [chance.choice(left)]
+            paths.append((sender, found[0]))
+        reached += found
+        left = [rank for rank in left if rank not in found]
+    return paths
+
+
 def switched_schedule(collective: str, boxes: int, gpus: int, trees: int = 1) -> TreeSchedule:
     """For an allgather, reduce-scatter or allreduce."""
     if collective == "allgather":

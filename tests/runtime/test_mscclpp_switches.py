@@ -6,11 +6,13 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mscclpp_plans import Document, operations, run_document
-from switched_forests import switched_forest, switched_plan, switched_schedule
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, TooLargeError, UnsupportedError
 from collopt.runtime import lower, read_mscclpp
@@ -23,6 +25,8 @@ from collopt.runtime.mscclpp.lowering.multicasts import switch_groups
 from collopt.runtime.mscclpp.lowering.star_plans import is_star_schedule, star_plan
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 from collopt.schedules import ALLGATHER, ALLREDUCE, BROADCAST, Allreduce, Forest
+from sample_sizes import examples
+from switched_forests import random_switched_forest, switched_forest, switched_plan, switched_schedule
 
 PLACEMENTS = ("out-of-place", "in-place")
 
@@ -117,7 +121,29 @@ def test_boxes_store_once_what_their_switch_copies(
     assert traffic(alone) - traffic(plan) == boxes * gpus * trees * boxes * (gpus - 2)
 
 
-@pytest.mark.slow
+@settings(max_examples=examples(60))
+@given(
+    st.sampled_from([(1, 4, 1), (2, 2, 1), (2, 3, 2), (3, 2, 1)]),
+    st.integers(0, 10_000),
+    st.booleans(),
+    st.sampled_from(PLACEMENTS),
+    st.sampled_from([108, 3]),
+    st.integers(1, 2),
+)
+def test_random_trees_run(
+    shape: tuple[int, int, int], seed: int, sums: bool, placement: str, max_thread_blocks: int, instances: int
+) -> None:
+    """Whatever switches copy, wherever data enters a box, and however thread blocks are merged."""
+    broadcast = random_switched_forest(*shape, seed)
+    schedule = Allreduce(random_switched_forest(*shape, seed + 1, "reduce"), broadcast) if sums else broadcast
+    program = lower(schedule, "allreduce" if sums else "allgather", max_steps=4, instances=instances)
+    of = [rank // shape[1] for rank in range(shape[0] * shape[1])]
+    options = {"placement": placement, "max_thread_blocks": max_thread_blocks, "slice_bytes": None}
+    with suppress(TooLargeError):
+        plan = to_execution_plan(program, boxes=of, switch_groups=switch_groups(schedule, of), **options)
+        run_execution_plan(plan, interleavings=2, seed=seed)
+
+
 def test_an_allgather_of_four_boxes_of_eight(tmp_path: Path) -> None:
     """Each of 32 shards leaves GPUs 7 times instead of 31 times."""
     plan = switched_plan("allgather", 4, 8)
