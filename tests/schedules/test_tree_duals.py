@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -80,6 +81,36 @@ def test_a_tree_pays_for_what_comes_back() -> None:
     assert {dual for _, _, dual in link_values(bound)} == {Fraction(1, 8)}
     assert bound.scope in ALIKE.reason(STAR, "allreduce")
     assert "\n" not in ALIKE.reason(STAR, "allreduce")
+
+
+def test_each_direction_has_switches_of_its_own() -> None:
+    """Where the switch only multicasts, sums go past it: twice into one rank, or into two; and the other way round."""
+    copying, adding = replace(STAR, aggregation=[], limits=()), replace(STAR, multicast=[], limits=())
+    for network, amounts in ((copying, (3 * 3, 3 * 4)), (adding, (3 * 4, 3 * 3))):
+        found = tuple(ALIKE.crossing(network, collective).amount for collective in ("allgather", "reduce_scatter"))
+        assert found == amounts
+
+
+def test_trees_split_into_any_sets_of_ranks() -> None:
+    """Around two switches, each next to half of the ranks and to the root."""
+    ranks = [f"r{number}" for number in range(7)]
+    rows = [
+        *((rank, "s", 1) for rank in ("r0", "r4", "r5", "r6")),
+        *((rank, "t", 1) for rank in ("r1", "r2", "r3", "r6")),
+    ]
+    network = Topology.from_links(rows, compute=ranks, switches="st", bidirectional=True, multicast="st")
+    witness = priced(network, [Fraction(1)] * len(network.links))
+    assert witness.verify(network, "broadcast", (0,) * 6 + (1,)) == (2 + 6, 16)
+
+
+def test_links_without_a_dual_value_are_free() -> None:
+    """Copies past the switch pay for two ranks each, sums in it for the root alone."""
+    into = TreeDual(tuple(LinkValue("s", rank, Fraction(1)) for rank in "abc"))
+    assert into.verify(STAR, "allgather") == (3 * 2, 90)
+    assert into.verify(STAR, "reduce_scatter") == (3 * 1, 90)
+    assert TreeDual(list(ALIKE.links)) == ALIKE  # type: ignore[arg-type]
+    with pytest.raises(CertificateError, match=r"expected \(tail, head, value\)"):
+        TreeDual((("a", "s"),))  # type: ignore[arg-type]
 
 
 WRONG: dict[str, tuple[Any, str]] = {
