@@ -42,7 +42,6 @@ from .tree_transfers import (
     MAX_TRANSFERS,
     Hop,
     TreeChunks,
-    branches_at_switches,
     check_forest,
     check_halves,
     cut_shares,
@@ -176,9 +175,7 @@ lowered.register(AllToAllvSchedule)(lower_stages)
 def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     if collective.has_one_root and (roots := int((schedule.root_weights > 0).sum())) != 1:
         raise UnsupportedError(f"{collective} was requested, but {roots} ranks have data; expected one, the root")
-    # Switches that multicast are found again in copies that a rank sends one after the other.
-    copies_together = branches_at_switches(schedule)
-    schedule = from_rank_to_rank(schedule)
+    switched, schedule = schedule, from_rank_to_rank(schedule)
     for forest in schedule.forests:
         check_forest(forest)
     if isinstance(schedule, Allreduce):
@@ -187,9 +184,8 @@ def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: Lowe
     _check_size("trees", schedule, shards, options.max_count, "plan with fewer trees per root")
     ranges = tree_chunks(schedule, shards, options.max_count)
     layout = _layout(collective, shards)
-    return _write(
-        layout, ranges, ordered_hops(schedule, ranges, copies_together=copies_together), collective, options, name
-    )
+    hops = ordered_hops(schedule, ranges, switched)
+    return _write(layout, ranges, hops, collective, options, name)
 
 
 @lowered.register(StepSchedule)
@@ -216,7 +212,8 @@ def _write(
     """Write the programs of all ranks."""
     shared = TreeTransfers(layout, ranges, hops, options.max_count)
     writer = partial(TreeRankWriter, shared)
-    return write_program(name, collective, layout, len(layout.shards), hops, shared.sizes, options, writer)
+    copies = [hop.copy for hop in hops]
+    return write_program(name, collective, layout, len(layout.shards), hops, shared.sizes, options, writer, copies)
 
 
 def _layout(collective: Collective, shards: tuple[int, ...]) -> Layout:

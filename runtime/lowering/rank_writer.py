@@ -70,10 +70,15 @@ def write_program(
     sizes: Sequence[int],
     options: LoweringOptions,
     writer: Callable[[int], RankWriter],
+    copies: Sequence[int] = (),
 ) -> Program:
-    """Write the programs of all ranks from all transfers, and their chunks, in the global order."""
+    """Write the programs of all ranks from all transfers, and their chunks, in the global order.
+
+    `copies` numbers those that are copies of the same data for several receivers, -1 for all others; see
+    `assign_channels`.
+    """
     connections = [(transfer.sender, transfer.receiver) for transfer in transfers]
-    channels = assign_channels(connections, sizes, options.max_steps, options.channels)
+    channels = assign_channels(connections, sizes, options.max_steps, options.channels, copies)
     # Numbers of transfers and not transfers with their channels: there are millions.
     events: list[list[int]] = [[] for _ in range(num_ranks)]
     for number, (sender, receiver) in enumerate(connections):

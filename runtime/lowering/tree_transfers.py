@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, repeat
 from math import gcd, lcm
 from typing import NamedTuple
 
@@ -70,6 +70,7 @@ class Hop(NamedTuple):
     receiver: int
     reduces: bool
     ranges: int = 1
+    copy: int = -1  # Number of the copies that a switch makes of these ranges, for each receiver
 
 
 def shard_chunks(schedule: TreeSchedule) -> tuple[int, ...]:
@@ -142,37 +143,45 @@ def split_range(begin: int, end: int, most: int) -> list[tuple[int, int]]:
     return list(zip(accumulate(counts[:-1], initial=begin), counts, strict=True))
 
 
-def ordered_hops(schedule: TreeSchedule, ranges: Sequence[TreeChunks], *, copies_together: bool = False) -> list[Hop]:
-    """All hops in the global order; with `copies_together` a rank sends all copies of a range one after the other."""
+def ordered_hops(
+    schedule: TreeSchedule, ranges: Sequence[TreeChunks], switched: TreeSchedule | None = None
+) -> list[Hop]:
+    """All hops in the global order; `switched` may have trees with switches where those of `schedule` have ranks."""
     trees = np.array([(each.reduce_tree, each.broadcast_tree) for each in ranges]).T
     parts = []
-    for forest in schedule.forests:
-        reduces = forest.direction == "reduce"
-        own, other = trees if reduces else trees[::-1]
+    for forest, original in zip(schedule.forests, (switched or schedule).forests, strict=True):
+        own, other = trees if forest.direction == "reduce" else trees[::-1]
         opposite = [each for each in schedule.forests if each.direction != forest.direction]
-        heights = opposite[0].heights[other] if opposite else np.zeros_like(own)
-        parts.append(_hop_columns(forest, own, heights, copies_together and not reduces))
+        parts.append(
+            _hop_columns(forest, original, own, opposite[0].heights[other] if opposite else np.zeros_like(own))
+        )
     columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
     numbers, *_, levels, left, children = columns
     order = np.lexsort((children, numbers, -left, levels))
-    return [Hop(*row) for row in zip(*(column[order].tolist() for column in columns[:4]), strict=True)]
+    firsts, senders, receivers, adds, copies = (column[order].tolist() for column in columns[:5])
+    return list(map(Hop, firsts, senders, receivers, adds, repeat(1), copies))
 
 
 def _hop_columns(
-    forest: Forest, trees: IntArray, other: IntArray, copies_together: bool
+    forest: Forest, original: Forest, trees: IntArray, other: IntArray
 ) -> tuple[npt.NDArray[np.generic], ...]:
-    """Columns range, sender, receiver, reduces, level, hops still to go and child, for the tree of each range.
+    """Columns range, sender, receiver, reduces, copy, level, hops still to go and child, for the tree of each range.
 
-    Shapes: `trees`, `other` (the height of each range's tree of the other direction) int64 (ranges,).
+    If switches copy, all sends of a rank from one range have as many hops to go, so they follow one another.
+    Shapes: `trees`, `other` (the height of each range's tree of the other direction) int64 (ranges,).  `original` may
+    have switches where `forest` has the ranks above them.
     """
     numbers, children = np.nonzero(forest.routes[trees] >= 0)
     own, reduces = trees[numbers], forest.direction == "reduce"
-    parents = forest.parents[own, children]
-    heights, above = heights_below(forest), forest.depths[own, children] - 1
-    below = heights[own, parents] - 1 if copies_together else heights[own, children]
+    parents, heights, above = forest.parents[own, children], heights_below(forest), forest.depths[own, children] - 1
+    below, copies, adds = heights[own, children], np.full(len(own), -1), np.full(len(own), reduces)
     if reduces:
-        return numbers, children, parents, np.full(len(own), reduces), below, above + other[numbers], children
-    return numbers, parents, children, np.full(len(own), reduces), above + other[numbers], below, children
+        return numbers, children, parents, adds, copies, below, above + other[numbers], children
+    if len(original.switches):
+        switches = original.parents[own, children] - forest.num_ranks
+        copies = np.where(switches >= 0, numbers * len(original.switches) + switches, -1)
+        below = heights[own, parents] - 1
+    return numbers, parents, children, adds, copies, above + other[numbers], below, children
 
 
 def heights_below(forest: Forest) -> IntArray:

@@ -176,6 +176,8 @@ def _sequence(order: Order, joined: Sequence[Sequence[int]] = ()) -> Iterator[in
             missing[later] -= 1
             if missing[later] == 0:
                 ready.append(later)
+    if done < len(node) and joined:
+        raise ProgramError("joined sends of the program wait for each other")
     if done < len(node):
         blocked = {number for number, count in enumerate(missing) if count and node[number] == number}
         raise ProgramError(_describe_cycle(order, node, blocked))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mscclpp_plans import Document, operations, run_document
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, TooLargeError, UnsupportedError
-from collopt.runtime import lower, read_mscclpp
+from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, lower, read_mscclpp
 from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
 from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, copies, document_of
 from collopt.runtime.mscclpp.format.reader import parse_document
@@ -24,6 +24,7 @@ from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
 from collopt.runtime.mscclpp.lowering.multicasts import switch_groups
 from collopt.runtime.mscclpp.lowering.star_plans import is_star_schedule, star_plan
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.programs.channels import assign_channels
 from collopt.schedules import ALLGATHER, ALLREDUCE, BROADCAST, Allreduce, Forest
 from sample_sizes import examples
 from switched_forests import random_switched_forest, switched_forest, switched_plan, switched_schedule
@@ -164,6 +165,36 @@ def test_what_no_switch_can_store_is_sent() -> None:
     assert switch_groups(switched_forest(2, 2, "reduce"), [0, 0, 1, 1]) == ()
     with pytest.raises(UnsupportedError, match=r"switch_groups is .* no rank twice"):
         to_execution_plan(lower(partial, "allgather"), switch_groups=[(0, 1), (1, 2)])
+
+
+def test_copies_are_on_one_channel() -> None:
+    """However many other transfers a connection has: one thread block stores them, and has few channels."""
+    connections = [(0, 1), (0, 1), (0, 2), (0, 1), (0, 2), (0, 1)]
+    channels = assign_channels(connections, [1] * 6, 2, 1, copies=[-1, 0, 0, 1, 1, -1])
+    assert channels[1] == channels[2] == channels[3] == channels[4]
+    assert Counter(zip(connections, channels, strict=True)).most_common(1)[0][1] == 2
+
+
+def test_sends_in_opposite_orders_stay_apart() -> None:
+    """No store can be the first for one receiver and the second for the other."""
+    places = [ChunkRange("input", 0), ChunkRange("input", 1)]
+    ranks = []
+    for rank in range(3):
+        sends = [
+            ThreadBlock(peer, None, 0, tuple(Instruction("send", places[at], None, 1) for at in order))
+            for peer, order in (((rank + 1) % 3, (0, 1)), ((rank + 2) % 3, (1, 0)))
+        ]
+        receives = [
+            ThreadBlock(
+                None, peer, 0, tuple(Instruction("recv", None, ChunkRange("output", 2 * peer + at), 1) for at in order)
+            )
+            for peer, order in (((rank - 1) % 3, (0, 1)), ((rank - 2) % 3, (1, 0)))
+        ]
+        copy = ThreadBlock(None, None, 0, (Instruction("copy", places[0], ChunkRange("output", 2 * rank), 2),))
+        ranks.append(RankProgram(rank, 2, 6, 0, (*sends, *receives, copy)))
+    program = Program("crossed", ALLGATHER, 3, 6, tuple(ranks))
+    plan = to_execution_plan(program, slice_bytes=None, switch_groups=[(0, 1, 2)])
+    assert (written(plan)["put"], written(plan)["gstore"]) == (12, 0)
 
 
 def test_the_exporter_says_what_becomes_of_switches(tmp_path: Path) -> None:

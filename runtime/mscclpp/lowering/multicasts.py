@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ....errors import ProgramError
 from ....schedules import Schedule
 from ...programs.ordering import Order, with_joined_sends
 from ...programs.program import ChunkRange, Instruction, Program
@@ -77,10 +78,14 @@ def plan_multicasts(program: Program, order: Order, groups: Sequence[Group]) -> 
         if not split:
             break
         found = [each for each in found if not split & set(_cells(program, each.target.rank, each.target))]
-    if not found:
-        return Multicasts(order, {}, frozenset(), ())
+    joined = order
+    try:
+        if found:
+            joined = with_joined_sends(order, [each.sends for each in found])
+    except ProgramError:
+        # Programs of other origin may send in an order in which no rank can store for all.
+        found, dropped = [], set()
     used = {each.target.rank for each in found}
-    joined = with_joined_sends(order, [each.sends for each in found])
     by_send = {send: each for each in found for send in each.sends}
     # What stays in place is no copy, so nothing of it is dropped.
     return Multicasts(joined, by_send, frozenset(dropped), tuple(group for group in groups if used & set(group)))
@@ -139,15 +144,14 @@ def _only_copied(
 def _within_channels(order: Order, found: Sequence[Multicast]) -> list[Multicast]:
     """Leave out multicasts by thread blocks that would need too many channels together."""
     component: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    kept = []
     for each in found:
         blocks = {(order.sites[send].rank, order.sites[send].thread_block) for send in each.sends}
         merged = blocks.union(*(component.get(block, ()) for block in blocks))
-        component.update(dict.fromkeys(merged, merged))
-    return [
-        each
-        for each in found
-        if len(component[order.sites[each.sends[0]].rank, order.sites[each.sends[0]].thread_block]) <= MAX_CHANNELS
-    ]
+        if len(merged) <= MAX_CHANNELS:
+            component.update(dict.fromkeys(merged, merged))
+            kept.append(each)
+    return kept
 
 
 def _place(rank: int, end: ChunkRange, step: Instruction) -> Place:
