@@ -10,6 +10,7 @@ import pytest
 from cli_calls import call, refusal
 from collopt.runtime.msccl.format.limits import RUNTIMES
 from collopt.topologies import Topology, write_topology
+from switched_forests import switched_boxes
 
 WORDS = ("family", "dgx1-v100", "allgather", "--sizes", "1K-1M")
 
@@ -52,6 +53,19 @@ def test_a_planner_that_plans_for_a_size_is_asked_for_both_ends(
     words = ("family", tmp_path / "square.json", "allgather", "--sizes", "1K-1G", "--planners", "bfb")
     answer = call(capsys, *words, "-o", tmp_path / "family", "--json")
     assert [(each["planner"], each["min_bytes"]) for each in answer.data["files"]] == [("bfb", 1024), ("bfb", 30001)]
+
+
+def test_switches_copy_and_add_where_the_runtime_can_ask_them_to(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """MSCCL XML cannot, so plans for it are others."""
+    write_topology(switched_boxes(1, 4), tmp_path / "box.json")
+    words = ("family", tmp_path / "box.json", "allreduce", "--sizes", "1M-1G", "--planners", "auto")
+    found = {
+        runtime: call(capsys, *words, "--runtime", runtime, "-o", tmp_path / runtime, "--json").data["files"]
+        for runtime in ("msccl", "mscclpp")
+    }
+    assert {runtime: round(file["algbw"]) for runtime, (file,) in found.items()} == {"msccl": 267, "mscclpp": 400}
 
 
 @pytest.mark.parametrize(

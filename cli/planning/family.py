@@ -22,6 +22,7 @@ from ..arguments.parameters import (
     option,
     read_collective,
     size_option,
+    takes_option,
 )
 from ..arguments.runtime_files import write_fitting
 from ..inspecting.lint import RUNTIME_NAMES, row
@@ -63,7 +64,8 @@ def family(
     free_folder(output)
     network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
-        made = {name: _plans(network, known, name, ends, ShardOptions(root).read()) for name in names}
+        shards = ShardOptions(root).read()
+        made = {name: _plans(network, known, name, ends, shards | _for_format(format, name, known)) for name in names}
     plans = [each for found in made.values() for each, _ in found]
     with working(f"writing {output}"):
         try:
@@ -104,6 +106,11 @@ def _size_range(sizes: str) -> tuple[int, int]:
     if ends[0] > ends[1]:
         raise UsageError(f"--sizes is {sizes!r}; expected the smallest first")
     return ends
+
+
+def _for_format(form: str, planner: str, collective: Collective) -> dict[str, Any]:
+    """Options of a planner for plans that the format can hold: in MSCCL XML no switch copies or adds."""
+    return {"in_network": False} if form == "msccl-xml" and takes_option(planner, collective, "in_network") else {}
 
 
 def _plans(

@@ -91,7 +91,7 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
     """
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
-    refuse_switches(plan.schedule, "ASTRA-sim's custom collectives")
+    refuse_switches(plan.schedule, "a Chakra trace")
     slices = as_whole(slices, "slices")
     check_counts({"reduce_us": reduce_us}, least=0)
     num_bytes, transfers = as_bytes(size), transfers_of(plan.schedule, plan.topology)

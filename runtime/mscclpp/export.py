@@ -94,7 +94,7 @@ def export_mscclpp_json(
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
     check_counts({"channels": channels, "instances": instances, "max_thread_blocks": max_thread_blocks})
     boxes = boxes_of(plan.topology) if boxes is None else boxes
-    check_boxes(boxes, plan.topology.num_ranks)
+    check_boxes(boxes, len(plan.topology.compute_nodes))
     check_choice("version", version, VERSIONS)
     if _is_star_plan(plan, boxes) and (version == MAIN or plan.collective.reduces):
         check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
