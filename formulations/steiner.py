@@ -75,13 +75,16 @@ class SteinerTree(NamedTuple):
     direction: Direction
     paths: tuple[tuple[int, ...], ...]
 
+    def forest(self, num_ranks: int) -> Forest:
+        """Return the tree as a schedule of one tree."""
+        ends = {node for path in self.paths for node in (path[0], path[-1])}
+        switches = sorted(node for node in ends if node >= num_ranks)
+        trees = [(self.root, 1, self.paths)]
+        return Forest.from_paths(num_ranks, 1, trees, direction=self.direction, switches=switches)
+
     def loads(self, topology: Topology) -> IntArray:
         """Count what the tree puts on each link, shape (links,)."""
-        ends = {path[-1] for path in self.paths} | {path[0] for path in self.paths}
-        switches = sorted(node for node in ends if node >= topology.num_ranks)
-        trees = [(self.root, 1, self.paths)]
-        forest = Forest.from_paths(topology.num_ranks, 1, trees, direction=self.direction, switches=switches)
-        return forest.link_loads(topology)
+        return self.forest(topology.num_ranks).link_loads(topology)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,8 +6,8 @@ switches at which it branches has to be tried out, and for each S it is a minimu
 an arc costs the cheapest path past switches, and from a rank to a switch with loopback the cheapest there and back:
 
 - A tree that branches at S costs as much as its arcs do.  Other switches of S hand data on to one vertex, or to none.
-  To leave those out costs no more.  Only where a rank's data goes through such a switch to one with loopback, the
-  first stays in the tree and pays for a loopback of its own, if it has any (`Forest.link_loads`).
+  To leave those out that hand it on to a rank, or to none, costs no more.  One in front of a switch stays in the tree
+  and pays for a loopback of its own, if it has any (`Forest.link_loads`).
 - So no tree is cheaper than the cheapest arborescence of its own S, and that one is a tree.
 """
 
@@ -168,21 +168,21 @@ def best_trees(topology: Topology, collective: Collective, weights: tuple[int, .
     unit = topology.arrays.unit if capacities.max() <= MAX_BANDWIDTH else Fraction(1)
     model = build(topology.scaled(1 / unit), collective, weights=weights or None)
     pricing = [_Pricing(topology, direction, model.weights) for direction in collective.phases]
-    first = Duals([GRAINS // int(capacity) for capacity in capacities], {})
-    model.add_trees([each.tree for prices in pricing for each in prices.cheapest(first.links).values()])
+    first = [GRAINS // int(capacity) for capacity in capacities]
+    trees = [each.tree for side in pricing for each in side.cheapest(first).values()]
     session = Session(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
     with progress.status() as say:
         for number in range(MAX_ROUNDS):
+            model.add_trees([_tidied(tree, topology.num_ranks) for tree in trees])
             say(f"round {number + 1}, {len(model.trees):,} trees")
             solution = session.solve()
             duals, exact = _float_duals(solution, collective), False
-            missing = _missing(pricing, duals, slack=2 * len(topology.links))
-            if not missing:
+            trees = _missing(pricing, duals, slack=2 * len(topology.links))
+            if not trees:
                 duals, exact = _exact_duals(solution, collective) or (duals, False)
-                missing = _missing(pricing, duals) if exact else []
-            if not missing:
+                trees = _missing(pricing, duals) if exact else []
+            if not trees:
                 return _optimum(topology, model, weights, solution, duals, exact)
-            model.add_trees(missing)
     raise SolverError(f"{model.blocks.name} lacks trees after {MAX_ROUNDS} rounds")
 
 
@@ -223,7 +223,7 @@ class _Pricing:
     def cheapest(self, prices: Sequence[int]) -> dict[int, Priced]:
         """Find the cheapest tree of each root."""
         paths = self._vertex_paths(prices)
-        best: dict[int, tuple[int, dict[int, int]]] = {}
+        best: dict[int, tuple[int, list[tuple[int, int]]]] = {}
         for vertices in self._vertex_sets():
             number = {node: place for place, node in enumerate(vertices)}
             arcs = [
@@ -243,11 +243,11 @@ class _Pricing:
                     continue
                 cost = sum(arcs[place].cost for place in chosen)
                 if root not in best or cost < best[root][0]:
-                    best[root] = cost, {vertices[arcs[place].head]: vertices[arcs[place].tail] for place in chosen}
+                    best[root] = cost, [(vertices[arcs[place].tail], vertices[arcs[place].head]) for place in chosen]
         self._check_reached(best)
         return {
-            root: Priced(cost, self._tree(root, {head: paths[tail, head][1] for head, tail in parents.items()}))
-            for root, (cost, parents) in best.items()
+            root: Priced(cost, SteinerTree(root, self._direction, tuple(paths[pair][1] for pair in pairs)))
+            for root, (cost, pairs) in best.items()
         }
 
     def _vertex_paths(self, prices: Sequence[int]) -> dict[tuple[int, int], tuple[int, Path]]:
@@ -294,31 +294,14 @@ class _Pricing:
                     f"no tree joins rank {name!r} with every other in {self._topology!r}; add links or leave ranks out"
                 )
 
-    def _tree(self, root: int, paths: dict[int, Path]) -> SteinerTree:
-        """Leave out switches at which the tree does not branch; `paths` by the vertex at their end."""
-        changed = True
-        while changed:
-            changed = False
-            for switch in [node for node in paths if node >= self._topology.num_ranks]:
-                below = [node for node, path in paths.items() if path[0] == switch]
-                above = paths[switch][0]
-                if len(below) > 1 or (below and above < self._topology.num_ranks and below[0] in self._looped):
-                    continue
-                into = paths.pop(switch)
-                for node in below:
-                    paths[node] = _joined(into, paths[node])
-                changed = True
-        return SteinerTree(root, self._direction, tuple(paths.values()))
 
-
-def _joined(first: Path, second: Path) -> Path:
-    """Join two paths, without loops."""
-    path: list[int] = []
-    for node in first[:-1] + second:
-        if node in path:
-            del path[path.index(node) :]
-        path.append(node)
-    return tuple(path)
+def _tidied(tree: SteinerTree, num_ranks: int) -> SteinerTree:
+    """Leave out switches that hand data on to one rank or to nobody."""
+    while True:
+        hops = tuple(edge.path for edge in tree.forest(num_ranks).tidied().edges(0))
+        if len(hops) == len(tree.paths):
+            return tree
+        tree = tree._replace(paths=hops)
 
 
 def _missing(pricing: Sequence[_Pricing], duals: Duals, slack: int = 0) -> list[SteinerTree]:
