@@ -24,7 +24,7 @@ from sample_sizes import examples
 from strategies import able_topologies
 
 EQUAL = ("allreduce", "allgather", "reduce_scatter")
-OTHERS = ("auto", "ring", "multitree")
+OTHERS = ("auto", "multitree", "blink")
 
 
 def star(ranks: int, loopback: bool = False, group: int | None = None) -> Topology:

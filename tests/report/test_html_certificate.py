@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
-from collopt.planners import lp_bound
+from collopt.planners import lp_bound, steiner_bound
 from collopt.report.html.certificate import certificate
+from collopt.report.tables.plan_tables import witness_view
 from collopt.schedules import Bound, Cut, CutDual, LengthDual, Partition, RankCuts
-from collopt.topologies import Topology, dgx_a100, ring, torus
+from collopt.topologies import Topology, dgx_a100, dgx_h100, ring, torus
 from sample_sizes import examples
 from strategies import eulerian_topologies
 
@@ -114,6 +115,14 @@ def test_prices_are_multiplied_by_bandwidth(collective: str) -> None:
     assert isinstance(bound.witness, CutDual)
     check_sums(bound)
     assert any(bound.scope in reason for reason in certificate(bound).reasons)
+
+
+def test_dual_values_for_trees_are_multiplied_by_bandwidth() -> None:
+    """And the trees that they are about are named."""
+    bound = steiner_bound(dgx_h100(), "allreduce")
+    check_sums(bound)
+    assert any("switches that multicast or aggregate" in reason for reason in certificate(bound).reasons)
+    assert witness_view(bound).links == {link[:2] for link in bound.topology.links}
 
 
 def test_weights_are_those_of_the_shards() -> None:
