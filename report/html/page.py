@@ -246,11 +246,12 @@ def _verdict(plan: Plan) -> tuple[str, str]:
 
 def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Key figures: name, value, and exact value or composition."""
+    attained = "optimal" if plan.bound.scope == EVERY_SCHEDULE else f"optimal of {plan.bound.scope}"
     return [
         ("algbw", *_rate_and_exact(plan.algbw)),
         ("busbw", *_rate_and_exact(plan.busbw)),
         ("bound on algbw", *_rate_and_exact(plan.bound.algbw)),
-        ("optimality gap", *((percentage_text(plan.gap), f"exactly {plan.gap}") if plan.gap else ("0", "optimal"))),
+        ("optimality gap", *((percentage_text(plan.gap), f"exactly {plan.gap}") if plan.gap else ("0", attained))),
         ("ranks", str(plan.topology.num_ranks), f"{len(plan.topology.links)} links"),
         ("planner", plan.planner, ""),
         _schedule_tile(plan),

@@ -13,8 +13,19 @@ from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, StepAllreduc
 from ...support.arrays import IntArray
 from ...support.formatting import count_text, percentage_text
 from ..layout import link_curves, node_layout
-from ..tables.busy_times import HOPS, REDUCE_FIRST, STEPS, busiest, busy_times, hops_before, step_run, tree_hops
+from ..tables.busy_times import (
+    BRANCHES,
+    HOPS,
+    REDUCE_FIRST,
+    STEPS,
+    busiest,
+    busy_times,
+    hops_before,
+    step_run,
+    tree_hops,
+)
 from ..tables.plan_tables import is_predictable, link_table, predicted_times, witness_view
+from ..tables.summary import branching_switches
 
 if TYPE_CHECKING:
     from ...planners import Plan
@@ -212,7 +223,8 @@ def _tree_parts(schedule: TreeSchedule, plan: Plan) -> Parts:
     total = sum(forest.num_trees for forest in forests)
     counted = zip(forests, hops_before(schedule), strict=True)
     found = (part for forest, before in counted for part in _trees(forest, plan, before, len(forests) > 1))
-    explained = f"{HOPS} {REDUCE_FIRST}" if len(forests) > 1 else HOPS
+    further = (len(forests) > 1, REDUCE_FIRST), (bool(branching_switches(schedule)), BRANCHES)
+    explained = " ".join([HOPS, *(text for applies, text in further if applies)])
     return _limited(Parts("Trees, one at a time", "Tree", "hop", explained, [], ""), found, total, "trees")
 
 
@@ -243,13 +255,15 @@ def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Part
 def _trees(forest: Forest, plan: Plan, before: IntArray, is_twofold: bool) -> Iterator[Part]:
     names, whole = plan.topology.nodes, forest.trees_per_root * forest.total_weight
     verb = {"reduce": "reduce tree,", "broadcast": "broadcast tree,"}[forest.direction]
+    looped = forest.looped(plan.topology)
     for tree, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
         ends: list[int] = []
         ranks: list[int] = []
-        for hop in tree_hops(forest, tree, int(before[tree])):
-            for tail, head in pairwise(hop.path):
-                ends += (int(tail), int(head))
-                ranks.append(hop.number)
+        for hop in tree_hops(forest, tree, int(before[tree]), looped):
+            for path in (hop.path, hop.path[::-1])[: 1 + hop.looped]:
+                for tail, head in pairwise(path):
+                    ends += (int(tail), int(head))
+                    ranks.append(hop.number)
         share = percentage_text(weight / whole)
         hops, first, last = (
             count_text(max(ranks), "hop"),

@@ -2,7 +2,8 @@
 
 Away from a root that is what the root sends.  Where sums run to a root it is what the leaves send, and a rank sends one
 hop after the last that it waits for.  In an allreduce, a broadcast tree continues the count where its reduce tree has
-ended.  A hop leads from rank to rank; switches between them do not count.
+ended.  A hop leads from rank to rank; switches between them do not count: where a tree branches at one, the ways to it
+and from it are parts of the same hop.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ...planners import Plan
 from ...runtime import Simulation, simulate
 from ...runtime.lowering.tree_transfers import shard_chunks, tree_chunks
 from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, TreeSchedule
-from ...support.arrays import IntArray
+from ...support.arrays import BoolArray, IntArray
 from ...support.validation import shown
 
 if TYPE_CHECKING:
@@ -138,19 +139,23 @@ def _merge_adjacent(pieces: pd.DataFrame) -> pd.DataFrame:
 
 HOPS = "Hop 1 is sent first; each further hop waits for the ones before it."
 REDUCE_FIRST = "Broadcast trees continue the hop numbers of the reduce trees."
+BRANCHES = "Where a tree branches at a switch, the ways to the switch and from it are parts of one hop."
 STEPS = "Step 1 is sent first."  # What pages say of these numbers, and of those of steps
 
 
 class TreeHop(NamedTuple):
-    """A hop of a tree from rank to rank."""
+    """A hop of a tree from rank to rank, or the part of one to or from a switch where the tree branches."""
 
     number: int  # From 1
     path: tuple[int, ...]  # Node numbers in the order in which data passes them
-    depth: int  # Hops between the root and the farther one of the two ranks
+    depth: int  # Hops between the root and the farther one of the two ends
+    looped: bool  # Whether a switch also loops a copy back, over the same nodes the other way
 
 
-def tree_hops(forest: Forest, tree: int, before: int = 0) -> Iterator[TreeHop]:
+def tree_hops(forest: Forest, tree: int, before: int = 0, looped: BoolArray | None = None) -> Iterator[TreeHop]:
     """Yield the hops of a tree, each after those that it waits for.
+
+    Shapes: `looped` (trees, vertices), as `Forest.looped` returns it; none by default.
 
     Sums of a chain run to its root: the leaf, rank 2, sends first.
 
@@ -158,16 +163,18 @@ def tree_hops(forest: Forest, tree: int, before: int = 0) -> Iterator[TreeHop]:
     >>> [(hop.number, hop.path) for hop in tree_hops(chain, 0)]
     [(1, (2, 1)), (2, (1, 0))]
     """
-    edges, depths = list(forest.edges(tree)), forest.depths[tree]
-    if forest.direction == "broadcast":
-        for edge in edges:
-            depth = int(depths[edge.head])
-            yield TreeHop(before + depth, edge.path, depth)
-        return
-    heights = [0] * forest.num_ranks
-    for edge in reversed(edges):
-        heights[edge.tail] = max(heights[edge.tail], heights[edge.head] + 1)
-        yield TreeHop(before + heights[edge.head] + 1, edge.path[::-1], int(depths[edge.head]))
+    ranks, edges, outwards = forest.num_ranks, list(forest.edges(tree)), forest.direction == "broadcast"
+    depths = {int(forest.roots[tree]): 0}
+    for edge in edges:
+        depths[edge.head] = depths[edge.tail] + (edge.tail < ranks)
+    copied = set() if looped is None else set(forest.switches[looped[tree, ranks:]].tolist())
+    # The hop that brings a vertex the last of what it waits for; a switch sends in that same hop.
+    came: dict[int, int] = {}
+    for edge in edges if outwards else reversed(edges):
+        sender, receiver = (edge.tail, edge.head) if outwards else (edge.head, edge.tail)
+        number = came.get(sender, before) + (sender < ranks)
+        came[receiver] = max(came.get(receiver, before), number)
+        yield TreeHop(number, edge.path if outwards else edge.path[::-1], depths[edge.head], edge.head in copied)
 
 
 @singledispatch

@@ -87,12 +87,14 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per hop between ranks, each after those that it waits for: ``phase``, reduce or broadcast; ``root``;
-        ``tree``, its number among those of the root in this phase, from 1; ``weight``, its share of all data; ``tail``
-        and ``head``, the ranks that send and receive; ``via``, the switches between them, separated by blanks; ``hop``,
-        1 for what is sent first, which is what leaves send where sums run to the root, and one more than the last hop
-        that it waits for otherwise, also in those trees of an allreduce that spread sums; ``depth``, hops between the
-        root and the farther one of the two.
+        One row per hop, each after those that it waits for: ``phase``, reduce or broadcast; ``root``; ``tree``, its
+        number among those of the root in this phase, from 1; ``weight``, its share of all data; ``tail`` and ``head``,
+        which send and receive: ranks, or switches where the tree branches; ``via``, the switches that are passed
+        between them, separated by blanks; ``hop``, 1 for what is sent first, which is what leaves send where sums run
+        to the root, and one more than the last hop that it waits for otherwise, also in those trees of an allreduce
+        that spread sums; ``depth``, hops between the root and the farther one of the two.  What a switch sends has the
+        numbers of the hop that it is part of, as hops are counted from rank to rank; ``looped``, whether the switch
+        also loops a copy back, which takes the same links the other way.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     --------
     >>> import collopt
     >>> trees = tree_table(collopt.plan(collopt.topologies.ring(3, bidirectional=False), "allgather"), root=0)
-    >>> print(trees.drop(columns="via").round(2).to_string(index=False))
+    >>> print(trees.drop(columns=["via", "looped"]).round(2).to_string(index=False))
         phase root  tree  weight tail head  hop  depth
     broadcast gpu0     1    0.33 gpu0 gpu1    1      1
     broadcast gpu0     1    0.33 gpu1 gpu2    2      2
@@ -114,7 +116,8 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     wanted = None if root is None else _root(plan, root)
     counted = zip(plan.trees.forests, hops_before(plan.trees), strict=True)
     rows = [row for forest, before in counted for row in _forest_rows(forest, before, plan.topology, wanted)]
-    return pd.DataFrame(rows, columns=["phase", "root", "tree", "weight", "tail", "head", "via", "hop", "depth"])
+    columns = ["phase", "root", "tree", "weight", "tail", "head", "via", "hop", "depth", "looped"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def step_table(plan: Plan, size: int | str, slices: int | None = None) -> pd.DataFrame:
@@ -240,19 +243,20 @@ def _root(plan: Plan, root: object) -> int:
 
 def _forest_rows(
     forest: Forest, before: npt.NDArray[np.int64], topology: Topology, wanted: int | None
-) -> Iterable[tuple[str, str, int, float, str, str, str, int, int]]:
+) -> Iterable[tuple[str, str, int, float, str, str, str, int, int, bool]]:
     """Rows of `tree_table` for one forest, or only for one root in it."""
     names, total = topology.nodes, forest.trees_per_root * forest.total_weight
+    looped = forest.looped(topology)
     found: dict[int, int] = {}
     chosen = np.arange(forest.num_trees) if wanted is None else np.flatnonzero(forest.roots == wanted)
     for tree in chosen.tolist():
         root, weight = int(forest.roots[tree]), int(forest.weights[tree])
         number = found[root] = found.get(root, 0) + 1
-        for hop in tree_hops(forest, tree, int(before[tree])):
+        for hop in tree_hops(forest, tree, int(before[tree]), looped):
             path = [names[node] for node in hop.path]
             yield (
                 forest.direction, names[root], number, weight / total, path[0], path[-1], " ".join(path[1:-1]),
-                hop.number, hop.depth,
+                hop.number, hop.depth, hop.looped,
             )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
+from ...schedules import EVERY_SCHEDULE, Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
 from ...schedules.paths import congestion
 from ...support.formatting import count_text, gap_text, percentage_text, rate_text
 
@@ -24,9 +24,15 @@ def check_rows(checked: Plan, origin: str) -> dict[str, str]:
     return {
         "bound": f"{bound.witness.reason(network, checked.collective)}; algbw at most {rate_text(bound.algbw)}",
         **checks_of(checked.schedule, checked),
-        "optimality gap": gap_text(checked.gap),
+        "optimality gap": optimality(checked),
         "network": f"{network.name}, digest {network.digest[:12]}, {origin}",
     }
+
+
+def optimality(plan: Plan) -> str:
+    """Say how far a plan is from its bound, and what an optimum is one of if that is not all schedules."""
+    scope = plan.bound.scope
+    return gap_text(plan.gap) if plan.gap or scope == EVERY_SCHEDULE else f"0 (optimal of {scope})"
 
 
 @singledispatch
@@ -67,10 +73,12 @@ def _flow_checks(schedule: FlowSchedule, checked: Plan) -> dict[str, str]:
 @checks_of.register(Allreduce)
 def _tree_checks(schedule: TreeSchedule, checked: Plan) -> dict[str, str]:
     shard = "share of the data" if checked.collective.has_two_phases else "shard"
+    count = len(branching_switches(schedule))
+    able = f"; {count} of {count} switches where they branch can copy or add" if count else ""
     return {
         "routes": f"{_paths(schedule.forests)} paths follow existing links and pass through switches only",
         "trees": f"{schedule.num_trees} trees span all {checked.topology.num_ranks} ranks; "
-        f"tree weights sum to {schedule.forests[-1].trees_per_root} per unit of each root's {shard}",
+        f"tree weights sum to {schedule.forests[-1].trees_per_root} per unit of each root's {shard}{able}",
         "links": _loads(checked),
     }
 
@@ -178,11 +186,16 @@ def _roots(made: Plan) -> dict[str, str]:
     return {"roots": f"{sum(weight > 0 for weight in weights)} of {len(weights)} ranks reduce {each} of the data each"}
 
 
+def branching_switches(schedule: TreeSchedule) -> frozenset[int]:
+    """Numbers of the switches where trees branch."""
+    return frozenset(node for forest in schedule.forests for node in forest.switches.tolist())
+
+
 def _savings(made: Plan) -> dict[str, str]:
     """What switches with multicast or aggregation take off the links, if there are any."""
     if not (made.topology.multicast or made.topology.aggregation):
         return {}
-    switches = {node for forest in made.trees.forests for node in forest.switches.tolist()}
+    switches = branching_switches(made.trees)
     if not switches:
         # Who sees a gap has to know that it may be to what such switches alone can do.
         bounds = "; the bound assumes that they do" if made.gap and made.topology.aggregation else ""

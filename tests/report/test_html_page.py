@@ -23,7 +23,8 @@ from collopt.report.html import page as entries
 from collopt.report.html import plots, report_page
 from collopt.report.html import plots as parts
 from collopt.report.tables import plan_tables as predicted_times
-from collopt.topologies import Topology, dgx_a100, ring, torus
+from collopt.report.tables.busy_times import BRANCHES
+from collopt.topologies import Topology, dgx_a100, dgx_h100, ring, torus
 
 HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "<b>&lt;$x^2$</b>")
 
@@ -75,6 +76,21 @@ def test_a_bound_of_some_schedules_is_named_as_such() -> None:
     page = text_of(replace(plan, bound=bound))
     assert "<strong>Optimal.</strong>" not in page
     assert f"This bound holds for {bound.scope}." in page
+
+
+def test_trees_that_branch_at_switches_have_all_of_their_links() -> None:
+    """To and from the switch, and back; who reads hops is told what is one, and what the plan is optimal of."""
+    plan = collopt.plan(dgx_h100(), "allreduce")
+    taken = plots.parts(plan)
+    assert taken.explained.endswith(BRANCHES)
+    assert taken.shown[0].ranks == [1] * 9
+    assert sorted(zip(taken.shown[0].ends[::2], taken.shown[0].ends[1::2], strict=True)) == [
+        *((rank, 8) for rank in range(8)),
+        (8, 0),
+    ]
+    page = text_of(plan)
+    assert "optimal of allreduces by trees" in page
+    assert "1 of 1 switches where they branch can copy or add" in page
 
 
 def test_what_does_not_verify_is_not_written(made: Plan, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -19,6 +20,12 @@ PLANS = [
     *(pytest.param(TORUS, name, "auto", id=name) for name in ("allgather", "reduce_scatter", "broadcast", "reduce")),
     pytest.param(TORUS, "allreduce", "auto", id="allreduce"),
     pytest.param(topologies.dgx_a100(boxes=2), "allreduce", "auto", id="switches"),
+    *(
+        pytest.param(replace(topologies.dgx_h100(boxes=2), limits=()), name, "auto", id=f"{name}-branching")
+        for name in ("allgather", "reduce_scatter", "allreduce")
+    ),
+    pytest.param(topologies.dgx_h100(boxes=2), "allreduce", "auto", id="looped"),
+    pytest.param(topologies.rail(3, sharp=True), "allreduce", "auto", id="two-tiers"),
     # One tree spreads what trees of two heights add up.
     pytest.param(topologies.kautz(2, 2, bandwidth=25), "allreduce", "allreduce-lp", id="uneven"),
 ]
@@ -34,18 +41,21 @@ def made(topology: collopt.Topology, collective: str, planner: str) -> Plan:
 def test_a_hop_comes_right_after_the_last_that_it_waits_for(
     topology: collopt.Topology, collective: str, planner: str
 ) -> None:
-    """Away from a root, what brings data to the sender; towards it, all that bring sums to the sender."""
-    table = tree_table(made(topology, collective, planner))
+    """Away from a root, what brings data to the sender; towards it, all that bring sums to the sender.
+
+    What a switch sends is part of the same hop as the last of what it receives.
+    """
+    table, switches = tree_table(made(topology, collective, planner)), set(topology.switch_nodes)
     for (phase, root, _), rows in table.groupby(["phase", "root", "tree"]):
         came: dict[str, int] = {}
         for row in rows.to_dict("records"):
             came[row["head"]] = max(came.get(row["head"], 0), row["hop"])
         first = rows["hop"].min()
         for row in rows.to_dict("records"):
-            assert row["hop"] == came.get(row["tail"], first - 1) + 1
+            assert row["hop"] == came.get(row["tail"], first - 1) + (row["tail"] not in switches)
         starting = rows[rows["hop"] == first]
         leaves = set(rows["tail"]) - set(rows["head"])
-        assert set(starting["tail"]) == (leaves if phase == "reduce" else {root})
+        assert set(starting["tail"]) - switches == (leaves if phase == "reduce" else {root})
         assert first == 1 or (phase == "broadcast" and collective == "allreduce")
 
 
@@ -80,7 +90,9 @@ def test_tables_pages_and_time_lines_agree(topology: collopt.Topology, collectiv
     table = {
         (number[tail], number[head], row["hop"])
         for row in tree_table(plan).to_dict("records")
-        for tail, head in pairwise([row["tail"], *row["via"].split(), row["head"]])
+        for nodes in [[row["tail"], *row["via"].split(), row["head"]]]
+        for path in ([nodes, nodes[::-1]] if row["looped"] else [nodes])
+        for tail, head in pairwise(path)
     }
     rows = step_table(plan, "1M")
     timed = {(number[tail], number[head], step) for tail, head, step in rows[["tail", "head", "step"]].values}
