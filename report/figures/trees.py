@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 MAX_TREES = 4  # Side by side; the heaviest if there are more
 WITHIN, BETWEEN = "#8c8c8c", COLORS[1]
+SWITCH = "#404040"
+SIGNS = {True: ("+", "switch that adds"), False: ("⇉", "switch that copies")}  # By whether sums run to the root
+LOOPED, DASHES = "copy looped back", (0, (3, 2))
 BOX_COLORS = (COLORS[0], COLORS[2], COLORS[3], COLORS[4], COLORS[5])
 LETTERS_PER_INCH, BOX_LETTERS = 11, 16
 LEAF, LEVEL = 0.34, 0.75  # Inches between leaves, and between a rank and its children
@@ -30,15 +33,19 @@ WIDEST, TALLEST = 12.0, 9.0
 POINTS_PER_INCH = 72
 MAX_ARROWS = 300  # Of a tree; more are drawn all at once
 SMALLEST_WORDS = 1.5  # Numbers of ranks in points, below which they are left out
+SWITCH_WORDS = 7.0  # Names of switches in points, or less where there is no room
+LETTER = 0.62  # Width of a letter, in font sizes
+LEAF_RADII = 2.3  # Between leaves, at least
 
 
 class _Shape(NamedTuple):
-    """A tree with its drawing: `parents` of ranks, and where ranks are, in leaves across and hops down."""
+    """A tree with its drawing: `parents` of ranks and switches, and where they are, in leaves across and rows down."""
 
     title: str
     inwards: bool
     parents: Mapping[str, str]
     places: Mapping[str, tuple[float, int]]
+    switches: Mapping[str, bool]  # Where the tree branches, and whether they loop a copy back to the rank above
 
 
 class _Hop(NamedTuple):
@@ -66,7 +73,8 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     -------
     Figure
         One axes per tree, whose title has the numbers of its hops as in `tree_table`.  Arrowheads point where data
-        goes; hops between boxes have their own color.
+        goes; hops between boxes have their own color.  Ranks are dots with their numbers, switches where the tree
+        branches squares with their names; an arrow with dashes is a copy that a switch loops back.
 
     Raises
     ------
@@ -76,7 +84,7 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     first = int(plan.trees.forests[0].roots[0]) if root is None and isinstance(plan, Plan) else root
     table = tree_table(plan, first)
     name = str(table["root"].iloc[0])
-    shapes = _chosen(table, name, tree)
+    shapes = _chosen(table, name, tree, frozenset(plan.topology.switch_nodes))
     widths = [max(place[0] for place in shape.places.values()) + 1.6 for shape in shapes]
     depth = max(place[1] for shape in shapes for place in shape.places.values())
     width = min(max(LEAF * sum(widths), 5.0), WIDEST)
@@ -96,7 +104,7 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     return figure
 
 
-def _chosen(table: pd.DataFrame, root: str, tree: object) -> list[_Shape]:
+def _chosen(table: pd.DataFrame, root: str, tree: object, switches: frozenset[str]) -> list[_Shape]:
     """Lay out the wanted trees of one root."""
     shapes = []
     for phase, rows in table.groupby("phase", sort=False):
@@ -112,7 +120,7 @@ def _chosen(table: pd.DataFrame, root: str, tree: object) -> list[_Shape]:
             part = percentage_text(float(weights[number]))
             hops = rows[rows["tree"] == number]
             title = f"{phase}, tree {number} of {len(weights)}: {part} of the data\n{_order(hops, str(phase))}"
-            shapes.append(_shape(hops, root, title, phase == "reduce"))
+            shapes.append(_shape(hops, root, title, phase == "reduce", switches))
     return shapes
 
 
@@ -123,17 +131,18 @@ def _order(hops: pd.DataFrame, phase: str) -> str:
     return f"hop {first}" if first == last else f"hops {first} to {last}: {who}"
 
 
-def _shape(rows: pd.DataFrame, root: str, title: str, inwards: bool) -> _Shape:
+def _shape(rows: pd.DataFrame, root: str, title: str, inwards: bool, switches: frozenset[str]) -> _Shape:
     above, below = ("head", "tail") if inwards else ("tail", "head")
     # Upside down where sums run to the root: then a tree that is used both ways looks the same both times.
     by_depth = (rows[::-1] if inwards else rows).sort_values("depth", kind="stable")
     parents = dict(zip(by_depth[below], by_depth[above], strict=True))
     children: dict[str, list[str]] = {root: []}
+    places: dict[str, tuple[float, int]] = {}
+    depths = {root: 0}
     for child, parent in parents.items():
         children.setdefault(child, [])
         children[parent].append(child)
-    places: dict[str, tuple[float, int]] = {}
-    depths = {root: 0} | dict(zip(by_depth[below], by_depth["depth"].tolist(), strict=True))
+        depths[child] = depths[parent] + 1
     waiting, leaves = [root], 0
     order = []
     while waiting:
@@ -146,7 +155,8 @@ def _shape(rows: pd.DataFrame, root: str, title: str, inwards: bool) -> _Shape:
     for rank in reversed(order):
         if children[rank]:
             places[rank] = (float(np.mean([places[child][0] for child in children[rank]])), depths[rank])
-    return _Shape(title, inwards, parents, places)
+    looped = dict(zip(by_depth[below], by_depth["looped"].tolist(), strict=True))
+    return _Shape(title, inwards, parents, places, {node: looped[node] for node in places if node in switches})
 
 
 def _draw(axes: Axes, shape: _Shape, plan: Plan, colors: Mapping[str, str], radius: float) -> None:
@@ -157,20 +167,52 @@ def _draw(axes: Axes, shape: _Shape, plan: Plan, colors: Mapping[str, str], radi
         ink = WITHIN if boxes[child] == boxes[parent] else BETWEEN
         hops.append(_Hop(lower, upper, ink) if shape.inwards else _Hop(upper, lower, ink))
     (_draw_arrows if len(hops) <= MAX_ARROWS else _draw_lines)(axes, hops, radius)
-    ranks = list(shape.places)
-    points = np.array([(x, -depth) for x, depth in shape.places.values()])
+    ranks = {node: (x, -float(row)) for node, (x, row) in shape.places.items() if node not in shape.switches}
+    points = np.array(list(ranks.values()))
     inks = [colors[boxes[rank]] for rank in ranks]
     axes.scatter(points[:, 0], points[:, 1], s=(2 * radius) ** 2, c=inks, lw=0, zorder=2)
-    size = min(1.0 * radius, 1.7 * radius / (0.62 * len(str(len(ranks) - 1))))
+    size = min(1.0 * radius, 1.7 * radius / (LETTER * len(str(len(ranks) - 1))))
     # Smaller ones could not be read, and every one takes time.
-    for rank, point in zip(ranks, points, strict=True) if size >= SMALLEST_WORDS else ():
+    for rank, point in ranks.items() if size >= SMALLEST_WORDS else ():
         axes.annotate(
-            str(numbers[rank]), tuple(point), ha="center", va="center_baseline", fontsize=size, color="white", zorder=3
+            str(numbers[rank]), point, ha="center", va="center_baseline", fontsize=size, color="white", zorder=3
         )
+    _draw_switches(axes, shape, radius)
     axes.set_axis_off()
     axes.set_xlim(-0.8, points[:, 0].max() + 0.8)
     axes.set_ylim(points[:, 1].min() - 0.5, 0.5)
     axes.set_title(shape.title, fontsize="small", wrap=True)
+
+
+def _draw_switches(axes: Axes, shape: _Shape, radius: float) -> None:
+    """Draw squares with a sign of what the switch does, its name, and copies that it loops back."""
+    edge = max(place for place, _ in shape.places.values()) + 1
+    for switch, looped in shape.switches.items():
+        x, row = shape.places[switch]
+        point = (x, -float(row))
+        axes.scatter(*point, s=(2 * radius) ** 2, c=SWITCH, marker="s", lw=0, zorder=2)
+        # From the square to what is right of it.
+        beside = [place for place, other in shape.places.values() if other == row and place > x] or [edge]
+        room = (min(beside) - x) * LEAF_RADII * radius - 2.6 * radius
+        name = shortened(switch, BOX_LETTERS)
+        words = [
+            (SIGNS[shape.inwards][0], 0.0, 1.4 * radius, "white", "center"),
+            (name, 1.4 * radius, min(SWITCH_WORDS, room / (LETTER * len(name))), SWITCH, "left"),
+        ]
+        for text, shift, size, ink, align in words:
+            if size >= SMALLEST_WORDS:
+                axes.annotate(
+                    text, point, xytext=(shift, 0), textcoords="offset points", ha=align, va="center_baseline",
+                    fontsize=size, color=ink, zorder=3, parse_math=False,
+                )  # fmt: skip
+        if looped:
+            x, row = shape.places[shape.parents[switch]]
+            ends = (x, -float(row)), point
+            axes.annotate(
+                "", ends[shape.inwards], xytext=ends[not shape.inwards], zorder=1,
+                arrowprops={"arrowstyle": "-|>", "color": WITHIN, "lw": 1.1, "ls": DASHES, "shrinkA": radius,
+                            "shrinkB": radius, "mutation_scale": max(radius, 3.0), "connectionstyle": "arc3,rad=0.35"},
+            )  # fmt: skip
 
 
 def _draw_arrows(axes: Axes, hops: list[_Hop], radius: float) -> None:
@@ -217,6 +259,13 @@ def _explain(figure: Figure, colors: Mapping[str, str], shapes: list[_Shape], bo
         )
         for box, ink in (colors.items() if named else [("", color(0))])
     ]  # fmt: skip
+    switched = [shape for shape in shapes if shape.switches]
+    handles += [
+        Line2D([], [], ls="", marker="s", ms=7, color=SWITCH, label=f"{SIGNS[kind][0]} {SIGNS[kind][1]}")
+        for kind in sorted({shape.inwards for shape in switched}, reverse=True)
+    ]
+    if any(any(shape.switches.values()) for shape in switched):
+        handles.append(Line2D([], [], color=WITHIN, ls=DASHES, label=LOOPED))
     if len(colors) > 1:
         words = {True: ("hop within a box", WITHIN), False: ("hop between boxes", BETWEEN)}
         handles += [Line2D([], [], color=words[kind][1], label=words[kind][0]) for kind in sorted(hops, reverse=True)]

@@ -101,6 +101,32 @@ def test_sums_run_towards_the_root() -> None:
     assert all(end[1] < start[1] for start, end in arrows(outwards))
 
 
+@pytest.mark.parametrize("loops", [True, False])
+def test_switches_where_trees_branch_are_squares_with_names(loops: bool) -> None:
+    """A sign says whether they add or copy, dashes what they loop back, and the legend what all of that is."""
+    topology = topologies.dgx_h100(loopback=loops)
+    figure = tree_figure(collopt.plan(topology, "allreduce"), root=0, tree=1)
+    for axes, sign in zip(figure.axes, "+⇉", strict=True):
+        dots, square = axes.collections
+        assert (len(dots.get_offsets()), square.get_offsets().tolist()) == (8, [[3.0, -1.0]])
+        words = [text.get_text() for text in axes.texts if text.get_text()]
+        assert sorted(words) == sorted([*map(str, range(8)), sign, "box0/nvswitch"])
+        dashed = [text for text in axes.texts if text.arrow_patch and text.arrow_patch.get_linestyle() != "solid"]
+        ends = [(3.0, 0.0), (3.0, -1.0)] if sign == "+" else [(3.0, -1.0), (3.0, 0.0)]
+        assert [[text.xyann, text.xy] for text in dashed] == ([ends] if loops else [])
+        assert len(arrows(axes)) == 8 + loops
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["rank", "+ switch that adds", "⇉ switch that copies", *(["copy looped back"] if loops else [])]
+
+
+def test_switches_between_boxes_are_drawn_too() -> None:
+    """They are in no box; the tree goes on below them, and they have names where there is room for one."""
+    topology = topologies.rail(3, sharp=True)
+    figure = tree_figure(collopt.plan(topology, "allreduce"), tree=1)
+    names = {text.get_text() for axes in figure.axes for text in axes.texts}
+    assert {"rail0", "box1/nvswitch"} <= names
+
+
 def test_very_many_arrows_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same lines in the same colors, and their heads where the arrows end."""
     for plan in (sums(), trees()):
