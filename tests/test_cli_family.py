@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, refusal
+from cli_calls import call, netfile, refusal
 from collopt.runtime.msccl.format.limits import RUNTIMES
 from collopt.topologies import Topology, write_topology
 from switched_forests import switched_boxes
@@ -58,14 +58,17 @@ def test_a_planner_that_plans_for_a_size_is_asked_for_both_ends(
 def test_switches_copy_and_add_where_the_runtime_can_ask_them_to(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """MSCCL XML cannot, so plans for it are others."""
-    write_topology(switched_boxes(1, 4), tmp_path / "box.json")
-    words = ("family", tmp_path / "box.json", "allreduce", "--sizes", "1M-1G", "--planners", "auto")
-    found = {
-        runtime: call(capsys, *words, "--runtime", runtime, "-o", tmp_path / runtime, "--json").data["files"]
-        for runtime in ("msccl", "mscclpp")
-    }
-    assert {runtime: round(file["algbw"]) for runtime, (file,) in found.items()} == {"msccl": 267, "mscclpp": 400}
+    """MSCCL XML cannot, so plans for it are others; a note says so, and what MSCCL++ makes of a plan."""
+    for boxes, rates in {1: {"msccl": 267, "mscclpp": 400}, 2: {"msccl": 200, "mscclpp": 200}}.items():
+        network = netfile(tmp_path, switched_boxes(boxes, 4))
+        words = ("family", network, "allreduce", "--sizes", "1M-1G", "--planners", "auto")
+        found = {
+            runtime: call(capsys, *words, "--runtime", runtime, "-o", tmp_path / f"{runtime}{boxes}", "--json")
+            for runtime in ("msccl", "mscclpp")
+        }
+        assert {runtime: round(answer.data["files"][0]["algbw"]) for runtime, answer in found.items()} == rates
+        assert "collopt: note: no switch copies or adds in MSCCL XML\n" in found["msccl"].err
+        assert ("collopt: note: ranks add up what switches add up" in found["mscclpp"].err) == (boxes > 1)
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,8 @@ def test_rows_about_trees_and_switches_agree_with_the_gap(capsys: pytest.Capture
     assert re.search(saving, call(capsys, "plan", "dgx-h100", "allreduce").out, re.MULTILINE)
     told = call(capsys, "plan", "dgx-h100", "allreduce", "--no-in-network").out
     assert re.search(r"^  in-network +no switch copies or adds; the bound assumes that they do$", told, re.MULTILINE)
+    assert call(capsys, "plan", "dgx-h100", "allreduce", "--json").data["branching_switches"] == 1
+    assert "  optimality gap  0 (optimal of allreduces by trees)\n" in call(capsys, "plan", "dgx-h100", "allreduce").out
     ring_of_four = call(capsys, "plan", *RING).out
     assert re.search(r"^  trees .* distinct, height 2 hops$", ring_of_four, re.MULTILINE)
     assert "  busiest links   8 of 8, 100 % utilized\n" in ring_of_four

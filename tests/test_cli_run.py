@@ -11,7 +11,7 @@ import collopt
 from cli_calls import Answer, call, refusal
 from collopt.errors import MissingDependencyError
 from collopt.runtime import RunReport
-from collopt.topologies import ring
+from collopt.topologies import dgx_h100, ring
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,16 @@ def test_every_option_reaches_the_run(
             "seed": 3,
         }
     ]
+
+
+def test_says_that_ranks_do_what_switches_do(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, calls: list[dict[str, Any]]
+) -> None:
+    """So that nobody takes the measured rate for that of the plan."""
+    plan = tmp_path / "plan.json"
+    collopt.plan(dgx_h100(), "allreduce").save(plan)
+    told = f"collopt: note: ranks copy and add up what switches do in the trees of {plan}, as torch.distributed sends"
+    assert told in call(capsys, "run", plan).err
 
 
 @pytest.mark.parametrize(("rank", "printed"), [("0", True), ("3", False)])

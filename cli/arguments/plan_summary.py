@@ -69,10 +69,13 @@ def _flow_figures(schedule: FlowSchedule, plan: Plan) -> dict[str, Any]:
 @_schedule_figures.register(Forest)
 @_schedule_figures.register(Allreduce)
 def _tree_figures(schedule: TreeSchedule, plan: Plan) -> dict[str, Any]:
+    from ...report.tables.summary import branching_switches
+
     return {
         "trees_per_root": schedule.forests[-1].trees_per_root,
         "root_weights": schedule.root_weights.tolist(),
         "num_trees": schedule.num_trees,
+        "branching_switches": len(branching_switches(schedule)),
         "min_height": plan.heights.lowest,
         "mean_height": plan.heights.mean,
         "max_height": plan.heights.highest,

@@ -83,6 +83,8 @@ def family(
         for line in loading:
             emit(row("loading", line))
     note(f"wrote {count_text(len(frame), 'file')} to {output}")
+    for text in _notes(network, known, plans, frame, format):
+        note(f"collopt: note: {text}")
     unused = list(dict.fromkeys(plan.planner for plan in plans if plan.planner not in set(frame["planner"])))
     if unused:
         verb, they_are = ("has", "it is") if len(unused) == 1 else ("have", "they are")
@@ -111,6 +113,18 @@ def _size_range(sizes: str) -> tuple[int, int]:
 def _for_format(form: str, planner: str, collective: Collective) -> dict[str, Any]:
     """Options of a planner for plans that the format can hold: in MSCCL XML no switch copies or adds."""
     return {"in_network": False} if form == "msccl-xml" and takes_option(planner, collective, "in_network") else {}
+
+
+def _notes(network: Topology, collective: Collective, plans: list[Plan], frame: pd.DataFrame, form: str) -> list[str]:
+    """Say what the files make of switches that copy or add."""
+    from ...runtime.mscclpp.export import mscclpp_notes
+
+    if form == "msccl-xml":
+        able = network.multicast | network.aggregation
+        return ["no switch copies or adds in MSCCL XML"] if able and not collective.in_pairs else []
+    written = dict(zip(frame["planner"], frame["file"], strict=True))
+    found = [mscclpp_notes(plan, written[plan.planner]) for plan in plans if plan.planner in written]
+    return list(dict.fromkeys(text for texts in found for text in texts))
 
 
 def _plans(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...schedules import EVERY_SCHEDULE, as_bytes
-from ...support.formatting import gap_text, percentage_text, rate_text, time_text
+from ...support.formatting import percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets
 from ..arguments.parameters import (
@@ -149,14 +149,14 @@ def _figures(made: Plan, intact: Bound | None, size: str | None) -> dict[str, An
 
 
 def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
-    from ...report.tables.summary import schedule_rows
+    from ...report.tables.summary import optimality, schedule_rows
 
     network = made.topology
     rows = {
         "algbw": rate_text(made.algbw),
         "busbw": rate_text(made.busbw),
         "bound": f"algbw at most {rate_text(made.bound.algbw)}{_about(made.bound)}",
-        "optimality gap": gap_text(made.gap),
+        "optimality gap": optimality(made),
     } | schedule_rows(made)
     if size is not None:
         rows["estimate"] = f"{time_text(made.estimate(size))} for {size} bytes, {_flow(made)}"

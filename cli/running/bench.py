@@ -30,7 +30,7 @@ from ..arguments.parameters import (
 )
 from ..terminal.output import emit, emit_csv, emit_json
 from ..terminal.progress import computing, working
-from .launched import as_one_of_the_ranks, check_op
+from .launched import as_one_of_the_ranks, check_op, note_copies
 
 if TYPE_CHECKING:
     from ...planners import Plan
@@ -165,6 +165,8 @@ def bench(
         emit_csv(_tidy_rows(report.to_json()["results"]))
     elif not rank:
         table.finish(report, compared)
+    if not rank:
+        note_copies(compared)
     if report.wrong:
         names = [name for name in report.names if any(row.name == name and row.wrong for row in report.rows)]
         raise ProgramError(

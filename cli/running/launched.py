@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ...schedules import Collective
 from ..arguments.parameters import UsageError
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import note
 
+if TYPE_CHECKING:
+    from ...planners import Plan
+
 GRACE_S = 5.0  # Torch's own errors, which say more, get this long after the deadline
+
+
+def note_copies(plans: Mapping[str, Plan]) -> None:
+    """Say that ranks do what switches do in these plans, so that their rates are not those of the plans."""
+    from ...runtime.lowering.tree_transfers import branches_at_switches
+
+    if names := [name for name, plan in plans.items() if branches_at_switches(plan.schedule)]:
+        note(
+            f"collopt: note: ranks copy and add up what switches do in the trees of {', '.join(names)}, as "
+            "torch.distributed sends from rank to rank"
+        )
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from ..arguments.parameters import (
 )
 from ..terminal.output import emit, emit_json
 from ..terminal.progress import working
-from .launched import as_one_of_the_ranks, check_op
+from .launched import as_one_of_the_ranks, check_op, note_copies
 
 if TYPE_CHECKING:
     from ...runtime import RunReport
@@ -81,6 +81,7 @@ def run(
             emit_json(_as_json(plan, report))
         else:
             emit(str(report))
+        note_copies({str(plan): loaded})
     if not report.all_correct:
         wrong = [rank for rank, correct in enumerate(report.correct) if not correct]
         raise ProgramError(f"{plan} left wrong data on ranks {wrong}; rule out faulty hardware, and report this")
