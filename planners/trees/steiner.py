@@ -35,7 +35,6 @@ from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
-from .forestcoll import bound_trees
 from .problem import check_request, shard_weights, whole_numbers
 
 MAX_RANKS = 12
@@ -136,6 +135,8 @@ def plan_steiner(
 
     If they reach the bound of all schedules, that one is the plan's, else the one of such trees.
     """
+    from .forestcoll import bound_trees  # with kernels
+
     check_abilities(topology)
     trace = Trace()
     sizes = shard_weights(topology, collective, root, weights)
