@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,16 @@ from hypothesis import strategies as st
 from mscclpp_plans import Document, operations, run_document
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, TooLargeError, UnsupportedError
-from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, lower, read_mscclpp
+from collopt.runtime import (
+    ChunkRange,
+    Dependency,
+    Instruction,
+    Program,
+    RankProgram,
+    ThreadBlock,
+    lower,
+    read_mscclpp,
+)
 from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
 from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, copies, document_of
 from collopt.runtime.mscclpp.format.reader import parse_document
@@ -175,26 +185,101 @@ def test_copies_are_on_one_channel() -> None:
     assert Counter(zip(connections, channels, strict=True)).most_common(1)[0][1] == 2
 
 
+Blocks = list[list[ThreadBlock]]
+
+
+def step(kind: Any, source: tuple[Any, int] | None, target: tuple[Any, int] | None, *after: int) -> Instruction:
+    """One step with one chunk, after the first steps of these thread blocks."""
+    ends = [end and ChunkRange(*end) for end in (source, target)]
+    return Instruction(kind, ends[0], ends[1], 1, tuple(Dependency(block, 0) for block in after))
+
+
+def exchange(chunks: int = 1) -> Blocks:
+    """Three ranks that send each other all chunks of their shard; the second receiver gets them in reverse order."""
+    found = []
+    for rank in range(3):
+        blocks, orders = [], (range(chunks), range(chunks - 1, -1, -1))
+        for peer, order in zip(((rank + 1) % 3, (rank + 2) % 3), orders, strict=True):
+            blocks.append(ThreadBlock(peer, None, 0, tuple(step("send", ("input", at), None) for at in order)))
+        for peer, order in zip(((rank - 1) % 3, (rank - 2) % 3), orders, strict=True):
+            steps = tuple(step("recv", None, ("output", peer * chunks + at)) for at in order)
+            blocks.append(ThreadBlock(None, peer, 0, steps))
+        copied = tuple(step("copy", ("input", at), ("output", rank * chunks + at)) for at in range(chunks))
+        found.append([*blocks, ThreadBlock(None, None, 0, copied)])
+    return found
+
+
+def stored(blocks: Blocks, chunks: int = 1, scratch: int = 0) -> tuple[int, int]:
+    """Numbers of puts and stores of a program whose switch connects all three."""
+    ranks = tuple(RankProgram(rank, chunks, 3 * chunks, scratch, tuple(own)) for rank, own in enumerate(blocks))
+    program = Program("hand-made", ALLGATHER, 3, 3 * chunks, ranks)
+    plan = to_execution_plan(program, slice_bytes=None, switch_groups=[(0, 1, 2)])
+    run_execution_plan(plan, interleavings=4)
+    return written(plan)["put"], written(plan)["gstore"]
+
+
 def test_sends_in_opposite_orders_stay_apart() -> None:
     """No store can be the first for one receiver and the second for the other."""
-    places = [ChunkRange("input", 0), ChunkRange("input", 1)]
-    ranks = []
-    for rank in range(3):
-        sends = [
-            ThreadBlock(peer, None, 0, tuple(Instruction("send", places[at], None, 1) for at in order))
-            for peer, order in (((rank + 1) % 3, (0, 1)), ((rank + 2) % 3, (1, 0)))
-        ]
-        receives = [
-            ThreadBlock(
-                None, peer, 0, tuple(Instruction("recv", None, ChunkRange("output", 2 * peer + at), 1) for at in order)
-            )
-            for peer, order in (((rank - 1) % 3, (0, 1)), ((rank - 2) % 3, (1, 0)))
-        ]
-        copy = ThreadBlock(None, None, 0, (Instruction("copy", places[0], ChunkRange("output", 2 * rank), 2),))
-        ranks.append(RankProgram(rank, 2, 6, 0, (*sends, *receives, copy)))
-    program = Program("crossed", ALLGATHER, 3, 6, tuple(ranks))
-    plan = to_execution_plan(program, slice_bytes=None, switch_groups=[(0, 1, 2)])
-    assert (written(plan)["put"], written(plan)["gstore"]) == (12, 0)
+    assert stored(exchange()) == (0, 3)
+    assert stored(exchange(2), 2) == (12, 0)
+
+
+def test_a_store_waits_until_all_may_be_overwritten() -> None:
+    """Here rank 1 copies something into the target before."""
+    blocks = exchange()
+    (receive,) = blocks[1][2].instructions
+    blocks[1][2] = ThreadBlock(None, 0, 0, (step("copy", ("input", 0), ("output", 0)), receive))
+    assert stored(blocks) == (0, 3)
+
+
+def test_only_outputs_are_stored_to() -> None:
+    """Ranks that receive in scratch are sent to."""
+    blocks = exchange()
+    for rank, at in ((1, 2), (2, 3)):
+        steps = step("recv", None, ("scratch", 0)), step("copy", ("scratch", 0), ("output", 0))
+        blocks[rank][at] = ThreadBlock(None, 0, 0, steps)
+    assert stored(blocks, scratch=1) == (2, 2)
+    blocks[0].append(ThreadBlock(None, None, 0, (step("copy", ("input", 0), ("scratch", 0)),)))
+    for at, peer in ((0, 1), (1, 2)):
+        blocks[0][at] = ThreadBlock(peer, None, 0, (step("send", ("scratch", 0), None, 5),))
+    assert stored(blocks, scratch=1) == (2, 2)
+
+
+def test_a_store_is_not_made_where_its_own_copy_would_be_in_the_way() -> None:
+    """Rank 0 gets its own shard back from rank 1."""
+    blocks = exchange()
+    blocks[0][4] = ThreadBlock(None, 1, 1, (step("recv", None, ("output", 0)),))
+    blocks[1].append(ThreadBlock(0, None, 1, (step("send", ("output", 0), None, 2),)))
+    assert stored(blocks) == (3, 2)
+
+
+def test_copies_of_more_than_is_stored_stay() -> None:
+    """Of two trees per root one is for the switch: its store would write what a larger copy writes too."""
+    trees = []
+    for root in range(3):
+        one, other = (root + 1) % 3, (root + 2) % 3
+        trees += [(root, 1, [(root, 3), (3, one), (3, other)]), (root, 1, [(root, 3, one), (one, 3, other)])]
+    program = lower(Forest.from_paths(3, 2, trees, switches=[3]), "allgather")
+    stores = [
+        written(to_execution_plan(program, slice_bytes=slices, switch_groups=[(0, 1, 2)]))["gstore"]
+        for slices in (None, 4096)
+    ]
+    assert stores == [0, 3]
+
+
+def test_a_group_has_no_more_ranks_than_a_thread_block_signals_to() -> None:
+    """Larger ones are sent to."""
+    plan = to_execution_plan(lower(switched_forest(1, 18), "allgather"), switch_groups=[range(18)])
+    assert written(plan)["gstore"] == 0
+
+
+@pytest.mark.parametrize(
+    "paths", [[(0, 3), (3, 4), (4, 1), (4, 2)], [(0, 4, 3), (3, 1), (3, 2)], [(0, 3), (3, 1), (0, 4), (4, 2)]]
+)
+def test_trees_through_two_switches_are_no_stars(paths: list[tuple[int, ...]]) -> None:
+    """One above the other, only passed, or side by side."""
+    forest = Forest.from_paths(3, 1, [(0, 1, paths)], root_weights=[1, 0, 0], switches=[3, 4])
+    assert not is_star_schedule(forest, BROADCAST)
 
 
 def test_the_exporter_says_what_becomes_of_switches(tmp_path: Path) -> None:
@@ -367,7 +452,7 @@ def test_in_place_rules(documents: dict[str, Document]) -> None:
     copies_in_place = document_of(star_plan(switched_forest(1, 3), ALLGATHER, "copies", placement="in-place"))
     for gpu in copies_in_place["gpus"]:
         gpu["channels"][1]["buffer_type"] = "i"
-    with pytest.raises(FileFormatError, match="in place begins at another offset on every gpu of an allgather"):
+    with pytest.raises(FileFormatError, match=r"in place begins at another offset on every gpu \(allgather\)"):
         parse_document(copies_in_place, "plan.json")
     document = copy.deepcopy(documents["sum in place"])
     for side in ("src_buff", "dst_buff"):
@@ -375,6 +460,54 @@ def test_in_place_rules(documents: dict[str, Document]) -> None:
     sum_of(document)["dst_buff"][0]["index"] = 1
     with pytest.raises(FileFormatError, match="stores chunks at an offset onto what it reads"):
         parse_document(document, "plan.json")
+
+
+def test_groups_on_one_memory(documents: dict[str, Document]) -> None:
+    """In place the input is the output; several channels of one group are fine, and other groups are not."""
+
+    def with_groups(name: str, *found: tuple[str, list[int]]) -> Document:
+        document = copy.deepcopy(documents[name])
+        for rank, gpu in enumerate(document["gpus"]):
+            gpu["channels"] += [
+                {"channel_type": "switch", "buffer_type": letter, "rank_groups": [{"size": len(ranks), "ranks": ranks}]}
+                for letter, ranks in found
+                if rank in ranks
+            ]
+        return document
+
+    every = [0, 1, 2]
+    assert len(parse_document(with_groups("sum", *[("i", every)] * 4), "plan.json").gpus[0].switches) == 6
+    assert parse_document(with_groups("copies", ("i", every)), "plan.json").gpus[2].switches[1].buffer == "input"
+    for name, groups_of in (("sum", [("s", [0, 1]), ("s", [0, 2])]), ("sum in place", [("i", [0, 1])])):
+        with pytest.raises(FileFormatError, match="a buffer is for the channels of one group"):
+            parse_document(with_groups(name, *groups_of), "plan.json")
+
+
+def test_outputs_of_a_reduce_scatter_in_place_are_no_switch_channels() -> None:
+    """They begin elsewhere on every GPU; its inputs do not."""
+    program = lower(switched_forest(1, 3, "reduce"), "reduce_scatter")
+    document = document_of(to_execution_plan(program, placement="in-place"))
+    for letter in "io":
+        changed = copy.deepcopy(document)
+        for gpu in changed["gpus"]:
+            group = {"size": 3, "ranks": [0, 1, 2]}
+            gpu["channels"].append({"channel_type": "switch", "buffer_type": letter, "rank_groups": [group]})
+        if letter == "i":
+            parse_document(changed, "plan.json")
+        else:
+            with pytest.raises(FileFormatError, match="output, which in place begins at another offset"):
+                parse_document(changed, "plan.json")
+
+
+def test_a_sum_in_place_is_a_write_on_all_gpus(documents: dict[str, Document]) -> None:
+    """Also on the first one, whose chunk it reads at the same place."""
+    document = copy.deepcopy(documents["sum in place"])
+    gpu = document["gpus"][0]
+    gpu["scratch_chunks"] = 1
+    ends = [{"type": letter, "index": at, "size": 1} for letter, at in (("i", 1), ("s", 0))]
+    gpu["threadblocks"][0]["ops"].insert(3, {"name": "copy", "src_buff": ends[:1], "dst_buff": ends[1:]})
+    with pytest.raises(ProgramError, match=r"race: .* chunk 1 of rank 0 .* nothing keeps them in order"):
+        run_document(document)
 
 
 def test_lint_knows_what_switch_plans_need(tmp_path: Path, documents: dict[str, Document]) -> None:

@@ -24,7 +24,7 @@ def check_switch_groups(plan: ExecutionPlan, fail: Fail) -> None:
             if plan.in_place and plan.collective.is_sharded and group.buffer == _smaller(plan):
                 fail(
                     f"gpu {rank} has a switch channel on its {group.buffer}, which in place begins at another offset "
-                    f"on every gpu of an {plan.collective}"
+                    f"on every gpu ({plan.collective})"
                 )
             memory = "shared" if plan.in_place and group.buffer != "scratch" else group.buffer
             other = bound.setdefault(memory, group)
