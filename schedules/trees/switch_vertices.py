@@ -20,6 +20,16 @@ class JoinedRoutes(NamedTuple):
     path_nodes: IntArray
 
 
+class Abilities(NamedTuple):
+    """What each node can do, shape (nodes,), and links that a copy takes which is looped back."""
+
+    branches: BoolArray  # whether it copies, or adds where data runs towards the root
+    loops: BoolArray  # whether a copy goes back to the rank above it
+    group: IntArray  # neighbors in a tree at most
+    opposite: IntArray  # int64 (hops of all paths,): the opposite link of each hop, -1 for none
+    room: IntArray  # int64 (links,): copies for which each link has room; those of a tree are taken off
+
+
 def columns(nodes: IntArray, num_ranks: int, switches: IntArray) -> IntArray:
     """Look up nodes among the vertices of trees: ranks, then `switches`; other nodes keep numbers beyond all columns.
 

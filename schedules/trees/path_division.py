@@ -1,0 +1,116 @@
+"""Division of paths at switches that copy: in one tree, a path may begin where another one passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+
+from ...support.arrays import IntArray, SmallArray
+
+if TYPE_CHECKING:
+    from .switch_vertices import Abilities
+
+
+@numba.njit(cache=True, nogil=True)
+def divide(
+    roots: IntArray,
+    weights: IntArray,
+    routes: SmallArray,
+    parents: IntArray,
+    starts: IntArray,
+    nodes: IntArray,
+    able: Abilities,
+    column: IntArray,
+    longest: int,
+    pieces: IntArray,
+) -> None:
+    """Write for each vertex the piece of a path on which it receives: ``(path * longest + first) * longest + last``.
+
+    Shapes: as in a Forest; `column` int64 (nodes,); `pieces` int64 (trees, vertices), -1 where nothing is received.
+    """
+    ranks = routes.shape[1]
+    supplier = np.empty(len(column), dtype=np.int64)  # the rank on whose path each switch receives
+    begins = np.empty(len(column), dtype=np.int64)  # how many paths begin at each switch
+    first = np.empty(ranks, dtype=np.int64)
+    for tree in range(len(roots)):
+        supplier[:] = -1
+        begins[:] = 0
+        for rank in _outwards(roots[tree], parents[tree]):
+            path = routes[tree, rank]
+            begin, length = starts[path], starts[path + 1] - starts[path]
+            first[rank] = 0
+            for place in range(length - 2, 0, -1):
+                switch = nodes[begin + place]
+                if supplier[switch] >= 0 and _takes(
+                    switch, tree, supplier[switch], first, begins, weights, routes, starts, nodes, able
+                ):
+                    first[rank] = place
+                    begins[switch] += 1
+                    break
+            for place in range(first[rank] + 1, length - 1):
+                switch = nodes[begin + place]
+                if able.branches[switch] and supplier[switch] < 0:
+                    supplier[switch] = rank
+        for rank in range(ranks):
+            path = routes[tree, rank]
+            if path < 0:
+                continue
+            begin, length, since = starts[path], starts[path + 1] - starts[path], first[rank]
+            for place in range(first[rank] + 1, length):
+                node = nodes[begin + place]
+                if place == length - 1 or (supplier[node] == rank and begins[node] > 0):
+                    pieces[tree, column[node]] = (path * longest + since) * longest + place
+                    since = place
+
+
+@numba.njit(cache=True, nogil=True)
+def _takes(
+    switch: int,
+    tree: int,
+    supplier: int,
+    first: IntArray,
+    begins: IntArray,
+    weights: IntArray,
+    routes: SmallArray,
+    starts: IntArray,
+    nodes: IntArray,
+    able: Abilities,
+) -> bool:
+    """Whether one more path may begin at a switch; reserves links for what the first one makes it loop back."""
+    if begins[switch] + 3 > able.group[switch]:
+        return False
+    if begins[switch] > 0 or not able.loops[switch] or first[supplier] > 0:
+        return True
+    hop = starts[routes[tree, supplier]]
+    while nodes[hop] != switch:
+        if able.opposite[hop] < 0 or able.room[able.opposite[hop]] < weights[tree]:
+            return False
+        hop += 1
+    hop = starts[routes[tree, supplier]]
+    while nodes[hop] != switch:
+        able.room[able.opposite[hop]] -= weights[tree]
+        hop += 1
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _outwards(root: int, parent: IntArray) -> IntArray:
+    """List the ranks of a tree but its root, each after the one above it; shape (ranks - 1,)."""
+    order = np.empty(len(parent), dtype=np.int64)
+    placed = np.zeros(len(parent), dtype=np.bool_)
+    placed[root] = True
+    chain = np.empty(len(parent), dtype=np.int64)
+    done = 0
+    for rank in range(len(parent)):
+        length, node = 0, rank
+        while not placed[node]:
+            chain[length] = node
+            length += 1
+            node = parent[node]
+        for place in range(length - 1, -1, -1):
+            order[done] = chain[place]
+            placed[chain[place]] = True
+            done += 1
+    return order[:done]
