@@ -63,7 +63,7 @@ def in_network(forest: Forest, topology: Topology) -> Forest:
     longest = int(np.diff(forest.path_starts).max())
     column = columns(np.arange(len(topology.nodes)), forest.num_ranks, switches)
     pieces = np.full((forest.num_trees, forest.num_ranks + len(switches)), -1, dtype=np.int64)
-    arrays = forest.roots, forest.weights, forest.routes, forest.parents, forest.path_starts, forest.path_nodes
+    arrays = forest.weights, forest.routes, forest.depths, forest.path_starts, forest.path_nodes
     divide(*arrays, able, column, longest, pieces)
     return _with_pieces(forest, pieces, switches, longest)
 

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 
 @numba.njit(cache=True, nogil=True)
 def divide(
-    roots: IntArray,
     weights: IntArray,
     routes: SmallArray,
-    parents: IntArray,
+    depths: IntArray,
     starts: IntArray,
     nodes: IntArray,
     able: Abilities,
@@ -28,16 +27,18 @@ def divide(
 ) -> None:
     """Write for each vertex the piece of a path on which it receives: ``(path * longest + first) * longest + last``.
 
+    Paths to ranks near the root come first, so that no tree becomes higher.
+
     Shapes: as in a Forest; `column` int64 (nodes,); `pieces` int64 (trees, vertices), -1 where nothing is received.
     """
     ranks = routes.shape[1]
     supplier = np.empty(len(column), dtype=np.int64)  # the rank on whose path each switch receives
     begins = np.empty(len(column), dtype=np.int64)  # how many paths begin at each switch
     first = np.empty(ranks, dtype=np.int64)
-    for tree in range(len(roots)):
+    for tree in range(len(weights)):
         supplier[:] = -1
         begins[:] = 0
-        for rank in _outwards(roots[tree], parents[tree]):
+        for rank in np.argsort(depths[tree], kind="mergesort")[1:]:
             path = routes[tree, rank]
             begin, length = starts[path], starts[path + 1] - starts[path]
             first[rank] = 0
@@ -93,24 +94,3 @@ def _takes(
         able.room[able.opposite[hop]] -= weights[tree]
         hop += 1
     return True
-
-
-@numba.njit(cache=True, nogil=True)
-def _outwards(root: int, parent: IntArray) -> IntArray:
-    """List the ranks of a tree but its root, each after the one above it; shape (ranks - 1,)."""
-    order = np.empty(len(parent), dtype=np.int64)
-    placed = np.zeros(len(parent), dtype=np.bool_)
-    placed[root] = True
-    chain = np.empty(len(parent), dtype=np.int64)
-    done = 0
-    for rank in range(len(parent)):
-        length, node = 0, rank
-        while not placed[node]:
-            chain[length] = node
-            length += 1
-            node = parent[node]
-        for place in range(length - 1, -1, -1):
-            order[done] = chain[place]
-            placed[chain[place]] = True
-            done += 1
-    return order[:done]
