@@ -26,10 +26,13 @@ from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
+from .box_stars import BoxGroups, box_groups, network_of_boxes, star_rate, with_stars
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, network_options, tree_problem
 from .spanned_switches import in_original_numbers, joined_forests, span_choices, spanning_network
 from .tree_roots import rooted_at_centers, rooted_for_loopback
+
+MAX_COPIES = 2**13  # of trees that are packed where stars in boxes, which may be slower, are as good as possible
 
 
 def allreduce_bound(topology: Topology) -> Bound:
@@ -143,9 +146,11 @@ def plan_strength(topology: Topology, *, in_network: bool = True) -> Plan:
     with trace.stage("strength"):
         plain = [_slice(topology, ())]
         chosen, bound = _best_slices(topology, plain, in_network=in_network)
+        if chosen is not plain:
+            chosen = _simpler(topology, chosen)
     options = network_options(in_network)
     schedule = _schedule(topology, chosen, trace)
-    if chosen != plain and schedule.total_weight / schedule.inverse_rate(topology) <= plain[0].algbw:
+    if chosen is not plain and schedule.total_weight / schedule.inverse_rate(topology) <= plain[0].algbw:
         chosen, schedule = plain, _schedule(topology, plain, trace)  # copies that are looped back do not fit
     trace.note("spanned_switches", len({switch for each in chosen for switch in each.switches}))
     return verified_plan(topology, ALLREDUCE, schedule, "strength", options, trace, bound)
@@ -168,11 +173,14 @@ class _Slice(NamedTuple):
     network: Topology
     links: _Links
     best: Strength
+    boxes: BoxGroups | None = None  # whose switches are the only compute nodes of the network
+    most: Fraction | None = None  # GB/s of links that it does not have
 
     @property
     def algbw(self) -> Fraction:
         """What its trees reach, but for copies that are looped back where there is no room."""
-        return self.best.value * self.network.arrays.unit
+        reached = self.best.value * self.network.arrays.unit
+        return reached if self.most is None else min(reached, self.most)
 
 
 def _best_slices(topology: Topology, plain: list[_Slice], *, in_network: bool) -> tuple[list[_Slice], Bound]:
@@ -197,8 +205,27 @@ def _best_slices(topology: Topology, plain: list[_Slice], *, in_network: bool) -
 
 def _slice(topology: Topology, switches: tuple[str, ...]) -> _Slice:
     network = spanning_network(topology, switches) if switches else topology
+    return _Slice(switches, network, *_strength(network))
+
+
+def _strength(network: Topology) -> tuple[_Links, Strength]:
     links = _two_way_links(network)
-    return _Slice(switches, network, links, strength(len(network.nodes), network.num_ranks, *links))
+    return links, strength(len(network.nodes), network.num_ranks, *links)
+
+
+def _simpler(topology: Topology, chosen: list[_Slice]) -> list[_Slice]:
+    """Put stars in boxes and trees between them in place of very many trees, or of trees that are no faster."""
+    switches = chosen[0].switches
+    if len(chosen) > 1 or (boxes := box_groups(topology, switches)) is None:
+        return chosen
+    network = network_of_boxes(topology, switches)
+    stars = _Slice(switches, network, *_strength(network), boxes, star_rate(chosen[0].network, switches))
+    copies = int(_orientation(chosen[0]).supplies.sum())
+    return [stars] if stars.algbw >= chosen[0].algbw or copies > MAX_COPIES else chosen
+
+
+def _orientation(part: _Slice) -> Orientation:
+    return orient(len(part.network.nodes), part.network.num_ranks, *part.links, part.best)
 
 
 def _tree_bound(topology: Topology, chosen: _Slice) -> Bound | None:
@@ -216,9 +243,11 @@ def _sliced_forest(topology: Topology, part: _Slice, trace: Trace) -> Forest:
     """Pack the trees of a part, rooted at centers."""
     network = part.network
     with trace.stage("orientation"):
-        orientation = orient(len(network.nodes), network.num_ranks, *part.links, part.best)
+        orientation = _orientation(part)
     forest = _forest(network, part.links, orientation, trace)
     with trace.stage("centering"):
+        if part.boxes:
+            return with_stars(forest, network, topology, part.boxes)
         return rooted_at_centers(in_original_numbers(forest, network, topology)).tidied()
 
 

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collopt.planners.trees.box_stars import box_groups
 from collopt.planners.trees.strength import plan_strength
+from collopt.runtime import lower, run_program
 from collopt.schedules import Bound, Partition, TreePartition, verified_loads
-from collopt.topologies import SwitchLimits, Topology, dgx_h100, leaf_spine, rail
+from collopt.topologies import SwitchLimits, Topology, dgx_h100, gb200_nvl72, leaf_spine, rail
 from sample_sizes import examples
 from two_way_networks import two_way_topologies
 
@@ -111,3 +113,36 @@ def test_without_able_switches_the_bound_for_trees_is_that_of_partitions(topolog
     assert isinstance(bound.witness, Partition)
     same = Bound.from_witness(topology, "allreduce", TreePartition(bound.witness.parts))
     assert same.inverse_rate == bound.inverse_rate
+
+
+@pytest.mark.parametrize("racks", [2, 3])
+def test_racks_are_joined_by_trees_between_stars(racks: int) -> None:
+    """Where the best trees would be tens of thousands, because NICs have more than trees between racks take."""
+    topology = gb200_nvl72(racks)
+    plan = plan_strength(topology)
+    assert plan.algbw > 880
+    assert plan.schedule.num_trees < 1000
+    assert 0 < plan.gap < Fraction(1, 20)
+
+
+def test_data_of_stars_arrives_everywhere() -> None:
+    """Two boxes of three ranks, with stars in each and NICs between them; the interpreter adds up."""
+    links = [(f"{box}{rank}", f"s{box}", 90) for box in "ab" for rank in range(3)]
+    links += [(f"{box}{rank}", "fabric", 30) for box in "ab" for rank in range(3)]
+    ranks = [f"{box}{rank}" for box in "ab" for rank in range(3)]
+    topology = Topology.from_links(links, compute=ranks, switches=["sa", "sb", "fabric"], bidirectional=True)
+    plan = plan_strength(able(topology, frozenset({"sa", "sb"})))
+    assert (plan.algbw, plan.gap) == (90, 0)
+    run_program(lower(plan.schedule, "allreduce"), interleavings=3)
+
+
+def test_ranks_next_to_two_switches_or_none_form_no_boxes() -> None:
+    """Then stars would overlap or leave ranks out."""
+    links = [("a", "s", 1), ("b", "s", 1), ("c", "t", 1), ("d", "t", 1), ("s", "t", 1)]
+    topology = Topology.from_links(links, compute="abcd", switches="st", bidirectional=True)
+    assert box_groups(topology, ("s",)) is None
+    groups = box_groups(topology, ("s", "t"))
+    assert groups is not None
+    assert groups.box_of.tolist() == [0, 0, 1, 1]
+    more = Topology.from_links([*links, ("a", "t", 1)], compute="abcd", switches="st", bidirectional=True)
+    assert box_groups(more, ("s", "t")) is None

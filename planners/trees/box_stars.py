@@ -1,0 +1,109 @@
+"""Trees of boxes: in each box the switch joins all ranks, and trees between boxes join the stars.
+
+Where ranks have more bandwidth outside of their box than trees between boxes need, the best trees also use it inside,
+and there are very many of them.  These are few, and lose only what that gains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schedules import Forest
+from ...support.arrays import IntArray
+from ...topologies import Topology
+
+
+class BoxGroups(NamedTuple):
+    """Boxes of a network: a spanned switch and the ranks around it each, by node number."""
+
+    switches: IntArray  # int64 (boxes,)
+    box_of: IntArray  # int64 (ranks,)
+
+
+def box_groups(topology: Topology, able: tuple[str, ...]) -> BoxGroups | None:
+    """Assign every rank to the able switch next to it; None unless there is exactly one for each, and several boxes."""
+    switches = np.array([topology.node_index[switch] for switch in able], dtype=np.int64)
+    tails, heads, _, _ = topology.arrays
+    place = np.full(len(topology.nodes), -1)
+    place[switches] = np.arange(len(switches))
+    near = (place[tails] >= 0) & (heads < topology.num_ranks)
+    if len(able) < 2 or not np.array_equal(np.sort(heads[near]), np.arange(topology.num_ranks)):
+        return None
+    box_of = np.empty(topology.num_ranks, dtype=np.int64)
+    box_of[heads[near]] = place[tails[near]]
+    return BoxGroups(switches, box_of) if len(np.unique(box_of)) == len(able) else None
+
+
+def network_of_boxes(topology: Topology, able: tuple[str, ...]) -> Topology:
+    """Turn the switches of boxes into the only compute nodes, and ranks into switches that data passes.
+
+    Links inside boxes carry their stars already, so what passes there between boxes is free.
+    """
+    free = max(link.bandwidth for link in topology.links) * len(topology.links)
+    inside = {*able}
+    links = tuple(link._replace(bandwidth=free) if inside & {*link[:2]} else link for link in topology.links)
+    others = tuple(node for node in topology.switch_nodes if node not in inside)
+    return replace(
+        topology,
+        compute_nodes=able,
+        switch_nodes=topology.compute_nodes + others,
+        links=links,
+        multicast=frozenset(),
+        aggregation=frozenset(),
+        limits=(),
+    )
+
+
+def star_rate(network: Topology, able: tuple[str, ...]) -> Fraction:
+    """Bandwidth of the thinnest link between a rank and its switch, GB/s."""
+    return min(link.bandwidth for link in network.links if link.tail in able or link.head in able)
+
+
+def with_stars(forest: Forest, network: Topology, topology: Topology, groups: BoxGroups) -> Forest:
+    """Put a star of ranks in place of each box of a forest on `network_of_boxes`.
+
+    Paths that pass a rank in the middle are refused by the check of the plan, as they would load its switch.
+    """
+    ranks, boxes = topology.num_ranks, len(groups.switches)
+    index = np.array([topology.node_index[name] for name in network.nodes])
+    nodes = index[forest.path_nodes].tolist()
+    between = [tuple(nodes[begin + 1 : end - 1]) for begin, end in pairwise(forest.path_starts.tolist())]
+    stars = [(int(groups.switches[box]), rank) for rank, box in enumerate(groups.box_of.tolist())]
+    paths = [*between, *stars, *(star[::-1] for star in stars)]
+    down = len(between) + np.arange(ranks)  # the path from its switch to each rank; that back has `ranks` more
+    firsts = np.array([path[0] for path in between])
+    lasts = np.array([path[-1] for path in between])
+    members = [np.flatnonzero(groups.box_of == box) for box in range(boxes)]
+    routes = np.tile(np.append(down, np.zeros(boxes, dtype=np.int64)), (forest.num_trees, 1)).astype(np.int32)
+    roots = np.empty(forest.num_trees, dtype=np.int64)
+    for tree in range(forest.num_trees):
+        for box in range(boxes):
+            route = int(forest.routes[tree, box])
+            if route < 0:
+                leaving = [firsts[other] for other in forest.routes[tree] if other >= 0]
+                entry = next(int(rank) for rank in [*leaving, members[box][0]] if groups.box_of[rank] == box)
+                roots[tree] = entry
+            else:
+                entry = int(lasts[route])
+            routes[tree, entry] = route
+            routes[tree, ranks + box] = down[entry] + ranks
+    shares = np.zeros(ranks, dtype=np.int64)
+    np.add.at(shares, roots, forest.weights)
+    count = int(np.gcd.reduce(shares))
+    return Forest(
+        ranks,
+        count,
+        roots,
+        forest.weights,
+        routes,
+        np.cumsum([0, *map(len, paths)], dtype=np.int64),
+        np.array([node for path in paths for node in path], dtype=np.int64),
+        shares // count,
+        forest.direction,
+        groups.switches,
+    )
