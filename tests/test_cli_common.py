@@ -148,7 +148,7 @@ def completed(*words: str) -> list[str]:
 def test_shells_complete_commands_names_and_collectives() -> None:
     """Through the program itself."""
     assert completed("collopt", "comp") == ["compare"]
-    assert completed("collopt", "plan", "dgx-") == ["dgx-a100", "dgx-h100"]
+    assert completed("collopt", "plan", "dgx-") == ["dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300"]
     assert completed("collopt", "plan", "mi250", "all_to") == ["all_to_all", "all_to_allv"]
     assert completed("collopt", "plan", "--planner", "blin") == ["blink"]
 

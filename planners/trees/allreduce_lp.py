@@ -33,7 +33,7 @@ from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import checked_count, network_options, tree_problem, whole_numbers
-from .spanned_switches import in_original_numbers, spanning_network
+from .spanned_switches import in_original_numbers, spannable, spanning_network
 from .strength import allreduce_bound
 
 MAX_COLUMNS = 200_000  # beyond this a round takes minutes
@@ -230,11 +230,11 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None, 
     """
     count = None if trees_per_root is None else checked_count(trees_per_root)
     trace = Trace()
-    able = topology.multicast & topology.aggregation if in_network else frozenset[str]()
+    able = spannable(topology) if in_network else ()
     with trace.stage("linear program"):
         bound, choices = allreduce_bound(topology), [_Choice(topology, best_rates(topology))]
         if able:
-            network = spanning_network(topology, tuple(node for node in topology.switch_nodes if node in able))
+            network = spanning_network(topology, able)
             choices.append(_Choice(network, best_rates(network, topology.num_ranks)))
         if not any(choices[0].rates.root_rates):
             raise NoAnswerError(

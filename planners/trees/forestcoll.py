@@ -78,7 +78,12 @@ def _branched(schedule: TreeSchedule, topology: Topology) -> TreeSchedule:
     """Let trees branch at able switches, unless what these loop back makes the schedule slower."""
     if not isinstance(schedule, Allreduce):
         return branched_at_switches(schedule, topology)
-    branched = Allreduce(*(branched_at_switches(forest, topology) for forest in schedule.forests))
+    broadcast = branched_at_switches(schedule.broadcast, topology)
+    if schedule.reduce.routes is schedule.broadcast.routes and topology.multicast == topology.aggregation:
+        reduction = replace(broadcast, direction="reduce")
+    else:
+        reduction = branched_at_switches(schedule.reduce, topology)
+    branched = Allreduce(reduction, broadcast)
     return branched if branched.congestion(topology) <= schedule.congestion(topology) else schedule
 
 

@@ -52,6 +52,21 @@ def _reserved(topology: Topology, spanned: frozenset[str]) -> tuple[Link, ...]:
     )
 
 
+def spannable(topology: Topology) -> tuple[str, ...]:
+    """Switches that multicast and aggregate among all their neighbors, so that trees may span them freely."""
+    limits = {limit.switch: limit.group for limit in topology.limits}
+    near: dict[str, set[str]] = {switch: set() for switch in topology.multicast & topology.aggregation}
+    for link in topology.links:
+        for switch, other in ((link.tail, link.head), (link.head, link.tail)):
+            if switch in near:
+                near[switch].add(other)
+    return tuple(
+        node
+        for node in topology.switch_nodes
+        if node in near and ((most := limits.get(node)) is None or len(near[node]) <= most)
+    )
+
+
 Choice = list[tuple[Topology, tuple[str, ...]]]
 """Parts of a network, each with the switches that its trees span."""
 

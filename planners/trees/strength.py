@@ -29,7 +29,7 @@ from ..plans.stages import Trace
 from .box_stars import BoxGroups, box_groups, network_of_boxes, star_rate, with_stars
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, network_options, tree_problem
-from .spanned_switches import in_original_numbers, joined_forests, span_choices, spanning_network
+from .spanned_switches import in_original_numbers, joined_forests, span_choices, spannable, spanning_network
 from .tree_roots import rooted_at_centers, rooted_for_loopback
 
 MAX_COPIES = 2**13  # of trees that are packed where stars in boxes, which may be slower, are as good as possible
@@ -186,9 +186,9 @@ class _Slice(NamedTuple):
 def _best_slices(topology: Topology, plain: list[_Slice], *, in_network: bool) -> tuple[list[_Slice], Bound]:
     """Choose the switches to span: none, if `plain` is as fast as anything tried here; return the bound too."""
     best = plain
-    if not (in_network and topology.multicast & topology.aggregation):
+    able = spannable(topology) if in_network else ()
+    if not able:
         return best, _bound(topology, best[0].best)
-    able = tuple(node for node in topology.switch_nodes if node in topology.multicast & topology.aggregation)
     bound = allreduce_bound(topology)
     for networks in span_choices(topology, able):
         if sum(each.algbw for each in best) >= bound.algbw:

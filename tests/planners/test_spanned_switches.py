@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import collopt
 from collopt.planners.trees.box_stars import box_groups
 from collopt.planners.trees.strength import plan_strength
 from collopt.runtime import lower, run_program
@@ -146,3 +147,26 @@ def test_ranks_next_to_two_switches_or_none_form_no_boxes() -> None:
     assert groups.box_of.tolist() == [0, 0, 1, 1]
     more = Topology.from_links([*links, ("a", "t", 1)], compute="abcd", switches="st", bidirectional=True)
     assert box_groups(more, ("s", "t")) is None
+
+
+@pytest.mark.parametrize(("group", "spanned"), [(None, 1), (4, 1), (3, 0)])
+def test_switches_that_cannot_join_all_their_neighbors_are_not_spanned(group: int | None, spanned: int) -> None:
+    """A tree might have to join them all."""
+    star = Topology.from_links([(rank, "s", 10) for rank in "abcd"], compute="abcd", switches="s", bidirectional=True)
+    limited = replace(able(star, frozenset("s")), limits=(SwitchLimits("s", group=group),))
+    plan = plan_strength(limited)
+    assert plan.provenance["spanned_switches"] == spanned
+    assert collopt.plan(limited, "allgather").gap == 0
+    assert collopt.plan(limited, "allreduce", planner="allreduce-lp").algbw == plan.algbw
+
+
+def test_one_way_links_span_switches_by_linear_programming() -> None:
+    """Where strength does not apply; both directions of the ring have different bandwidth."""
+    links = [(rank, "s", 10) for rank in "abcd"] + [("s", rank, 10) for rank in "abcd"]
+    ring = [(tail, head, 1) for tail, head in zip("abcd", "bcda", strict=True)]
+    network = Topology.from_links(
+        links + ring, compute="abcd", switches="s", multicast="s", aggregation="s", name="star and one-way ring"
+    )
+    fast, slow = (collopt.plan(network, "allreduce", planner="allreduce-lp", in_network=able) for able in (True, False))
+    assert fast.algbw > 10 > slow.algbw
+    assert fast.schedule.broadcast.switches.tolist() == [4]

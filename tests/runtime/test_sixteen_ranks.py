@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,7 +12,7 @@ import collopt
 from collopt.runtime import Program
 from collopt.runtime.distributed.execution.execute import program_of
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
-from collopt.topologies import Topology, dgx_a100, rail, torus
+from collopt.topologies import Topology, dgx_a100, dgx_h100, rail, torus
 
 COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all")
 SHARED_OUT = ("allgather", "reduce_scatter", "all_to_all")
@@ -37,6 +38,21 @@ def wrong(cases: list[Case], timeout_s: float = TIMEOUT_S) -> list[str]:
     return [
         f"rank {rank}: {name}" for rank, answer in enumerate(results) for name, right in answer.items() if not right
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("boxes", [1, 2])
+def test_ranks_take_the_place_of_switches_that_add_and_copy(boxes: int) -> None:
+    """Eight ranks around an NVSwitch, and two boxes of them: what comes out is what torch's collectives give."""
+    topology = replace(dgx_h100(boxes), limits=())
+    plans = {name: collopt.plan(topology, name) for name in ("allreduce", "allgather", "reduce_scatter")}
+    assert all(len(made.trees.forests[0].switches) == boxes for made in plans.values())
+    cases = [
+        Case(f"{name} {dtype}", program_of(made), elements, dtype)
+        for name, made in plans.items()
+        for elements, dtype in ((1, "int32"), (1000, "float32"), (1001, "bfloat16"))
+    ]
+    assert wrong(cases) == []
 
 
 @pytest.mark.slow
