@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from switched_forests import switched_plan, switched_schedule
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import lower, run_program
 from collopt.runtime.lowering.tree_transfers import from_rank_to_rank
+from switched_forests import switched_plan, switched_schedule
 
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
