@@ -54,8 +54,9 @@ PlannerOption = Annotated[
     str,
     option(
         "--planner NAME",
-        "Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
-        "recursive-halving-doubling, multitree, blink, bfb, steiner, multicommodity or shortest-paths.",
+        "Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, nvls, "
+        "nvls-tree, collnet, recursive-halving-doubling, multitree, blink, bfb, steiner, multicommodity or "
+        "shortest-paths.",
         autocompletion=complete_planner,
     ),
 ]

@@ -70,6 +70,10 @@ class Hops:
             seen.update(level)
         return length, []
 
+    def distances(self, tail: int) -> Mapping[int, int]:
+        """Lengths of the ways from `tail` to all nodes that it reaches without passing a rank, in links."""
+        return self._from(tail).lengths
+
     def lengths(self, tail: int) -> set[int]:
         """Lengths of the hops from `tail`, in links."""
         ranks = self.problem.topology.num_ranks

@@ -1,0 +1,183 @@
+"""NCCL's algorithms with switches that add up and copy: known values, trees, random networks, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collopt
+from collopt.errors import UnsupportedError
+from collopt.planners import PLANNERS, compare
+from collopt.runtime import lower, run_program
+from collopt.schedules import verified_loads
+from collopt.topologies import (
+    SwitchLimits,
+    Topology,
+    dgx_a100,
+    dgx_h100,
+    fat_tree,
+    gb200_nvl72,
+    leaf_spine,
+    mi300x,
+    rail,
+    ring,
+)
+from sample_sizes import examples
+from strategies import able_topologies, eulerian_topologies
+from switched_forests import switched_boxes
+
+PATTERNS = ("nvls", "nvls-tree", "collnet")
+
+
+def with_able(topology: Topology, *endings: str, **limits: int) -> Topology:
+    """The network whose switches with such names multicast and aggregate."""
+    able = frozenset(switch for switch in topology.switch_nodes if switch.endswith(endings))
+    rows = tuple(SwitchLimits(switch, **limits) for switch in sorted(able)) if limits else ()  # type: ignore[arg-type]
+    return replace(topology, multicast=able, aggregation=able, limits=rows)
+
+
+@pytest.mark.parametrize(
+    ("planner", "topology", "collective", "algbw"),
+    [
+        # n shares come in on each link with the sum of one: n / (n + 1) of 450 GB/s.
+        ("nvls", dgx_h100(), "allreduce", 400),
+        ("nvls", dgx_h100(), "allgather", 450),  # where direct sends leave one of eight shards out: 514 GB/s
+        ("nvls", dgx_h100(), "reduce_scatter", 450),
+        ("nvls", dgx_h100(loopback=False), "allreduce", 450),
+        ("nvls", gb200_nvl72(), "allreduce", Fraction(900 * 32, 33)),  # 32 heads of 72
+        # Two boxes: every box sends and receives each half of the data once.
+        ("nvls-tree", dgx_h100(2), "allreduce", 400),
+        ("nvls-tree", dgx_h100(3), "allreduce", Fraction(800, 3)),
+        # A box with two boxes below it in one tree and none in the other: four halves each way.
+        ("nvls-tree", dgx_h100(4), "allreduce", 200),
+        ("nvls-tree", dgx_h100(8), "allreduce", 200),
+        # All data goes out and in once.
+        ("nvls", rail(8, sharp=True), "allreduce", 400),
+        ("nvls", with_able(dgx_h100(4), "nvswitch", "ib"), "allreduce", 400),
+        # Seven of eight shares cross a link twice each way.
+        ("collnet", rail(8, sharp=True), "allreduce", Fraction(8 * 450, 14)),
+        ("collnet", with_able(dgx_a100(8), "ib"), "allreduce", Fraction(8 * 300, 14)),
+        ("collnet", with_able(mi300x(4), "ib"), "allreduce", 256),  # xGMI: one of eight shares each way, twice
+        # Hosts on a leaf with two spines above: the first of three shares is reduced over the same spine as the third.
+        ("nvls", with_able(leaf_spine(3, 2, 3), "0", "1", "2"), "allreduce", Fraction(75, 4)),
+    ],
+    ids=str,
+)
+def test_known_values(planner: str, topology: Topology, collective: str, algbw: Fraction) -> None:
+    """Counted by hand, with what switches loop back."""
+    plan = collopt.plan(topology, collective, planner=planner)  # type: ignore[arg-type]
+    plan.verify()
+    assert plan.algbw == algbw
+    assert plan.gap == 1 - algbw / collopt.bound(topology, collective).algbw  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("topology", "rates"),
+    [
+        (dgx_h100(), {"auto": 400, "nvls": 400, "ring": Fraction(1800, 7)}),
+        (dgx_h100(2), {"auto": 400, "nvls-tree": 400, "ring": Fraction(640, 3)}),
+        (dgx_h100(3), {"auto": 300, "nvls-tree": Fraction(800, 3), "ring": Fraction(4800, 23)}),
+        (dgx_h100(4), {"auto": Fraction(800, 3), "nvls-tree": 200, "ring": Fraction(6400, 31)}),
+        (dgx_h100(8), {"auto": Fraction(1600, 7), "nvls-tree": 200, "ring": Fraction(12800, 63)}),
+        (
+            gb200_nvl72(),
+            {
+                "auto": Fraction(64800, 73),  # n / (n + 1) of 900 GB/s
+                "nvls": Fraction(9600, 11),
+                "ring": Fraction(32400, 71),
+                "double-binary-tree": 450,
+            },
+        ),
+    ],
+    ids=str,
+)
+def test_our_plans_are_as_fast_or_faster(topology: Topology, rates: dict[str, Fraction]) -> None:
+    """As NCCL's, in one comparison."""
+    table = compare(topology, "allreduce", planners=list(rates), bounds=[])
+    assert dict(zip(table["planner"], table["algbw_exact"], strict=True)) == rates
+
+
+@pytest.mark.parametrize(
+    ("planner", "topology"),
+    [
+        ("nvls", switched_boxes(1, 4, loopback=True)),
+        ("nvls-tree", switched_boxes(5, 3, loopback=True)),
+        ("nvls", rail(3, 2, sharp=True)),
+        ("collnet", rail(3, 4, sharp=True)),
+        ("nvls", with_able(fat_tree(4), "0", "1", "2", "3")),
+    ],
+    ids=str,
+)
+def test_the_right_data_arrives(planner: str, topology: Topology) -> None:
+    """By the interpreter, for each collective; loads are counted in two ways."""
+    for collective in PLANNERS[planner].options:
+        try:
+            plan = collopt.plan(topology, collective, planner=planner)  # type: ignore[arg-type]
+        except UnsupportedError:
+            assert collective != "allreduce"
+            continue
+        assert np.array_equal(verified_loads(plan.schedule, topology), plan.schedule.link_loads(topology))
+        run_program(lower(plan.schedule, collective), interleavings=1)
+
+
+@given(st.one_of(able_topologies(), eulerian_topologies()), st.sampled_from(PATTERNS))
+@settings(max_examples=examples(60))
+def test_random_networks_have_a_verified_plan_or_a_reason(topology: Topology, planner: str) -> None:
+    """Never one beyond its bound."""
+    for collective in PLANNERS[planner].options:
+        try:
+            plan = collopt.plan(topology, collective, planner=planner)  # type: ignore[arg-type]
+        except UnsupportedError:
+            continue
+        plan.verify()
+        assert plan.gap >= 0
+
+
+def test_several_nvswitches_share_the_data() -> None:
+    """Each adds up an equal part for each head."""
+    links = [(rank, switch, 100) for rank in "abcd" for switch in "st"]
+    network = Topology.from_links(
+        links, compute="abcd", switches="st", bidirectional=True, multicast="st", aggregation="st"
+    )
+    plan = collopt.plan(network, "allreduce", planner="nvls")
+    assert (plan.algbw, plan.gap, plan.schedule.broadcast.num_trees) == (200, 0, 8)
+
+
+def test_switches_of_the_fabric_form_a_tree() -> None:
+    """Below a core switch of a fat tree, aggregate switches copy for two edge switches each, where hosts take over."""
+    plan = collopt.plan(with_able(fat_tree(4), "0", "1", "2", "3"), "allreduce", planner="nvls")
+    names = plan.topology.nodes
+    edges = [(names[edge.tail], names[edge.head]) for edge in plan.schedule.broadcast.edges(0)]
+    assert edges[0] == ("host0", "pod0/aggregate0") or edges[1] == ("host0", "pod0/aggregate0")
+    assert sum(tail.startswith("core") for tail, _ in edges) == 3
+    assert sum(tail.endswith("aggregate0") and head.startswith("host") for tail, head in edges) == 7
+
+
+@pytest.mark.parametrize(
+    ("planner", "topology", "collective", "message"),
+    [
+        ("nvls", dgx_a100(), "allreduce", "no switch of .* for the 8 ranks in the box of 'box0/gpu0'; use the planner"),
+        ("nvls", mi300x(), "allgather", "no switch of .* multicasts and aggregates for the 8 ranks"),
+        ("nvls", with_able(dgx_h100(), "nvswitch", group=7), "allreduce", "no switch of .* for the 8 ranks"),
+        ("nvls", dgx_h100(2), "allreduce", "no switch between boxes of .* for 2 GPUs such as 'box0/gpu0'"),
+        ("nvls", dgx_h100(2), "allgather", "16 ranks, in boxes of 8; NVLS runs allgather in one box of up to 32"),
+        ("nvls", gb200_nvl72(), "reduce_scatter", "72 ranks, in boxes of 72; NVLS runs reduce_scatter in one box"),
+        ("nvls", ring(4, bidirectional=False), "allgather", "links without a reverse link of the same bandwidth"),
+        ("nvls-tree", dgx_h100(), "allreduce", "form one box; nvls-tree joins several, use the planner 'nvls'"),
+        ("nvls-tree", with_able(mi300x(2), "ib"), "allreduce", "no switch of .* in the box of 'box0/gpu0'"),
+        ("collnet", dgx_h100(2), "allreduce", "no switch between boxes of .* multicasts and aggregates"),
+        ("collnet", dgx_h100(), "allreduce", "form one box; collnet joins several"),
+        ("collnet", gb200_nvl72(2), "allreduce", "has boxes of 72 ranks; CollNet Direct takes up to 8"),
+    ],
+    ids=str,
+)
+def test_they_say_why_they_do_not_suit(planner: str, topology: Topology, collective: str, message: str) -> None:
+    """In one line."""
+    with pytest.raises(UnsupportedError, match=message) as caught:
+        collopt.plan(topology, collective, planner=planner)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
