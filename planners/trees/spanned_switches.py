@@ -17,6 +17,31 @@ MAX_SLICES = 64  # switches that are alike, of which each slice spans one
 MAX_SINGLE = 16  # switches of which leaving out each one is tried
 
 
+def spannable(topology: Topology) -> tuple[str, ...]:
+    """Switches that multicast and aggregate among all their neighbors, so that trees may span them freely.
+
+    Neighbors in a tree are ranks and other such switches, also behind switches that the tree passes.
+    """
+    able = topology.multicast & topology.aggregation
+    groups = {limits.switch: limits.group for limits in topology.limits if limits.group is not None}
+    ends = able | set(topology.compute_nodes)
+    return tuple(
+        switch
+        for switch in topology.switch_nodes
+        if switch in able and (switch not in groups or len(_reached(topology, switch) & ends) <= groups[switch])
+    )
+
+
+def _reached(topology: Topology, switch: str) -> set[str]:
+    """All other nodes that links in any direction join to a switch, past switches only."""
+    ranks, found, level = set(topology.compute_nodes), {switch}, {switch}
+    while level:
+        ends = [link[:2] for node in level - ranks for link in (*topology.out_links(node), *topology.in_links(node))]
+        level = {end for pair in ends for end in pair} - found
+        found |= level
+    return found - {switch}
+
+
 def spanning_network(topology: Topology, switches: tuple[str, ...]) -> Topology:
     """Turn switches into compute nodes, after the ranks, that trees must reach.
 
@@ -49,21 +74,6 @@ def _reserved(topology: Topology, spanned: frozenset[str]) -> tuple[Link, ...]:
         if (share := shares.get(link.tail if link.head in ranks else link.head)) and {*link[:2]} & ranks
         else link
         for link in topology.links
-    )
-
-
-def spannable(topology: Topology) -> tuple[str, ...]:
-    """Switches that multicast and aggregate among all their neighbors, so that trees may span them freely."""
-    limits = {limit.switch: limit.group for limit in topology.limits}
-    near: dict[str, set[str]] = {switch: set() for switch in topology.multicast & topology.aggregation}
-    for link in topology.links:
-        for switch, other in ((link.tail, link.head), (link.head, link.tail)):
-            if switch in near:
-                near[switch].add(other)
-    return tuple(
-        node
-        for node in topology.switch_nodes
-        if node in near and ((most := limits.get(node)) is None or len(near[node]) <= most)
     )
 
 

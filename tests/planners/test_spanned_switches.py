@@ -90,6 +90,16 @@ def test_a_switch_behind_a_thin_link_is_left_out() -> None:
     assert plan.provenance["spanned_switches"] == 1
 
 
+def test_neighbors_behind_another_switch_count() -> None:
+    """Three links join the switch to five ranks, of which it can serve four, the one above included."""
+    links = [("a", "s", 60), ("b", "s", 60), ("s", "nic", 60), *((rank, "nic", 60) for rank in "cde")]
+    network = Topology.from_links(links, compute="abcde", switches=["s", "nic"], bidirectional=True)
+    for group, spanned in ((4, 0), (5, 1)):
+        limits = (SwitchLimits("s", group=group),)
+        plan = plan_strength(replace(able(network, frozenset("s")), limits=limits))
+        assert plan.provenance["spanned_switches"] == spanned
+
+
 @given(two_way_topologies(max_ranks=6, max_switches=4), st.data())
 @settings(max_examples=examples(150))
 def test_plans_of_random_networks_keep_their_promises(topology: Topology, data: st.DataObject) -> None:
@@ -99,6 +109,9 @@ def test_plans_of_random_networks_keep_their_promises(topology: Topology, data: 
     switches = frozenset(data.draw(st.sets(st.sampled_from(candidates))) if candidates else ())
     loops = frozenset(data.draw(st.sets(st.sampled_from(sorted(switches)))) if switches else ())
     network = able(topology, switches, loops)
+    groups = {switch: data.draw(st.sampled_from([None, 2, 3, 5])) for switch in sorted(switches)}
+    limits = tuple(SwitchLimits(switch, switch in loops, group) for switch, group in groups.items())
+    network = replace(network, limits=limits)
     plan = plan_strength(network)
     plan.verify()
     assert plan.gap >= 0
