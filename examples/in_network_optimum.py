@@ -8,7 +8,7 @@ examples/in_network_optimum.py 200``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from random import Random
 from typing import NamedTuple
@@ -62,21 +62,25 @@ def results(count: int) -> Iterator[Result]:
         yield Result(topology, plan.algbw, steiner_bound(topology, "allreduce").algbw, plan.bound.algbw)
 
 
+def summary(pairs: Sequence[tuple[Fraction, Fraction]]) -> str:
+    """Say how often and how far the first number of a pair is below the second."""
+    gaps = [1 - below / above for below, above in pairs if below != above]
+    most, mean = max(gaps, default=Fraction(0)), sum(gaps, Fraction(0)) / (len(gaps) or 1)
+    return (
+        f"{len(pairs) - len(gaps)} of {len(pairs)}, else {float(mean):.1%} below on average, {float(most):.1%} at most"
+    )
+
+
 def main(count: int) -> None:
     """Print the networks on which they differ, and how often they do."""
-    losses: list[Fraction] = []
-    excesses: list[Fraction] = []
-    for topology, plan, trees, bound in results(count):
-        if plan < bound:
-            print(
-                f"{topology.name}: plan {float(plan):.2f}, best trees {float(trees):.2f}, bound {float(bound):.2f} GB/s"
-            )
-        losses += [1 - plan / trees] if plan < trees else []
-        excesses += [bound / trees - 1] if bound > trees else []
-    for what, found in (("plans below", losses), ("bounds above", excesses)):
-        print(
-            f"{what} the best trees on {len(found)} of {count} networks, by {float(max(found, default=0)):.1%} at most"
-        )
+    found = list(results(count))
+    for topology, *rates in found:
+        if len(set(rates)) > 1:
+            plan, trees, bound = map(float, rates)
+            print(f"{topology.name}: plan {plan:.2f}, best trees {trees:.2f}, bound {bound:.2f} GB/s")
+    print("plan at the best trees:", summary([(each.plan, each.trees) for each in found]))
+    print("best trees at the bound:", summary([(each.trees, each.bound) for each in found]))
+    print("plan at the bound:", summary([(each.plan, each.bound) for each in found]))
 
 
 if __name__ == "__main__":

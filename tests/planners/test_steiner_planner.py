@@ -136,16 +136,18 @@ def test_it_decides_between_trees_and_the_bound_of_all_schedules() -> None:
     assert best_rate(BELOW, ALLREDUCE) == pytest.approx(5)
 
 
-def test_the_example_finds_networks_where_trees_differ_from_plans_and_bounds(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """No plan is above the best trees, and no bound below them."""
-    for result in results(6):
-        assert result.plan <= result.trees <= result.bound
-    main(14)
+def test_the_example_finds_networks_where_trees_are_slower(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints those, and how often and how far plans, the best trees and the bound differ."""
+    assert all(each.plan <= each.trees <= each.bound for each in results(20))
+    main(20)
     lines = capsys.readouterr().out.splitlines()
-    assert "random 13: plan 8.00, best trees 8.00, bound 9.00 GB/s" in lines
-    assert lines[-1].startswith("bounds above the best trees on ")
+    assert lines == [
+        "random 11: plan 7.62, best trees 8.00, bound 8.00 GB/s",
+        "random 13: plan 8.00, best trees 8.00, bound 9.00 GB/s",
+        "plan at the best trees: 19 of 20, else 4.7% below on average, 4.7% at most",
+        "best trees at the bound: 19 of 20, else 11.1% below on average, 11.1% at most",
+        "plan at the bound: 18 of 20, else 7.9% below on average, 11.1% at most",
+    ]
 
 
 def test_a_box_of_gpus_is_planned_at_the_speed_of_its_links() -> None:
