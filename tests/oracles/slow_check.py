@@ -47,14 +47,20 @@ def forest_holds(forest: Forest, topology: Topology) -> bool:
     bounds = [0, *starts, len(forest.path_nodes)]
     if forest.num_ranks != len(ranks) or bounds != sorted(bounds) or starts[0] != 0 or starts[-1] != bounds[-1]:
         return False
+    able = [place for place, node in enumerate(topology.nodes) if node in topology.multicast]
+    switches = forest.switches.tolist()
+    if len(set(switches)) < len(switches) or not set(switches) <= set(able):
+        return False
     paths = [forest.path_nodes[start:stop].tolist() for start, stop in pairwise(starts)]
-    if not all(_is_route(path, topology) for path in paths):
+    if not all(_is_route(path, topology, {*ranks, *switches}) for path in paths):
         return False
     totals: Counter[int] = Counter()
     for root, weight, routes in zip(
         forest.roots.tolist(), forest.weights.tolist(), forest.routes.tolist(), strict=True
     ):
-        if weight < 1 or not _is_tree(root, routes, paths, len(ranks)):
+        if weight < 1 or not _is_tree(root, routes, paths, [*ranks, *switches], len(ranks)):
+            return False
+        if not _keeps_limits([paths[route] for route in routes if route >= 0], topology):
             return False
         totals[root] += weight
     return all(totals[rank] == forest.trees_per_root for rank in ranks) and forest.root_weights.tolist() == [1] * len(
@@ -66,34 +72,57 @@ def loads_of(forest: Forest, topology: Topology) -> list[int]:
     """Tree copies on each link of the topology."""
     loads: Counter[tuple[int, int]] = Counter()
     for tree, weight in enumerate(forest.weights.tolist()):
-        for route in forest.routes[tree].tolist():
-            if route >= 0:
-                for hop in pairwise(forest.path(route)):
-                    loads[hop] += weight
+        paths = [list(forest.path(route)) for route in forest.routes[tree].tolist() if route >= 0]
+        for path in paths + _copies_back(paths, topology):
+            for hop in pairwise(path):
+                loads[hop] += weight
     index = topology.nodes.index
     return [loads[index(link.tail), index(link.head)] for link in topology.links]
 
 
-def _is_route(path: list[int], topology: Topology) -> bool:
+def _copies_back(paths: list[list[int]], topology: Topology) -> list[list[int]]:
+    """Paths back to the ranks above switches with loopback that hand data on to several vertices or to a switch."""
+    back = []
+    for path in paths:
+        below = [other[-1] for other in paths if other[0] == path[-1]]
+        several = len(below) > 1 or max(below, default=0) >= topology.num_ranks
+        loops = topology.nodes[path[-1]] in topology.loopback
+        if loops and several and path[0] < topology.num_ranks:
+            back.append(path[::-1])
+    return back
+
+
+def _keeps_limits(paths: list[list[int]], topology: Topology) -> bool:
+    """Whether a tree of these paths joins no more neighbors than groups have, and its copies have a way back."""
+    links = {(topology.nodes.index(link.tail), topology.nodes.index(link.head)) for link in topology.links}
+    for limits in topology.limits:
+        below = sum(topology.nodes[path[0]] == limits.switch for path in paths)
+        if limits.group is not None and below > 1 and below + 1 > limits.group:
+            return False
+    return all(hop in links for path in _copies_back(paths, topology) for hop in pairwise(path))
+
+
+def _is_route(path: list[int], topology: Topology, vertices: set[int]) -> bool:
     links = {(topology.nodes.index(link.tail), topology.nodes.index(link.head)) for link in topology.links}
     ends, between = {path[0], path[-1]} if path else set(), path[1:-1]
     return (
         len(path) >= 2
         and len(set(path)) == len(path)
-        and ends <= set(range(topology.num_ranks))
+        and ends <= vertices
         and not set(between) & set(range(topology.num_ranks))
         and all(hop in links for hop in pairwise(path))
     )
 
 
-def _is_tree(root: int, routes: list[int], paths: list[list[int]], num_ranks: int) -> bool:
+def _is_tree(root: int, routes: list[int], paths: list[list[int]], vertices: list[int], num_ranks: int) -> bool:
+    """Whether the paths of all vertices but the root, and but switches that are left out, form a tree."""
     if not 0 <= root < num_ranks or routes[root] != -1:
         return False
     tree = nx.DiGraph()
     tree.add_nodes_from(range(num_ranks))
-    for rank, route in enumerate(routes):
-        if rank != root:
-            if not 0 <= route < len(paths) or paths[route][-1] != rank:
+    for vertex, route in zip(vertices, routes, strict=True):
+        if vertex != root and not (vertex >= num_ranks and route == -1):
+            if not 0 <= route < len(paths) or paths[route][-1] != vertex:
                 return False
-            tree.add_edge(paths[route][0], rank)
+            tree.add_edge(paths[route][0], vertex)
     return nx.is_arborescence(tree)

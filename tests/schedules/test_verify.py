@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collopt.errors import CertificateError
 from collopt.planners import plan
 from collopt.schedules import Allreduce, Forest, verified_link_loads, verified_schedule_loads
-from collopt.topologies import Topology, dgx_a100, ring
+from collopt.topologies import SwitchLimits, Topology, dgx_a100, ring
 from oracles.slow_check import forest_holds, loads_of
 from sample_sizes import examples
 from strategies import eulerian_topologies
@@ -310,9 +310,15 @@ def test_large_numbers_of_trees_are_added_up_exactly() -> None:
 def damaged_forests(draw: st.DrawFn) -> tuple[Forest, Topology]:
     """Draw the forest of a plan with up to three entries of its arrays, or none, replaced by other small numbers."""
     topology = draw(eulerian_topologies(max_ranks=4, max_switches=3, max_bandwidth=4))
-    made = plan(topology, "allgather").schedule
+    able = frozenset(draw(st.sets(st.sampled_from(topology.switch_nodes))) if topology.switch_nodes else ())
+    made = plan(replace(topology, multicast=able), "allgather").schedule
+    limits = tuple(
+        SwitchLimits(switch, draw(st.booleans()), draw(st.sampled_from([None, None, 2, 3]))) for switch in sorted(able)
+    )
+    topology = replace(topology, multicast=able if draw(st.integers(0, 9)) else frozenset(), limits=limits)
+    names = ["roots", "weights", "routes", "routes", "path_starts", "path_nodes", "switches"]
     for _ in range(draw(st.integers(0, 3))):
-        name = draw(st.sampled_from(["roots", "weights", "routes", "routes", "path_starts", "path_nodes"]))
+        name = draw(st.sampled_from(names[: 7 if len(made.switches) else 6]))
         array = getattr(made, name).copy()
         array.flat[draw(st.integers(0, array.size - 1))] = draw(st.integers(-1, 8))
         made = replace(made, **{name: array})
