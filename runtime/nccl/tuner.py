@@ -2,7 +2,7 @@
 
 A line has ``collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks``, with -1 for any; see
 plugins/tuner/example of NCCL, ``NCCL_TUNER_PLUGIN`` and ``NCCL_TUNER_CONFIG_FILE``.  NCCL has rings for all
-collectives, and double binary trees for allreduce.
+collectives, double binary trees for allreduce, and algorithms for switches that add up and copy.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]
 HEADER = "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n"
 PROTOCOLS = ("ll", "ll128", "simple")
 TREE_PLANNER = "double-binary-tree"
+SWITCH_ALGORITHMS = {"nvls": "nvls", "nvls-tree": "nvls_tree", "collnet": "collnet_direct"}  # by planner
 MAX_BYTES = 2**32 - 1  # The largest size in NCCL's own example
 ANY = -1
 
@@ -56,15 +57,15 @@ def export_nccl_tuner(
     Parameters
     ----------
     plan : Plan
-        Of rings, or an allreduce by ``"double-binary-tree"``.
+        Of rings; an allreduce by ``"double-binary-tree"``; or by ``"nvls"``, ``"nvls-tree"`` or ``"collnet"``.
     path : path
         File to write.
     min_bytes, max_bytes : int
         Sizes that the line is for, as nccl-tests counts them; by default up to that of NCCL's own example.
     protocol : str
-        One of `PROTOCOLS`.
+        One of `PROTOCOLS`; ``"simple"`` for the last three planners.
     channels : int, optional
-        As many as the plan has rings by default; -1 leaves it to NCCL, as it is for trees by default.
+        As many as the plan has rings by default; -1 leaves it to NCCL, the default of all other plans.
     boxes : int
         Number of boxes that the line is for; -1, the default, is any.
     """
@@ -128,6 +129,8 @@ def _algorithm(plan: object) -> tuple[str, int]:
         )
     if plan.planner == TREE_PLANNER and plan.collective is ALLREDUCE:
         return "tree", ANY
+    if plan.planner in SWITCH_ALGORITHMS:
+        return SWITCH_ALGORITHMS[plan.planner], ANY
     return "ring", len(ring_channels(plan))
 
 
@@ -141,6 +144,9 @@ def _channels(channels: object) -> int:
 
 def _write(path: str | os.PathLike[str], plan: Plan, windows: Sequence[_Window], protocol: str, boxes: object) -> None:
     check_choice("protocol", protocol, PROTOCOLS)
+    used = {window.algorithm for window in windows}.intersection(SWITCH_ALGORITHMS.values())
+    if used and protocol != "simple":
+        raise UnsupportedError(f"NCCL runs {min(used)} with the protocol simple alone, not {protocol}")
     if not is_int(boxes) or (boxes < 1 and boxes != ANY):
         raise UnsupportedError(f"boxes is {shown(boxes)}; expected at least 1, or -1 for any number")
     rows = [

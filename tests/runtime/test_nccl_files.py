@@ -15,7 +15,7 @@ from collopt.planners import plan_of_schedule
 from collopt.runtime import write_nccl_tuner
 from collopt.runtime.nccl.graph import ring_channels
 from collopt.schedules import Forest
-from collopt.topologies import complete, dgx_a100, ring
+from collopt.topologies import Topology, complete, dgx_a100, dgx_h100, rail, ring
 
 
 def graph_of(path: Path) -> tuple[dict[str, str], list[list[tuple[str, int]]]]:
@@ -159,6 +159,26 @@ def test_the_tuner_is_told_the_algorithm_of_a_plan(
         "nccl-tuner-csv", tmp_path / "tuner.conf"
     )
     assert lines_of(tmp_path / "tuner.conf") == [expected.split(",")]
+
+
+@pytest.mark.parametrize(
+    ("planner", "topology", "collective", "expected"),
+    [
+        ("nvls", dgx_h100(), "reduce_scatter", "reducescatter,0,4294967295,nvls,simple,-1,-1,8"),
+        ("nvls-tree", dgx_h100(2), "allreduce", "allreduce,0,4294967295,nvls_tree,simple,-1,-1,16"),
+        ("collnet", rail(2, 4, sharp=True), "allreduce", "allreduce,0,4294967295,collnet_direct,simple,-1,-1,8"),
+    ],
+    ids=str,
+)
+def test_the_tuner_knows_algorithms_for_switches(
+    planner: str, topology: Topology, collective: str, expected: str, tmp_path: Path
+) -> None:
+    """Which have one protocol in NCCL."""
+    plan = collopt.plan(topology, collective, planner=planner)  # type: ignore[arg-type]
+    plan.export("nccl-tuner-csv", tmp_path / "tuner.conf")
+    assert lines_of(tmp_path / "tuner.conf") == [expected.split(",")]
+    with pytest.raises(UnsupportedError, match="with the protocol simple alone, not ll128"):
+        plan.export("nccl-tuner-csv", tmp_path / "tuner.conf", protocol="ll128")
 
 
 def test_the_tuner_is_told_what_was_asked_for(tmp_path: Path) -> None:
