@@ -184,6 +184,11 @@ def _draw(axes: Axes, shape: _Shape, plan: Plan, colors: Mapping[str, str], radi
     axes.set_title(shape.title, fontsize="small", wrap=True)
 
 
+def _thin(radius: float) -> float:
+    """Width of lines among many."""
+    return min(max(radius, 0.2), 1.1)
+
+
 def _draw_switches(axes: Axes, shape: _Shape, radius: float) -> None:
     """Draw squares with a sign of what the switch does, its name, and copies that it loops back."""
     edge = max(place for place, _ in shape.places.values()) + 1
@@ -210,7 +215,7 @@ def _draw_switches(axes: Axes, shape: _Shape, radius: float) -> None:
             ends = (x, -float(row)), point
             axes.annotate(
                 "", ends[shape.inwards], xytext=ends[not shape.inwards], zorder=1,
-                arrowprops={"arrowstyle": "-|>", "color": WITHIN, "lw": 1.1, "ls": DASHES, "shrinkA": radius,
+                arrowprops={"arrowstyle": "-|>", "color": WITHIN, "lw": _thin(radius), "ls": DASHES, "shrinkA": radius,
                             "shrinkB": radius, "mutation_scale": max(radius, 3.0), "connectionstyle": "arc3,rad=0.35"},
             )  # fmt: skip
 
@@ -230,8 +235,9 @@ def _draw_lines(axes: Axes, hops: list[_Hop], radius: float) -> None:
     from matplotlib.path import Path
 
     ends, inks = np.array([hop.end for hop in hops]), [hop.ink for hop in hops]
-    thin = min(max(radius, 0.2), 1.1)
-    axes.add_collection(LineCollection([(hop.start, hop.end) for hop in hops], colors=inks, linewidths=thin, zorder=1))
+    axes.add_collection(
+        LineCollection([(hop.start, hop.end) for hop in hops], colors=inks, linewidths=_thin(radius), zorder=1)
+    )
     # Between rows that are far apart beside their dots, all arrows lead up, or all down.
     up = 1.0 if hops[0].end[1] > hops[0].start[1] else -1.0
     below = -radius * up / POINTS_PER_INCH
@@ -241,7 +247,7 @@ def _draw_lines(axes: Axes, hops: list[_Hop], radius: float) -> None:
     axes.add_collection(
         PathCollection(
             [head], offsets=ends, offset_transform=axes.transData, transform=transform, facecolors=inks,
-            edgecolors=inks, linewidths=thin, zorder=1,
+            edgecolors=inks, linewidths=_thin(radius), zorder=1,
         )
     )  # fmt: skip
 
