@@ -11,7 +11,8 @@ import collopt
 from collopt import Plan, topologies
 from collopt.report import step_table, tree_table
 from collopt.report.html.plots import parts, plan_data
-from collopt.report.tables.busy_times import HOPS, REDUCE_FIRST
+from collopt.report.tables.busy_times import HOPS, REDUCE_FIRST, tree_hops
+from collopt.schedules import Forest
 
 TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)
 
@@ -57,6 +58,18 @@ def test_a_hop_comes_right_after_the_last_that_it_waits_for(
         leaves = set(rows["tail"]) - set(rows["head"])
         assert set(starting["tail"]) - switches == (leaves if phase == "reduce" else {root})
         assert first == 1 or (phase == "broadcast" and collective == "allreduce")
+
+
+def test_ways_between_switches_are_part_of_the_hop() -> None:
+    """However many there are in a row: 1 to the switch 5, which feeds rank 4 and the switch 6."""
+    paths = [(0, 1), (1, 5), (5, 6), (6, 2), (6, 3), (5, 4)]
+    for direction, numbers in {"broadcast": [1, 2, 2, 2, 2, 2], "reduce": [2, 1, 1, 1, 1, 1]}.items():
+        forest = Forest.from_paths(
+            5, 1, [(0, 1, paths)], root_weights=[1, 0, 0, 0, 0], direction=direction, switches=[5, 6]
+        )
+        hops = {hop.path[:: 1 if direction == "broadcast" else -1]: hop for hop in tree_hops(forest, 0)}
+        assert [hops[path].number for path in paths] == numbers
+        assert [hops[path].depth for path in paths] == [1, 2, 2, 2, 2, 2]
 
 
 def test_the_two_directions_count_the_same_way_in_time() -> None:
