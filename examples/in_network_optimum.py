@@ -1,7 +1,7 @@
-"""How close the planners come to the best trees that branch at switches, and these to the bound, on random networks.
+"""How close planning by strength comes to the best trees that branch at switches, and these to the bound.
 
 `collopt.planners.steiner_bound` is the exact optimum of trees that branch at ranks and at switches that multicast or
-aggregate.  Plans of the default planner can be below it, and it can be below their bound.  Run ``python
+aggregate.  Plans of the planner ``strength`` can be below it, and it can be below their bound.  Run ``python
 examples/in_network_optimum.py 200``.
 """
 
@@ -58,7 +58,7 @@ def results(count: int) -> Iterator[Result]:
     """Compare plans, the optimum of trees, and the bound of the plan on so many networks."""
     for seed in range(count):
         topology = random_network(seed)
-        plan = collopt.plan(topology, "allreduce")
+        plan = collopt.plan(topology, "allreduce", planner="strength")
         yield Result(topology, plan.algbw, steiner_bound(topology, "allreduce").algbw, plan.bound.algbw)
 
 

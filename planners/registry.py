@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -114,6 +115,8 @@ class _PairOptions(Mapping[str, tuple[str, ...]]):
     def __len__(self) -> int:
         return len(self._trees) + len(PAIR_COLLECTIVES)
 
+
+FEW_RANKS, FEW_SWITCHES = 8, 4  # up to which the best trees that branch at switches take no more than a second
 
 TREE_OPTIONS = ("trees_per_root", "root", "weights", "in_network")
 
@@ -306,7 +309,8 @@ def plan(
     planner : str or Planner
         A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, but for an allreduce the first
         of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound,
-        or the best of them, and ``"multicommodity"`` for an all-to-all(v).
+        or the best of them and, on small networks with able switches, ``"steiner"``; ``"multicommodity"`` for an
+        all-to-all(v).
     trees_per_root : int, optional
         The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
         reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.
@@ -386,7 +390,7 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> UnsupportedEr
 
 
 def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
-    """Try the exact planners in turn; none beats "strength" where it applies."""
+    """Try the exact planners in turn, and where a gap is left, trees that branch at switches, if these are few."""
     best: Plan | None = None
     refusal: Exception | None = None
     for name in ("forestcoll", "strength", "allreduce-lp"):
@@ -405,7 +409,15 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
     if best is None:
         assert refusal  # every planner that was asked has refused, and ForestColl takes all options
         raise refusal
+    if best.gap and options in ({}, {"in_network": True}) and _has_few_trees(topology):
+        with suppress(UnsupportedError, NoAnswerError):  # groups of switches are too small, or floats too coarse
+            best = max(best, PLANNERS["steiner"](topology, ALLREDUCE), key=lambda made: (made.algbw, -made.gap))
     return best
+
+
+def _has_few_trees(topology: Topology) -> bool:
+    """Whether the best trees that branch at switches are found in a second."""
+    return topology.num_ranks <= FEW_RANKS and 0 < len(topology.multicast | topology.aggregation) <= FEW_SWITCHES
 
 
 def _check_options(planner: Planner, collective: Collective, options: Mapping[str, Any]) -> None:
