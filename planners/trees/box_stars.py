@@ -26,16 +26,19 @@ class BoxGroups(NamedTuple):
 
 
 def box_groups(topology: Topology, able: tuple[str, ...]) -> BoxGroups | None:
-    """Assign every rank to the able switch next to it; None unless there is exactly one for each, and several boxes."""
+    """Assign every rank to the able switch next to it.
+
+    None unless there are several boxes, every rank is next to exactly one able switch, and these to ranks only.
+    """
     switches = np.array([topology.node_index[switch] for switch in able], dtype=np.int64)
     tails, heads, _, _ = topology.arrays
     place = np.full(len(topology.nodes), -1)
     place[switches] = np.arange(len(switches))
-    near = (place[tails] >= 0) & (heads < topology.num_ranks)
-    if len(able) < 2 or not np.array_equal(np.sort(heads[near]), np.arange(topology.num_ranks)):
+    inside = place[tails] >= 0
+    if len(able) < 2 or not np.array_equal(np.sort(heads[inside]), np.arange(topology.num_ranks)):
         return None
     box_of = np.empty(topology.num_ranks, dtype=np.int64)
-    box_of[heads[near]] = place[tails[near]]
+    box_of[heads[inside]] = place[tails[inside]]
     return BoxGroups(switches, box_of) if len(np.unique(box_of)) == len(able) else None
 
 
@@ -64,15 +67,14 @@ def star_rate(network: Topology, able: tuple[str, ...]) -> Fraction:
     return min(link.bandwidth for link in network.links if link.tail in able or link.head in able)
 
 
-def with_stars(forest: Forest, network: Topology, topology: Topology, groups: BoxGroups) -> Forest:
-    """Put a star of ranks in place of each box of a forest on `network_of_boxes`.
-
-    Paths that pass a rank in the middle are refused by the check of the plan, as they would load its switch.
-    """
+def with_stars(forest: Forest, network: Topology, topology: Topology, groups: BoxGroups) -> Forest | None:
+    """Put a star of ranks in place of each box of a forest on `network_of_boxes`; None if paths pass ranks."""
     ranks, boxes = topology.num_ranks, len(groups.switches)
     index = np.array([topology.node_index[name] for name in network.nodes])
     nodes = index[forest.path_nodes].tolist()
     between = [tuple(nodes[begin + 1 : end - 1]) for begin, end in pairwise(forest.path_starts.tolist())]
+    if any(min(path[1:-1], default=ranks) < ranks for path in between):
+        return None
     stars = [(int(groups.switches[box]), rank) for rank, box in enumerate(groups.box_of.tolist())]
     paths = [*between, *stars, *(star[::-1] for star in stars)]
     down = len(between) + np.arange(ranks)  # the path from its switch to each rank; that back has `ranks` more

@@ -145,20 +145,36 @@ def plan_strength(topology: Topology, *, in_network: bool = True) -> Plan:
     trace = Trace()
     with trace.stage("strength"):
         plain = [_slice(topology, ())]
-        chosen, bound = _best_slices(topology, plain, in_network=in_network)
-        if chosen is not plain:
-            chosen = _simpler(topology, chosen)
+        best, bound = _best_slices(topology, plain, in_network=in_network)
+        choices = [plain] if best is plain else [*_simpler(topology, best), best, plain]
     options = network_options(in_network)
-    schedule = _schedule(topology, chosen, trace)
-    if chosen is not plain and schedule.total_weight / schedule.inverse_rate(topology) <= plain[0].algbw:
-        chosen, schedule = plain, _schedule(topology, plain, trace)  # copies that are looped back do not fit
+    chosen, schedule = _packed(topology, choices, trace)
     trace.note("spanned_switches", len({switch for each in chosen for switch in each.switches}))
     return verified_plan(topology, ALLREDUCE, schedule, "strength", options, trace, bound)
 
 
-def _schedule(topology: Topology, chosen: list[_Slice], trace: Trace) -> Allreduce:
-    """Pack the trees of all slices."""
-    forests = [_sliced_forest(topology, each, trace) for each in chosen]
+def _packed(topology: Topology, choices: list[list[_Slice]], trace: Trace) -> tuple[list[_Slice], Allreduce]:
+    """Pack the trees of the first choice that is faster than the last one, which spans no switches, or of that."""
+    for chosen in choices[:-1]:
+        schedule = _schedule(topology, chosen, trace)
+        # It is not faster where copies that are looped back do not fit.
+        if schedule and _algbw(schedule, topology) > choices[-1][0].algbw:
+            return chosen, schedule
+    plain = _schedule(topology, choices[-1], trace)
+    assert plain, "trees from rank to rank are always packed"
+    return choices[-1], plain
+
+
+def _algbw(schedule: Allreduce, topology: Topology) -> Fraction:
+    return schedule.total_weight / schedule.inverse_rate(topology)
+
+
+def _schedule(topology: Topology, chosen: list[_Slice], trace: Trace) -> Allreduce | None:
+    """Pack the trees of all slices; None if stars in boxes do not fit the trees between them."""
+    packed = [_sliced_forest(topology, each, trace) for each in chosen]
+    forests = [forest for forest in packed if forest]
+    if len(forests) < len(packed):
+        return None
     with trace.stage("centering"):
         forest = joined_forests(forests, [each.algbw for each in chosen])
         if topology.loopback.intersection(topology.nodes[node] for node in forest.switches.tolist()):
@@ -213,15 +229,15 @@ def _strength(network: Topology) -> tuple[_Links, Strength]:
     return links, strength(len(network.nodes), network.num_ranks, *links)
 
 
-def _simpler(topology: Topology, chosen: list[_Slice]) -> list[_Slice]:
-    """Put stars in boxes and trees between them in place of very many trees, or of trees that are no faster."""
+def _simpler(topology: Topology, chosen: list[_Slice]) -> list[list[_Slice]]:
+    """Stars in boxes and trees between them, where there would be very many trees, or trees that are no faster."""
     switches = chosen[0].switches
     if len(chosen) > 1 or (boxes := box_groups(topology, switches)) is None:
-        return chosen
+        return []
     network = network_of_boxes(topology, switches)
     stars = _Slice(switches, network, *_strength(network), boxes, star_rate(chosen[0].network, switches))
     copies = int(_orientation(chosen[0]).supplies.sum())
-    return [stars] if stars.algbw >= chosen[0].algbw or copies > MAX_COPIES else chosen
+    return [[stars]] if stars.algbw >= chosen[0].algbw or copies > MAX_COPIES else []
 
 
 def _orientation(part: _Slice) -> Orientation:
@@ -239,7 +255,7 @@ def _tree_bound(topology: Topology, chosen: _Slice) -> Bound | None:
     return Bound.from_witness(topology, ALLREDUCE, witness) if divides else None
 
 
-def _sliced_forest(topology: Topology, part: _Slice, trace: Trace) -> Forest:
+def _sliced_forest(topology: Topology, part: _Slice, trace: Trace) -> Forest | None:
     """Pack the trees of a part, rooted at centers."""
     network = part.network
     with trace.stage("orientation"):

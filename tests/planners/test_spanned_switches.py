@@ -152,9 +152,11 @@ def test_data_of_stars_arrives_everywhere() -> None:
 
 def test_ranks_next_to_two_switches_or_none_form_no_boxes() -> None:
     """Then stars would overlap or leave ranks out."""
-    links = [("a", "s", 1), ("b", "s", 1), ("c", "t", 1), ("d", "t", 1), ("s", "t", 1)]
+    links = [("a", "s", 1), ("b", "s", 1), ("c", "t", 1), ("d", "t", 1), ("a", "c", 1)]
     topology = Topology.from_links(links, compute="abcd", switches="st", bidirectional=True)
     assert box_groups(topology, ("s",)) is None
+    joined = Topology.from_links([*links, ("s", "t", 1)], compute="abcd", switches="st", bidirectional=True)
+    assert box_groups(joined, ("s", "t")) is None
     groups = box_groups(topology, ("s", "t"))
     assert groups is not None
     assert groups.box_of.tolist() == [0, 0, 1, 1]
@@ -183,3 +185,20 @@ def test_one_way_links_span_switches_by_linear_programming() -> None:
     fast, slow = (collopt.plan(network, "allreduce", planner="allreduce-lp", in_network=able) for able in (True, False))
     assert fast.algbw > 10 > slow.algbw
     assert fast.schedule.broadcast.switches.tolist() == [4]
+
+
+def test_boxes_whose_switches_have_uplinks_are_planned_without_stars() -> None:
+    """Leaf switches that add and copy, below spines that do not."""
+    topology = leaf_spine(3, 2, 3, host_bandwidth=50)
+    plan = plan_strength(able(topology, frozenset({"leaf0", "leaf1", "leaf2"})))
+    assert (plan.algbw, plan.gap) == (50, 0)
+
+
+def test_paths_between_boxes_through_ranks_of_others_are_planned_without_stars() -> None:
+    """Three boxes in a row, joined by direct links of ranks, of which the middle one has two."""
+    links = [(f"{box}{rank}", f"s{box}", 90) for box in "abc" for rank in range(3)]
+    links += [("a0", "b0", 30), ("b0", "c0", 30), ("a1", "b1", 30), ("b1", "c1", 30)]
+    ranks = [f"{box}{rank}" for box in "abc" for rank in range(3)]
+    topology = Topology.from_links(links, compute=ranks, switches=["sa", "sb", "sc"], bidirectional=True)
+    plan = plan_strength(able(topology, frozenset({"sa", "sb", "sc"})))
+    assert (plan.algbw, plan.gap) == (60, 0)
