@@ -30,6 +30,9 @@ def _as_value_row(row: object) -> tuple[str, str, str]:
 WITNESSES_SINCE = {"partition": 2, "prices": 2, "lengths": 4, "tree_partition": 5, "tree_dual": 5}
 """First version whose files can have a witness; those that are not here have always been there."""
 
+SWITCHES_SINCE = 5
+"""First version whose trees can branch at switches."""
+
 ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
@@ -99,6 +102,11 @@ class PlanDocument(_Entry):
         version = info.data.get("version", 0)
         if version < cls.since:
             raise ValueError(f"version {version} had no {cls.what}; expected version {cls.since}")
+        parts = [schedule, *(part for part in schedule.values() if isinstance(part, dict))]
+        if version < SWITCHES_SINCE and any("switches" in part for part in parts):
+            raise ValueError(
+                f"version {version} had no trees that branch at switches; expected version {SWITCHES_SINCE}"
+            )
         return schedule
 
 

@@ -24,8 +24,9 @@ class TreePartition(Partition):
     *Allreduce by trees*: reduce trees and broadcast trees that span all ranks and branch at ranks and able switches.
     With p parts that hold ranks, the hops of one tree leave and enter them ``2 (p - 1)`` times, if they branch at no
     switch outside.  Switches in the other parts form components; one that is next to D of the p parts, and that can
-    branch the tree, saves at most ``D - 2`` of these crossings, or ``D - 3`` if all its able switches loop back the
-    copy of the rank above.  What all parts together give out and take in bounds the rate of both trees;
+    branch the tree, saves at most ``D - 2`` of these crossings.  It saves ``D - 3`` if all its able switches loop back
+    the copy of the rank above, and none of the D parts holds an able switch, which could be above instead.  What all
+    parts together give out and take in bounds the rate of both trees;
     ``docs/explanation/in-network.md`` proves it.
 
     Attributes
@@ -110,8 +111,11 @@ def _saved(topology: Topology, parts: IntArray, able: frozenset[str]) -> int:
     border += [(labels[heads], parts[tails], idle[heads] & ~idle[tails])]
     near = np.unique(np.hstack([np.stack([label[here], part[here]]) for label, part, here in border]), axis=1)
     counts = np.bincount(near[0], minlength=size)
+    # A switch in a part may be above one outside, which then loops nothing back to any rank.
+    hidden = np.isin(near[1], np.unique(parts[_mask(topology, able) & ~idle]))
+    above = np.bincount(near[0][hidden], minlength=size)
     for label in np.unique(labels[branches]).tolist():
-        looped = not whole[labels == label].any()
+        looped = not whole[labels == label].any() and not above[label]
         saved += max(0, int(counts[label]) - 2 - looped)
     return saved
 

@@ -127,7 +127,7 @@ def _check_shapes(forest: Forest, topology: Topology) -> None:
 def _check_switches(forest: Forest, topology: Topology) -> None:
     """Check that trees branch at different switches of the topology, which multicast or, in a reduction, aggregate."""
     wrong = (forest.switches < topology.num_ranks) | (forest.switches >= len(topology.nodes))
-    refuse_if(wrong, "vertex {} after the ranks is not a switch of the topology")
+    refuse_if(wrong, "number {} of the forest's switches is not a switch of the topology")
     if len(set(forest.switches.tolist())) < len(forest.switches):
         raise CertificateError("the forest lists a switch twice among its vertices")
     able, does = {

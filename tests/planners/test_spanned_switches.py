@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
+from collopt.planners import steiner_bound
 from collopt.planners.trees.box_stars import box_groups
 from collopt.planners.trees.strength import plan_strength
 from collopt.runtime import lower, run_program
@@ -202,3 +203,66 @@ def test_paths_between_boxes_through_ranks_of_others_are_planned_without_stars()
     topology = Topology.from_links(links, compute=ranks, switches=["sa", "sb", "sc"], bidirectional=True)
     plan = plan_strength(able(topology, frozenset({"sa", "sb", "sc"})))
     assert (plan.algbw, plan.gap) == (60, 0)
+
+
+def looping(links: list[tuple[str, str, int]], ranks: list[str], switches: list[str], loops: list[str]) -> Topology:
+    """The network whose switches can all branch trees, some with loopback."""
+    network = Topology.from_links(links, compute=ranks, switches=switches, bidirectional=True)
+    return able(network, frozenset(switches), frozenset(loops))
+
+
+HIDDEN = [
+    looping([("s", "t", 1), ("a", "t", 20), ("b", "s", 1), ("c", "s", 1)], ["a", "b", "c"], ["s", "t"], ["s", "t"]),
+    looping(
+        [("a", "t", 1), ("t", "s", 1), ("b", "s", 1), ("c", "s", 1), ("d", "s", 1)],
+        ["a", "b", "c", "d"],
+        ["t", "s"],
+        ["s"],
+    ),
+    looping(
+        [
+            ("s1", "s0", 1),
+            ("s2", "s1", 1),
+            ("s3", "s1", 20),
+            ("r0", "s0", 2),
+            ("r1", "s3", 1),
+            ("r2", "s2", 2),
+            ("r3", "s0", 5),
+        ],
+        ["r0", "r1", "r2", "r3"],
+        ["s0", "s1", "s2", "s3"],
+        ["s0", "s1", "s3"],
+    ),
+    looping(
+        [(f"h{host}", "xy"[host // 4], 50) for host in range(8)] + [("x", "y", 100)],
+        [f"h{host}" for host in range(8)],
+        ["x", "y"],
+        ["x", "y"],
+    ),
+]
+
+
+@pytest.mark.parametrize("network", HIDDEN, ids=["three ranks", "four ranks", "four switches", "two leaves"])
+def test_a_switch_above_another_one_is_no_rank_to_loop_back_to(network: Topology) -> None:
+    """So the bound counts no copy there, and the best trees do not beat it."""
+    plan = plan_strength(network)
+    best = steiner_bound(network, "allreduce")
+    assert plan.algbw <= best.algbw <= plan.bound.algbw
+    assert collopt.plan(network, "allreduce").algbw == best.algbw
+
+
+@given(two_way_topologies(max_ranks=4, max_switches=3), st.data())
+@settings(max_examples=examples(150))
+def test_no_trees_beat_the_bound_for_trees(topology: Topology, data: st.DataObject) -> None:
+    """Whichever switches are able and loop back; partitions with able switches in parts and outside."""
+    ports = {switch: len(topology.out_links(switch)) for switch in topology.switch_nodes}
+    candidates = sorted(switch for switch, count in ports.items() if count > 1)
+    switches = frozenset(data.draw(st.sets(st.sampled_from(candidates), min_size=1)) if candidates else ())
+    loops = frozenset(data.draw(st.sets(st.sampled_from(sorted(switches)))) if switches else ())
+    network = able(topology, switches, loops)
+    labels = [data.draw(st.integers(0, 3)) for _ in topology.nodes]
+    named = [frozenset(node for node, own in zip(topology.nodes, labels, strict=True) if own == n) for n in range(4)]
+    parts = [part for part in named if part]
+    if sum(not part.isdisjoint(topology.compute_nodes) for part in parts) > 1 and switches:
+        bound = Bound.from_witness(network, "allreduce", TreePartition(tuple(parts)))
+        assert steiner_bound(network, "allreduce").algbw <= bound.algbw

@@ -168,12 +168,12 @@ ROOTED = {"root_weights": [1, 0, 0]}
         (
             star(3),
             Forest.from_paths(3, 1, CHAIN, switches=[3, 2], **ROOTED),
-            "vertex 1 after the ranks is not a",
+            "number 1 of the forest's switches is not a switch",
         ),
         (
             star(3),
             Forest.from_paths(3, 1, CHAIN, switches=[3, 9], **ROOTED),
-            "vertex 1 after the ranks is not a",
+            "number 1 of the forest's switches is not a switch",
         ),
         (
             star(3),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, FailFast, PlainValidator, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, ValidationError
 
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import as_name, shown
@@ -34,18 +34,13 @@ class SwitchEntry(BaseModel):
     aggregation: bool = False
     loopback: bool = False
     group: int | None = None
-    operators: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
-
-    @field_validator("operators", "types", mode="before")
-    @classmethod
-    def _from_list(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
+    operators: list[str] = Field(default_factory=list)
+    types: list[str] = Field(default_factory=list)
 
     @property
     def limits(self) -> SwitchLimits:
         """What it requires."""
-        return SwitchLimits(self.name, self.loopback, self.group, self.operators, self.types)
+        return SwitchLimits(self.name, self.loopback, self.group, tuple(self.operators), tuple(self.types))
 
 
 class TopologyDocument(BaseModel):
