@@ -16,6 +16,7 @@ import numpy as np
 from ...schedules import Forest
 from ...support.arrays import IntArray
 from ...topologies import Topology
+from .tree_roots import shares_of_roots
 
 
 class BoxGroups(NamedTuple):
@@ -64,7 +65,8 @@ def network_of_boxes(topology: Topology, able: tuple[str, ...]) -> Topology:
 
 def star_rate(network: Topology, able: tuple[str, ...]) -> Fraction:
     """Bandwidth of the thinnest link between a rank and its switch, GB/s."""
-    return min(link.bandwidth for link in network.links if link.tail in able or link.head in able)
+    inside = {*able}
+    return min(link.bandwidth for link in network.links if not inside.isdisjoint(link[:2]))
 
 
 def with_stars(forest: Forest, network: Topology, topology: Topology, groups: BoxGroups) -> Forest | None:
@@ -94,18 +96,16 @@ def with_stars(forest: Forest, network: Topology, topology: Topology, groups: Bo
                 entry = int(lasts[route])
             routes[tree, entry] = route
             routes[tree, ranks + box] = down[entry] + ranks
-    shares = np.zeros(ranks, dtype=np.int64)
-    np.add.at(shares, roots, forest.weights)
-    count = int(np.gcd.reduce(shares))
+    per_root, shares = shares_of_roots(roots, forest.weights, ranks)
     return Forest(
         ranks,
-        count,
+        per_root,
         roots,
         forest.weights,
         routes,
         np.cumsum([0, *map(len, paths)], dtype=np.int64),
         np.array([node for path in paths for node in path], dtype=np.int64),
-        shares // count,
+        shares,
         forest.direction,
         groups.switches,
     )

@@ -12,6 +12,7 @@ import numpy as np
 from ...schedules import Forest
 from ...support.arrays import IntArray
 from ...topologies import Link, Topology
+from .tree_roots import shares_of_roots
 
 MAX_SLICES = 64  # switches that are alike, of which each slice spans one
 MAX_SINGLE = 16  # switches of which leaving out each one is tried
@@ -125,8 +126,10 @@ def _slices(topology: Topology, group: tuple[str, ...]) -> list[Topology]:
     parts: dict[str, list[Link]] = {switch: [] for switch in group}
     for link in topology.links:
         owners = {owner[end] for end in link[:2] if end in owner}
-        for switch in owners & {*group} if len(owners) == 1 else () if owners else group:
-            share = Fraction(1) if owners else Fraction(1, len(group))
+        if len(owners) > 1:
+            continue  # between two of the group, of which every slice spans one
+        for switch in owners or group:
+            share = Fraction(1, 1 if owners else len(group))
             parts[switch].append(link._replace(bandwidth=link.bandwidth * share))
     return [replace(topology, links=tuple(links)) for links in parts.values()]
 
@@ -154,7 +157,7 @@ def joined_forests(forests: Sequence[Forest], algbws: Sequence[Fraction]) -> For
     switches = np.unique(np.concatenate([forest.switches for forest in forests]))
     ranks = forests[0].num_ranks
     routes, starts, weights = [], [np.zeros(1, dtype=np.int64)], []
-    shares, paths = np.zeros(ranks, dtype=np.int64), 0
+    paths = 0
     for forest, count in zip(forests, copies, strict=True):
         columns = np.append(np.arange(ranks), ranks + np.searchsorted(switches, forest.switches))
         wide = np.full((forest.num_trees, ranks + len(switches)), -1, dtype=np.int32)
@@ -163,17 +166,17 @@ def joined_forests(forests: Sequence[Forest], algbws: Sequence[Fraction]) -> For
         starts.append(forest.path_starts[1:] + starts[-1][-1])
         paths += len(forest.path_starts) - 1
         weights.append(forest.weights * (count // common))
-        np.add.at(shares, forest.roots, weights[-1])
-    count = int(np.gcd.reduce(shares))
+    roots, together = np.concatenate([forest.roots for forest in forests]), np.concatenate(weights)
+    per_root, shares = shares_of_roots(roots, together, ranks)
     return Forest(
         ranks,
-        count,
-        np.concatenate([forest.roots for forest in forests]),
-        np.concatenate(weights),
+        per_root,
+        roots,
+        together,
         np.concatenate(routes),
         np.concatenate(starts),
         np.concatenate([forest.path_nodes for forest in forests]),
-        shares // count,
+        shares,
         forests[0].direction,
         switches,
     )

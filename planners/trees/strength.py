@@ -32,7 +32,7 @@ from .problem import TreeProblem, check_request, network_options, tree_problem
 from .spanned_switches import in_original_numbers, joined_forests, span_choices, spannable, spanning_network
 from .tree_roots import rooted_at_centers, rooted_for_loopback
 
-MAX_COPIES = 2**13  # of trees that are packed where stars in boxes, which may be slower, are as good as possible
+MAX_COPIES = 2**13  # of trees; where the best packing has more, stars in boxes are packed instead, even if slower
 
 
 def allreduce_bound(topology: Topology) -> Bound:
@@ -236,8 +236,8 @@ def _simpler(topology: Topology, chosen: list[_Slice]) -> list[list[_Slice]]:
         return []
     network = network_of_boxes(topology, switches)
     stars = _Slice(switches, network, *_strength(network), boxes, star_rate(chosen[0].network, switches))
-    copies = int(_orientation(chosen[0]).supplies.sum())
-    return [[stars]] if stars.algbw >= chosen[0].algbw or copies > MAX_COPIES else []
+    as_fast = stars.algbw >= chosen[0].algbw
+    return [[stars]] if as_fast or _orientation(chosen[0]).supplies.sum() > MAX_COPIES else []
 
 
 def _orientation(part: _Slice) -> Orientation:

@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from ...schedules import Forest
+from ...schedules.trees.switch_vertices import columns
 from ...solvers.strength.tree_centers import centered, eccentricities, move_root, parents_of
 from ...support.arrays import IntArray, SmallArray
 from ...topologies import Topology
@@ -134,11 +135,15 @@ def neighbors_towards(parent: IntArray, switch: int) -> IntArray:
 
 def _vertex_senders(forest: Forest) -> IntArray:
     """Vertex that each path begins at, shape (paths,)."""
-    columns = np.full(int(forest.path_nodes.max()) + 1, -1)
-    columns[: forest.num_ranks] = np.arange(forest.num_ranks)
-    columns[forest.switches] = forest.num_ranks + np.arange(len(forest.switches))
-    senders: IntArray = columns[forest.path_nodes[forest.path_starts[:-1]]]
-    return senders
+    return columns(forest.path_nodes[forest.path_starts[:-1]], forest.num_ranks, forest.switches)
+
+
+def shares_of_roots(roots: IntArray, weights: IntArray, num_ranks: int) -> tuple[int, IntArray]:
+    """Return the trees per root, and the weights of the shards (ranks,), that give each root its trees."""
+    trees = np.zeros(num_ranks, dtype=np.int64)
+    np.add.at(trees, roots, weights)
+    per_root = int(np.gcd.reduce(trees))
+    return per_root, trees // per_root
 
 
 def _with_roots(forest: Forest, roots: IntArray, routes: SmallArray, weights: IntArray) -> Forest:
@@ -148,13 +153,11 @@ def _with_roots(forest: Forest, roots: IntArray, routes: SmallArray, weights: In
     used, numbers = np.unique(routes[routes >= 0], return_inverse=True)
     routes[routes >= 0] = numbers
     kept = [paths[route] for route in used.tolist()]
-    shares = np.zeros(forest.num_ranks, dtype=np.int64)
-    np.add.at(shares, roots, weights)
-    count = int(np.gcd.reduce(shares))
+    per_root, shares = shares_of_roots(roots, weights, forest.num_ranks)
     return replace(
         forest,
-        trees_per_root=count,
-        root_weights=shares // count,
+        trees_per_root=per_root,
+        root_weights=shares,
         roots=roots,
         weights=weights,
         routes=routes,

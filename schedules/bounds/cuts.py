@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from ...errors import CertificateError
+from ...support.arrays import IntArray
 from ...support.formatting import exact
 from ...support.validation import shown
 from ...topologies import Topology
@@ -73,7 +74,7 @@ class Cut(Witness):
         """Add up shards and links, see `Witness.crossing`."""
         collective = as_collective(collective)
         if collective.has_two_phases:
-            return Crossing(_total(topology, weights), self.bandwidth(topology))
+            return Crossing(total_data(topology, weights), self.bandwidth(topology))
         if collective.in_pairs:
             inside = np.array([node in self.nodes for node in topology.compute_nodes])
             return Crossing(Fraction(crossing_traffic(inside, weights)), self.bandwidth(topology))
@@ -175,7 +176,7 @@ class RankCuts(Witness):
                 "cuts around single ranks do not bound an allreduce where switches can aggregate data"
             )
         ranks = topology.num_ranks
-        return Crossing(2 * _total(topology, weights) * (ranks - 1) / ranks, self.bandwidth(topology))
+        return Crossing(2 * total_data(topology, weights) * (ranks - 1) / ranks, self.bandwidth(topology))
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say what the busiest rank does, and how fast it can."""
@@ -269,13 +270,10 @@ class Partition(Witness):
         """Add up the links that enter parts with ranks, see `Witness.crossing`."""
         if (collective := as_collective(collective)) is not ALLREDUCE:
             raise CertificateError(f"a partition does not bound {collective.name!r}")
-        parties = self._parties(topology)
-        party_of = np.full(len(topology.nodes), -1)
-        for number, party in enumerate(parties):
-            party_of[[topology.node_index[node] for node in party]] = number
+        party_of = self._numbered(topology)
         tails, heads, capacities, unit = topology.arrays
         crossed = (party_of[heads] >= 0) & (party_of[tails] != party_of[heads])
-        amount = 2 * (len(parties) - 1) * _total(topology, weights)
+        amount = 2 * int(party_of.max()) * total_data(topology, weights)
         return Crossing(amount, int(capacities[crossed].sum()) * unit)
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:
@@ -303,7 +301,14 @@ class Partition(Witness):
         """Parts that hold ranks."""
         return [part for part in self.parts if any(topology.node_index[node] < topology.num_ranks for node in part)]
 
+    def _numbered(self, topology: Topology) -> IntArray:
+        """Number of the part with ranks that each node is in, -1 for none; shape (nodes,)."""
+        numbers = np.full(len(topology.nodes), -1)
+        for number, party in enumerate(self._parties(topology)):
+            numbers[[topology.node_index[node] for node in party]] = number
+        return numbers
 
-def _total(topology: Topology, weights: tuple[int, ...]) -> Fraction:
+
+def total_data(topology: Topology, weights: tuple[int, ...]) -> Fraction:
     """Units of data in all."""
     return Fraction(sum(weights) if weights else topology.num_ranks)

@@ -13,7 +13,7 @@ from ...support.arrays import BoolArray, IntArray
 from ...support.formatting import exact
 from ...topologies import Topology
 from ..traffic.collective import ALLREDUCE, AnyCollective, as_collective
-from .cuts import Partition
+from .cuts import Partition, total_data
 from .witness import Crossing, Pair
 
 
@@ -61,8 +61,7 @@ class TreePartition(Partition):
         apart = parts[tails] != parts[heads]
         leaving, entering = apart & (parts[tails] >= 0), apart & (parts[heads] >= 0)
         bandwidth = int(capacities[leaving].sum()) + int(capacities[entering].sum())
-        total = Fraction(sum(weights) if weights else topology.num_ranks)
-        return Crossing((4 * (count - 1) - saved) * total, bandwidth * unit)
+        return Crossing((4 * (count - 1) - saved) * total_data(topology, weights), bandwidth * unit)
 
     def scope(self, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say which schedules the bound is about."""
@@ -84,13 +83,6 @@ class TreePartition(Partition):
 
     def _check_idle(self, topology: Topology, parties: list[frozenset[str]]) -> None:
         """Accept able switches outside of the parts with ranks; `crossing` counts what they save."""
-
-    def _numbered(self, topology: Topology) -> IntArray:
-        """Number of the part with ranks that each node is in, -1 for none."""
-        numbers = np.full(len(topology.nodes), -1)
-        for number, party in enumerate(self._parties(topology)):
-            numbers[[topology.node_index[node] for node in party]] = number
-        return numbers
 
 
 def _saved(topology: Topology, parts: IntArray, able: frozenset[str]) -> int:

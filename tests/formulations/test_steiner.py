@@ -10,17 +10,8 @@ from collopt import solve
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.formulations import steiner
 from collopt.formulations.steiner import SteinerTree
-from collopt.topologies import SwitchLimits, Topology
+from looping_star import STAR
 
-STAR = Topology.from_links(
-    [(rank, "s", 30) for rank in "abc"],
-    compute="abc",
-    switches="s",
-    bidirectional=True,
-    multicast="s",
-    aggregation="s",
-    limits=[SwitchLimits("s", loopback=True)],
-)
 BRANCHED = ((0, 3), (3, 1), (3, 2))
 PASSED = ((0, 3, 1), (1, 3, 2))
 

@@ -12,20 +12,12 @@ from hypothesis import strategies as st
 
 from collopt.errors import CertificateError
 from collopt.schedules import ALLREDUCE, Bound, LinkValue, TreeDual, link_values
-from collopt.topologies import SwitchLimits, Topology, ring
+from collopt.topologies import Topology, ring
+from looping_star import STAR
 from oracles.steiner_trees import best_rate, load_rows
 from sample_sizes import examples
 from strategies import able_topologies
 
-STAR = Topology.from_links(
-    [(rank, "s", 30) for rank in "abc"],
-    compute="abc",
-    switches="s",
-    bidirectional=True,
-    multicast="s",
-    aggregation="s",
-    limits=[SwitchLimits("s", loopback=True)],
-)
 ALIKE = TreeDual(tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in STAR.links))
 DUALS = st.sampled_from([Fraction(0), Fraction(1), Fraction(1, 3), Fraction(5, 2), Fraction(10**20)])
 
