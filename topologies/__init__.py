@@ -43,8 +43,10 @@ from .graphs.properties import (
 from .graphs.stored_broadcasts import BaseSchedule, base_schedule_names, base_schedule_rows, base_transpose_names
 from .importing.boxes import read_box
 from .importing.compose import compose
+from .network.assumed_costs import guessed_costs, reached_network
 from .network.direct_graph import Adjacency, DirectGraph
 from .network.link_classes import LinkClass, link_classes
+from .network.runtime_costs import LINKS_ONLY, RuntimeCosts
 from .network.topology import Link, LinkArrays, SwitchLimits, Topology
 from .switched.fabrics import dragonfly, fat_tree, leaf_spine, rail
 from .switched.scale_out import Box, Nic
@@ -73,6 +75,7 @@ from .switched.vendor_boxes import (
 )
 
 __all__ = ["Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]
+__all__ += ["LINKS_ONLY", "RuntimeCosts", "guessed_costs", "reached_network"]
 __all__ += ["link_classes", "read_topology", "symmetries", "write_topology"]
 __all__ += ["CatalogueEntry", "build", "catalogue"]
 __all__ += ["Box", "Nic", "compose", "read_box"]

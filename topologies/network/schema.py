@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, Val
 
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import as_name, shown
+from .runtime_costs import RuntimeCosts
 from .switch_limits import SwitchLimits
 from .topology import Link
 
@@ -43,6 +44,27 @@ class SwitchEntry(BaseModel):
         return SwitchLimits(self.name, self.loopback, self.group, tuple(self.operators), tuple(self.types))
 
 
+Number = str | int | float
+
+
+class CostsEntry(BaseModel):
+    """What the software adds to the times of links."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    alpha: Number = 0
+    send: Number = 0
+    launch: Number = 0
+    reduction: Number = 0
+    efficiency: dict[str, Number] = Field(default_factory=dict)
+    calibrated: bool = False
+
+    @property
+    def costs(self) -> RuntimeCosts:
+        """As the topology holds them."""
+        return RuntimeCosts(**dict(self))
+
+
 class TopologyDocument(BaseModel):
     """The whole document, whose header is checked before."""
 
@@ -55,6 +77,7 @@ class TopologyDocument(BaseModel):
     compute: Annotated[list[NodeName], FailFast()]
     switches: Annotated[list[SwitchEntry], FailFast()]
     links: Annotated[list[LinkRow], FailFast()]
+    costs: CostsEntry | None = None
 
 
 def first_error(error: ValidationError) -> str:

@@ -17,6 +17,7 @@ from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_list, as_name, as_names, as_title, check_links, shown
 from .direct_graph import DirectGraph
 from .links import Link, LinkArrays, as_link, link_arrays, links_by_node, merged_links
+from .runtime_costs import RuntimeCosts
 from .switch_limits import SwitchLimits, as_switch_limits, check_ports
 from .what_if import WhatIf
 
@@ -48,6 +49,8 @@ class Topology(WhatIf):
         What these switches require, by switch; switches without limits are left out.
     name : str
         For display; it does not count in comparisons.
+    costs : RuntimeCosts or None
+        What the software adds to the times of links, if that is known; it does not count in comparisons.
     graph : DirectGraph or None
         The multigraph of a direct-connect family or expansion, with the self-loops and parallel arcs that `links` does
         not have.  Files and changed topologies do not keep it; see `direct_graph`.
@@ -66,6 +69,7 @@ class Topology(WhatIf):
     aggregation: frozenset[str] = frozenset()
     name: str = field(default="topology", compare=False)
     limits: tuple[SwitchLimits, ...] = ()
+    costs: RuntimeCosts | None = field(default=None, compare=False)
     graph: DirectGraph | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +92,8 @@ class Topology(WhatIf):
                 raise TopologyError(f"{ability} is claimed for {unknown[0]!r}, which is not a switch of this topology")
             object.__setattr__(self, ability, capable)
         object.__setattr__(self, "limits", as_switch_limits(self.limits, set(switches)))
+        if not isinstance(self.costs, RuntimeCosts | None):
+            raise TopologyError(f"the topology's costs are {shown(self.costs)}; expected RuntimeCosts(alpha=2, ...)")
 
     @classmethod
     def from_links(

@@ -23,6 +23,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
         "compute": list(topology.compute_nodes),
         "switches": [_switch(topology, switch) for switch in topology.switch_nodes],
         "links": [[link.tail, link.head, _plain(link.bandwidth), _plain(link.latency)] for link in topology.links],
+        **({} if topology.costs is None else {"costs": topology.costs.to_json()}),
     }
 
 
@@ -43,6 +44,7 @@ def topology_from_json(data: object, where: str) -> Topology:
             frozenset(switch.name for switch in document.switches if switch.aggregation),
             document.name,
             tuple(switch.limits for switch in document.switches),
+            None if document.costs is None else document.costs.costs,
         )
         check_ports(topology.multicast | topology.aggregation, (link[:2] for link in topology.links))
         return topology

@@ -1,0 +1,100 @@
+"""Costs of the software: their form, guesses, files and the bandwidths that they leave."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import collopt
+from collopt.errors import ColloptError, FileFormatError, TopologyError, UnsupportedError
+from collopt.topologies import LINKS_ONLY, RuntimeCosts, dgx_a100, guessed_costs, mi250, reached_network, ring
+
+
+def test_numbers_are_exact() -> None:
+    """Decimals and fractions stay what was typed."""
+    costs = RuntimeCosts(alpha=0.1, send="1/3", efficiency=[("gpu-nic", 0.9)])
+    assert (costs.alpha, costs.send) == (Fraction(1, 10), Fraction(1, 3))
+    assert costs.efficiency == (("gpu-nic", Fraction(9, 10)),)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"alpha": -1},
+        {"send": "many"},
+        {"efficiency": {"gpu-nic": 0}},
+        {"efficiency": {"gpu-nic": 2}},
+        {"efficiency": 0.9},
+        {"efficiency": [("gpu-nic",)]},
+        {"calibrated": "yes"},
+    ],
+)
+def test_refuses_other_values(wrong: dict[str, Any]) -> None:
+    """One error of our own for each."""
+    with pytest.raises(ColloptError):
+        RuntimeCosts(**wrong)
+
+
+def test_a_file_keeps_them(tmp_path: Path) -> None:
+    """Written and read back; the digest is that of the network alone."""
+    costs = RuntimeCosts(
+        alpha="11.8", send=Fraction(1, 3), reduction=1, efficiency={"gpu-nic": "0.68"}, calibrated=True
+    )
+    network = replace(dgx_a100(boxes=2), costs=costs)
+    collopt.topologies.write_topology(network, tmp_path / "cluster.json")
+    read = collopt.topologies.read_topology(tmp_path / "cluster.json")
+    assert read.costs == costs
+    assert read == network
+    assert read.digest == dgx_a100(boxes=2).digest
+
+
+def test_a_file_with_wrong_costs_is_refused(tmp_path: Path) -> None:
+    """The message names the field."""
+    network = replace(ring(4), costs=RuntimeCosts(alpha=2))
+    collopt.topologies.write_topology(network, tmp_path / "ring.json")
+    text = (tmp_path / "ring.json").read_text()
+    for wrong in ('"-2"', '"two"', "[2]", "null"):
+        (tmp_path / "wrong.json").write_text(text.replace('"alpha": "2"', f'"alpha": {wrong}'))
+        with pytest.raises(FileFormatError, match="costs"):
+            collopt.topologies.read_topology(tmp_path / "wrong.json")
+
+
+def test_what_if_keeps_them() -> None:
+    """A failed NIC changes nothing about the software."""
+    network = replace(dgx_a100(boxes=2), costs=RuntimeCosts(alpha=2))
+    assert network.without_node("box0/nic0").costs == network.costs
+
+
+def test_scales_bandwidths_by_class_and_kinds() -> None:
+    """A class with its bandwidth goes before its kinds."""
+    network = mi250(boxes=2)
+    scaled = reached_network(network, RuntimeCosts(efficiency={"gpu-gpu": "1/2", "gpu-gpu:50": "1/5"}))
+    for before, after in zip(network.links, scaled.links, strict=True):
+        share = Fraction(1)
+        if "gpu" in before.tail and "gpu" in before.head:
+            share = Fraction(1, 5) if before.bandwidth == 50 else Fraction(1, 2)
+        assert after == before._replace(bandwidth=before.bandwidth * share)
+
+
+def test_without_shares_the_network_stays() -> None:
+    """Not even a copy is made."""
+    network = ring(4)
+    assert reached_network(network, RuntimeCosts(alpha=1, efficiency={"gpu-nic": "1/2"})) is network
+
+
+def test_guesses() -> None:
+    """By name, for the link classes of the network."""
+    assert guessed_costs("links", ring(4)) == LINKS_ONLY
+    assert guessed_costs("fused", mi250(boxes=2)).alpha == 2
+    assert [share for _, share in guessed_costs("generic", ring(4)).efficiency] == [Fraction(11, 20)]
+    assert guessed_costs("generic", ring(4)).label == "not calibrated"
+    with pytest.raises(UnsupportedError, match="generic"):
+        guessed_costs("fast", ring(4))
+
+
+def test_topologies_take_nothing_else() -> None:
+    """A name is for functions, not for the network."""
+    with pytest.raises(TopologyError, match="costs"):
+        replace(ring(4), costs="generic")

@@ -1,0 +1,108 @@
+"""Costs of runtimes on a network: those stated, guessed ones by name, and the bandwidths that they leave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Literal
+
+from ...errors import UnsupportedError
+from ...support.validation import shown
+from .link_classes import link_classes
+from .runtime_costs import LINKS_ONLY, RuntimeCosts
+from .topology import Topology
+
+CostsName = Literal["links", "generic", "fused"]
+
+GUESSES: dict[str, tuple[Fraction, Fraction]] = {
+    "generic": (Fraction(10), Fraction(1, 2)),
+    "fused": (Fraction(2), Fraction(1, 5)),
+}
+"""µs of `RuntimeCosts.alpha` and `send`.
+
+For interpreters of schedules (fits to tables 2 and 3 of ForestColl, arXiv 2402.06787, give an alpha of 11 to 12 µs),
+and for kernels that are compiled for one schedule (assumed).
+"""
+
+SHARES = {"nvswitch": Fraction(7, 10), "nic": Fraction(9, 10), "gpu-gpu": Fraction(11, 20)}
+"""Shares of line rates by a part of a link class's kinds, fitted to the same tables; others: `OTHER_SHARE`."""
+OTHER_SHARE = Fraction(17, 20)
+
+
+def guessed_costs(name: CostsName, topology: Topology) -> RuntimeCosts:
+    """Return costs that are not calibrated; see `GUESSES` and `SHARES`.
+
+    Parameters
+    ----------
+    name : {"links", "generic", "fused"}
+        ``"generic"`` for runtimes that interpret schedules, such as MSCCL; ``"fused"`` for one kernel for a schedule,
+        as with MSCCL++; ``"links"`` for none.
+    topology : Topology
+        Whose link classes the shares are for.
+
+    Returns
+    -------
+    RuntimeCosts
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no such name.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100
+    >>> guessed_costs("generic", dgx_a100(boxes=2))
+    RuntimeCosts(alpha=10, send=1/2, efficiency={'gpu-nic': 9/10, 'gpu-nvswitch': 7/10, 'nic-ib': 9/10})
+    """
+    if name == "links":
+        return LINKS_ONLY
+    if not isinstance(name, str) or name not in GUESSES:
+        raise UnsupportedError(
+            f"there are no costs {shown(name)}; expected RuntimeCosts, or one of links, {', '.join(GUESSES)}"
+        )
+    kinds = dict.fromkeys(each.kinds for each in link_classes(topology))
+    shares = {kind: next((SHARES[part] for part in SHARES if part in kind), OTHER_SHARE) for kind in kinds}
+    return RuntimeCosts(*GUESSES[name], efficiency=shares)
+
+
+def as_costs(value: RuntimeCosts | CostsName | None, topology: Topology) -> RuntimeCosts:
+    """Return the costs given, guessed by name, or None: the topology's own, by default `LINKS_ONLY`."""
+    if isinstance(value, RuntimeCosts):
+        return value
+    if value is None:
+        return topology.costs or LINKS_ONLY
+    return guessed_costs(value, topology)
+
+
+def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
+    """Return the network with the bandwidths that data reaches; nodes and the order of links stay.
+
+    Parameters
+    ----------
+    topology : Topology
+        The network at line rate.
+    costs : RuntimeCosts
+        Of which only `RuntimeCosts.efficiency` matters; classes that the network does not have are left out.
+
+    Returns
+    -------
+    Topology
+        The same one where no share is below 1.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100
+    >>> reached_network(dgx_a100(), RuntimeCosts(efficiency={"gpu-nvswitch": "0.7"})).links[0].bandwidth
+    Fraction(210, 1)
+    """
+    shares = dict(costs.efficiency)
+    reached = {
+        link[:2]: shares.get(each.name, shares.get(each.kinds, Fraction(1)))
+        for each in (link_classes(topology) if shares else ())
+        for link in each.links
+    }
+    if all(share == 1 for share in reached.values()):
+        return topology
+    links = tuple(link._replace(bandwidth=link.bandwidth * reached[link[:2]]) for link in topology.links)
+    return replace(topology, links=links)

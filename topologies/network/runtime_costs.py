@@ -1,0 +1,111 @@
+"""`RuntimeCosts`: what a runtime adds to the times of links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ...errors import TopologyError
+from ...support.quantities import Exact, as_factor, as_latency
+from ...support.validation import as_flag, shown
+
+TIMES = ("alpha", "send", "launch", "reduction")
+
+
+@dataclass(frozen=True)
+class RuntimeCosts:
+    """Costs of the software that runs a schedule, beside latencies and bandwidths of links.
+
+    A schedule of h successive hops takes ``launch + h alpha``, the latencies of its links, and the time of its busiest
+    port: of a link, its bytes over the share `efficiency` of its bandwidth; of a rank, `send` for each message.
+
+    Attributes
+    ----------
+    alpha : Fraction
+        µs from the arrival of data at a rank until it can be forwarded or used.
+    send : Fraction
+        µs that a rank is busy with starting one message, before it can start the next.
+    launch : Fraction
+        µs once for each call.
+    reduction : Fraction
+        µs per MB (1e6 bytes) that a rank adds to what it has.
+    efficiency : tuple of (str, Fraction)
+        Share of the line rate that data reaches, by link class as in `collopt.topologies.link_classes`, or by kinds of
+        nodes such as ``"gpu-nic"``; 1 where none is named.
+    calibrated : bool
+        Whether they were fitted to measured times rather than guessed.
+
+    Raises
+    ------
+    TopologyError
+        If a time is negative or no number, or a share not above 0 and at most 1.
+
+    Examples
+    --------
+    >>> RuntimeCosts(alpha=2, send="0.2", efficiency={"gpu-nic": "0.9"})
+    RuntimeCosts(alpha=2, send=1/5, efficiency={'gpu-nic': 9/10})
+    """
+
+    alpha: Fraction = Fraction(0)
+    send: Fraction = Fraction(0)
+    launch: Fraction = Fraction(0)
+    reduction: Fraction = Fraction(0)
+    efficiency: tuple[tuple[str, Fraction], ...] = ()
+    calibrated: bool = False
+
+    def __init__(
+        self,
+        alpha: Exact = 0,
+        send: Exact = 0,
+        launch: Exact = 0,
+        reduction: Exact = 0,
+        efficiency: Mapping[str, Exact] | Iterable[tuple[str, Exact]] = (),
+        *,
+        calibrated: bool = False,
+    ) -> None:
+        for name, value in zip(TIMES, (alpha, send, launch, reduction), strict=True):
+            object.__setattr__(self, name, as_latency(value, f"{name} among the costs"))
+        object.__setattr__(self, "efficiency", _as_efficiency(efficiency))
+        object.__setattr__(self, "calibrated", as_flag(calibrated, "calibrated"))
+
+    @property
+    def label(self) -> str:
+        """Where they are from, for output."""
+        if self == LINKS_ONLY:
+            return "links alone"
+        return "calibrated" if self.calibrated else "not calibrated"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what differs from no costs at all, as plain values."""
+        times = {name: str(getattr(self, name)) for name in TIMES if getattr(self, name)}
+        shares = {"efficiency": {name: str(share) for name, share in self.efficiency}} if self.efficiency else {}
+        return {**times, **shares, **({"calibrated": True} if self.calibrated else {})}
+
+    def __repr__(self) -> str:
+        given = [f"{name}={getattr(self, name)}" for name in TIMES if getattr(self, name)]
+        if self.efficiency:
+            given.append("efficiency={" + ", ".join(f"{name!r}: {share}" for name, share in self.efficiency) + "}")
+        if self.calibrated:
+            given.append("calibrated=True")
+        return f"RuntimeCosts({', '.join(given)})"
+
+
+def _as_efficiency(value: object) -> tuple[tuple[str, Fraction], ...]:
+    rows = list(value.items() if isinstance(value, Mapping) else value) if isinstance(value, Iterable) else None
+    if rows is None or isinstance(value, str):
+        raise TopologyError(f"the efficiency is {shown(value)}; expected shares by link class, {{'gpu-nic': '0.9'}}")
+    shares: dict[str, Fraction] = {}
+    for row in rows:
+        if not isinstance(row, tuple) or len(row) != 2 or not isinstance(row[0], str):
+            raise TopologyError(f"the efficiency has {shown(row)}; expected a link class and its share, 'gpu-nic': 0.9")
+        share = as_factor(row[1], f"the efficiency of {row[0]}")
+        if share > 1:
+            raise TopologyError(f"the efficiency of {row[0]} is {share}; expected a share above 0 and at most 1")
+        shares[row[0]] = share
+    return tuple(sorted(shares.items()))
+
+
+LINKS_ONLY = RuntimeCosts()
+"""Nothing but the links: latencies and bandwidths as the topology states them."""
