@@ -8,7 +8,7 @@ order.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -19,12 +19,11 @@ import numpy.typing as npt
 from ...errors import ProgramError, UnsupportedError
 from ...support.validation import shown
 from ...topologies import Topology
+from .matching import Matching
 from .trace import NodeKind, Trace, TraceNode
 
 NS_PER_US = 1000
 MIN_COMPUTATION_NS = 1  # What ASTRA-sim makes of a duration of 0, in ns
-MAX_MESSAGE_BYTES = 2**53
-KIND_NAMES: dict[int, str] = {kind.value: kind.name for kind in NodeKind}
 
 
 class Replay(NamedTuple):
@@ -114,8 +113,7 @@ class _Network:
         self._topology = topology
         self._places = {(link.tail, link.head): number for number, link in enumerate(topology.links)}
         self._paths: dict[int, dict[int, list[int]]] = {}
-        self._sends: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-        self._receives: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        self._matching = Matching(topology.num_ranks)
         self.num_links = len(topology.links)
         self.num_messages = 0
         self.links: list[list[int]] = []
@@ -140,26 +138,10 @@ class _Network:
         if node.kind == NodeKind.COMP:
             self.num_links += 1
             return [self.num_links - 1], [node.duration * NS_PER_US or MIN_COMPUTATION_NS], [0]
-        if node.kind not in {NodeKind.COMM_SEND, NodeKind.COMM_RECV}:
-            kind = KIND_NAMES.get(node.kind, node.kind)
-            raise UnsupportedError(
-                f"node {node.number} of rank {rank} is of kind {kind}; expected sends, receives and computations"
-            )
-        sends = node.kind == NodeKind.COMM_SEND
-        peer = self._count(rank, node, "comm_dst" if sends else "comm_src", self._topology.num_ranks)
-        ends = (rank, peer) if sends else (peer, rank)
-        size = self._count(rank, node, "comm_size", MAX_MESSAGE_BYTES)
-        key = (*ends, self._count(rank, node, "comm_tag", 2**31), size)
-        (self._sends if sends else self._receives)[key].append(number)
-        return self._crossing(*ends, size) if sends else ([], [], [])
-
-    def _count(self, rank: int, node: TraceNode, name: str, limit: int) -> int:
-        value = node.value(name)
-        if not isinstance(value, int) or not 0 <= value < limit:
-            raise ProgramError(
-                f"node {node.number} of rank {rank} has {name} {shown(value)}; expected a whole number below {limit}"
-            )
-        return value
+        message = self._matching.add(rank, node, number)
+        if message is None or node.kind != NodeKind.COMM_SEND:
+            return [], [], []
+        return self._crossing(message.sender, message.receiver, message.size)
 
     def _crossing(self, sender: int, receiver: int, size: int) -> tuple[list[int], list[int], list[int]]:
         """Return the time of a message on each link of its path."""
@@ -194,12 +176,4 @@ class _Network:
 
     def match(self) -> None:
         """Add the dependency of every receive on its send."""
-        for key in sorted(self._sends.keys() | self._receives.keys()):
-            sends, receives = self._sends[key], self._receives[key]
-            if len(sends) != len(receives):
-                sender, receiver, tag, size = key
-                raise ProgramError(
-                    f"rank {sender} sends {len(sends)} messages of {size} bytes with tag {tag} to rank {receiver}, "
-                    f"which receives {len(receives)} of them; expected equally many"
-                )
-            self.waits.extend(zip(sends, receives, strict=True))
+        self.waits.extend(self._matching.pairs())
