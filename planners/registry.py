@@ -116,7 +116,11 @@ class _PairOptions(Mapping[str, tuple[str, ...]]):
         return len(self._trees) + len(PAIR_COLLECTIVES)
 
 
+MANY_RANKS = 64  # above which ForestColl's trees may take minutes, and those of switches that add are packed first
+
 FEW_RANKS, FEW_SWITCHES = 8, 4  # up to which the best trees that branch at switches take no more than a second
+
+DEFAULTS: tuple[dict[str, Any], ...] = ({}, {"in_network": True})  # options that leave an allreduce all freedom
 
 TREE_OPTIONS = ("trees_per_root", "root", "weights", "in_network")
 
@@ -309,8 +313,8 @@ def plan(
     planner : str or Planner
         A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, but for an allreduce the first
         of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound,
-        or the best of them and, on small networks with able switches, ``"steiner"``; ``"multicommodity"`` for an
-        all-to-all(v).
+        or the best of them and, on small networks with able switches, ``"steiner"``; on more than 64 ranks
+        ``"strength"`` where its trees gain by spanning switches; ``"multicommodity"`` for an all-to-all(v).
     trees_per_root : int, optional
         The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
         reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.
@@ -390,7 +394,13 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> UnsupportedEr
 
 
 def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
-    """Try the exact planners in turn, and where a gap is left, trees that branch at switches, if these are few."""
+    """Try the exact planners in turn, and where a gap is left, trees that branch at switches, if these are few.
+
+    On many ranks a plan whose trees span switches, and which is faster than the bound of all trees that do not, is
+    taken without trying the others.
+    """
+    if topology.num_ranks > MANY_RANKS and options in DEFAULTS and (spanning := _plan_with_switches(topology)):
+        return spanning
     best: Plan | None = None
     refusal: Exception | None = None
     for name in ("forestcoll", "strength", "allreduce-lp"):
@@ -409,10 +419,18 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
     if best is None:
         assert refusal  # every planner that was asked has refused, and ForestColl takes all options
         raise refusal
-    if best.gap and options in ({}, {"in_network": True}) and _has_few_trees(topology):
+    if best.gap and options in DEFAULTS and _has_few_trees(topology):
         with suppress(UnsupportedError, NoAnswerError):  # groups of switches are too small, or floats too coarse
             best = max(best, PLANNERS["steiner"](topology, ALLREDUCE), key=lambda made: (made.algbw, -made.gap))
     return best
+
+
+def _plan_with_switches(topology: Topology) -> Plan | None:
+    from .trees.strength import plan_with_switches
+
+    with suppress(UnsupportedError, NoAnswerError, CapacityOverflowError):
+        return plan_with_switches(topology)
+    return None  # not for this network, or too large for it
 
 
 def _has_few_trees(topology: Topology) -> bool:

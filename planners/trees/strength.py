@@ -143,14 +143,34 @@ def plan_strength(topology: Topology, *, in_network: bool = True) -> Plan:
     and aggregate, where that makes the plan faster.
     """
     trace = Trace()
+    choices, bound = _choices(topology, trace, in_network=in_network)
+    return _planned(topology, choices, bound, trace, in_network=in_network)
+
+
+def plan_with_switches(topology: Topology) -> Plan | None:
+    """Plan as `plan_strength`; None, and quickly, where trees that span switches are no faster than any others."""
+    if not spannable(topology):
+        return None
+    trace = Trace()
+    choices, bound = _choices(topology, trace, in_network=True)
+    if len(choices) == 1:
+        return None
+    made = _planned(topology, choices, bound, trace, in_network=True)
+    return made if made.algbw > choices[-1][0].algbw else None
+
+
+def _choices(topology: Topology, trace: Trace, *, in_network: bool) -> tuple[list[list[_Slice]], Bound]:
+    """Find the ways of planning, the last of which spans no switches, and the bound."""
     with trace.stage("strength"):
         plain = [_slice(topology, ())]
         best, bound = _best_slices(topology, plain, in_network=in_network)
-        choices = [plain] if best is plain else [*_simpler(topology, best), best, plain]
-    options = network_options(in_network)
+        return [plain] if best is plain else [*_simpler(topology, best), best, plain], bound
+
+
+def _planned(topology: Topology, choices: list[list[_Slice]], bound: Bound, trace: Trace, *, in_network: bool) -> Plan:
     chosen, schedule = _packed(topology, choices, trace)
     trace.note("spanned_switches", len({switch for each in chosen for switch in each.switches}))
-    return verified_plan(topology, ALLREDUCE, schedule, "strength", options, trace, bound)
+    return verified_plan(topology, ALLREDUCE, schedule, "strength", network_options(in_network), trace, bound)
 
 
 def _packed(topology: Topology, choices: list[list[_Slice]], trace: Trace) -> tuple[list[_Slice], Allreduce]:

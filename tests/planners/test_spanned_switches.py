@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
-from collopt.planners import steiner_bound
+from collopt.planners import PLANNERS, Plan, steiner_bound
 from collopt.planners.trees.box_stars import box_groups
-from collopt.planners.trees.strength import plan_strength
+from collopt.planners.trees.strength import plan_strength, plan_with_switches
 from collopt.runtime import lower, run_program
 from collopt.schedules import Bound, Partition, TreePartition, verified_loads
 from collopt.topologies import SwitchLimits, Topology, dgx_h100, gb200_nvl72, leaf_spine, rail
@@ -138,6 +138,28 @@ def test_racks_are_joined_by_trees_between_stars(racks: int) -> None:
     assert plan.algbw > 880
     assert plan.schedule.num_trees < 1000
     assert 0 < plan.gap < Fraction(1, 20)
+
+
+@pytest.mark.parametrize("racks", [1, 2])
+def test_racks_are_planned_without_trees_of_ranks_alone(racks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There these take long to pack, and nothing without switches that add is as fast."""
+    topology = gb200_nvl72(racks)
+
+    def not_needed(*args: object, **options: object) -> Plan:
+        raise AssertionError("trees of ranks alone were packed")
+
+    monkeypatch.setitem(PLANNERS, "forestcoll", replace(PLANNERS["forestcoll"], function=not_needed))
+    best = collopt.plan(topology, "allreduce")
+    assert (best.planner, best.algbw) == ("strength", plan_strength(topology).algbw)
+    assert best.algbw > collopt.plan(topology, "allreduce", planner="strength", in_network=False).algbw
+
+
+def test_many_boxes_whose_switches_gain_nothing_are_planned_as_without() -> None:
+    """The NICs of nine boxes take longer than what switches could save; ForestColl's trees load links less."""
+    topology = dgx_h100(9)
+    assert plan_with_switches(topology) is None
+    best = collopt.plan(topology, "allreduce")
+    assert (best.planner, best.algbw, best.gap) == ("forestcoll", 225, 0)
 
 
 def test_data_of_stars_arrives_everywhere() -> None:
