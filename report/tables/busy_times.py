@@ -18,8 +18,8 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import Simulation, simulate
-from ...runtime.lowering.tree_transfers import shard_chunks, tree_chunks
 from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, TreeSchedule
+from ...schedules.trees.tree_chunks import shard_chunks, tree_chunks
 from ...support.arrays import BoolArray, IntArray
 from ...support.validation import shown
 

@@ -17,12 +17,12 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import ALLGATHER, as_bytes
+from ...schedules.timing.schedule_transfers import transfers_of
+from ...schedules.timing.transfers import Transfers
 from ...support.validation import as_path, as_whole, shown
 from ...support.writing import write_all_whole
 from ..lowering.tree_transfers import refuse_switches
 from ..programs.checks import check_counts
-from ..simulation.schedule_transfers import transfers_of
-from ..simulation.transfers import Transfers
 from .trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
 __all__ = ["export_chakra_et", "plan_traces"]

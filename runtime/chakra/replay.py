@@ -73,7 +73,7 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     >>> replay_traces(traces, pair)
     Replay(nanoseconds=1810, messages=2)
     """
-    from ..simulation.event_loop import Network, run_events
+    from ...schedules.timing.event_loop import Network, run_events
 
     if not isinstance(topology, Topology):
         raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")

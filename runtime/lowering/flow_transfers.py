@@ -17,9 +17,10 @@ import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
+from ...schedules.trees.tree_chunks import split_range
 from ..programs.layout import Layout
 from ..programs.program import Buffer
-from .tree_transfers import MAX_TRANSFERS, split_range
+from .tree_transfers import MAX_TRANSFERS
 
 MAX_WEIGHT = 2**62
 

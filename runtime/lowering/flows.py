@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
+from ...schedules.trees.tree_chunks import split_range
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program
 from .flow_transfers import (
@@ -26,7 +27,6 @@ from .flow_transfers import (
     staged_layout,
 )
 from .rank_writer import LoweringOptions, RankWriter, Site, write_program
-from .tree_transfers import split_range
 
 NONE = -1
 BLOCK_SHIFT = 2**32  # A step's code is its thread block times this, plus its number

@@ -30,6 +30,7 @@ from ...schedules import (
     TreeSchedule,
 )
 from ...schedules.traffic.collective import CollectiveName, as_collective
+from ...schedules.trees.tree_chunks import TreeChunks, check_forest, check_halves, cut_shares, shard_chunks, tree_chunks
 from ...support.validation import shown
 from ..programs.checks import check_counts
 from ..programs.layout import Layout
@@ -38,18 +39,7 @@ from ..programs.transformations import replicated
 from .flows import lower_flow, lower_stages
 from .rank_writer import LoweringOptions, TreeRankWriter, TreeTransfers, write_program
 from .step_transfers import check_step_halves, merged_hops, step_shares, step_trees
-from .tree_transfers import (
-    MAX_TRANSFERS,
-    Hop,
-    TreeChunks,
-    check_forest,
-    check_halves,
-    cut_shares,
-    from_rank_to_rank,
-    ordered_hops,
-    shard_chunks,
-    tree_chunks,
-)
+from .tree_transfers import MAX_TRANSFERS, Hop, from_rank_to_rank, ordered_hops
 
 NAME_LENGTH = 63
 

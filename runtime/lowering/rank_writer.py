@@ -8,10 +8,11 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from ...schedules import Collective
+from ...schedules.trees.tree_chunks import TreeChunks, split_range
 from ..programs.channels import assign_channels
 from ..programs.layout import Layout
 from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
-from .tree_transfers import Hop, TreeChunks, split_range
+from .tree_transfers import Hop
 
 _Chunks = tuple[Buffer, int]
 Site = tuple[int, int]  # `ChunkRange` and `Dependency` while they are worked with, because tuples are compared faster

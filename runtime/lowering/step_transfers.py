@@ -12,9 +12,10 @@ import numpy as np
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepSchedule
 from ...schedules.traffic.collective import Direction
+from ...schedules.trees.tree_chunks import Share, TreeChunks
 from ...support.arrays import IntArray
 from ...support.validation import shown
-from .tree_transfers import MAX_TRANSFERS, Hop, Share, TreeChunks
+from .tree_transfers import MAX_TRANSFERS, Hop
 
 
 def step_shares(

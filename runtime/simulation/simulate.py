@@ -13,13 +13,13 @@ import numpy.typing as npt
 from ...errors import CertificateError, UnsupportedError
 from ...planners import Plan
 from ...schedules import Collective, as_bytes
+from ...schedules.timing.schedule_transfers import transfers_of
+from ...schedules.timing.transfers import PieceTimes, Transfers, add_step_gates, piece_times
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ..programs.checks import check_choice
-from .schedule_transfers import transfers_of
-from .transfers import PieceTimes, Transfers, add_step_gates, piece_times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,7 +162,7 @@ def _run_part(
     transfers: Transfers, times: PieceTimes, part: IntArray, slices: int, links: int, now: int, starts: IntArray
 ) -> int:
     """Simulate some of the transfers from a time on; record their starts, and return the end of the last."""
-    from .event_loop import Network, run_events
+    from ...schedules.timing.event_loop import Network, run_events
 
     place = np.full(len(transfers.senders), -1, dtype=np.int64)
     place[part] = np.arange(len(part))

@@ -13,10 +13,10 @@ from collopt.runtime.mscclpp.lowering.thread_blocks import merge_blocks
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 from collopt.runtime.nccl.graph import ring_channels
 from collopt.runtime.programs.transformations import packed, replicated
-from collopt.runtime.simulation.event_loop import Network, heap_pop, heap_push, run_events
-from collopt.runtime.simulation.schedule_transfers import transfers_of
-from collopt.runtime.simulation.transfers import piece_times
 from collopt.schedules import Forest
+from collopt.schedules.timing.event_loop import Network, heap_pop, heap_push, run_events
+from collopt.schedules.timing.schedule_transfers import transfers_of
+from collopt.schedules.timing.transfers import piece_times
 from collopt.topologies import complete, ring
 
 PAIR = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])

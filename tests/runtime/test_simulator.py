@@ -15,9 +15,9 @@ from collopt import Topology
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import plan_of_schedule
 from collopt.runtime import Simulation, simulate, simulate_sizes
-from collopt.runtime.simulation.schedule_transfers import transfers_of
 from collopt.schedules import Allreduce, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule, as_bytes
 from collopt.schedules.steps.cost import step_schedule_time
+from collopt.schedules.timing.schedule_transfers import transfers_of
 from collopt.topologies import SwitchLimits, complete, dgx_a100, dgx_h100, hypercube, kautz, mi250, ring, torus
 from sample_sizes import examples
 from slow_cases import slow_where

@@ -14,21 +14,17 @@ from math import lcm
 import numpy as np
 
 from ...errors import CapacityOverflowError, UnsupportedError
-from ...schedules import (
-    Allreduce,
-    AnyStepSchedule,
-    FlowSchedule,
-    Forest,
-    Schedule,
-    StepAllreduce,
-    StepSchedule,
-    TreeSchedule,
-)
-from ...schedules.paths.congestion import path_links
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
-from ..lowering.tree_transfers import TreeChunks, check_forest, check_halves, heights_below, shard_chunks, tree_chunks
+from ..flows.schedule import FlowSchedule
+from ..paths.congestion import path_links
+from ..paths.schedule import Schedule
+from ..steps.allreduce import AnyStepSchedule, StepAllreduce
+from ..steps.schedule import StepSchedule
+from ..trees.allreduce import Allreduce, TreeSchedule
+from ..trees.forest import Forest
+from ..trees.tree_chunks import TreeChunks, check_forest, check_halves, heights_below, shard_chunks, tree_chunks
 from .transfers import Part, Transfers, concatenate, in_direction
 
 MAX_CHUNKS = 2**62

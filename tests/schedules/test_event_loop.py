@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collopt.runtime.simulation.event_loop import Network, heap_pop, heap_push, run_events
+from collopt.schedules.timing.event_loop import Network, heap_pop, heap_push, run_events
 
 
 def network(
