@@ -249,6 +249,11 @@ def _check_request(topology: object, collective: object, weights: object) -> Non
         raise CertificateError(f"the bound's weights are {shown(weights)}; expected a tuple of integers")
     if collective.takes_traffic and not weights:
         raise CertificateError("the bound of an all_to_allv has no weights; expected its traffic")
+    if weights and collective.has_two_phases:
+        raise CertificateError(
+            f"the bound of an {collective} has weights {shown(list(weights))}; expected none, since every rank has and "
+            "gets all data: leave them empty"
+        )
     pairs, ranks = collective.in_pairs, topology.num_ranks
     shards = ranks**2 if pairs else ranks
     if weights and (len(weights) != shards or min(weights) < 0):

@@ -381,6 +381,34 @@ def test_what_proves_nothing_is_refused(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("weights", "error", "message"),
+    [
+        ([1, 1, 1], CertificateError, r"the bound of an allreduce has weights \[1, 1, 1\]; expected none"),
+        ([2, 0, 1], CertificateError, "the bound of an allreduce has weights"),
+        ([1], CertificateError, "the bound of an allreduce has weights"),
+        (["1/2", 1, 1], FileFormatError, r"field bound.weights\[0\] is '1/2'; it should be a valid integer"),
+        ([1.5, 1, 1], FileFormatError, r"field bound.weights\[0\] is .*1.5.*; it should be a valid integer"),
+        ({"a": 1}, FileFormatError, "field bound.weights is .*; it should be a valid list"),
+    ],
+)
+def test_weights_in_the_bound_of_an_allreduce_are_refused(
+    weights: object, error: type[ColloptError], message: str, tmp_path: Path
+) -> None:
+    """Even if the rate of the bound is stated in the same unit, so that no figure would show them."""
+    made = plan(ring(3), "allreduce").to_json()
+    total = sum(weights) if isinstance(weights, list) and all(type(each) is int for each in weights) else 3
+    made["bound"] |= {
+        "weights": weights,
+        "inverse_rate": str(Fraction(made["bound"]["inverse_rate"]) * Fraction(total, 3)),
+    }
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(made), encoding="utf-8")
+    with pytest.raises(error, match=message) as caught:
+        load_plan(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "is empty"),

@@ -197,12 +197,14 @@ def test_where_switches_copy_cuts_around_ranks_count_what_enters() -> None:
     assert "some rank receives" in cuts.reason(copying, "allreduce")
 
 
-def test_weights_only_change_the_unit() -> None:
-    """An allreduce bound counts all data, whatever parts of it ranks have."""
-    parts = partition_of("as", "b", "c")
-    even, uneven = (Bound.from_witness(STAR, "allreduce", parts, weights) for weights in ((), (5, 0, 2)))
-    assert even.algbw == uneven.algbw
-    assert uneven.inverse_rate == even.inverse_rate * Fraction(7, 3)
+@pytest.mark.parametrize("weights", [(5, 0, 2), (1, 1, 1)])
+def test_the_bound_of_an_allreduce_has_no_weights(weights: tuple[int, ...]) -> None:
+    """They would only change its unit, so a file could state anything there."""
+    even = Bound.from_witness(STAR, "allreduce", partition_of("as", "b", "c"))
+    with pytest.raises(CertificateError, match=r"the bound of an allreduce has weights \[.*; expected none"):
+        Bound.from_witness(STAR, "allreduce", even.witness, weights)
+    with pytest.raises(CertificateError, match=r"the bound of an allreduce has weights"):
+        replace(even, weights=weights, inverse_rate=even.inverse_rate * Fraction(sum(weights), 3)).verify()
 
 
 def test_a_bound_without_bandwidth_is_refused() -> None:
