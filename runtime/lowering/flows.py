@@ -7,7 +7,7 @@ step, so each further one costs a nop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -26,7 +26,8 @@ from .flow_transfers import (
     staged_chunks,
     staged_layout,
 )
-from .rank_writer import LoweringOptions, RankWriter, Site, write_program
+from .rank_writer import LoweringOptions, RankWriter, write_program
+from .waits import Site, Waits
 
 NONE = -1
 BLOCK_SHIFT = 2**32  # A step's code is its thread block times this, plus its number
@@ -102,7 +103,7 @@ class _FlowRankWriter(RankWriter):
             for first, count in split_range(0, self.layout.shards[own], self.max_count)
         ]
 
-    def step(self, number: int, here: Site, waited: dict[int, int]) -> Instruction:
+    def step(self, number: int, here: Site, waits: Waits) -> Instruction:
         """Write this rank's end of a transfer."""
         transfer, code = self.transfers[number], here[0] * BLOCK_SHIFT + here[1]
         sends = transfer.sender == self.rank
@@ -114,15 +115,9 @@ class _FlowRankWriter(RankWriter):
             touched = slice(place, place + transfer.chunks)
             sites += np.unique((self.written if sends else self.read)[touched]).tolist()
             (self.read if sends else self.written)[touched] = code
-        waits, chunks = _waits(sites, waited), ChunkRange(buffer, place)
+        last = dict(divmod(site, BLOCK_SHIFT) for site in sorted(sites) if site != NONE)  # of each thread block
+        depends = tuple(Dependency(*site) for site in waits.needed(here, last.items()))
+        chunks = ChunkRange(buffer, place)
         if sends:
-            return Instruction("send", chunks, None, transfer.chunks, waits)
-        return Instruction("recv", None, chunks, transfer.chunks, waits)
-
-
-def _waits(sites: Iterable[int], waited: dict[int, int]) -> tuple[Dependency, ...]:
-    """Dependencies on the last step of each thread block among `sites`, without those already in `waited`."""
-    last = dict(divmod(site, BLOCK_SHIFT) for site in sorted(sites) if site != NONE)
-    needed = {block: step for block, step in last.items() if waited.get(block, -1) < step}
-    waited.update(needed)
-    return tuple(Dependency(block, step) for block, step in needed.items())
+            return Instruction("send", chunks, None, transfer.chunks, depends)
+        return Instruction("recv", None, chunks, transfer.chunks, depends)

@@ -13,9 +13,10 @@ from ..programs.channels import assign_channels
 from ..programs.layout import Layout
 from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
 from .tree_transfers import Hop
+from .waits import Site, Waits
 
 _Chunks = tuple[Buffer, int]
-Site = tuple[int, int]  # `ChunkRange` and `Dependency` while they are worked with, because tuples are compared faster
+# `_Chunks` and `Site` are `ChunkRange` and `Dependency` while they are worked with, as tuples are compared faster.
 
 
 class LoweringOptions(NamedTuple):
@@ -54,8 +55,8 @@ class RankWriter(ABC):
     scratch = 0
 
     @abstractmethod
-    def step(self, number: int, here: Site, waited: dict[int, int]) -> Instruction:
-        """Write this rank's end of a transfer as step `here`; `waited` has the block's last wait for each block."""
+    def step(self, number: int, here: Site, waits: Waits) -> Instruction:
+        """Write this rank's end of a transfer as step `here`; `waits` are those of the rank so far."""
 
     @abstractmethod
     def copies(self) -> list[Instruction]:
@@ -114,10 +115,10 @@ def _thread_blocks(
     receiving = sum(not end.sends for end in blocks)
     places = {end: number + len(copying) * (number >= receiving) for number, end in enumerate(blocks)}
     steps: dict[_Endpoint, list[Instruction]] = {end: [] for end in blocks}
-    waited: dict[_Endpoint, dict[int, int]] = {end: {} for end in blocks}
+    waits = Waits(len(blocks) + len(copying))
     for number, end in zip(events, ends, strict=True):
         mine = steps[end]
-        mine.append(writer.step(number, (places[end], len(mine)), waited[end]))
+        mine.append(writer.step(number, (places[end], len(mine)), waits))
     written = [
         ThreadBlock(end.peer if end.sends else None, None if end.sends else end.peer, end.channel, tuple(steps[end]))
         for end in blocks
@@ -172,18 +173,14 @@ class TreeRankWriter(RankWriter):
             for first, count in split_range(self.input_first, self.input_end, self.shared.max_count)
         ]
 
-    def step(self, number: int, here: Site, waited: dict[int, int]) -> Instruction:
+    def step(self, number: int, here: Site, waits: Waits) -> Instruction:
         """Write this rank's end of a hop, and record the memory of its ranges."""
         hop, count = self.shared.hops[number], self.shared.sizes[number]
         first = self.shared.ranges[hop.first_range].first
         # Of joined ranges the first one speaks for all.
         place = self.places.get(hop.first_range)
         held, after = place or (("input", first - self.input_first), None)
-        wait = None
-        if after and waited.get(after[0], -1) < after[1]:
-            # If not, an earlier step of this block already waited for that step or a later one of its block.
-            waited[after[0]] = after[1]
-            wait = after
+        wait = after if after and waits.needed(here, (after,)) else None
         if hop.sender == self.rank:
             self._remember(hop, held, here if hop.reduces else after)
             return self.shared.instruction("send", held, None, count, wait)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from runtime_forests import (
     COLLECTIVES,
@@ -28,6 +28,7 @@ from runtime_forests import (
 
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import check_program, lower, run_program
+from collopt.runtime.programs.ordering import global_order
 from collopt.schedules import Allreduce, Forest, TreeSchedule
 from sample_sizes import examples
 
@@ -277,16 +278,23 @@ def test_a_ring_needs_one_sender_and_one_receiver_per_rank() -> None:
         assert len(own.instructions) == 1
 
 
-def test_dependencies_that_an_earlier_step_implies_are_dropped() -> None:
-    """A block that has waited for a receive has waited for the earlier ones of its block."""
-    program = lower(random_forest(6, 6, seed=1), "allgather")
-    for rank in program.ranks:
-        for block in rank.thread_blocks:
-            waited: dict[int, int] = {}
-            for step in block.instructions:
-                for wait in step.depends:
-                    assert waited.get(wait.thread_block, -1) < wait.step
-                    waited[wait.thread_block] = wait.step
+@given(case=schedules(), most=st.integers(1, 4))
+@example(
+    case=(allreduce_at([0, 1, 0, 1], 2, 104), "allreduce"), most=1
+)  # a receive implies what a later send waited for
+@example(case=(random_forest(6, 6, seed=1), "allgather"), most=1)
+@settings(max_examples=examples(60))
+def test_dependencies_that_other_steps_of_the_rank_imply_are_dropped(case: tuple[TreeSchedule, str], most: int) -> None:
+    """However long the way: earlier steps of the block, what these wait for, and so on."""
+    order = global_order(lower(*case, max_count=most))
+    known: dict[int, set[int]] = {}  # of each step, all of its rank that come before, and the step itself
+    for step in order.sequence:
+        known[step] = {step}.union(*(known[earlier] for earlier in order.before[step]))
+        above, site = order.before[step], order.sites[step]
+        for number, wait in enumerate(above):
+            if number or not site.step:  # the first one of a later step is the step above it
+                others = above[:number] + above[number + 1 :]
+                assert not any(wait in known[other] for other in others), site
 
 
 def test_a_busy_connection_is_spread_over_channels() -> None:
