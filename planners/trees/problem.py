@@ -17,6 +17,7 @@ from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.links import as_root
+from .steiner_limits import has_best_trees
 
 MAX_TREES_PER_ROOT = 2**20
 MAX_WEIGHT = 10**12
@@ -155,8 +156,9 @@ def _check_balanced(topology: Topology) -> None:
     np.add.at(egress, tails, capacities)
     for number in np.flatnonzero(ingress != egress):
         if number >= topology.num_ranks:
+            way_out = ", or plan with the planner 'steiner'" if has_best_trees(topology) else ""
             raise UnsupportedError(
                 f"switch {topology.nodes[number]!r} has {float(ingress[number] * unit):g} GB/s ingress and "
                 f"{float(egress[number] * unit):g} GB/s egress; expected equal values, since edge splitting pairs "
-                "them: add the missing direction or lower the larger one"
+                f"them: add the missing direction or lower the larger one{way_out}"
             )

@@ -36,9 +36,8 @@ from ...topologies import Topology
 from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
 from .problem import check_request, shard_weights, whole_numbers
+from .steiner_limits import check_abilities, check_size
 
-MAX_RANKS = 12
-MAX_ABLE = 6
 MAX_ROUNDS = 1000
 
 GRAINS = 2**40  # dual values in floats are read in multiples of the largest of them over this
@@ -152,18 +151,9 @@ def plan_steiner(
     return verified_plan(topology, collective, schedule, "steiner", {}, trace, bound)
 
 
-def check_abilities(topology: Topology) -> None:
-    """Raise `UnsupportedError` if no switch multicasts or aggregates."""
-    if not topology.multicast | topology.aggregation:
-        raise UnsupportedError(
-            f"no switch of {topology!r} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
-            "an allreduce"
-        )
-
-
 def best_trees(topology: Topology, collective: Collective, weights: tuple[int, ...]) -> Optimum:
     """Solve the program of trees, adding trees until none is missing."""
-    _check_size(topology)
+    check_size(topology)
     capacities = topology.arrays.capacities
     # Whole numbers are exact in floats.
     unit = topology.arrays.unit if capacities.max() <= MAX_BANDWIDTH else Fraction(1)
@@ -185,23 +175,6 @@ def best_trees(topology: Topology, collective: Collective, weights: tuple[int, .
             if not trees:
                 return _optimum(topology, model, weights, solution, duals, exact)
     raise SolverError(f"{model.blocks.name} lacks trees after {MAX_ROUNDS} rounds")
-
-
-def _check_size(topology: Topology) -> None:
-    able = topology.multicast | topology.aggregation
-    for count, most, what in (
-        (topology.num_ranks, MAX_RANKS, "ranks"),
-        (len(able), MAX_ABLE, "switches that multicast or aggregate"),
-    ):
-        if count > most:
-            raise UnsupportedError(f"{topology!r} has {count} {what}; expected at most {most} to find the best trees")
-    for limits in topology.limits:
-        # Each child leads to a rank of its own, and so does the way to the root.
-        if limits.switch in able and limits.group is not None and limits.group < topology.num_ranks:
-            raise UnsupportedError(
-                f"switch {limits.switch!r} joins at most {limits.group} neighbors; the best trees are found only if "
-                f"all {topology.num_ranks} ranks fit: use another planner"
-            )
 
 
 class _Pricing:

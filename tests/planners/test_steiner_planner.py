@@ -235,6 +235,23 @@ def test_networks_of_another_kind_are_refused(topology: Topology, message: str) 
         collopt.plan(topology, "allreduce", planner="steiner")
 
 
+@pytest.mark.parametrize("planner", ["auto", "forestcoll", "strength", "allreduce-lp", "ring"])
+def test_where_a_switch_is_unbalanced_other_planners_name_this_one(planner: str) -> None:
+    """It takes in more than it gives out; without abilities, or on too many ranks, nothing plans that."""
+
+    def uneven(ranks: int, able: str = "s") -> Topology:
+        names = [f"r{rank}" for rank in range(ranks)]
+        links = [*((name, "s", 3) for name in names), *(("s", name, 2) for name in names)]
+        return Topology.from_links(links, compute=names, switches="s", multicast=able, aggregation=able)
+
+    with pytest.raises(UnsupportedError, match=r"the larger one, or plan with the planner 'steiner'$"):
+        collopt.plan(uneven(4), "allreduce", planner=planner)  # type: ignore[arg-type]
+    assert collopt.plan(uneven(4), "allreduce", planner="steiner").gap == 0
+    for network in (uneven(4, able=""), uneven(13)):
+        with pytest.raises(UnsupportedError, match=r"egress; expected .* or lower the larger one$"):
+            collopt.plan(network, "allreduce", planner=planner)  # type: ignore[arg-type]
+
+
 def test_ranks_out_of_reach_are_named() -> None:
     """No tree has them."""
     one_way = Topology.from_links([("a", "b", 1), ("b", "c", 1), ("c", "b", 1)], compute="abc")
