@@ -168,6 +168,8 @@ def test_every_file_is_valid(name: str) -> None:
 TORUS = {"pattern": "torus", "shape": [4, 4], "bandwidths": [1], "latency": 0}
 PAIRS = {"pattern": "pairs", "pairs": [[0, 9, 1]], "bandwidth": 1, "latency": 0}
 FULL = {"pattern": "full", "bandwidth": 1, "latency": 0}
+PLAIN = {"name": "nvswitch"}
+ABLE = {"name": "able", "multicast": True, "aggregation": True}
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,12 @@ FULL = {"pattern": "full", "bandwidth": 1, "latency": 0}
         (["links"], PAIRS, r"field links: \[0, 9, 1\] are not two of 8 GPUs and a number of links"),
         (["switches", 0, "aggregation"], False, "field switches: 'nvswitch' has one of multicast and aggregation"),
         (["switches", 0, "group"], 1, "group limit of switch 'nvswitch' is 1; expected a whole number from 2"),
-        (["switches", 0, "types"], [""], "switch 'nvswitch' lists '' of its operators or types"),
+        (["switches", 0, "types"], ["half"], "switch 'nvswitch' has 'half' among its types; expected some of bfloat"),
+        (["switches", 0, "operators"], ["add"], "switch 'nvswitch' has 'add' among its operators; expected some of"),
+        (["switches", 0], {"name": "nvswitch", "loopback": True}, "'nvswitch' has loopback, but neither multicast nor"),
+        (["gpus"], 1, "field links: switch 'nvswitch' is said to multicast and aggregate, but has links to 1 GPUs"),
+        (["links"], FULL, "field links: switch 'nvswitch' is said to multicast and aggregate, but has links to 0 GPUs"),
+        (["switches"], [PLAIN, ABLE], "switch 'able' is said to multicast and aggregate, but has links to 0 GPUs"),
         (["nics", "gpus"], 3, "field nics: 8 GPUs cannot share NICs in groups of 3; expected a divisor"),
         (["sources", "nics"], None, "field sources: there is none for nics; cite where the figures come from"),
         (["sources", "links"], "", "field sources.links is ''"),

@@ -58,7 +58,12 @@ def test_changes_keep_limits_of_switches_that_remain() -> None:
         ([SwitchLimits("a", loopback=True)], "limits are given for 'a', which is not a switch"),
         ([SwitchLimits("s", group=1)], "group limit of switch 's' is 1; expected"),
         ([SwitchLimits("s", loopback="no")], "loopback of switch 's' is 'no'; expected True or False"),
-        ([SwitchLimits("s", operators=("",))], "switch 's' lists '' of its operators or types"),
+        ([SwitchLimits("s", operators=("",))], "switch 's' has '' among its operators; expected some of and, avg, max"),
+        ([SwitchLimits("s", operators=("sum", "mean"))], "switch 's' has 'mean' among its operators; expected"),
+        ([SwitchLimits("s", types=("fp16",))], "switch 's' has 'fp16' among its types; expected some of bfloat16"),
+        ([SwitchLimits("s", types=(16,))], "switch 's' has 16 among its types; expected"),  # type: ignore[arg-type]
+        ([SwitchLimits("s", types=([],))], r"switch 's' has \[\] among its types"),  # type: ignore[arg-type]
+        ([SwitchLimits("s", types=4)], "types of switch 's' are 4; expected a list"),  # type: ignore[arg-type]
         ([LIMITS, LIMITS], "switch 's' has limits twice"),
         (["s"], "a switch's limits are 's'; expected SwitchLimits"),
         (3, "the switches' limits are 3; expected a list"),

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...errors import TopologyError
 from ...support.validation import as_flag, as_list, as_name, as_size, shown
+
+OPERATORS = ("and", "avg", "max", "min", "or", "prod", "sum", "xor")
+"""Reduction operators of NCCL, and the bitwise ones."""
+
+TYPES = (
+    *("bfloat16", "float16", "float32", "float64"),
+    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+)
+"""Types of data, as PyTorch names them."""
 
 
 class SwitchLimits(NamedTuple):
@@ -23,7 +33,8 @@ class SwitchLimits(NamedTuple):
     group : int or None
         Most neighbors that may take part in one tree, including the one towards its root; None for any number.
     operators, types : tuple of str
-        Reduction operators and types of data that it adds, such as ``"sum"`` and ``"float16"``; empty for all.
+        Reduction operators (of `OPERATORS`) and types of data (of `TYPES`) that it adds, such as ``"sum"`` and
+        ``"float16"``; empty for all.
 
     Examples
     --------
@@ -63,14 +74,18 @@ def _as_limits(row: object) -> SwitchLimits:
     switch = as_name(row.switch)
     group = None if row.group is None else as_size(row.group, f"group limit of switch {switch!r}", least=2)
     loopback = as_flag(row.loopback, f"loopback of switch {switch!r}")
-    return SwitchLimits(switch, loopback, group, _words(row.operators, switch), _words(row.types, switch))
+    operators, types = _words(row, "operators", OPERATORS), _words(row, "types", TYPES)
+    return SwitchLimits(switch, loopback, group, operators, types)
 
 
-def _words(values: object, switch: str) -> tuple[str, ...]:
-    words = as_list(values, f"operators and types of switch {switch!r}")
+def _words(row: SwitchLimits, what: Literal["operators", "types"], known: tuple[str, ...]) -> tuple[str, ...]:
+    words = as_list(getattr(row, what), f"{what} of switch {row.switch!r}")
     for word in words:
-        if not isinstance(word, str) or not word:
-            raise TopologyError(f"switch {switch!r} lists {shown(word)} of its operators or types; expected names")
+        if not isinstance(word, str) or word not in known:
+            raise TopologyError(
+                f"switch {row.switch!r} has {shown(word)} among its {what}; expected some of {', '.join(known)}, or "
+                "none listed if it adds with all of them"
+            )
     return tuple(sorted(set(words)))
 
 

@@ -101,6 +101,11 @@ class BoxDocument(_Part):
         for switch in switches:
             if switch.multicast != switch.aggregation:
                 raise ValueError(f"{switch.name!r} has one of multicast and aggregation; expected both or neither")
+            if not switch.multicast and (given := list(switch.limits.given)):
+                raise ValueError(
+                    f"{switch.name!r} has {given[0]}, but neither multicast nor aggregation, which it is about; add "
+                    "these, or leave it out"
+                )
         return switches
 
     @field_validator("links")
@@ -137,3 +142,10 @@ def _link_problems(links: _Part, gpus: int, switches: list[SwitchEntry]) -> Iter
                 yield f"{[a, b, count]} are not two of {gpus} GPUs and a number of links"
     if isinstance(links, Torus) and (len(links.bandwidths) != len(links.shape) or prod(links.shape) != gpus):
         yield f"the shape {links.shape} does not fit {gpus} GPUs and {len(links.bandwidths)} bandwidths"
+    joined = links.switch if isinstance(links, Star) else None
+    for switch in switches:
+        if switch.multicast and (count := gpus if switch.name == joined else 0) < 2:
+            yield (
+                f"switch {switch.name!r} is said to multicast and aggregate, but has links to {count} GPUs; expected "
+                "two or more: use the pattern 'star' with this switch, or leave these abilities out"
+            )
