@@ -12,6 +12,7 @@ import collopt
 from cli_calls import call, netfile, refusal, uneven_torus
 from collopt.planners import PLANNERS
 from collopt.planners.analysis.compare import BOUNDS
+from collopt.topologies import SwitchLimits, Topology
 
 A100 = ("dgx-a100", "--boxes", 2, "allgather")
 PAIRS = ("multicommodity", "shortest-paths")
@@ -57,6 +58,27 @@ def test_steps_have_a_column_where_there_are_any(capsys: pytest.CaptureFixture[s
     alone = call(capsys, "compare", "ring", "--nodes", 5, "allgather", "--planner", "bfb").out
     assert "steps" in alone
     assert "trees" not in alone
+
+
+def test_the_gap_of_trees_has_a_column_where_their_bound_is_lower(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a box whose switch loops copies back, as its plan says."""
+    answer = call(capsys, "compare", "dgx-h100", "allreduce", "--planner", "strength", "--planner", "ring")
+    header, *rows = [line for line in answer.out.splitlines() if line.startswith(("planner", "strength", "ring"))]
+    assert "gap, all schedules  gap, trees  trees" in header
+    assert [row.split()[2:-4] for row in rows] == [["11.11", "%", "optimal"], ["42.86", "%", "35.71", "%"]]
+
+
+def test_without_a_bound_of_all_schedules_there_is_the_one_of_trees(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Where a switch gives out less than it takes in, and stars of ranks are slower than other schedules may be."""
+    links = [(rank, "s", 3) for rank in "abcd"] + [("s", rank, 2) for rank in "abcd"]
+    limits = [SwitchLimits("s", loopback=True)]
+    network = Topology.from_links(links, compute="abcd", switches="s", multicast="s", aggregation="s", limits=limits)
+    answer = call(capsys, "compare", netfile(tmp_path, network), "allreduce", "--planner", "steiner")
+    assert answer.status == 0
+    (row,) = (line for line in answer.out.splitlines() if line.startswith("steiner"))
+    assert row.split()[:3] == ["steiner", "1.87", "optimal"]
 
 
 def test_one_size_is_planned_for_and_several_are_predicted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -52,10 +52,9 @@ class Outcome:
     seconds: float  # wall time of planning, with what compilation and imports it took
 
     @property
-    def limit(self) -> Fraction | None:
-        """Upper bound on the algorithm bandwidth of any schedule, if this result proves one."""
-        found = self.answer.bound if isinstance(self.answer, Plan) else self.answer
-        return None if found is None or found.scope != EVERY_SCHEDULE else found.algbw
+    def bound(self) -> Bound | None:
+        """The bound that this result is, or that its plan has."""
+        return self.answer.bound if isinstance(self.answer, Plan) else self.answer
 
 
 def iter_outcomes(
@@ -239,7 +238,8 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
 
 
 def _steiner_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
-    from ..trees.steiner import check_abilities, steiner_bound
+    from ..trees.steiner import steiner_bound
+    from ..trees.steiner_limits import check_abilities
 
     as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     check_abilities(topology)
@@ -301,6 +301,7 @@ def compare(
         - ``algbw``, ``algbw_exact``: GB/s that no schedule exceeds, or that the plan achieves.
         - ``bound``, ``bound_exact``: the lowest bound of all, the same in every row.
         - ``gap``: share of it that the plan misses, 0 only if none.
+        - ``tree_bound``, ``tree_bound_exact``, ``tree_gap``: the same for trees, where bounds of these alone count too.
         - ``num_trees``, ``max_height``: trees of the plan, and hops from root to leaf of the highest.
         - ``num_steps``: steps of a plan that has these instead of trees.
         - ``us_<size>``: predicted µs, for each of `sizes`.
@@ -335,13 +336,17 @@ def outcome_table(found: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> 
     """Return the table of `compare`."""
     import pandas as pd
 
-    limits = [entry.limit for entry in found if entry.limit is not None]
-    lowest = min(limits, default=None)
-    frame = pd.DataFrame([_row(entry, lowest, sizes) for entry in found])
+    limits = [(entry.bound.scope, entry.bound.algbw) for entry in found if entry.bound is not None]
+    lowest = min((algbw for scope, algbw in limits if scope == EVERY_SCHEDULE), default=None)
+    # A bound of fewer than all schedules is about trees.
+    by_trees = min((algbw for _, algbw in limits), default=None)
+    frame = pd.DataFrame([_row(entry, lowest, by_trees, sizes) for entry in found])
     return frame.astype(dict.fromkeys(("num_trees", "max_height", "num_steps"), "Int64"))
 
 
-def _row(entry: Outcome, lowest: Fraction | None, sizes: Sequence[int | str]) -> dict[str, object]:
+def _row(
+    entry: Outcome, lowest: Fraction | None, by_trees: Fraction | None, sizes: Sequence[int | str]
+) -> dict[str, object]:
     answer = entry.answer
     made = answer if isinstance(answer, Plan) else None
     of_trees = made if made is not None and made.schedule.num_trees else None
@@ -355,6 +360,9 @@ def _row(entry: Outcome, lowest: Fraction | None, sizes: Sequence[int | str]) ->
         "bound": None if lowest is None else float(lowest),
         "bound_exact": lowest,
         "gap": None if made is None or lowest is None else float(1 - made.algbw / lowest),
+        "tree_bound": None if by_trees is None else float(by_trees),
+        "tree_bound_exact": by_trees,
+        "tree_gap": None if of_trees is None or by_trees is None else float(1 - of_trees.algbw / by_trees),
         "num_trees": None if of_trees is None else of_trees.trees.num_trees,
         "max_height": None if of_trees is None else of_trees.heights.highest,
         "num_steps": None if made is None else made.schedule.num_steps or None,

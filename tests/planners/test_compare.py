@@ -16,10 +16,10 @@ import collopt
 from collopt.errors import BoundError, CertificateError, SolverError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, Planner
 from collopt.planners.analysis.compare import BOUNDS, compare
-from collopt.topologies import Topology, complete, dgx_a100, mi250, ring
+from collopt.topologies import Topology, complete, dgx_a100, dgx_h100, mi250, ring
 
 COLUMNS = ["kind", "planner", "status", "reason", "algbw", "algbw_exact", "bound", "bound_exact", "gap"]
-COLUMNS += ["num_trees", "max_height", "num_steps", "seconds", "plan"]
+COLUMNS += ["tree_bound", "tree_bound_exact", "tree_gap", "num_trees", "max_height", "num_steps", "seconds", "plan"]
 
 OF_TREES = (
     [name for name in BOUNDS if name != "multicommodity"],
@@ -99,6 +99,19 @@ def test_bounds_on_trees_alone_are_not_taken_for_bounds() -> None:
     assert program["algbw_exact"] == Fraction(4, 3) < program["bound_exact"]
     assert rows(frame)["allreduce-lp"]["algbw_exact"] == Fraction(4, 3)
     assert rows(frame)["allreduce-lp"]["gap"] > 0
+    assert set(frame["tree_bound_exact"]) == {Fraction(4, 3)}
+    assert rows(frame)["allreduce-lp"]["tree_gap"] == 0
+
+
+def test_gaps_of_trees_are_those_that_their_plans_state() -> None:
+    """No schedule by trees is faster where a switch loops copies back, which a plan says, and a comparison beside."""
+    found = rows(compare(dgx_h100(), "allreduce", planners=["strength", "nvls", "ring"], bounds=["strength"]))
+    assert collopt.plan(dgx_h100(), "allreduce", planner="strength").gap == 0
+    assert [found[name]["gap"] for name in found] == [pytest.approx(1 / 9), pytest.approx(1 / 9), pytest.approx(3 / 7)]
+    assert [found[name]["tree_gap"] for name in found] == [0, 0, pytest.approx(5 / 14)]
+    steps = compare(ring(4), "allreduce", planners=["bfb", "ring"], bounds=["linear-program"])
+    assert pd.isna(rows(steps)["bfb"]["tree_gap"])
+    assert rows(steps)["ring"]["tree_gap"] == 0
 
 
 def test_planners_that_do_not_suit_say_why() -> None:
