@@ -5,33 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CertificateError, UnsupportedError
+from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import Collective, as_bytes
-from ...schedules.timing.schedule_transfers import transfers_of
-from ...schedules.timing.transfers import PieceTimes, Transfers, add_step_gates, piece_times
+from ...schedules.timing.message_times import PieceTimes
+from ...schedules.timing.run import Forwarding, Rules, Service, TimedSchedule, Waiting
+from ...schedules.timing.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text
-from ...support.validation import as_whole, shown
-from ...topologies import Topology
+from ...support.validation import shown
+from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
+from ...topologies.network.assumed_costs import CostsName, as_costs
 from ..programs.checks import check_choice
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Waiting = Literal["overlap", "wait"]
-
-DEFAULT_SLICES = 64
-MAX_EVENTS = 2**26  # About 3 GB while the simulation runs
-
-
-def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: Waiting = "overlap") -> Simulation:
+def simulate(
+    plan: Plan,
+    size: int | str,
+    slices: int | None = None,
+    *,
+    costs: RuntimeCosts | CostsName | None = None,
+    steps: Waiting = "overlap",
+    forwarding: Forwarding = "cut-through",
+    service: Service = "pipeline",
+) -> Simulation:
     """Simulate a plan on its topology, event by event.
 
     Raises `UnsupportedError` if an argument is not understood, does not suit the plan, or makes for more than 2^26
@@ -45,10 +50,19 @@ def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: W
     size : int or str
         Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
     slices : int, optional
-        Pieces that the data of each tree or path is cut into; 64 by default, or fewer for plans of very many transfers.
-        None for a schedule in steps, whose chunks are its pieces.
+        Pieces that the data of each tree or path is cut into.  By default as many as pay if starting a message costs
+        something, W / (E o) for a busiest link that is busy for W and E messages of o that a rank starts for each
+        slice; 64 if not, or fewer for plans of very many transfers.  None for a schedule in steps, whose chunks are its
+        pieces.
+    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
+        What the software adds; those of the topology by default, or none if it states none.  Names are guesses: see
+        `collopt.topologies.guessed_costs`.
     steps : {"overlap", "wait"}
         Whether a step's data is sent when it is there, or when all of the step before has come.
+    forwarding : {"cut-through", "store-and-forward"}
+        Whether switches pass a piece on while it arrives, or when all of it has come.
+    service : {"pipeline", "arrival"}
+        Whether links take the piece that is furthest behind in its pipeline, or the one that came first.
 
     Returns
     -------
@@ -67,22 +81,41 @@ def simulate(plan: Plan, size: int | str, slices: int | None = None, *, steps: W
     >>> simulate(plan, 12_000, slices=2)
     <Simulation: broadcast of 12000 bytes on row, 2 slices: 2.72 µs, 4.41 GB/s>
     """
-    return _Simulator(plan, steps).run(size, slices)
+    return _Simulator(plan, costs, steps, forwarding, service).run(size, slices)
 
 
-def simulated_time(plan: Plan, size: int | str, slices: int | None = None, *, steps: Waiting = "overlap") -> float:
+def simulated_time(
+    plan: Plan,
+    size: int | str,
+    slices: int | None = None,
+    *,
+    costs: RuntimeCosts | CostsName | None = None,
+    steps: Waiting = "overlap",
+    forwarding: Forwarding = "cut-through",
+    service: Service = "pipeline",
+) -> float:
     """Return the time of `simulate` in µs; called by `Plan.simulate`."""
-    return simulate(plan, size, slices, steps=steps).microseconds
+    run = simulate(plan, size, slices, costs=costs, steps=steps, forwarding=forwarding, service=service)
+    return run.microseconds
 
 
 def simulate_sizes(
-    plan: Plan, sizes: Iterable[int | str], slices: int | None = None, *, steps: Waiting = "overlap"
+    plan: Plan,
+    sizes: Iterable[int | str],
+    slices: int | None = None,
+    *,
+    costs: RuntimeCosts | CostsName | None = None,
+    steps: Waiting = "overlap",
+    forwarding: Forwarding = "cut-through",
+    service: Service = "pipeline",
 ) -> pd.DataFrame:
     """Simulate a plan with several amounts of data.
 
     Parameters
     ----------
-    plan, sizes, slices, steps : Plan, iterable of int or str, int or None, {"overlap", "wait"}
+    plan, slices, costs, steps, forwarding, service
+        Each as for `simulate`.
+    sizes : iterable of int or str
         Each as for `simulate`.
 
     Returns
@@ -103,7 +136,7 @@ def simulate_sizes(
 
     if isinstance(sizes, str) or not isinstance(sizes, Iterable):
         raise UnsupportedError(f"the sizes are {shown(sizes)}; expected several, such as ['1M', '1G']")
-    simulator = _Simulator(plan, steps)
+    simulator = _Simulator(plan, costs, steps, forwarding, service)
     runs = [simulator.run(size, slices) for size in sizes]
     rows = [(run.num_bytes, run.microseconds, run.algbw, run.busbw) for run in runs]
     return pd.DataFrame(rows, columns=["size", "time_us", "algbw", "busbw"])
@@ -112,82 +145,43 @@ def simulate_sizes(
 class _Simulator:
     """A plan with its transfers, simulated for several sizes."""
 
-    def __init__(self, plan: Plan, steps: Waiting) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        costs: RuntimeCosts | CostsName | None,
+        steps: Waiting,
+        forwarding: Forwarding,
+        service: Service,
+    ) -> None:
         if not isinstance(plan, Plan):
             raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
-        check_choice("steps", steps, ("overlap", "wait"))
+        check_choice("steps", steps, get_args(Waiting))
+        check_choice("forwarding", forwarding, get_args(Forwarding))
+        check_choice("service", service, get_args(Service))
         if steps == "wait" and not plan.schedule.num_steps:
             raise UnsupportedError(
                 f"steps is 'wait', but the plan consists of {plan.schedule.parts}, which have none; leave steps out"
             )
         self._plan = plan
-        self._steps = steps
-        transfers = transfers_of(plan.schedule, plan.topology)
-        # Steps that are waited for keep their order by themselves.
-        self._transfers = transfers if plan.schedule.pipelined or steps == "wait" else add_step_gates(transfers)
+        rules = Rules(as_costs(costs, plan.topology), steps, forwarding, service)
+        self._timed = TimedSchedule(plan.schedule, plan.topology, rules)
 
     def run(self, size: int | str, slices: int | None) -> Simulation:
         """Simulate `size` bytes."""
-        plan, transfers, num_bytes = self._plan, self._transfers, as_bytes(size)
-        count = self._slices(slices)
-        times = piece_times(transfers, plan.topology, num_bytes, count)
-        parts = [np.arange(len(transfers.senders))]
-        if self._steps == "wait":
-            order = np.argsort(transfers.levels, kind="stable")
-            parts = np.split(order, np.flatnonzero(np.diff(transfers.levels[order])) + 1)
-        starts = np.empty((len(transfers.hop_links), count), dtype=np.int64)
-        now = 0
-        for part in parts:
-            now = _run_part(transfers, times, part, count, len(plan.topology.links), now, starts)
-        time, factor = Fraction(now) * times.tick, plan.busbw / plan.algbw
-        return Simulation(plan.topology, plan.collective, num_bytes, count, time, transfers, times, starts, factor)
-
-    def _slices(self, slices: int | None) -> int:
-        """Validate the number of pieces of a transfer."""
-        hops = len(self._transfers.hop_links)
-        if slices is None:
-            return max(1, min(DEFAULT_SLICES, MAX_EVENTS // hops)) if self._plan.schedule.pipelined else 1
-        slices = as_whole(slices, "slices")
-        if not self._plan.schedule.pipelined:
-            raise UnsupportedError(f"slices is {slices}, but the plan's steps send chunks whole; leave slices out")
-        if slices * hops > MAX_EVENTS:
-            raise UnsupportedError(
-                f"slices is {slices}, which makes {slices * hops} events; expected at most {MAX_EVENTS // hops}, "
-                f"for {MAX_EVENTS} events"
-            )
-        return slices
-
-
-def _run_part(
-    transfers: Transfers, times: PieceTimes, part: IntArray, slices: int, links: int, now: int, starts: IntArray
-) -> int:
-    """Simulate some of the transfers from a time on; record their starts, and return the end of the last."""
-    from ...schedules.timing.event_loop import Network, run_events
-
-    place = np.full(len(transfers.senders), -1, dtype=np.int64)
-    place[part] = np.arange(len(part))
-    lengths = np.diff(transfers.hop_starts)[part]
-    hop_starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    hops = np.repeat(transfers.hop_starts[part] - hop_starts[:-1], lengths) + np.arange(hop_starts[-1])
-    both = (place[transfers.before] >= 0) & (place[transfers.after] >= 0)
-    network = Network(
-        hop_starts,
-        transfers.hop_links[hops],
-        times.ticks[hops],
-        times.delays[hops],
-        transfers.levels[part],
-        place[transfers.before[both]],
-        place[transfers.after[both]],
-        links,
-    )
-    timeline = run_events(network, slices)
-    if timeline.unfinished:
-        raise CertificateError(
-            f"{timeline.unfinished} of {len(part) * slices} pieces never start, for transfers of the schedule wait for "
-            "each other in a circle"
+        plan, num_bytes = self._plan, as_bytes(size)
+        run = self._timed.run(num_bytes, slices)
+        return Simulation(
+            plan.topology,
+            plan.collective,
+            num_bytes,
+            run.slices,
+            run.time,
+            run.transfers,
+            run.times,
+            run.starts,
+            plan.busbw / plan.algbw,
+            self._timed.rules.costs,
         )
-    starts[hops] = timeline.starts + now
-    return now + timeline.finish
 
 
 NS_PER_US = 1000
@@ -214,6 +208,8 @@ class Simulation:
         When each piece began to enter the link, in ticks.
     bus_factor : Fraction
         `busbw` divided by `algbw`.
+    costs : RuntimeCosts
+        Of the software.
     """
 
     topology: Topology
@@ -225,6 +221,7 @@ class Simulation:
     times: PieceTimes
     starts: IntArray
     bus_factor: Fraction
+    costs: RuntimeCosts = LINKS_ONLY
 
     @property
     def microseconds(self) -> float:
@@ -310,7 +307,8 @@ class Simulation:
 
     def __repr__(self) -> str:
         """One line in angle brackets."""
+        costs = "" if self.costs == LINKS_ONLY else f" ({self.costs.label})"
         return (
             f"<Simulation: {self.collective} of {self.num_bytes} bytes on {self.topology.name}, {self.slices} slices: "
-            f"{time_text(self.time)}, {bandwidth_text(self.algbw)}>"
+            f"{time_text(self.time)}, {bandwidth_text(self.algbw)}{costs}>"
         )

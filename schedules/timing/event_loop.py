@@ -1,7 +1,8 @@
 """Discrete-event simulation of transfers that cross links piece by piece.
 
 A link carries one piece at a time, for the hop's *ticks*, and its last bit arrives *delay* later.  Of waiting pieces it
-takes the least (piece + level of the transfer, hop); all times are integers.  See docs/explanation/programs.md.
+takes the least (piece + level of the transfer, hop), or the first that came.  A piece enters the next link while it
+arrives, or when it has arrived as a whole.  All times are integers.  See docs/explanation/programs.md.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class Network(NamedTuple):
     before: IntArray  # int64 (waits,): Transfer ``after[i]`` waits for transfer ``before[i]``
     after: IntArray  # int64 (waits,)
     num_links: int
+    store: bool = False  # Whether a piece enters its next link only when all of it has come
+    in_turn: bool = False  # Whether links serve pieces in the order in which they come
 
 
 class Timeline(NamedTuple):
@@ -90,6 +93,8 @@ def run_events(network: Network, pieces: int) -> Timeline:
         _starts(followers),
         network.after[np.argsort(network.before, kind="stable")],
         _starts(np.bincount(network.hop_links, minlength=network.num_links) * pieces),
+        network.store,
+        network.in_turn,
     )
     waits = np.bincount(network.after, minlength=transfers).astype(np.int32)
     starts, finish, come = _run(plan, np.repeat(waits, pieces), pieces)
@@ -113,6 +118,8 @@ class _Plan(NamedTuple):
     follower_starts: IntArray
     followers: IntArray
     queue_starts: IntArray
+    store: bool
+    in_turn: bool
 
 
 class _State(NamedTuple):
@@ -167,7 +174,7 @@ def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArr
     while True:
         while sizes[READY]:
             sizes[READY] -= 1
-            _start_piece(plan, state, state.ready[sizes[READY]], pieces)
+            _start_piece(plan, state, state.ready[sizes[READY]], now, pieces)
         for place in range(sizes[PENDING]):
             state.is_pending[state.pending[place]] = False
             _send(plan, state, state.pending[place], now, pieces)
@@ -176,19 +183,19 @@ def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArr
             return state.starts, finish, sizes[ARRIVED]
         now = state.times[0]
         while sizes[EVENTS] and state.times[0] == now:
-            if _process_event(plan, state, pieces):
+            if _process_event(plan, state, now, pieces):
                 finish = now
 
 
 @numba.njit(cache=True, nogil=True)
-def _start_piece(plan: _Plan, state: _State, part: int, pieces: int) -> None:
+def _start_piece(plan: _Plan, state: _State, part: int, now: int, pieces: int) -> None:
     """Enqueue a ready piece for its first link, or complete it if its transfer has no links."""
     transfer, piece = divmod(part, pieces)
     hop = plan.hop_starts[transfer]
     if hop == plan.hop_starts[transfer + 1]:
         _complete_piece(plan, state, part, pieces)
     else:
-        _enqueue(plan, state, hop * pieces + piece, pieces)
+        _enqueue(plan, state, hop * pieces + piece, now, pieces)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -205,12 +212,13 @@ def _complete_piece(plan: _Plan, state: _State, part: int, pieces: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _enqueue(plan: _Plan, state: _State, code: int, pieces: int) -> None:
+def _enqueue(plan: _Plan, state: _State, code: int, now: int, pieces: int) -> None:
     """Enqueue a piece of a hop for its link."""
     hop, piece = divmod(code, pieces)
-    link, level = plan.hop_links[hop], plan.levels[plan.owners[hop]]
-    size = state.queue_sizes[link]
-    heap_push(state.queue_keys, state.queue_codes, plan.queue_starts[link], size, piece + level, code)
+    link, key = plan.hop_links[hop], piece + plan.levels[plan.owners[hop]]
+    if plan.in_turn:
+        key = now
+    heap_push(state.queue_keys, state.queue_codes, plan.queue_starts[link], state.queue_sizes[link], key, code)
     state.queue_sizes[link] += 1
     _mark_pending(state, link)
 
@@ -241,19 +249,20 @@ def _send(plan: _Plan, state: _State, link: int, now: int, pieces: int) -> None:
     if hop + 1 == plan.hop_starts[plan.owners[hop] + 1]:
         arrival, code = arrival + plan.hop_ticks[hop], code + jobs
     else:
-        arrival, code = arrival + max(0, plan.hop_ticks[hop] - plan.hop_ticks[hop + 1]), code + pieces
+        ahead = 0 if plan.store else min(plan.hop_ticks[hop], plan.hop_ticks[hop + 1])
+        arrival, code = arrival + plan.hop_ticks[hop] - ahead, code + pieces
     heap_push(state.times, state.codes, 0, state.sizes[EVENTS] + 1, arrival, code)
     state.sizes[EVENTS] += 2
 
 
 @numba.njit(cache=True, nogil=True)
-def _process_event(plan: _Plan, state: _State, pieces: int) -> bool:
+def _process_event(plan: _Plan, state: _State, now: int, pieces: int) -> bool:
     """Process the earliest event; return whether a piece arrived at the end of its transfer."""
     code, jobs = state.codes[0], len(state.starts)
     heap_pop(state.times, state.codes, 0, state.sizes[EVENTS])
     state.sizes[EVENTS] -= 1
     if code < jobs:
-        _enqueue(plan, state, code, pieces)
+        _enqueue(plan, state, code, now, pieces)
     elif code < 2 * jobs:
         hop, piece = divmod(code - jobs, pieces)
         _complete_piece(plan, state, plan.owners[hop] * pieces + piece, pieces)

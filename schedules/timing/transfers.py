@@ -1,8 +1,7 @@
-"""Transfers between ranks with dependencies, routes and times, and the order of steps on links."""
+"""Transfers between ranks with dependencies and routes, and the order of steps on links."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
@@ -12,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import IntArray
-from ...topologies import Topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,59 +116,3 @@ def add_step_gates(transfers: Transfers) -> Transfers:
     }
     columns: dict[str, Any] = {name: np.concatenate([getattr(transfers, name), more]) for name, more in added.items()}
     return replace(transfers, **columns)
-
-
-NS_PER_US = 1000
-MAX_TICKS = 2**60  # All times that a simulation could add up to, so that a sum of two stays within int64
-
-
-class PieceTimes(NamedTuple):
-    """Times of one piece on each hop."""
-
-    tick: Fraction  # µs
-    ticks: IntArray  # int64 (hops,): how long the piece keeps the link busy
-    delays: IntArray  # int64 (hops,): the link's latency
-
-
-def piece_times(transfers: Transfers, topology: Topology, num_bytes: int, slices: int) -> PieceTimes:
-    """Compute the times of pieces, exactly if they fit int64, otherwise rounded up to ticks."""
-    of_pieces, piece_kinds = _busy_times(transfers, topology, Fraction(num_bytes) * transfers.unit / slices)
-    of_latencies, latency_kinds = _latencies(transfers, topology)
-    # The longest that all could take, one piece at a time on the whole network.
-    longest = slices * (_total(of_pieces, piece_kinds) + _total(of_latencies, latency_kinds))
-    tick = max(_common_divisor([*of_pieces, *of_latencies]), longest / MAX_TICKS)
-    ticks, delays = (np.array([math.ceil(time / tick) for time in times]) for times in (of_pieces, of_latencies))
-    return PieceTimes(tick, ticks[piece_kinds], delays[latency_kinds])
-
-
-def _busy_times(transfers: Transfers, topology: Topology, unit: Fraction) -> tuple[list[Fraction], IntArray]:
-    """Distinct times of pieces on links in µs, and the index of each hop's; a unit of data has `unit` bytes."""
-    speeds, speed_of_link = np.unique(topology.arrays.capacities, return_inverse=True)
-    amounts, amount_of_transfer = np.unique(transfers.amounts, return_inverse=True)
-    kinds = amount_of_transfer[transfers.hop_owners] * len(speeds) + speed_of_link[transfers.hop_links]
-    used, kind_of_hop = np.unique(kinds, return_inverse=True)
-    times = [
-        unit * int(amounts[kind // len(speeds)]) / (NS_PER_US * topology.arrays.unit * int(speeds[kind % len(speeds)]))
-        for kind in used.tolist()
-    ]
-    return times, kind_of_hop
-
-
-def _latencies(transfers: Transfers, topology: Topology) -> tuple[list[Fraction], IntArray]:
-    """Distinct latencies in µs, and the index of each hop's."""
-    numbers: dict[Fraction, int] = {}
-    used, link_of_hop = np.unique(transfers.hop_links, return_inverse=True)
-    of_link = [numbers.setdefault(topology.links[link].latency, len(numbers)) for link in used.tolist()]
-    return list(numbers), np.array(of_link)[link_of_hop]
-
-
-def _total(times: list[Fraction], kinds: IntArray) -> Fraction:
-    """Sum of the times of all hops."""
-    counts = np.bincount(kinds, minlength=len(times)).tolist()
-    return sum((time * count for time, count in zip(times, counts, strict=True)), Fraction(0))
-
-
-def _common_divisor(times: list[Fraction]) -> Fraction:
-    """Greatest common divisor of fractions."""
-    whole = math.lcm(*(time.denominator for time in times))
-    return Fraction(math.gcd(*(time.numerator * (whole // time.denominator) for time in times)), whole)

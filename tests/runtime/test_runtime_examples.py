@@ -15,9 +15,9 @@ from collopt.runtime.nccl.graph import ring_channels
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.schedules import Forest
 from collopt.schedules.timing.event_loop import Network, heap_pop, heap_push, run_events
+from collopt.schedules.timing.message_times import piece_times
 from collopt.schedules.timing.schedule_transfers import transfers_of
-from collopt.schedules.timing.transfers import piece_times
-from collopt.topologies import complete, ring
+from collopt.topologies import LINKS_ONLY, complete, ring
 
 PAIR = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
 
@@ -72,7 +72,7 @@ def test_two_ranks_exchange_their_halves() -> None:
 def test_times_of_pieces_are_exact() -> None:
     """Halves of 300 bytes over 25 GB/s, that is of 6 ns, and a latency of 10 ns."""
     pair = complete(2, bandwidth=25, latency="0.01")
-    times = piece_times(transfers_of(PAIR, pair), pair, 600, 2)
+    times = piece_times(transfers_of(PAIR, pair), pair, 600, 2, LINKS_ONLY)
     assert (times.tick * 500, times.ticks.tolist(), times.delays.tolist()) == (1, [3, 3], [5, 5])
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import BoolArray, IntArray, read_only
-from .topology import Topology
+from ..network.topology import Topology
 
 UNREACHED = np.iinfo(np.int16).max
 

@@ -1,0 +1,81 @@
+"""Order of messages: rounds in which every rank has another partner, and messages that steps make of several sends.
+
+In each round every rank sends to the rank whose place differs by the same number on every level of the network (boxes,
+and places in a box), so that each round is a permutation of the groups of every level and no port has two messages.
+Rounds on one switch are the rotation r + 1, r + 2, ...; where a level has a power of two places, places differ by an
+exclusive or, so that partners exchange.  Fat trees with deterministic routes pass such rounds without contention:
+Zahavi, Journal of Parallel and Distributed Computing 72(11), 2012.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...support.arrays import IntArray
+from ...topologies import Topology
+from ...topologies.graphs.rank_groups import RankGroups, rank_groups
+from ..paths.schedule import Schedule
+from .schedule_transfers import transfers_of
+from .transfers import Transfers
+
+
+def ordered_transfers(schedule: Schedule, topology: Topology) -> Transfers:
+    """List the transfers of a schedule, those of each level in the order of `message_rounds`."""
+    transfers = transfers_of(schedule, topology)
+    rounds = message_rounds(rank_groups(topology), transfers.senders, transfers.receivers)
+    return reordered(transfers, np.lexsort((rounds, transfers.levels)))
+
+
+def message_rounds(groups: RankGroups, senders: IntArray, receivers: IntArray) -> IntArray:
+    """Number of the round in which each message is sent, int64 (messages,).
+
+    Rounds to other outer groups come first, as their links are the slower ones.  Switches count as the first rank.
+    """
+    ranks = len(groups.digits)
+    tails, heads = (groups.digits[np.where(ends < ranks, ends, 0)] for ends in (senders, receivers))
+    rounds = np.zeros(len(senders), dtype=np.int64)
+    for level, size in enumerate(groups.sizes):
+        away = tails[:, level] ^ heads[:, level] if size & (size - 1) == 0 else heads[:, level] - tails[:, level]
+        rounds = rounds * size + (away - 1) % size
+    return rounds
+
+
+def reordered(transfers: Transfers, order: IntArray) -> Transfers:
+    """Put transfers in another order, int64 (transfers,): the old number of each; those not named are left out."""
+    lengths = np.diff(transfers.hop_starts)[order]
+    hop_starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    hops = np.repeat(transfers.hop_starts[order] - hop_starts[:-1], lengths) + np.arange(hop_starts[-1])
+    place = np.full(len(transfers.senders), -1, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    names = ("senders", "receivers", "firsts", "amounts", "levels", "adds")
+    return replace(
+        transfers,
+        **{name: getattr(transfers, name)[order] for name in names},
+        hop_starts=hop_starts,
+        hop_links=transfers.hop_links[hops],
+        before=place[transfers.before],
+        after=place[transfers.after],
+    )
+
+
+def merged(transfers: Transfers) -> Transfers:
+    """Make one message of all transfers of one level that take the same links between the same ranks.
+
+    Its range of data begins where that of the first of them does.
+    """
+    lengths = np.diff(transfers.hop_starts)
+    routes = np.full((len(lengths), int(lengths.max(initial=0))), -1, dtype=np.int64)
+    within = np.arange(len(transfers.hop_links)) - np.repeat(transfers.hop_starts[:-1], lengths)
+    routes[transfers.hop_owners, within] = transfers.hop_links
+    alone = np.where(lengths == 0, np.arange(len(lengths)), -1)
+    keys = np.column_stack([transfers.levels, transfers.senders, transfers.receivers, alone, routes])
+    _, first, message = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    message = message.reshape(-1)
+    amounts = np.zeros(len(first), dtype=np.int64)
+    np.add.at(amounts, message, transfers.amounts)
+    pairs = np.unique(np.stack([message[transfers.before], message[transfers.after]]), axis=1)
+    joined = reordered(transfers, first.astype(np.int64))
+    order = np.argsort(first, kind="stable")
+    return reordered(replace(joined, amounts=amounts, before=pairs[0], after=pairs[1]), order)

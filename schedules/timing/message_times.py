@@ -1,0 +1,100 @@
+"""Times of messages, cut into pieces: on each hop, and what the software of the sending and adding ranks adds."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from ...support.arrays import IntArray
+from ...topologies import Topology
+from ...topologies.network.runtime_costs import RuntimeCosts
+from .transfers import Transfers
+
+NS_PER_US = 1000
+MAX_TICKS = 2**60  # All times that a simulation could add up to, so that a sum of two stays within int64
+BYTES_PER_MB = 10**6
+
+
+class PieceTimes(NamedTuple):
+    """Times of one piece of each transfer, in ticks."""
+
+    tick: Fraction  # µs
+    ticks: IntArray  # int64 (hops,): how long the piece keeps the link busy
+    delays: IntArray  # int64 (hops,): the link's latency
+    send: int  # How long starting it keeps the sending rank busy
+    alpha: int  # Further delay until it enters its first link
+    adding: IntArray  # int64 (transfers,): how long the receiver takes to add it
+
+
+def piece_times(
+    transfers: Transfers, topology: Topology, num_bytes: int, slices: int, costs: RuntimeCosts
+) -> PieceTimes:
+    """Compute the times of pieces, exactly if they fit int64, otherwise rounded up; see `reached_network`."""
+    of_pieces, piece_kinds = _busy_times(transfers, topology, Fraction(num_bytes) * transfers.unit / slices)
+    of_latencies, latency_kinds = _latencies(transfers, topology)
+    of_sums, sum_kinds = _adding_times(transfers, Fraction(num_bytes) * transfers.unit / slices, costs)
+    fixed = [costs.send, costs.alpha]
+    # The longest that all could take, one piece at a time on the whole network.
+    messages = len(transfers.senders)
+    longest = slices * (
+        _total(of_pieces, piece_kinds)
+        + _total(of_latencies, latency_kinds)
+        + _total(of_sums, sum_kinds)
+        + sum(fixed) * messages
+    )
+    tick = max(_common_divisor([*of_pieces, *of_latencies, *of_sums, *fixed]), longest / MAX_TICKS)
+
+    def in_ticks(times: list[Fraction]) -> IntArray:
+        return np.array([math.ceil(time / tick) for time in times], dtype=np.int64)
+
+    send, alpha = in_ticks(fixed).tolist()
+    return PieceTimes(
+        tick,
+        in_ticks(of_pieces)[piece_kinds],
+        in_ticks(of_latencies)[latency_kinds],
+        send,
+        alpha,
+        in_ticks(of_sums)[sum_kinds],
+    )
+
+
+def _adding_times(transfers: Transfers, unit: Fraction, costs: RuntimeCosts) -> tuple[list[Fraction], IntArray]:
+    """Distinct times of adding a piece in µs, and the index of each transfer's."""
+    amounts, kinds = np.unique(np.where(transfers.adds, transfers.amounts, 0), return_inverse=True)
+    return [costs.reduction * unit * amount / BYTES_PER_MB for amount in amounts.tolist()], kinds
+
+
+def _busy_times(transfers: Transfers, topology: Topology, unit: Fraction) -> tuple[list[Fraction], IntArray]:
+    """Distinct times of pieces on links in µs, and the index of each hop's; a unit of data has `unit` bytes."""
+    speeds, speed_of_link = np.unique(topology.arrays.capacities, return_inverse=True)
+    amounts, amount_of_transfer = np.unique(transfers.amounts, return_inverse=True)
+    kinds = amount_of_transfer[transfers.hop_owners] * len(speeds) + speed_of_link[transfers.hop_links]
+    used, kind_of_hop = np.unique(kinds, return_inverse=True)
+    times = [
+        unit * int(amounts[kind // len(speeds)]) / (NS_PER_US * topology.arrays.unit * int(speeds[kind % len(speeds)]))
+        for kind in used.tolist()
+    ]
+    return times, kind_of_hop
+
+
+def _latencies(transfers: Transfers, topology: Topology) -> tuple[list[Fraction], IntArray]:
+    """Distinct latencies in µs, and the index of each hop's."""
+    numbers: dict[Fraction, int] = {}
+    used, link_of_hop = np.unique(transfers.hop_links, return_inverse=True)
+    of_link = [numbers.setdefault(topology.links[link].latency, len(numbers)) for link in used.tolist()]
+    return list(numbers), np.array(of_link)[link_of_hop]
+
+
+def _total(times: list[Fraction], kinds: IntArray) -> Fraction:
+    """Sum of the times of all hops."""
+    counts = np.bincount(kinds, minlength=len(times)).tolist()
+    return sum((time * count for time, count in zip(times, counts, strict=True)), Fraction(0))
+
+
+def _common_divisor(times: list[Fraction]) -> Fraction:
+    """Greatest common divisor of fractions."""
+    whole = math.lcm(*(time.denominator for time in times))
+    return Fraction(math.gcd(*(time.numerator * (whole // time.denominator) for time in times)), whole)

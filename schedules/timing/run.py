@@ -1,0 +1,194 @@
+"""Runs of a schedule, event by event: its transfers on the links of a network, with the costs of the software."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from ...errors import CertificateError, UnsupportedError
+from ...support.arrays import IntArray
+from ...support.validation import as_whole
+from ...topologies import LINKS_ONLY, RuntimeCosts, Topology, reached_network
+from ..paths.schedule import Schedule
+from .message_order import merged, ordered_transfers
+from .message_times import NS_PER_US, PieceTimes, piece_times
+from .transfers import Transfers, add_step_gates
+
+if TYPE_CHECKING:
+    from .event_loop import Network
+
+Waiting = Literal["overlap", "wait"]
+Forwarding = Literal["cut-through", "store-and-forward"]
+Service = Literal["pipeline", "arrival"]
+
+DEFAULT_SLICES = 64
+LEAST_SLICE = 4096  # bytes, below which slices are not chosen
+MAX_EVENTS = 2**26  # About 3 GB while the simulation runs
+
+
+class Rules(NamedTuple):
+    """How ranks and switches behave.
+
+    Attributes
+    ----------
+    costs : RuntimeCosts
+        Of the software.
+    steps : {"overlap", "wait"}
+        Whether a step's data is sent when it is there, or when all of the step before has come.
+    forwarding : {"cut-through", "store-and-forward"}
+        Whether switches pass a piece on while it arrives.
+    service : {"pipeline", "arrival"}
+        Whether links take the piece that is furthest behind in its pipeline, or the one that came first.
+    """
+
+    costs: RuntimeCosts = LINKS_ONLY
+    steps: Waiting = "overlap"
+    forwarding: Forwarding = "cut-through"
+    service: Service = "pipeline"
+
+
+class Run(NamedTuple):
+    """Result of a run."""
+
+    time: Fraction  # µs until the last byte came
+    slices: int
+    transfers: Transfers
+    times: PieceTimes
+    starts: IntArray  # int64 (hops, slices): when each piece began to enter the link, in ticks
+
+
+class TimedSchedule:
+    """A schedule with its transfers, to be run for several sizes."""
+
+    def __init__(self, schedule: Schedule, topology: Topology, rules: Rules) -> None:
+        self._schedule = schedule
+        self.topology = reached_network(topology, rules.costs)
+        self.rules = rules
+        transfers = ordered_transfers(schedule, topology)
+        if not schedule.pipelined and rules.costs.send:
+            transfers = merged(transfers)
+        # Steps that are waited for keep their order by themselves.
+        stay = schedule.pipelined or rules.steps == "wait"
+        self.transfers = transfers if stay else add_step_gates(transfers)
+
+    def run(self, num_bytes: int, slices: int | None = None) -> Run:
+        """Run with so many bytes in all, in slices as `simulate` takes them."""
+        transfers = self.transfers
+        count = self.chosen_slices(num_bytes) if slices is None else self._checked(slices)
+        times = piece_times(transfers, self.topology, num_bytes, count, self.rules.costs)
+        parts = [np.arange(len(transfers.senders))]
+        if self.rules.steps == "wait":
+            order = np.argsort(transfers.levels, kind="stable")
+            parts = np.split(order, np.flatnonzero(np.diff(transfers.levels[order])) + 1)
+        starts = np.empty((len(transfers.hop_links), count), dtype=np.int64)
+        now = 0
+        for part in parts:
+            now = _run_part(self, times, part, count, now, starts)
+        return Run(self.rules.costs.launch + now * times.tick, count, transfers, times, starts)
+
+    def chosen_slices(self, num_bytes: int) -> int:
+        """Number of slices: as many as ranks can start while the busiest link is busy, W / (E o), where starting costs.
+
+        With a link that is busy for W, and E messages of o each that one rank starts for every slice, more slices make
+        the pipeline fill sooner until starting them takes longer than W.  None is smaller than 4 KiB.
+        """
+        if not self._schedule.pipelined:
+            return 1
+        most = max(1, MAX_EVENTS // len(self.transfers.hop_links))
+        if not self.rules.costs.send:
+            return min(DEFAULT_SLICES, most)
+        smallest = num_bytes * self.transfers.unit * int(self.transfers.amounts.min()) / LEAST_SLICE
+        wanted = self._wire_time * num_bytes / (self._messages * self.rules.costs.send)
+        return max(1, math.floor(min(wanted, smallest, Fraction(most))))
+
+    @cached_property
+    def _wire_time(self) -> Fraction:
+        """µs for each byte in all that the busiest link is busy."""
+        transfers, arrays = self.transfers, self.topology.arrays
+        loads = np.zeros(len(self.topology.links), dtype=np.int64)
+        np.add.at(loads, transfers.hop_links, transfers.amounts[transfers.hop_owners])
+        largest: dict[int, int] = {}
+        for load, capacity in zip(loads.tolist(), arrays.capacities.tolist(), strict=True):
+            largest[capacity] = max(load, largest.get(capacity, 0))
+        busiest = max(Fraction(load, capacity) for capacity, load in largest.items())
+        return busiest * transfers.unit / (arrays.unit * NS_PER_US)
+
+    @cached_property
+    def _messages(self) -> int:
+        """Most messages that a rank starts for one slice."""
+        sent = np.diff(self.transfers.hop_starts) > 0
+        return int(np.bincount(self.transfers.senders[sent]).max())
+
+    def _checked(self, slices: int) -> int:
+        """Validate the number of pieces of a transfer."""
+        hops, slices = len(self.transfers.hop_links), as_whole(slices, "slices")
+        if not self._schedule.pipelined:
+            raise UnsupportedError(f"slices is {slices}, but the plan's steps send chunks whole; leave slices out")
+        if slices * hops > MAX_EVENTS:
+            raise UnsupportedError(
+                f"slices is {slices}, which makes {slices * hops} events; expected at most {MAX_EVENTS // hops}, "
+                f"for {MAX_EVENTS} events"
+            )
+        return slices
+
+
+def _run_part(timed: TimedSchedule, times: PieceTimes, part: IntArray, slices: int, now: int, starts: IntArray) -> int:
+    """Run some of the transfers from a time on; record their starts, and return the end of the last."""
+    from .event_loop import run_events
+
+    network, hops, kept = _network(timed, times, part)
+    timeline = run_events(network, slices)
+    if timeline.unfinished:
+        raise CertificateError(
+            f"{timeline.unfinished} of {len(part) * slices} pieces never start, for transfers of the schedule wait for "
+            "each other in a circle"
+        )
+    starts[hops] = timeline.starts[kept] + now
+    return now + timeline.finish
+
+
+def _network(timed: TimedSchedule, times: PieceTimes, part: IntArray) -> tuple[Network, IntArray, IntArray]:
+    """Make the events' network of some transfers; also return their hops, and where the network has these.
+
+    Where starting a message takes time, a hop on a link of the sending rank's own goes ahead of its hops.
+    """
+    from .event_loop import Network
+
+    transfers, links = timed.transfers, len(timed.topology.links)
+    store = timed.rules.forwarding == "store-and-forward"
+    lengths = np.diff(transfers.hop_starts)[part]
+    before = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    hops = np.repeat(transfers.hop_starts[part] - before[:-1], lengths) + np.arange(before[-1])
+    # Switches start nothing, and what a rank has for itself needs no message.
+    started = (lengths > 0) & (transfers.senders[part] < timed.topology.num_ranks) & (times.send + times.alpha > 0)
+    after = before + np.concatenate([[0], np.cumsum(started)])
+    kept = np.arange(before[-1]) + np.repeat(np.cumsum(started), lengths)
+    first, last = after[:-1][started], kept[before[1:][lengths > 0] - 1]
+    columns = np.zeros((3, after[-1]), dtype=np.int64)
+    columns[:, kept] = transfers.hop_links[hops], times.ticks[hops], times.delays[hops]
+    columns[2, last] += times.adding[part][lengths > 0]
+    # What a link may take up while a piece comes must not begin before the piece is started.
+    taken_early = 0 if store else np.minimum(times.send, columns[1, first + 1])
+    columns[0, first] = links + transfers.senders[part][started]
+    columns[1, first], columns[2, first] = times.send, times.alpha + taken_early
+    place = np.full(len(transfers.senders), -1, dtype=np.int64)
+    place[part] = np.arange(len(part))
+    both = (place[transfers.before] >= 0) & (place[transfers.after] >= 0)
+    hop_links, ticks, delays = columns
+    network = Network(
+        after,
+        hop_links,
+        ticks,
+        delays,
+        transfers.levels[part],
+        place[transfers.before[both]],
+        place[transfers.after[both]],
+        links + timed.topology.num_ranks,
+        store,
+        timed.rules.service == "arrival",
+    )
+    return network, hops, kept

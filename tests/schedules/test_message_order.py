@@ -1,0 +1,130 @@
+"""Order of messages: rounds that are permutations on every level, and steps' sends that make one message."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import collopt
+from collopt.runtime import simulate
+from collopt.schedules import StepSchedule
+from collopt.schedules.timing.message_order import merged, message_rounds, ordered_transfers, reordered
+from collopt.schedules.timing.schedule_transfers import transfers_of
+from collopt.topologies import RuntimeCosts, complete, dgx_a100, dgx_h100, fat_tree, ring, torus
+from collopt.topologies.graphs.rank_groups import rank_groups
+
+
+def star(ranks: int, bandwidth: int = 25) -> collopt.Topology:
+    """Ranks on one switch."""
+    links = [(rank, "switch", bandwidth) for rank in range(ranks)]
+    return collopt.Topology.from_links(
+        links, compute=range(ranks), switches=["switch"], bidirectional=True, name=f"star-{ranks}"
+    )
+
+
+@pytest.mark.parametrize("network", [star(8), star(6), dgx_a100(boxes=2), dgx_h100(boxes=3), fat_tree(4), torus(3, 4)])
+def test_rounds_are_permutations_on_every_level(network: collopt.Topology) -> None:
+    """All pairs: in each round a rank sends to one rank, and so many messages leave and enter every group."""
+    groups, ranks = rank_groups(network), network.num_ranks
+    senders, receivers = np.nonzero(~np.eye(ranks, dtype=np.bool_))
+    rounds = message_rounds(groups, senders, receivers)
+    assert len(np.unique(rounds)) == ranks - 1
+    for number in np.unique(rounds):
+        tails, heads = senders[rounds == number], receivers[rounds == number]
+        assert sorted(tails) == sorted(heads) == list(range(ranks))
+        for level in range(1, len(groups.sizes)):
+            inside = np.ravel_multi_index(tuple(groups.digits[:, :level].T), groups.sizes[:level])
+            # Partners of one group are in one group.
+            assert len(set(zip(inside[tails].tolist(), inside[heads].tolist(), strict=True))) == inside.max() + 1
+
+
+def test_one_switch_is_busy_without_pause() -> None:
+    """All to all of 8 ranks on a switch: seven messages of 5 µs, one more where switches store them."""
+    network = star(8, bandwidth=25)
+    plan = collopt.plan(network, "all_to_all", planner="shortest-paths")
+    size = 8 * 125_000
+    assert simulate(plan, size, 1).time == 35
+    assert simulate(plan, size, 1, forwarding="store-and-forward").time == 40
+    assert simulate(plan, size, 1, forwarding="store-and-forward", service="arrival").time == 40
+
+
+def test_two_boxes_are_as_fast_as_their_nics() -> None:
+    """All to all of 16 GPUs: eight messages for the other box."""
+    network = dgx_a100(boxes=2)
+    plan = collopt.plan(network, "all_to_all", planner="shortest-paths")
+    run = simulate(plan, 16 * 25_000, 1, service="arrival")
+    latency = Fraction(7, 20) * 2 + Fraction(1, 2) * 2
+    assert 8 <= run.time <= 8 + latency + Fraction(1, 10)
+
+
+def steps() -> StepSchedule:
+    """Allgather of four ranks on a full mesh: rank 0 brings rank 1 two shards in one step."""
+    direct = [(0, source, 0, 1, (source, head)) for source in range(4) for head in range(4) if source != head]
+    kept = [send for send in direct if send[4] not in ((3, 1), (0, 1))]
+    return StepSchedule.from_sends(4, 1, [*kept, (1, 3, 0, 1, (0, 1)), (1, 0, 0, 1, (0, 1))])
+
+
+def test_sends_of_a_step_over_one_path_are_one_message() -> None:
+    """It carries both shards, and waits for what the sends wait for."""
+    transfers = transfers_of(steps(), complete(4))
+    whole = merged(transfers)
+    assert len(whole.senders) == len(transfers.senders) - 1
+    assert whole.amounts.sum() == transfers.amounts.sum()
+    double = np.flatnonzero(whole.amounts == 2)
+    assert (whole.senders[double], whole.receivers[double], whole.levels[double]) == (0, 1, 1)
+    assert whole.before.tolist() == np.flatnonzero((whole.senders == 3) & (whole.receivers == 0)).tolist()
+    assert whole.after.tolist() == double.tolist()
+
+
+def test_another_order_is_the_same_run() -> None:
+    """Dependencies and routes go with their transfers."""
+    network = dgx_a100(boxes=2)
+    transfers = ordered_transfers(collopt.plan(network, "allreduce").schedule, network)
+    order = np.random.default_rng(5).permutation(len(transfers.senders))
+    there = reordered(transfers, order)
+    back = reordered(there, np.argsort(order))
+    for name in ("senders", "receivers", "hop_starts", "hop_links", "before", "after", "levels", "adds", "firsts"):
+        assert np.array_equal(getattr(transfers, name), getattr(back, name)), name
+    assert (there.levels[there.before] <= there.levels[there.after]).all()
+
+
+def test_software_costs_of_a_chain() -> None:
+    """Launch, two hops of alpha, start and wire, and a sum of 0.1 MB."""
+    row = collopt.Topology.from_links(
+        [("a", "b", 25, 1), ("b", "c", 25, 1)], compute="abc", bidirectional=True, name="row"
+    )
+    costs = RuntimeCosts(alpha=2, send="1/2", launch=3, reduction=10)
+    out = collopt.plan(row, "broadcast", root="a")
+    assert simulate(out, 100_000, 1, costs=costs).time == 3 + 2 * (Fraction(1, 2) + 2 + 4 + 1)
+    summed = collopt.plan(row, "reduce", root="a")
+    assert simulate(summed, 100_000, 1, costs=costs).time == 3 + 2 * (Fraction(1, 2) + 2 + 4 + 1 + 1)
+
+
+def test_starting_messages_takes_turns() -> None:
+    """Seven messages of one rank begin half a microsecond apart."""
+    network = complete(8, bandwidth=25)
+    plan = collopt.plan(network, "allgather", planner="multitree")
+    frame = simulate(plan, 8, 1, costs=RuntimeCosts(send="1/2")).to_frame()
+    starts = sorted(frame.loc[frame["sender"] == network.nodes[0], "start_us"])
+    assert len(starts) == 7
+    assert starts[0] == 0.5
+    assert all(later - earlier >= 0.499 for earlier, later in pairwise(starts))
+
+
+def test_slices_are_as_many_as_can_be_started() -> None:
+    """Broadcast along a ring: one message for each slice, so W / o of them."""
+    plan = collopt.plan(ring(4, bandwidth=25), "broadcast", root=0, planner="ring")
+    wire = simulate(plan, "64M", 1).link_busy["busy_us"].max()
+    chosen = simulate(plan, "64M", costs=RuntimeCosts(send=1)).slices
+    sent = max(1, round(wire / chosen))
+    assert chosen > 1
+    assert wire / chosen == pytest.approx(sent, rel=0.1)
+    assert simulate(plan, 64, costs=RuntimeCosts(send=1)).slices == 1
+
+
+def test_shares_of_line_rates() -> None:
+    """Half the bandwidth is twice the time."""
+    plan = collopt.plan(ring(4, bandwidth=25), "allgather")
+    whole = simulate(plan, "1M", 4)
+    assert simulate(plan, "1M", 4, costs=RuntimeCosts(efficiency={"gpu-gpu": "1/2"})).time == 2 * whole.time
