@@ -1,0 +1,78 @@
+"""Schedules along the digits of ranks: one step per digit, steps that overlap, several orders at once, and trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schedules import Forest, StepSchedule
+from ...support.arrays import IntArray
+from .digits import Digits, LastHops
+from .routing import Paths, Routing
+
+
+class _Routes(NamedTuple):
+    """Paths, and which of them each pair takes, int64 (pairs,)."""
+
+    paths: Paths
+    numbers: IntArray
+
+
+def in_turn(digits: Digits, routing: Routing) -> StepSchedule:
+    """Exchange along one digit in each step: all that a rank has by then."""
+    return _whole(digits, routing, digits.last_hops.places)
+
+
+def overlapping(digits: Digits, routing: Routing) -> StepSchedule:
+    """Pass each shard on as soon as it is there: after as many steps as it has made hops."""
+    return _whole(digits, routing, digits.last_hops.counts - 1)
+
+
+def in_all_orders(orders: Sequence[Digits], routing: Routing) -> StepSchedule:
+    """Exchange along one digit in each step, an equal part of each shard in each of the orders of digits."""
+    all_hops = [digits.last_hops for digits in orders]
+    hops = LastHops(*map(np.concatenate, zip(*all_hops, strict=True)))
+    part = np.repeat(np.arange(len(orders)), [len(each.sources) for each in all_hops])
+    return exchange(hops, routing, len(orders), hops.places, part, part + 1)
+
+
+def trees(digits: Digits, routing: Routing) -> Forest:
+    """One tree per root, as high as there are steps: the last hops into all ranks."""
+    hops, ranks = digits.last_hops, routing.num_ranks
+    routes = _routes(routing, hops.senders, hops.receivers)
+    numbers = np.full((ranks, ranks), -1, dtype=np.int32)
+    numbers[hops.sources, hops.receivers] = routes.numbers
+    roots, weights = np.arange(ranks), np.ones(ranks, dtype=np.int64)
+    return Forest(ranks, 1, roots, weights, numbers, *routes.paths, direction=routing.problem.direction)
+
+
+def exchange(
+    hops: LastHops, routing: Routing, chunks: int, steps: IntArray, lower: IntArray, upper: IntArray
+) -> StepSchedule:
+    """Send intervals of chunks over last hops, in given steps; hops may be named more than once."""
+    routes = _routes(routing, hops.senders, hops.receivers)
+    return StepSchedule(
+        routing.num_ranks,
+        chunks,
+        steps,
+        hops.sources,
+        lower,
+        upper,
+        routes.numbers,
+        *routes.paths,
+        direction=routing.problem.direction,
+    )
+
+
+def _whole(digits: Digits, routing: Routing, steps: IntArray) -> StepSchedule:
+    """Send whole shards over all last hops."""
+    lower = np.zeros_like(steps)
+    return exchange(digits.last_hops, routing, 1, steps, lower, lower + 1)
+
+
+def _routes(routing: Routing, senders: IntArray, receivers: IntArray) -> _Routes:
+    """Paths of the pairs that occur."""
+    pairs, numbers = np.unique(senders * routing.num_ranks + receivers, return_inverse=True)
+    return _Routes(routing.paths(*np.divmod(pairs, routing.num_ranks)), numbers)

@@ -1,0 +1,162 @@
+"""Families of schedules in few steps: every one is a schedule, and as fast as its formula says."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from collopt import bound
+from collopt.errors import UnsupportedError
+from collopt.planners.sizes.families import families
+from collopt.schedules import Forest, StepAllreduce, StepSchedule, verified_loads
+from collopt.topologies import (
+    Topology,
+    complete,
+    dgx1_v100,
+    dgx_a100,
+    dgx_h100,
+    dragonfly,
+    fat_tree,
+    hamming,
+    mi300x,
+    rail,
+    ring,
+    torus,
+)
+
+A100, H100, MI300X = dgx_a100(boxes=2), dgx_h100(boxes=4), mi300x(boxes=4)
+DRAGONFLY, FAT_TREE = dragonfly(4, 2, 2), fat_tree(8)
+COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")
+
+FACTORS = [  # of today's bound, as hand-made formulas have them
+    (A100, {"direct": 6.93, "rails-then-box": 1.88, "rails-beside-box": 1.37, "rail-trees": 1.011}),
+    (H100, {"direct": 7.74, "rails-then-box": 1.97, "rails-beside-box": 1.72, "rail-trees": 1.004}),
+    (MI300X, {"direct": 7.71, "rails-then-box": 1.97, "rails-beside-box": 1.72, "rail-trees": 1.004}),
+    (DRAGONFLY, {"direct": 1.437, "rails-beside-box-9x8": 1, "rail-trees-9x8": 1}),
+    (FAT_TREE, {"direct": 1, "rails-then-box-32x4": 1, "rails-beside-box-8x4x4": 1, "rail-trees-8x16": 1}),
+]
+
+
+def routed_torus(height: int, width: int) -> Topology:
+    """Return a torus of switches, each with one rank, as fast as the links between switches."""
+    places = [(row, column) for row in range(height) for column in range(width)]
+    links = [(f"rank{row}-{column}", f"router{row}-{column}", 25) for row, column in places]
+    links += [(f"router{row}-{column}", f"router{(row + 1) % height}-{column}", 25) for row, column in places]
+    links += [(f"router{row}-{column}", f"router{row}-{(column + 1) % width}", 25) for row, column in places]
+    names = [link[0] for link in links]
+    return Topology.from_links(
+        links, compute=names[: len(places)], switches=names[len(places) : 2 * len(places)], bidirectional=True
+    )
+
+
+@pytest.mark.parametrize(("topology", "factors"), FACTORS, ids=lambda value: getattr(value, "name", None))
+def test_bandwidth_times_are_those_of_the_formulas(topology: Topology, factors: dict[str, float]) -> None:
+    """Each family has the factor over the bound that its formula gives."""
+    best = bound(topology, "allgather").inverse_rate
+    found = {family.name: family for family in families(topology, "allgather")}
+    for name, factor in factors.items():
+        schedule = found[name].schedule
+        assert float(schedule.inverse_rate(topology) / best) == pytest.approx(factor, abs=0.005)
+        assert isinstance(schedule, Forest if "trees" in name else StepSchedule)
+
+
+@pytest.mark.parametrize("topology", [A100, H100, MI300X, DRAGONFLY, FAT_TREE], ids=lambda topology: topology.name)
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_all_families_are_schedules(topology: Topology, collective: str) -> None:
+    """Every rank gets all that it must from ranks that have it, and the steps are as many as announced."""
+    names = set()
+    for family in families(topology, collective):
+        schedule = family.schedule
+        verified_loads(schedule, topology)
+        assert family.name not in names
+        names.add(family.name)
+        if isinstance(schedule, StepSchedule | StepAllreduce):
+            assert schedule.num_steps == family.num_steps
+        else:
+            assert sum(int(forest.heights.max()) for forest in schedule.forests) == family.num_steps
+
+
+@pytest.mark.parametrize("boxes", [2, 3])
+def test_exchange_on_rails_then_in_boxes_takes_the_times_of_both(boxes: int) -> None:
+    """(B - 1) / NIC and B (g - 1) / NVLink, of which the second loses what boxes have themselves if steps overlap."""
+    topology = rail(boxes, gpus_per_box=4, nvswitch_bandwidth=300, nic_bandwidth=25, oversubscription=None)
+    found = {family.name: family.schedule.inverse_rate(topology) for family in families(topology, "allgather")}
+    assert "direct" not in found  # no rail leads to another
+    assert found["rails-then-box"] == Fraction(boxes - 1, 25) + Fraction(boxes * 3, 300)
+    assert found["rails-beside-box"] == Fraction(boxes - 1, 25) + Fraction((boxes - 1) * 3, 300)
+    assert found["rail-trees"] == max(Fraction(boxes - 1, 25), Fraction(boxes * 3, 300))
+
+
+@pytest.mark.parametrize(("ranks", "radix", "steps"), [(8, 2, 3), (9, 3, 2), (10, 4, 2), (13, 2, 4), (72, 5, 3)])
+def test_bruck_on_one_switch_loses_no_bandwidth(ranks: int, radix: int, steps: int) -> None:
+    """Every rank takes in each shard once, in as many steps as the radix allows."""
+    names = [str(rank) for rank in range(ranks)]
+    links = [(name, "switch", 10) for name in names]
+    topology = Topology.from_links(links, compute=names, switches=["switch"], bidirectional=True)
+    found = {family.name: family for family in families(topology, "allgather")}
+    family = found[f"bruck-radix-{radix}"]
+    verified_loads(family.schedule, topology)
+    assert family.num_steps == steps
+    assert family.schedule.inverse_rate(topology) == Fraction(ranks - 1, 10)
+
+
+def test_all_orders_of_rows_and_columns_share_the_links() -> None:
+    """On a Hamming graph half of each shard in either order is optimal in two steps."""
+    topology = hamming(2, 4, bandwidth=10)
+    found = {family.name: family for family in families(topology, "allgather")}
+    assert found["rows-and-columns"].num_steps == 2
+    assert found["rows-and-columns"].schedule.inverse_rate(topology) == bound(topology, "allgather").inverse_rate
+    assert "direct" not in found
+
+
+def test_on_a_torus_of_routers_columns_follow_rows() -> None:
+    """Two steps, whatever the size, with the factors of both orders together over one."""
+    topology = routed_torus(8, 8)
+    found = {family.name: family for family in families(topology, "allgather")}
+    for name in ("direct", "rails-then-box", "rows-and-columns"):
+        verified_loads(found[name].schedule, topology)
+    assert found["rows-and-columns"].num_steps == 2
+    times = [found[name].schedule.inverse_rate(topology) for name in ("rails-then-box", "rows-and-columns")]
+    assert times[1] < times[0]
+
+
+@pytest.mark.parametrize("topology", [ring(8), torus(4, 4)], ids=lambda topology: topology.name)
+def test_networks_whose_ranks_relay_have_no_such_family(topology: Topology) -> None:
+    """A rank cannot send past another; breadth-first broadcast is for these."""
+    assert list(families(topology, "allgather")) == []
+
+
+def test_meshes_in_boxes_are_boxes() -> None:
+    """Ranks that all have direct links are one box, with or without rails."""
+    assert next(iter(families(complete(6), "allgather"))).name == "direct"
+    names = [family.name for family in families(dgx1_v100(), "allgather")]
+    assert names[0] == "rails-then-box"
+
+
+def test_links_that_differ_by_direction_give_each_phase_its_own_schedule() -> None:
+    """A reduce-scatter runs on the reversed network."""
+    links = [("a", "s", 10), ("s", "a", 10), ("b", "t", 10), ("t", "b", 10), ("s", "t", 5), ("t", "s", 5)]
+    links += [("c", "s", 10), ("s", "c", 10), ("c", "t", 4), ("t", "c", 4)]
+    topology = Topology.from_links(links, compute="abc", switches="st")
+    lopsided = Topology.from_links([*links, ("a", "b", 1)], compute="abc", switches="st")
+    for network in (topology, lopsided):
+        for collective in COLLECTIVES:
+            for family in families(network, collective):
+                verified_loads(family.schedule, network)
+
+
+def test_other_collectives_are_refused() -> None:
+    """Families are for collectives in which all ranks have shards."""
+    with pytest.raises(UnsupportedError, match="few steps"):
+        list(families(A100, "broadcast"))
+
+
+def test_paths_spread_over_equal_switches() -> None:
+    """All links of a fat tree carry the same in an exchange of all with all."""
+    (family, *_) = families(FAT_TREE, "allgather")
+    loads = family.schedule.link_loads(FAT_TREE)[0]
+    assert family.name == "direct"
+    assert len(np.unique(loads[FAT_TREE.arrays.tails < 128])) == 1
+    assert loads.max() == 127
