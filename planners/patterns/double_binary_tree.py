@@ -19,7 +19,7 @@ from ..plans.plan import Plan
 from ..trees.problem import TreeProblem, check_request
 from .fixed_pattern import Hops, LinkLoads, Route, find_boxes, forest_along, plan_baseline
 from .hierarchical_ring import box_rings
-from .ring_search import Ring
+from .ring_walk import Ring
 
 
 def plan_double_binary_tree(topology: Topology, collective: AnyCollective, *, root: int | str | None = None) -> Plan:

@@ -22,7 +22,8 @@ from ..plans.plan import Plan
 from ..trees.forest import bottleneck
 from ..trees.problem import TreeProblem, tree_problem
 from .fixed_pattern import Hops, LinkLoads, find_boxes, forest_along, plan_baseline
-from .ring_search import MAX_CHANNELS, Ring, find_rings, ring_along, sharing_time
+from .ring_search import MAX_CHANNELS, find_rings, ring_along, sharing_time
+from .ring_walk import Ring
 
 
 def plan_ring(

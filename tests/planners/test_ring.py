@@ -13,12 +13,27 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import UnsupportedError
-from collopt.planners.patterns.fixed_pattern import Hops, find_boxes
+from collopt.planners.patterns.fixed_pattern import Hops, LinkLoads, find_boxes
 from collopt.planners.patterns.ring import plan_ring
 from collopt.planners.patterns.ring_search import find_rings, sharing_time
+from collopt.planners.patterns.ring_walk import RingContext
 from collopt.planners.trees.problem import tree_problem
-from collopt.topologies import Topology, build, complete, dgx1_v100, dgx_a100, hypercube, mi250, mi300x, ring, torus
+from collopt.topologies import (
+    Topology,
+    build,
+    complete,
+    dgx1_v100,
+    dgx_a100,
+    dgx_h100,
+    gb200_nvl72,
+    hypercube,
+    mi250,
+    mi300x,
+    ring,
+    torus,
+)
 from sample_sizes import examples
+from two_way_networks import two_way_topologies
 
 
 @pytest.mark.parametrize(
@@ -39,6 +54,8 @@ from sample_sizes import examples
         (mi250(boxes=2).restrict([*range(8), *range(16, 24)]), "allgather", Fraction(16, 15) * 128),
         # Eight zigzag paths use each of the 56 links of a box once.
         (mi300x(boxes=2), "allgather", Fraction(16, 15) * 400),
+        # Eighteen rings use the NVLinks of all GPUs fully, but for those that leave a rack.
+        (gb200_nvl72(2), "allreduce", Fraction(144, 286) * 900),
         (complete(8), "allgather", Fraction(8)),
         (torus(4, 4), "allgather", Fraction(64, 15)),
         (hypercube(4), "allgather", Fraction(64, 15)),
@@ -50,6 +67,37 @@ def test_rings_are_as_fast_as_any_can_be(topology: Topology, collective: str, al
     plan = plan_ring(topology, collective)
     assert (plan.planner, plan.algbw) == ("ring", algbw)
     assert plan.gap == 1 - algbw / collopt.bound(topology, collective).algbw
+
+
+@pytest.mark.parametrize("box", [0, 1])
+@pytest.mark.parametrize("nic", range(8))
+def test_rings_use_all_other_nics_when_one_is_lost(box: int, nic: int) -> None:
+    """A GPU without a NIC is passed inside its box, also where a ring would have begun there."""
+    plan = plan_ring(dgx_h100(2).without_node(f"box{box}/nic{nic}"), "allgather")
+    assert plan.algbw == Fraction(16, 15) * 350
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 5])
+def test_a_number_of_rings_is_as_fast_as_so_many_can_be(channels: int) -> None:
+    """Each has NICs of its own, and more rings would be faster."""
+    plan = plan_ring(dgx_a100(boxes=2), "allgather", channels=channels)
+    assert plan.algbw == Fraction(16, 15) * 25 * channels
+
+
+@settings(max_examples=examples(40))
+@given(two_way_topologies(max_ranks=6, max_switches=3))
+def test_no_ring_is_faster_than_counting_allows(topology: Topology) -> None:
+    """The bound by which the search stops early."""
+    hops = Hops(tree_problem(topology, "broadcast", ()))
+    boxes = find_boxes(hops)
+    try:
+        rings = find_rings(hops, boxes)
+    except UnsupportedError:
+        return
+    everyone = [[rank for box in boxes for rank in box]]
+    loads = LinkLoads(hops.problem.capacities)
+    ideals = [RingContext(hops, each, nearest=False).ideal([len(rings)], loads) for each in (boxes, everyone)]
+    assert sharing_time(hops, rings) >= min(ideals)
 
 
 @pytest.mark.slow
