@@ -46,6 +46,8 @@ PlannerName = Literal[
     "shortest-paths",
     "bfb",
     "steiner",
+    "swing",
+    "bine",
 ]
 """The planners that come with collopt."""
 
@@ -228,6 +230,18 @@ PLANNERS = {
             "the best trees that branch at able switches, on small networks",
             "trees.steiner:plan_steiner",
             _for(TREE_COLLECTIVES, "root", "weights"),
+        ),
+        Planner(
+            "swing",
+            "exchanges at distances 1, 1, 3, 5, ..., on tori with all ports (Swing)",
+            "step_patterns.swing:plan_swing",
+            _for(EVERY_ROOT),
+        ),
+        Planner(
+            "bine",
+            "the same distances in trees and butterflies (Bine trees)",
+            "step_patterns.swing:plan_bine",
+            _for(EVERY_ROOT) | _for([BROADCAST, REDUCE], "root"),
         ),
     )
 }

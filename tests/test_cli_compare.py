@@ -36,6 +36,7 @@ def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFi
         "gap",
         "trees",
         "hops",
+        "steps",
         "1M",
         "1G",
         "planning",

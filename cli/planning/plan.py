@@ -55,8 +55,8 @@ PlannerOption = Annotated[
     option(
         "--planner NAME",
         "Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, nvls, "
-        "nvls-tree, collnet, recursive-halving-doubling, multitree, blink, bfb, steiner, multicommodity or "
-        "shortest-paths.",
+        "nvls-tree, collnet, recursive-halving-doubling, multitree, blink, bfb, steiner, swing, bine, "
+        "multicommodity or shortest-paths.",
         autocompletion=complete_planner,
     ),
 ]

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from ...errors import TopologyError
-from ...support.quantities import Exact
+from ...support.quantities import Exact, as_bandwidth
 from ...support.validation import as_flag, as_size, check_links, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
@@ -47,7 +47,7 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
     return _network(arcs, _numbered(n), f"ring-{n}", graph, bandwidth, latency)
 
 
-def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0, routers: bool = False) -> Topology:
     """Torus: a grid of compute nodes in which every row is a bidirectional ring.
 
     Every node has two ports per dimension.  Along a dimension of size 2 both lead to the same neighbor, so that link
@@ -59,6 +59,9 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
         Nodes along each dimension, each 2 or more: ``torus(4, 4, 2)``.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
+    routers : bool
+        Whether each node has a router that passes messages on without it.  It is a switch, linked to the node by the
+        bandwidth of all its ports, without latency.
 
     Returns
     -------
@@ -69,7 +72,10 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     --------
     >>> [str(torus(4, 2).link("gpu0.0", node).bandwidth) for node in ("gpu0.1", "gpu1.0")]
     ['2', '1']
+    >>> torus(4, 4, routers=True).link("gpu0.0", "router0.0").bandwidth
+    Fraction(4, 1)
     """
+    with_routers = as_flag(routers, "routers")
     if not shape:
         raise TopologyError("the shape of the torus is empty; expected one size per dimension, such as torus(4, 4)")
     sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
@@ -83,6 +89,8 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
             neighbor = ranks[*place[:axis], (place[axis] + 1) % size, *place[axis + 1 :]]
             arcs += [(rank, neighbor), (neighbor, rank)]
     names = ["gpu" + ".".join(map(str, place)) for place in coordinates]
+    if with_routers:
+        return _with_routers(arcs, names, f"torus-{label}-routers", bandwidth, latency)
     graph = f"Torus({', '.join(map(str, sizes))})"
     return _network(arcs, names, f"torus-{label}", graph, bandwidth, latency)
 
@@ -147,6 +155,18 @@ def _network(
     made = Topology.from_links(links, compute=names, name=name)
     object.__setattr__(made, "graph", DirectGraph.from_arcs(len(names), arcs, graph_name))
     return made
+
+
+def _with_routers(
+    arcs: list[tuple[int, int]], names: list[str], name: str, bandwidth: Exact, latency: Exact
+) -> Topology:
+    """Make the topology in which arcs join routers, each with the bandwidth of its arcs to a node of its own."""
+    routers = [name.replace("gpu", "router") for name in names]
+    ports, speed = len(arcs) // len(names), as_bandwidth(bandwidth, "every link")
+    links = [(routers[tail], routers[head], speed, latency) for tail, head in arcs]
+    for ends in zip(names, routers, strict=True):
+        links += [(*ends, ports * speed, 0), (*ends[::-1], ports * speed, 0)]
+    return Topology.from_links(links, compute=names, switches=routers, name=name)
 
 
 def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:

@@ -1,0 +1,120 @@
+"""Plans of schedules in steps that a pattern lays down, with routes of their sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...formulations.allreduce_cuts import opposite_links
+from ...schedules import AnyStepSchedule, StepAllreduce, StepSchedule
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
+from ...support.arrays import IntArray
+from ...topologies import Topology
+from ..from_schedule import bound_of_schedule
+from ..patterns.fixed_pattern import Hops, LinkLoads, Route
+from ..plans.plan import Plan, proved_plan
+from ..plans.stages import Trace
+from ..trees.problem import TreeProblem, check_request, tree_problem
+from .movements import Sends
+from .torus_shapes import Torus
+
+MAX_RANKS = 2**13  # a schedule has a send for each pair of ranks, of 40 bytes
+
+Build = Callable[[TreeProblem], StepSchedule]
+"""Makes the allgather on a network, which for a reduce-scatter has its links turned around."""
+
+
+def plan_in_steps(
+    topology: Topology,
+    collective: AnyCollective,
+    planner: str,
+    build: Build,
+    options: Mapping[str, int | str] | None = None,
+) -> Plan:
+    """Plan an allgather, its reverse as a reduce-scatter, or both as an allreduce."""
+    check_request(topology, collective)
+    known = as_collective(collective, EVERY_ROOT, f"{planner} does not implement")
+    if topology.num_ranks > MAX_RANKS:
+        raise UnsupportedError(f"{topology!r} has {topology.num_ranks} ranks; {planner} plans for up to {MAX_RANKS}")
+    trace = Trace()
+    with trace.stage("steps"):
+        schedule = _schedule(topology, known.phases, build)
+    trace.note("steps", schedule.num_steps)
+    find = partial(bound_of_schedule, topology, known, schedule)
+    return proved_plan(topology, known, schedule, planner, dict(options or {}), trace, find)
+
+
+def _schedule(topology: Topology, phases: tuple[Direction, ...], build: Build) -> AnyStepSchedule:
+    if len(phases) == 1:
+        return build(tree_problem(topology, phases[0], ()))
+    broadcast = build(tree_problem(topology, "broadcast", ()))
+    if opposite_links(topology) is not None:
+        # Sums come in on the links that they go out on, turned around.
+        return StepAllreduce(replace(broadcast, direction="reduce"), broadcast)
+    return StepAllreduce(build(tree_problem(topology, "reduce", ())), broadcast)
+
+
+def schedule_along(problem: TreeProblem, chunks: int, sends: Sends, torus: Torus | None = None) -> StepSchedule:
+    """Make a schedule of sends from rank to rank, along the links of a torus or the best routes through switches."""
+    if torus is None or (torus.routers is None and problem.topology.switch_nodes):
+        numbers, paths = _best_paths(problem, sends)
+    else:
+        numbers, paths = _torus_paths(torus, sends)
+    return StepSchedule(
+        problem.topology.num_ranks,
+        chunks,
+        *sends[:4],
+        numbers,
+        np.cumsum([0, *map(len, paths)], dtype=np.int64),
+        np.concatenate(paths).astype(np.int64),
+        problem.direction,
+    )
+
+
+def _torus_paths(torus: Torus, sends: Sends) -> tuple[IntArray, list[IntArray]]:
+    """Number the path of each send along its dimension, the shorter way, and list the paths."""
+    count = len(torus.ranks)
+    pairs, numbers = np.unique(sends.tails * count + sends.heads, return_inverse=True)
+    tails, heads = np.divmod(pairs, count)
+    sizes = np.array(torus.shape)
+    ways = (torus.places[heads] - torus.places[tails] + sizes // 2) % sizes - sizes // 2
+    paths: list[IntArray] = [np.empty(0, dtype=np.int64)] * len(pairs)
+    for way in np.unique(ways, axis=0):
+        chosen = np.flatnonzero((ways == way).all(axis=1))
+        for pair, nodes in zip(chosen.tolist(), _straight(torus, way, tails[chosen]), strict=True):
+            paths[pair] = nodes
+    return numbers.astype(np.int64), paths
+
+
+def _straight(torus: Torus, way: IntArray, tails: IntArray) -> IntArray:
+    """Nodes of the paths from some ranks that go the same way. Shapes: returns int64 (tails, nodes)."""
+    axis = int(np.flatnonzero(way)[0])
+    amounts = np.arange(abs(way[axis]) + 1) * np.sign(way[axis])
+    passed = np.stack([torus.moved(axis, np.full(len(torus.ranks), amount))[tails] for amount in amounts], axis=1)
+    if torus.routers is None:
+        return passed
+    return np.column_stack([passed[:, 0], torus.routers[passed], passed[:, -1]])
+
+
+def _best_paths(problem: TreeProblem, sends: Sends) -> tuple[IntArray, list[IntArray]]:
+    """Number the path of each send, and list the paths, which in each step share out the routes evenly."""
+    count = problem.topology.num_ranks
+    keys = (sends.steps * count + sends.tails) * count + sends.heads
+    hops, numbers = np.unique(keys, return_inverse=True)
+    amounts = np.bincount(numbers, weights=sends.upper - sends.lower).astype(np.int64)
+    steps, pairs = np.divmod(hops, count * count)
+    known, routes = Hops(problem), dict[int, tuple[Route, ...]]()
+    for pair in np.unique(pairs).tolist():
+        routes[pair] = known.needed(*divmod(pair, count))
+    paths = list[IntArray]()
+    bounds = np.searchsorted(steps, np.arange(int(steps.max()) + 2)).tolist()
+    for begin, end in pairwise(bounds):
+        loads = LinkLoads(problem.capacities)
+        for pair, amount in zip(pairs[begin:end].tolist(), amounts[begin:end].tolist(), strict=True):
+            paths.append(np.array(loads.take(routes[pair], amount).nodes, dtype=np.int64))
+    return numbers.astype(np.int64), paths
