@@ -87,14 +87,14 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per hop, each after those that it waits for: ``phase``, reduce or broadcast; ``root``; ``tree``, its
-        number among those of the root in this phase, from 1; ``weight``, its share of all data; ``tail`` and ``head``,
-        which send and receive: ranks, or switches where the tree branches; ``via``, the switches that are passed
-        between them, separated by blanks; ``hop``, 1 for what is sent first, which is what leaves send where sums run
-        to the root, and one more than the last hop that it waits for otherwise, also in those trees of an allreduce
-        that spread sums; ``depth``, hops between the root and the farther one of the two.  What a switch sends has the
-        numbers of the hop that it is part of, as hops are counted from rank to rank; ``looped``, whether the switch
-        also loops a copy back, which takes the same links the other way.
+        One row per hop, or part of one to or from a switch, each after those that it waits for: ``phase``, reduce or
+        broadcast; ``root``; ``tree``, its number among those of the root in this phase, from 1; ``weight``, its share
+        of all data; ``tail`` and ``head``, which send and receive: ranks, or switches where the tree branches; ``via``,
+        the switches that are passed between them, separated by blanks; ``hop``, 1 for what is sent first, which is what
+        leaves send where sums run to the root, and one more than the last hop that it waits for otherwise, also in
+        those trees of an allreduce that spread sums; ``depth``, hops between the root and the farther one of the two.
+        Both are counted from rank to rank, as heights are, so what a switch sends has the numbers of the hop that it is
+        part of; ``looped``, whether the switch also loops a copy back, which takes the same links the other way.
 
     Raises
     ------

@@ -60,6 +60,21 @@ def test_a_hop_comes_right_after_the_last_that_it_waits_for(
         assert first == 1 or (phase == "broadcast" and collective == "allreduce")
 
 
+@pytest.mark.parametrize(("topology", "collective", "planner"), PLANS)
+def test_the_depth_of_a_tree_in_the_table_is_its_height(
+    topology: collopt.Topology, collective: str, planner: str
+) -> None:
+    """Both count from rank to rank, also where trees branch at switches."""
+    plan = made(topology, collective, planner)
+    table = tree_table(plan)
+    for forest in plan.trees.forests:
+        phase = "reduce" if forest.direction == "reduce" else "broadcast"
+        found = table[table["phase"] == phase].groupby(["root", "tree"])["depth"].max()
+        assert sorted(found) == sorted(forest.heights)
+    if len(plan.trees.forests) == 1:
+        assert table["hop"].max() == plan.heights.highest
+
+
 def test_ways_between_switches_are_part_of_the_hop() -> None:
     """However many there are in a row: 1 to the switch 5, which feeds rank 4 and the switch 6."""
     paths = [(0, 1), (1, 5), (5, 6), (6, 2), (6, 3), (5, 4)]
