@@ -21,6 +21,7 @@ from ...support.validation import as_list, as_path, shown
 from ..interpreter.findings import Severity
 from ..msccl.format.limits import RUNTIMES, dialect_of
 from ..msccl.lint.lint import loading_environment, loading_hints
+from ..mscclpp.export import as_executed
 from ..mscclpp.lint import LOADING as MSCCLPP_LOADING
 from ..programs.checks import check_choice
 from .windows import MSCCLPP, FamilyReport, lint_family
@@ -139,7 +140,8 @@ def write_family(
     DataFrame
         One row per file, by size: ``file``, ``planner``, ``min_bytes`` and ``max_bytes``, both included, ``us_at_min``
         and ``us_at_max``, the estimated µs for these sizes, and ``algbw``, GB/s of the plan without latency.  A plan
-        that is nowhere the fastest has none.
+        that is nowhere the fastest has none.  Where ranks of MSCCL++ add up or copy what switches do in the plan, all
+        of these are of what runs.
 
     Notes
     -----
@@ -155,14 +157,17 @@ def write_family(
     for name in OWN_OPTIONS:
         if name in options:
             raise UnsupportedError(f"{name} is {shown(options[name])}; leave it out, sizes are for the whole family")
-    windows = fastest_windows(given, *_checked_sizes(sizes))
+    switches = {name: options[name] for name in ("boxes", "version") if name in options}
+    run = [as_executed(plan, **switches) if format == "mscclpp-json" else plan for plan in given]
+    windows = fastest_windows(run, *_checked_sizes(sizes))
+    files = {id(plan): made for plan, made in zip(run, given, strict=True)}
     target = free_folder(folder)
     write = _writer(format, runtime, options)
     names = [_file_name(number, window, format) for number, window in enumerate(windows)]
     try:
         with _all_or_none(target, names) as temporary:
             for name, window in zip(names, windows, strict=True):
-                write(window, temporary / name)
+                write(window._replace(plan=files[id(window.plan)]), temporary / name)
             report = lint_family([temporary], runtime, max_thread_blocks=options.get("max_thread_blocks"))
             _check(report, names, windows)
     except OSError as error:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
+from ...schedules import Allreduce, TreeSchedule, rate_of_loads
 from ...support.writing import write_whole
 from ...topologies import Topology
 from ..lowering.lower import lower, program_name
@@ -40,7 +42,7 @@ from .lowering.multicasts import switch_groups
 from .lowering.needs import block_usage, first_replica, least_needs, max_unmerged_replicas
 from .lowering.star_plans import check_sums, is_star_schedule, star_plan
 
-__all__ = ["boxes_of", "export_mscclpp_json", "mscclpp_notes"]
+__all__ = ["as_executed", "boxes_of", "export_mscclpp_json", "mscclpp_notes"]
 
 
 STORES = (
@@ -96,7 +98,7 @@ def export_mscclpp_json(
     boxes = boxes_of(plan.topology) if boxes is None else boxes
     check_boxes(boxes, len(plan.topology.compute_nodes))
     check_choice("version", version, VERSIONS)
-    if _is_star_plan(plan, boxes) and (version == MAIN or plan.collective.reduces):
+    if _uses_star(plan, boxes, version):
         check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
         check_sums(plan.trees, plan.topology)
         if channels > 1:
@@ -142,8 +144,10 @@ def export_mscclpp_json(
     write_whole(path, to_mscclpp_text(written))
 
 
-def _is_star_plan(plan: Plan, boxes: Sequence[int]) -> bool:
-    return is_star_schedule(plan.schedule, plan.collective) and len(set(boxes)) == 1
+def _uses_star(plan: Plan, boxes: Sequence[int], version: str) -> bool:
+    """Whether the file has the operations of one box around a switch that the plan has."""
+    in_star = is_star_schedule(plan.schedule, plan.collective) and len(set(boxes)) == 1
+    return in_star and (version == MAIN or plan.collective.reduces)
 
 
 def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
@@ -163,6 +167,29 @@ def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
             "ranks add up what switches add up in the plan: MSCCL++ cannot load a sum into the memory of one GPU alone"
         )
     return notes
+
+
+def as_executed(plan: Plan, *, boxes: Sequence[int] | None = None, version: str = MAIN) -> Plan:
+    """Return the plan with ranks in place of the switches that its file has no operations for; see `mscclpp_notes`.
+
+    Copies count as stored to switches if any are.
+    """
+    if not branches_at_switches(plan.schedule):
+        return plan
+    boxes = boxes_of(plan.topology) if boxes is None else boxes
+    check_boxes(boxes, len(plan.topology.compute_nodes))
+    check_choice("version", version, VERSIONS)
+    if _uses_star(plan, boxes, version):
+        return plan
+    stores = version == MAIN and bool(switch_groups(plan.schedule, boxes))
+    forests = {
+        forest.direction: forest if stores and forest.direction == "broadcast" else forest.unicast
+        for forest in plan.trees.forests
+    }
+    schedule: TreeSchedule = Allreduce(**forests) if len(forests) == 2 else next(iter(forests.values()))
+    loads = schedule.link_loads(plan.topology)
+    rate = rate_of_loads(loads, schedule, plan.topology)
+    return replace(plan, schedule=schedule, link_loads=loads, inverse_rate=rate)
 
 
 def boxes_of(topology: Topology) -> list[int]:

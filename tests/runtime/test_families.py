@@ -17,7 +17,8 @@ from collopt.errors import TopologyError, UnsupportedError
 from collopt.planners import Plan
 from collopt.runtime import interpret_mscclpp, lint_family, read_mscclpp, write_family
 from collopt.runtime.families.write import fastest_windows, format_of, loading_notes
-from collopt.topologies import dgx1_v100, ring, torus
+from collopt.runtime.mscclpp.export import as_executed
+from collopt.topologies import dgx1_v100, dgx_h100, ring, torus
 from sample_sizes import examples
 
 BOX = dgx1_v100()
@@ -107,6 +108,31 @@ def test_other_collectives(tmp_path: Path, collective: str, planners: tuple[str,
     frame = write_family(made, tmp_path, sizes=("16K", "1M"), runtime=runtime, format=format_of(runtime))
     report = lint_family([tmp_path], runtime)
     assert {span.path for span in report.spans if span.first < 2**20 and span.beyond > 2**14} == set(frame["file"])
+
+
+def test_estimates_are_of_what_ranks_add_up_in_place_of_switches(tmp_path: Path) -> None:
+    """The executor loads no sum of a box into one GPU's memory, so across boxes a plan without switches is faster."""
+    network = dgx_h100(2)
+    by_switches, by_ranks = (collopt.plan(network, "allreduce", in_network=on) for on in (True, False))
+    frame = write_family([by_switches, by_ranks], tmp_path / "new", sizes=("64M", "64M"), format="mscclpp-json")
+    assert by_switches.algbw == 400
+    assert frame["algbw"].tolist() == [float(by_ranks.algbw)]
+    alone = write_family([by_switches], tmp_path / "alone", sizes=("64M", "64M"), format="mscclpp-json")
+    run = as_executed(by_switches)
+    run.verify()
+    assert alone["algbw"].tolist() == [float(run.algbw)]
+    assert alone["us_at_max"].tolist() == [run.estimate("64M")]
+    assert as_executed(by_switches, version="0.9.0").schedule.forests[1].switches.size == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("version", ["main", "0.9.0"])
+def test_estimates_of_one_box_are_of_its_switch(version: str) -> None:
+    """For sums both versions have an operation; copies alone are stored by the later one only."""
+    summed, copied = (collopt.plan(dgx_h100(), name, planner="nvls") for name in ("allreduce", "allgather"))
+    assert as_executed(summed, version=version) is summed
+    assert (as_executed(copied, version=version) is copied) == (version == "main")
+    plain = collopt.plan(BOX, "allgather")
+    assert as_executed(plain, version=version) is plain
 
 
 def test_mscclpp_plans_of_a_family_have_names_of_their_own(plans: list[Plan], tmp_path: Path) -> None:
