@@ -28,6 +28,8 @@ from ..trees.problem import TreeProblem, check_request, shard_weights, tree_prob
 MAX_ROUTES = 64
 """Equally good ways that are told apart for one hop: all that lead from pod to pod of a fat tree with 16 ports."""
 
+FEW_HEADS = 16  # asked for one after the other, to which ways from one rank are searched one by one
+
 MAX_KEPT = 64  # ranks whose ways are kept: with 1024 ranks on one fabric, those of all would take a gigabyte
 
 
@@ -54,9 +56,12 @@ class Hops:
         self._tails, self._heads = problem.tails.tolist(), problem.heads.tolist()
         self._capacities = problem.capacities.tolist()
         self._out: list[list[int]] = [[] for _ in range(problem.num_nodes)]
-        for link, tail in enumerate(self._tails):
+        self._in: list[list[int]] = [[] for _ in range(problem.num_nodes)]
+        for link, (tail, head) in enumerate(zip(self._tails, self._heads, strict=True)):
             self._out[tail].append(link)
+            self._in[head].append(link)
         self._ways: dict[int, _ShortestRoutes] = {}
+        self._last_tail, self._asked = -1, 0
 
     def nearest(self, tail: int) -> tuple[int, list[int]]:
         """Distance in links to the nearest ranks, and these ranks; none if `tail` reaches no rank."""
@@ -70,6 +75,10 @@ class Hops:
             seen.update(level)
         return length, []
 
+    def following(self, tail: int) -> set[int]:
+        """Nodes that one link leads to."""
+        return {self._heads[link] for link in self._out[tail]}
+
     def distances(self, tail: int) -> Mapping[int, int]:
         """Lengths of the ways from `tail` to all nodes that it reaches without passing a rank, in links."""
         return self._from(tail).lengths
@@ -81,7 +90,7 @@ class Hops:
 
     def routes(self, tail: int, head: int) -> tuple[Route, ...]:
         """List the widest of the shortest routes, at most `MAX_ROUTES`; none if every route passes other ranks."""
-        ways = self._from(tail)
+        ways = self._towards(tail, head)
         if head == tail or head not in ways.lengths:
             return ()
         width, found = ways.widths[head], list[Route]()
@@ -108,6 +117,13 @@ class Hops:
             f"rank {names[tail]!r} would have to send to {names[head]!r}, but every path there in "
             f"{self.problem.topology.name} passes through other ranks"
         )
+
+    def _towards(self, tail: int, head: int) -> _ShortestRoutes:
+        """Shortest routes to one node; with those to all others where they are known, or many are asked for."""
+        self._asked = self._asked + 1 if tail == self._last_tail else 1
+        self._last_tail = tail
+        wants_all = tail == head or tail in self._ways or self._asked > FEW_HEADS
+        return self._from(tail) if wants_all else self._between(tail, head)
 
     def _from(self, tail: int) -> _ShortestRoutes:
         if tail not in self._ways:
@@ -136,6 +152,41 @@ class Hops:
                         fresh[head] = None
             level = list(fresh)
         return ways
+
+    def _between(self, tail: int, head: int) -> _ShortestRoutes:
+        """The part of `_search` that leads to one node, in the same order."""
+        ways = _ShortestRoutes({tail: 0}, {tail: int(self.problem.capacities.sum())}, {})
+        level = [tail]
+        for length, following in enumerate(self._levels_between(tail, head), 1):
+            place = {node: number for number, node in enumerate(level)}
+            if sum(len(self._out[node]) for node in level) <= sum(len(self._in[node]) for node in following):
+                steps = [link for node in level for link in self._out[node] if self._heads[link] in following]
+            else:
+                arriving = (link for node in following for link in self._in[node] if self._tails[link] in place)
+                steps = sorted(arriving, key=lambda link: (place[self._tails[link]], link))
+            for link in steps:
+                node = self._heads[link]
+                ways.lengths[node] = length
+                ways.arrivals.setdefault(node, []).append(link)
+                width = min(ways.widths[self._tails[link]], self._capacities[link])
+                ways.widths[node] = max(width, ways.widths.get(node, 0))
+            level = list(dict.fromkeys(self._heads[link] for link in steps))
+        return ways
+
+    def _levels_between(self, tail: int, head: int) -> list[set[int]]:
+        """Bidirectional breadth-first search: nodes by distance, with all that are on shortest routes."""
+        ranks = self.problem.topology.num_ranks
+        ahead, behind = [{tail}], [{head}]
+        while ahead[-1] and behind[-1]:
+            if common := ahead[-1] & behind[-1]:
+                return [*ahead[:-1], common, *behind[-2::-1]][1:]
+            if sum(len(self._out[node]) for node in ahead[-1]) <= sum(len(self._in[node]) for node in behind[-1]):
+                reached = {self._heads[link] for node in ahead[-1] for link in self._out[node]}
+                ahead.append({node for node in reached if node >= ranks or node == head}.difference(*ahead))
+            else:
+                reached = {self._tails[link] for node in behind[-1] for link in self._in[node]}
+                behind.append({node for node in reached if node >= ranks or node == tail}.difference(*behind))
+        return []
 
 
 class LinkLoads:

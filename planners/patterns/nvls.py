@@ -176,6 +176,8 @@ class _Boxes:
 
     def _nearest(self, ranks: Sequence[int], switches: set[int]) -> list[int]:
         """Those of `switches` that are nearest to all of these ranks together, and reach them past no other rank."""
+        if next_to_all := switches.intersection(*map(self._hops.following, ranks)):
+            return sorted(next_to_all)
         ways = [self._hops.distances(rank) for rank in ranks]
         reached = [switch for switch in sorted(switches) if all(switch in lengths for lengths in ways)]
         distances = [sum(lengths[switch] for lengths in ways) for switch in reached]

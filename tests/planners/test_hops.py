@@ -23,6 +23,18 @@ def hops_of(topology: Topology) -> Hops:
 
 
 @settings(max_examples=examples(60))
+@given(eulerian_topologies(max_ranks=5, max_switches=6))
+def test_routes_to_one_rank_are_those_among_routes_to_all(topology: Topology) -> None:
+    """In the same order, also to and from switches; ways to all are searched once distances are asked for."""
+    alone, together = hops_of(topology), hops_of(topology)
+    nodes = range(len(topology.nodes))
+    for tail in nodes:
+        together.distances(tail)
+        for head in nodes:
+            assert alone.routes(tail, head) == together.routes(tail, head)
+
+
+@settings(max_examples=examples(60))
 @given(eulerian_topologies(max_ranks=5, max_switches=4))
 def test_routes_are_the_widest_of_the_shortest_ways(topology: Topology) -> None:
     """Against networkx, which lists all shortest ways through switches for every pair."""
