@@ -22,7 +22,8 @@ from . import (
 from .modelling import cvxpy_constraints
 from .modelling.blocks import Blocks
 from .modelling.pyomo_model import PyomoModel
+from .steps import piece_shares
 
 __all__ = ["Blocks", "PyomoModel", "cvxpy_constraints"]
-__all__ += ["all_to_all", "bfb", "bfb_rounding", "synthesis", "throughput"]
+__all__ += ["all_to_all", "bfb", "bfb_rounding", "piece_shares", "synthesis", "throughput"]
 __all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "sharing", "steiner", "survival"]

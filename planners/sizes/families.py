@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ...topologies.graphs.rank_groups import RankGroups, rank_groups
 from ..trees.problem import tree_problem
 from .digits import Digits, compositions, joined, with_radix
 from .exchanges import in_all_orders, in_turn, overlapping, trees
+from .pieces import Pieces, in_pieces
 from .routing import Routing
 
 MOST_COMPOSITIONS = 16
@@ -31,6 +32,8 @@ RADICES = (16, 8, 4, 2)
 Part = StepSchedule | Forest
 AnyFamilySchedule = Part | StepAllreduce | Allreduce
 Build = Callable[[Digits, Routing], Part]
+Choice = tuple[str, int, Digits, Build]
+"""Name, steps of one phase, digits, and what builds the schedule of one phase."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +84,7 @@ def families(topology: Topology, collective: AnyCollective) -> Iterator[Family]:
     chosen = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
     groups = rank_groups(topology)
     network = _Network(topology, groups, chosen.phases)
-    for name, digits, build in _choices(network):
-        steps = digits.most_hops if build in (overlapping, trees) else digits.num_steps
+    for name, steps, digits, build in _choices(network):
         yield Family(name, steps * len(chosen.phases), _Building(network, digits, build))
 
 
@@ -133,8 +135,8 @@ class _Network:
         return StepAllreduce(first, second)
 
 
-def _choices(network: _Network) -> Iterator[tuple[str, Digits, Build]]:
-    """Names, digits and builders: levels joined in all ways, and each by itself in steps of smaller radices too."""
+def _choices(network: _Network) -> Iterator[Choice]:
+    """Levels joined in all ways, and each by itself in steps of smaller radices too."""
     ways = [digits for digits in compositions(network.groups, MOST_COMPOSITIONS) if network.has_paths(digits)]
     finest = joined(network.groups, range(1, len(network.groups.sizes)))
     for digits in ways:
@@ -142,11 +144,13 @@ def _choices(network: _Network) -> Iterator[tuple[str, Digits, Build]]:
         suffix = f"-{digits.text}" if several and len(network.groups.sizes) > 2 else ""
         yield from _exchanges(digits, "rails-then-box" if several else "direct", suffix)
         if several:
-            yield f"rail-trees{suffix}", digits, trees
+            yield f"rail-trees{suffix}", digits.most_hops, digits, trees
+            for steps in Pieces(digits, network.routing[network.phases[-1]]).useful_steps():
+                yield f"rail-pieces{suffix}-in-{steps}", steps, digits, partial(in_pieces, steps=steps)
     if not network.has_paths(finest):
         return
     if network.is_grid():
-        yield "rows-and-columns", finest, _rotated
+        yield "rows-and-columns", finest.num_steps, finest, _rotated
     known = {finest.radices}
     for radix in RADICES:
         divided = with_radix(finest, radix)
@@ -156,11 +160,11 @@ def _choices(network: _Network) -> Iterator[tuple[str, Digits, Build]]:
             yield from _exchanges(divided, "rails-then-box" if len(divided.levels) > 1 else "bruck", suffix)
 
 
-def _exchanges(digits: Digits, name: str, suffix: str) -> Iterator[tuple[str, Digits, Build]]:
+def _exchanges(digits: Digits, name: str, suffix: str) -> Iterator[Choice]:
     """Exchange along one digit after the other; of several levels, also without waiting for all of one."""
-    yield name + suffix, digits, in_turn
+    yield name + suffix, digits.num_steps, digits, in_turn
     if len(digits.levels) > 1:
-        yield name.replace("-then-", "-beside-") + suffix, digits, overlapping
+        yield name.replace("-then-", "-beside-") + suffix, digits.most_hops, digits, overlapping
 
 
 def _rotated(digits: Digits, routing: Routing) -> StepSchedule:
