@@ -90,8 +90,10 @@ class Hops:
 
     def routes(self, tail: int, head: int) -> tuple[Route, ...]:
         """List the widest of the shortest routes, at most `MAX_ROUTES`; none if every route passes other ranks."""
+        if head == tail:
+            return ()
         ways = self._towards(tail, head)
-        if head == tail or head not in ways.lengths:
+        if head not in ways.lengths:
             return ()
         width, found = ways.widths[head], list[Route]()
         unfinished = [Route((head,), ())]
@@ -122,7 +124,7 @@ class Hops:
         """Shortest routes to one node; with those to all others where they are known, or many are asked for."""
         self._asked = self._asked + 1 if tail == self._last_tail else 1
         self._last_tail = tail
-        wants_all = tail == head or tail in self._ways or self._asked > FEW_HEADS
+        wants_all = tail in self._ways or self._asked > FEW_HEADS
         return self._from(tail) if wants_all else self._between(tail, head)
 
     def _from(self, tail: int) -> _ShortestRoutes:
