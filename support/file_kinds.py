@@ -76,7 +76,7 @@ KINDS = (
             r"(?m)^#[ \t]*(?:collopt bench:|nThread\s|Collective test starting:|size\s+count\s+type\b)"
             r'|\A\s*\{(?=[\s\S]*"warmup_iters"\s*:)'
         ),
-        FileKind(MEASURED_KIND, "collopt calibrate {} fits latency and bandwidth to its times"),
+        FileKind(MEASURED_KIND, "collopt calibrate {} fits launch, alpha and efficiency to its times"),
     ),
     (
         r"\Asize,count,type,redop,root,",

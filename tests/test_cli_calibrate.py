@@ -10,7 +10,7 @@ import pytest
 
 from cli_calls import call, netfile, process, refusal
 from collopt.runtime import read_nccl_tests
-from collopt.topologies import read_topology
+from collopt.topologies import RuntimeCosts, read_topology
 
 HEADER = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
 
@@ -58,30 +58,36 @@ def test_a_network_is_calibrated_and_written(capsys: pytest.CaptureFixture[str],
     network = ("--topology", "dgx-a100", "--boxes", 2)
     answer = call(capsys, "calibrate", *network, "--class", f"gpu-nvswitch={box}", "-o", output)
     assert (answer.status, answer.err) == (0, f"wrote {output}\n")
-    assert answer.out.startswith("dgx-a100-2boxes, calibrated; ± is the 95 % confidence interval")
-    assert f"model for {box}: sendrecv, one message over box0/gpu0 - box0/nvswitch - box0/gpu1" in answer.out
-    assert " 240 ± 0." in answer.out
-    assert answer.out.count("not measured") == 4
+    assert answer.out.startswith("dgx-a100-2boxes, calibrated; values are rounded to what their 95 % confidence")
+    assert f"model for {box}: sendrecv of 2 ranks, one message over box0/gpu0 - box0/nvswitch - box0/gpu1" in answer.out
+    assert " 240 of 300 GB/s" in answer.out
+    assert answer.out.count("not measured") == 2
     written = read_topology(output)
-    assert written.link("box0/gpu0", "box0/nvswitch")[2:] == (240, 2)
-    assert written.link("box0/gpu0", "box0/nic0").bandwidth == 25
+    assert written.link("box0/gpu0", "box0/nvswitch").bandwidth == 300
+    assert written.costs == RuntimeCosts("3.3", efficiency={"gpu-nvswitch": "0.8"}, calibrated=True)
     data = call(capsys, "calibrate", *network, "--class", f"gpu-nvswitch={box}", "--json").data
-    assert [row["bandwidth"] for row in data["classes"]] == [240.0, 25.0, 25.0]
-    assert len(data["models"]) == 1
-    rows = list(
-        csv.DictReader(
-            io.StringIO(call(capsys, "calibrate", *network, "--class", f"gpu-nic,nic-ib={box}", "--csv").out)
-        )
-    )
-    assert [row["together"] for row in rows] == ["[]", '["gpu-nic", "nic-ib"]', '["gpu-nic", "nic-ib"]']
+    assert [(row["cost"], row["class"], row["value"]) for row in data["costs"]] == [
+        ("launch", None, 0.0),
+        ("alpha", None, 3.3),
+        ("efficiency", "gpu-nvswitch", 0.8),
+        ("efficiency", "gpu-nic", 1.0),
+        ("efficiency", "nic-ib", 1.0),
+    ]
+    assert [run["num_points"] for run in data["runs"]] == [46]
+    assert data["notes"][0].startswith("launch and alpha cannot be told apart, as every measurement has 1 hop")
+    net = times(tmp_path / "net.txt", 12, 22)
+    answer = call(capsys, "calibrate", *network, "--class", f"gpu-nic,nic-ib={net}", "--csv")
+    rows = csv.DictReader(io.StringIO(answer.out))
+    together = [row["together"] for row in rows if row["cost"] == "efficiency"]
+    assert together == ['["gpu-nvswitch"]', '["gpu-nic", "nic-ib"]', '["gpu-nic", "nic-ib"]']
 
 
-def test_a_run_of_all_ranks_scales_everything(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_run_of_all_ranks_is_about_all_links(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A ring of 25 GB/s both ways carries an allgather of 4 ranks at 66.7 GB/s of algbw; it was half that."""
     file = times(tmp_path / "times.txt", 30, 200 / 6, "", 4)
     answer = call(capsys, "calibrate", file, "--topology", netfile(tmp_path), "--collective", "all_gather", "--json")
-    (row,) = answer.data["classes"]
-    assert row["bandwidth"] == pytest.approx(12.5, rel=0.02)
+    (row,) = (row for row in answer.data["costs"] if row["cost"] == "efficiency")
+    assert row["value"] == pytest.approx(0.5, rel=0.02)
 
 
 def test_times_that_the_model_does_not_describe_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -90,7 +96,8 @@ def test_times_that_the_model_does_not_describe_are_told(capsys: pytest.CaptureF
     classes = ("--class", f"gpu-nvswitch={fast}", "--class", f"gpu-nvswitch={slow}")
     answer = call(capsys, "calibrate", "--topology", "dgx-a100", *classes)
     assert answer.status == 0
-    assert answer.err.startswith("collopt: note: the model does not describe the 92 measured times well: median error ")
+    said = f"collopt: note: {fast}: the model does not describe the 46 measured times well: median error "
+    assert answer.err.startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +151,8 @@ def test_a_time_far_from_the_line_is_told(capsys: pytest.CaptureFixture[str], tm
     lines[-9] = "1048576 1 float none -1 80.000 0 0 0 80.000 0 0 N/A"
     file.write_text("\n".join(lines), encoding="utf-8")
     answer = call(capsys, "calibrate", "--topology", "dgx-a100", "--class", f"gpu-nvswitch={file}")
-    assert answer.err.startswith("collopt: note: the model does not describe the 46 measured times well: median error ")
+    said = f"collopt: note: {file}: the model does not describe the 46 measured times well: median error "
+    assert answer.err.startswith(said)
     assert ", worst 89." in answer.err
 
 
@@ -157,4 +165,6 @@ def test_what_sizes_do_not_tell_is_said(capsys: pytest.CaptureFixture[str], tmp_
     (row,) = call(capsys, "calibrate", file, "--json").data
     assert (row["algbw"], row["algbw_error"], row["alpha_us"]) == (None, None, pytest.approx(4))
     network = ("--topology", "dgx-a100", "--collective", "sendrecv", "--class", f"gpu-nvswitch={file}")
-    assert " 300          not identifiable from these sizes  " in call(capsys, "calibrate", *network).out
+    assert (
+        "efficiency gpu-nvswitch  1       not identifiable from these sizes" in call(capsys, "calibrate", *network).out
+    )

@@ -1,17 +1,16 @@
-"""``collopt calibrate``: latencies and bandwidths of links, fitted to measured times."""
+"""``collopt calibrate``: costs of the runtime on a network, fitted to measured times."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...errors import FileFormatError
-from ...support.formatting import percentage_text
+from ...support.formatting import count_text, percentage_text
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
@@ -29,7 +28,8 @@ from ..terminal.progress import working
 
 if TYPE_CHECKING:
     from ...runtime import Calibration
-    from ...runtime.measuring.calibration.calibrate import AlphaBeta, ClassFit
+    from ...runtime.measuring.calibration.alpha_beta import AlphaBeta
+    from ...runtime.measuring.calibration.calibrate import FittedCost
     from ...runtime.measuring.calibration.measured_times import MeasuredTimes
     from ...topologies import Topology
 
@@ -38,6 +38,7 @@ MAX_MEDIAN_ERROR, MAX_WORST_ERROR = (
     0.3,
 )  # Median and worst relative error beyond which a model is said not to describe its times
 NOT_IDENTIFIABLE = "not identifiable from these sizes"
+UNITS = {"launch": "µs", "alpha": "µs per hop", "reduction": "µs per MB", "latency": "µs"}
 
 FilesArgument = Annotated[
     list[Path] | None,
@@ -85,7 +86,7 @@ def calibrate(
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Fit latency and bandwidth of links to times measured by nccl-tests.
+    """Fit launch, alpha and efficiency of links to times measured by nccl-tests.
 
     Without a network, alpha and algbw are fitted to each file.  With a network and no file, its link classes are
     listed.
@@ -112,7 +113,8 @@ def calibrate(
             write_topology(found.topology, output)
         note(f"wrote {output}")
     if as_json:
-        emit_json({"models": list(found.models), "classes": rows} if found else rows)
+        models = [each._asdict() for each in found.runs] if found else []
+        emit_json({"runs": models, "costs": rows, "notes": list(found.notes)} if found else rows)
     elif as_csv:
         emit_csv(rows)
     elif found:
@@ -178,7 +180,7 @@ def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
 
 def _lines(measured: Sequence[tuple[MeasuredTimes, tuple[str, ...]]]) -> list[dict[str, Any]]:
     """Fit a line to each file alone."""
-    from ...runtime.measuring.calibration.calibrate import fit_times
+    from ...runtime.measuring.calibration.alpha_beta import fit_times
 
     return [
         {"file": times.source, "collective": times.collective and str(times.collective)} | _line(fit_times(times))
@@ -209,33 +211,32 @@ def _classes(network: Topology) -> list[dict[str, Any]]:
 
 
 def _print(found: Calibration) -> None:
-    emit(f"{found.topology.name}; ± is the 95 % confidence interval, to which values are rounded")
-    for model in found.models:
-        emit(f"  model for {model}")
-    emit(plain_table([_row(fit) for fit in found.fits]))
-    for line in dict.fromkeys(fit.line for fit in found.fits):
-        if line is not None and (line.median_residual > MAX_MEDIAN_ERROR or line.worst_residual > MAX_WORST_ERROR):
-            off, worst = percentage_text(line.median_residual), percentage_text(line.worst_residual)
-            what = f"the model does not describe the {line.num_points} measured times well"
+    emit(f"{found.topology.name}; values are rounded to what their 95 % confidence intervals allow")
+    for run in found.runs:
+        emit(f"  model for {run.model}")
+        emit(f"    {count_text(run.num_points, 'time')}, median error {percentage_text(run.median_residual)}")
+    emit(plain_table([_row(each) for each in found.costs]))
+    for text in found.notes:
+        emit(f"  {text}")
+    for run in found.runs:
+        if run.median_residual > MAX_MEDIAN_ERROR or run.worst_residual > MAX_WORST_ERROR:
+            off, worst = percentage_text(run.median_residual), percentage_text(run.worst_residual)
+            source, _, _ = run.model.partition(": ")
+            what = f"{source}: the model does not describe the {run.num_points} measured times well"
             note(f"collopt: note: {what}: median error {off}, worst {worst}")
 
 
-def _row(fit: ClassFit) -> dict[str, str]:
-    measured = fit.line is not None
+def _row(each: FittedCost) -> dict[str, str]:
+    kind = f", {UNITS[each.name]}" if each.name in UNITS else ""
+    interval = "" if each.low is None or each.high is None else f"{each.low:.4g} to {each.high:.4g}"
+    reached = ""
+    if each.links is not None and each.name == "efficiency" and not each.reason:
+        reached = f"{float(each.value * each.links.bandwidth):.4g} of {float(each.links.bandwidth):g} GB/s"
     return {
-        "class": fit.links.name,
-        "links": str(len(fit.links.links)),
-        "GB/s before": f"{float(fit.links.bandwidth):g}",
-        "GB/s": _figure(fit.bandwidth, fit.bandwidth_error, measured),
-        "µs before": f"{float(fit.links.latency):g}",
-        "µs": _figure(fit.latency, fit.latency_error, measured),
-        "fitted with": ", ".join(name for name in fit.together if name != fit.links.name),
-        "times": "" if fit.line is None else str(fit.line.num_points),
-        "median error": "" if fit.line is None else percentage_text(fit.line.median_residual),
+        "cost": each.title + kind,
+        "before": f"{float(each.before):g}",
+        "value": each.reason or f"{float(each.value):g}",
+        "95 %": interval,
+        "reached": reached,
+        "fitted with": ", ".join(name for name in each.together if each.links and name != each.links.name),
     }
-
-
-def _figure(value: Fraction, error: float | None, measured: bool) -> str:
-    if not measured:
-        return "not measured"
-    return NOT_IDENTIFIABLE if error is None else f"{float(value):g} ± {percentage_text(error)}"

@@ -1,1 +1,1 @@
-"""Benchmarks of plans as nccl-tests does them, and calibration of links."""
+"""Benchmarks of plans as nccl-tests does them, and calibration of costs."""

@@ -1,1 +1,1 @@
-"""Calibration: link latencies and bandwidths from measured times."""
+"""Calibration: costs of the runtime from measured times."""

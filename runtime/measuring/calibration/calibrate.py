@@ -1,8 +1,8 @@
-"""Robust regression of link bandwidths and latencies on measured times, by relative errors."""
+"""Costs of the runtime on a network, fitted to measured times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -11,116 +11,125 @@ import numpy as np
 
 from ....errors import UnsupportedError
 from ....support.arrays import FloatArray
-from ....support.formatting import percentage_text
-from ....topologies import Link, Topology
+from ....support.formatting import count_text, percentage_text
+from ....topologies import RuntimeCosts, Topology
+from ....topologies.network.assumed_costs import as_costs
 from ....topologies.network.link_classes import LinkClass, link_classes, matching_classes
+from .alpha_beta import fit_times
+from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Unknown, fit_costs
 from .measured_times import MeasuredTimes
-from .model_times import Reference, assumed_run, with_latencies
+from .model_times import AssumedRun, Group, LinkGroups, PathRun, PlanRun, Terms, assumed_run
 
-MAX_DIGITS = 4  # Measured times have no more, and plans need the fewer trees the rounder bandwidths are
+MAX_DIGITS = 4  # Measured times have no more
+TOLERANCE = 1e-9
+MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
 
 
 class Measurement(NamedTuple):
-    """Measured times, and the link classes that they determine.
+    """Measured times, and the link classes that they are about.
 
     Attributes
     ----------
     times : MeasuredTimes
         Of one collective, by one who did it.
     classes : tuple of str
-        Link classes that the data cross, on their way between two ranks or among all; empty means all.
+        Link classes that the data cross, on their way between two ranks; empty means all, among all ranks.
     """
 
     times: MeasuredTimes
     classes: tuple[str, ...] = ()
 
 
-class ClassFit(NamedTuple):
-    """Fit of one link class.
+class FittedCost(NamedTuple):
+    """One cost before and after.
 
-    `links`: As they were.
-    `bandwidth`, `latency`: GB/s and µs, fitted where the next two are not None, and else as they were; the latency of
-        the slowest link.
-    `bandwidth_error`, `latency_error`: Half the width of the 95 % confidence interval, relative; None where the times
-        do not tell.
-    `together`: Names of the classes that the same factor was fitted for.
-    `line`: The fit of those; None where nothing was measured.
+    `name`: ``"launch"`` and ``"alpha"`` in µs, ``"reduction"`` in µs per MB; ``"efficiency"`` and ``"latency"``, in µs,
+        of a link class.
+    `links`: That class; None for costs of ranks.
+    `before`, `value`: The same where the times do not tell it.
+    `low`, `high`: 95 % confidence interval; None likewise.
+    `together`: Classes that have the efficiency, or the factor of latencies, in common.
+    `reason`: Why the times do not tell it; empty where they do.
     """
 
-    links: LinkClass
-    bandwidth: Fraction
-    latency: Fraction
-    bandwidth_error: float | None
-    latency_error: float | None
-    together: tuple[str, ...]
-    line: AlphaBeta | None
+    name: str
+    links: LinkClass | None
+    before: Fraction
+    value: Fraction
+    low: float | None = None
+    high: float | None = None
+    together: Group = ()
+    reason: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name of the cost, and of its link class."""
+        return self.name if self.links is None else f"{self.name} {self.links.name}"
+
+
+class RunFit(NamedTuple):
+    """How the costs describe a measurement.
+
+    `model`: What was assumed of it.
+    `median_residual`, `worst_residual`: Relative errors of its times.
+    """
+
+    model: str
+    num_points: int
+    median_residual: float
+    worst_residual: float
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Result of `calibrate`: a network that agrees with measured times.
+    """Result of `calibrate`: a network whose costs agree with measured times.
 
     Attributes
     ----------
     topology : Topology
-        With the fitted bandwidths and latencies.
-    fits : tuple of ClassFit
-        One for every link class of the network, measured or not.
-    models : tuple of str
+        With the fitted `Topology.costs`, and bandwidths as they were.
+    costs : tuple of FittedCost
+        In the order of `RuntimeCosts`; of efficiencies, one for each link class of the network, measured or not.
+    runs : tuple of RunFit
         What was assumed of each measurement, in their order.
+    notes : tuple of str
+        What limits the result.
     """
 
     topology: Topology
-    fits: tuple[ClassFit, ...]
-    models: tuple[str, ...]
+    costs: tuple[FittedCost, ...]
+    runs: tuple[RunFit, ...]
+    notes: tuple[str, ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return plain values, one row per link class."""
+        """Return plain values, one row per cost."""
         return [
             {
-                "class": fit.links.name,
-                "links": len(fit.links.links),
-                "bandwidth_before": float(fit.links.bandwidth),
-                "bandwidth": float(fit.bandwidth),
-                "bandwidth_error": fit.bandwidth_error,
-                "latency_before_us": float(fit.links.latency),
-                "latency_us": float(fit.latency),
-                "latency_error": fit.latency_error,
-                "together": list(fit.together),
-                "points": 0 if fit.line is None else fit.line.num_points,
-                "median_residual": None if fit.line is None else fit.line.median_residual,
-                "worst_residual": None if fit.line is None else fit.line.worst_residual,
+                "cost": each.name,
+                "class": None if each.links is None else each.links.name,
+                "before": float(each.before),
+                "value": float(each.value),
+                "low": each.low,
+                "high": each.high,
+                "together": list(each.together),
+                "reason": each.reason or None,
             }
-            for fit in self.fits
+            for each in self.costs
         ]
-
-
-def fit_times(times: MeasuredTimes) -> AlphaBeta:
-    """Fit ``t = alpha + size / bandwidth`` to measured times alone, without a network.
-
-    Units: result in µs.
-
-    >>> from collopt.runtime.measuring.calibration.measured_times import MeasuredRow
-    >>> rows = tuple(MeasuredRow(size, 5 + size / 20_000) for size in (1000, 10_000, 10**6, 10**8))
-    >>> line = fit_times(MeasuredTimes("example", "broadcast", 2, rows))
-    >>> round(line.latency, 4), round(1 / line.slope, 4)
-    (5.0, 20.0)
-    """
-    return _fit([(times.right(), Reference(Fraction(1), Fraction(1, 1000), frozenset(), "a line"))])
 
 
 def calibrate(
     topology: Topology, measurements: Iterable[Measurement | MeasuredTimes], *, planner: str | None = None
 ) -> Calibration:
-    """Scale latencies and bandwidths of link classes so that modelled times agree with measured ones.
+    """Fit the costs of the runtime so that modelled times agree with measured ones.
 
     Parameters
     ----------
     topology : Topology
-        The network as it is described: left alone.
+        The network at line rate: left alone.  Where times do not tell a cost, its `costs` stay, by default none.
     measurements : iterable of Measurement or MeasuredTimes
-        Classes of two measurements are either the same, which are then fitted together, or have none in common.
-        Measurements of two ranks are about the shortest path over links of their classes, others about all ranks.
+        Classes of two measurements are either the same or have none in common.  Measurements of two ranks are about
+        the shortest path over links of their classes, others about all ranks.
     planner : str, optional
         Whose plan stands for what all ranks did; if left out, ``ring``, and ``shortest-paths`` for an all-to-all.
 
@@ -137,11 +146,15 @@ def calibrate(
 
     Notes
     -----
-    What NCCL did is not in its output, so a run is assumed: ``t = L + size * B``, where L is the latency of the links
-    that the last byte waits for and B the time per byte on the busiest link.  One factor for the latencies and one for
-    the bandwidths of a measurement's classes are then fitted by `fit_alpha_beta`; two unknowns is what one curve over
-    sizes can tell.  Classes that are always crossed together cannot be told apart, and share their factors.
-    Where a network states no latencies, the links of a measurement's classes share alpha evenly.
+    What NCCL did is not in its output, so a run is assumed, of h successive hops between ranks:
+
+        t = launch + h alpha + latencies of links + size (time per byte of the busiest link / efficiency
+            + bytes added per byte * reduction)
+
+    Costs minimise the relative errors of all measurements together, with Huber's weights, so that outliers do not
+    count by their squares.  Times are at least 0 and efficiencies at most 1.  Classes of one measurement share their
+    efficiency, and those without a measurement of their own share one.  If measurements of several classes between two
+    ranks have different latencies, alpha is what they have in common, and latencies of slower classes increase.
 
     Figures have as few decimal digits, four at most, as their 95 % confidence interval allows.
     """
@@ -149,79 +162,130 @@ def calibrate(
     if not given:
         raise UnsupportedError("there are no measurements to calibrate with; give at least one")
     classes = link_classes(topology)
-    fits = {each.name: ClassFit(each, each.bandwidth, each.latency, None, None, (), None) for each in classes}
-    links = {link[:2]: link for link in topology.links}
-    models: dict[int, str] = {}
-    for names, members in _groups(classes, given).items():
-        group = [each for each in classes if each.name in names]
-        prepared = with_latencies(topology, group)
-        pairs = []
-        for number in members:
-            times = given[number].times.right()
-            reference = assumed_run(prepared, times, group, planner, named=bool(given[number].classes))
-            pairs.append((times, reference))
-            models[number] = f"{times.source}: {times.collective}, {reference.text}"
-        line = _fit(pairs)
-        if not line.has_slope and not line.has_latency:
-            sources, off = ", ".join(times.source for times, _ in pairs), percentage_text(line.median_residual)
-            raise UnsupportedError(
-                f"{sources}: the times determine neither latency nor bandwidth, as half of them differ by more than "
-                f"{off} from any line; measure again while nothing else runs"
-            )
-        for each in group:
-            fits[each.name] = fit = _class_fit(each, names, line, prepared)
-            links |= {link[:2]: _fitted(link, fit, line, prepared) for link in each.links}
-    calibrated = replace(topology, links=tuple(links.values()), name=f"{topology.name}, calibrated")
-    return Calibration(calibrated, tuple(fits.values()), tuple(models[number] for number in sorted(models)))
+    about = [matching_classes(classes, each.classes) for each in given]
+    groups = LinkGroups(topology, _grouped(classes, given, about))
+    measured = [each.times.right() for each in given]
+    runs = [assumed_run(groups, times, group, planner) for times, group in zip(measured, about, strict=True)]
+    sources = ", ".join(times.source for times in measured)
+    start = as_costs(None, topology)
+    known = _unknowns(groups, start, runs, measured)
+    try:
+        fit = fit_costs(runs, measured, known)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{sources}: {error}") from None
+    _check(sources, groups, fit)
+    costs = _fitted_costs(classes, groups, start, fit)
+    return Calibration(
+        _calibrated(topology, groups, start, costs, fit),
+        costs,
+        tuple(_run_fit(*each, groups) for each in zip(runs, measured, fit.terms, fit.residuals, strict=True)),
+        tuple(_notes(topology, groups, runs, fit)),
+    )
 
 
-def _groups(classes: Sequence[LinkClass], given: Sequence[Measurement]) -> dict[tuple[str, ...], list[int]]:
-    """Group measurements by their classes; different groups must not share a class."""
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for number, each in enumerate(given):
-        names = tuple(found.name for found in matching_classes(classes, each.classes)) if each.classes else ()
-        names = names or tuple(found.name for found in classes)
-        for other, members in groups.items():
+def _check(sources: str, groups: LinkGroups, fit: CostFit) -> None:
+    """Refuse costs that do not describe the times at all."""
+    median = float(np.median(np.concatenate(fit.residuals)))
+    off = percentage_text(median)
+    if median > MAX_MEDIAN and (fast := list(_beyond_line_rate(groups, fit).values())):
+        raise UnsupportedError(f"{sources}: {fast[0]}; half of them differ by more than {off} from the model")
+    if median > MAX_MEDIAN or not any(each.kind in ("alpha", "inverse") for each in fit.told):
+        raise UnsupportedError(
+            f"{sources}: the times determine neither latency nor bandwidth, as half of them differ by more than {off} "
+            "from any line; measure again while nothing else runs"
+        )
+
+
+def _beyond_line_rate(groups: LinkGroups, fit: CostFit) -> dict[Group, str]:
+    """Describe groups of links that cannot be as slow as they are stated to be."""
+    found = {}
+    for group, members in groups.classes.items():
+        inverse = fit.told.get(Unknown("inverse", group))
+        if inverse and inverse.value <= 1 + TOLERANCE and inverse.high < 1:
+            alone = 2 / (inverse.low + inverse.high)
+            rates = ", ".join(f"{float(each.bandwidth) * alone:.3g}" for each in members)
+            stated = ", ".join(f"{float(each.bandwidth):g}" for each in members)
+            found[group] = f"the stated bandwidth may be too low: the times give {rates} GB/s instead of {stated}"
+    return found
+
+
+def _grouped(
+    classes: Sequence[LinkClass], given: Sequence[Measurement], about: Sequence[Sequence[LinkClass]]
+) -> list[Sequence[LinkClass]]:
+    """Group classes that are named together, and those that are not named; groups must not share a class."""
+    groups: dict[Group, tuple[str, Sequence[LinkClass]]] = {}
+    for each, named in zip(given, about, strict=True):
+        names = tuple(found.name for found in named)
+        for other, (source, _) in groups.items():
             if other != names and (shared := [name for name in names if name in other]):
                 raise UnsupportedError(
-                    f"{given[members[0]].times.source} and {each.times.source} are both about {shared[0]}, but not "
-                    "about the same classes; leave one out, or name the same classes for both"
+                    f"{source} and {each.times.source} are both about {shared[0]}, but not about the same classes; "
+                    "leave one out, or name the same classes for both"
                 )
-        groups.setdefault(names, []).append(number)
-    return groups
+        if named:
+            groups.setdefault(names, (each.times.source, named))
+    known = {name for names in groups for name in names}
+    rest = [each for each in classes if each.name not in known]
+    return [*(group for _, group in groups.values()), *([rest] if rest else [])]
 
 
-def _fit(pairs: Sequence[tuple[MeasuredTimes, Reference]]) -> AlphaBeta:
-    points = np.array(
-        [
-            (float(reference.latency), float(reference.per_byte * row.size), row.microseconds, row.rounding)
-            for times, reference in pairs
-            for row in times.rows
-        ]
-    )
-    try:
-        return fit_alpha_beta(*points.T)
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{', '.join(times.source for times, _ in pairs)}: {error}") from None
+def _unknowns(
+    groups: LinkGroups, start: RuntimeCosts, runs: Sequence[AssumedRun], measured: Sequence[MeasuredTimes]
+) -> dict[Unknown, Fraction]:
+    """Return all costs that may be fitted, in the order of `fit_costs`, and their values so far."""
+    inverse = {
+        Unknown("inverse", group): 1 / min(_share(each, start) for each in members)
+        for group, members in groups.classes.items()
+    }
+    latencies: dict[Group, float] = {}
+    for run, times in zip(runs, measured, strict=True):
+        if isinstance(run, PathRun) and len(crossed := {groups.of[link[:2]] for link in run.path}) == 1:
+            latencies.setdefault(crossed.pop(), fit_times(times).latency / run.messages)
+    # The fastest last, as it cannot be told from alpha.
+    slowest = sorted(latencies, key=lambda group: -latencies[group])
+    extra = {Unknown("extra", group): Fraction(0) for group in slowest} if len(slowest) > 1 else {}
+    reduction = {REDUCTION: start.reduction} if any(run.added for run in runs) else {}
+    return {**inverse, ALPHA: start.alpha, LAUNCH: start.launch, **extra, **reduction}
 
 
-def _class_fit(links: LinkClass, together: tuple[str, ...], line: AlphaBeta, prepared: Topology) -> ClassFit:
-    bandwidth, latency = links.bandwidth, links.latency
-    if line.has_slope:
-        bandwidth = _rounded(bandwidth / Fraction(line.slope), line.slope_error / line.slope)
-    if line.has_latency:
-        slowest = max(prepared.link(link.tail, link.head).latency for link in links.links)
-        latency = _rounded(slowest * Fraction(line.latency), line.latency_error / line.latency)
-    slope_error = line.slope_error / line.slope if line.has_slope else None
-    latency_error = line.latency_error / line.latency if line.has_latency else None
-    return ClassFit(links, bandwidth, latency, slope_error, latency_error, together, line)
+def _share(links: LinkClass, costs: RuntimeCosts) -> Fraction:
+    shares = dict(costs.efficiency)
+    return shares.get(links.name, shares.get(links.kinds, Fraction(1)))
 
 
-def _fitted(link: Link, fit: ClassFit, line: AlphaBeta, prepared: Topology) -> Link:
-    if not line.has_latency:
-        return link._replace(bandwidth=fit.bandwidth)
-    waits = prepared.link(link.tail, link.head).latency * Fraction(line.latency)
-    return link._replace(bandwidth=fit.bandwidth, latency=_rounded(waits, line.latency_error / line.latency))
+def _fitted_costs(
+    classes: Sequence[LinkClass], groups: LinkGroups, start: RuntimeCosts, fit: CostFit
+) -> tuple[FittedCost, ...]:
+    found = []
+    for name, unknown in (("launch", LAUNCH), ("alpha", ALPHA), ("reduction", REDUCTION)):
+        if unknown in fit.told or unknown in fit.untold:
+            found.append(_fitted(name, None, getattr(start, name), unknown, fit))
+    for each in classes:
+        group = groups.of[each.links[0][:2]]
+        found.append(_fitted("efficiency", each, _share(each, start), Unknown("inverse", group), fit))
+    for each in classes:
+        unknown = Unknown("extra", groups.of[each.links[0][:2]])
+        if unknown in fit.told:
+            found.append(_fitted("latency", each, each.latency, unknown, fit))
+    return tuple(found)
+
+
+def _fitted(name: str, links: LinkClass | None, before: Fraction, unknown: Unknown, fit: CostFit) -> FittedCost:
+    """Round a cost to what its interval justifies."""
+    if (told := fit.told.get(unknown)) is None:
+        crossed = any(unknown.group in terms.waits for terms in fit.terms)
+        reason = fit.untold[unknown] or ("never the busiest links" if crossed else "not measured")
+        return FittedCost(name, links, before, before, together=unknown.group, reason=reason)
+    value, low, high = told.value, told.low, told.high
+    if unknown.kind == "inverse":
+        value, low, high = 1 / value, 1 / max(high, value), 1 / max(low, 1)
+    elif unknown.kind == "extra":
+        # A group that states no latencies has 1 µs in their place.
+        unit = before or Fraction(1)
+        value, low, high = (float(before + unit * Fraction(each)) for each in told[:3])
+    low, high = min(max(low, 0), value), max(high, value)
+    error = (high - low) / 2 / value if value else 0.0
+    return FittedCost(name, links, before, _rounded(Fraction(value), error), low, high, unknown.group)
 
 
 def _rounded(value: Fraction, error: float) -> Fraction:
@@ -234,84 +298,51 @@ def _rounded(value: Fraction, error: float) -> Fraction:
     return rounded
 
 
-MIN_POINTS = 3
-LOSS_SCALE = 0.05
-"""Scale of the soft L1 loss: larger relative errors count about linearly, so that outliers do not dominate."""
-NORMAL_MAD = 1.4826  # Standard deviation over median absolute deviation of normal errors
-CONFIDENCE = 1.96  # Standard errors on either side of 95 %
+def _calibrated(
+    topology: Topology, groups: LinkGroups, start: RuntimeCosts, costs: Sequence[FittedCost], fit: CostFit
+) -> Topology:
+    fitted = {each.name: each.value for each in costs if each.links is None}
+    shares = {
+        each.links.name: each.value for each in costs if each.links and each.name == "efficiency" and not each.reason
+    }
+    found = RuntimeCosts(
+        **{name: fitted.get(name, getattr(start, name)) for name in ("alpha", "launch", "reduction")},
+        send=start.send,
+        efficiency={**dict(start.efficiency), **shares},
+        calibrated=True,
+    )
+    extra = {unknown.group: told for unknown, told in fit.told.items() if unknown.kind == "extra"}
+    links = tuple(
+        link._replace(latency=_rounded(link.latency + groups.waits[link[:2]] * Fraction(told.value), told.error))
+        if (told := extra.get(groups.of[link[:2]]))
+        else link
+        for link in topology.links
+    )
+    return replace(topology, links=links, costs=found, name=f"{topology.name}, calibrated")
 
 
-@dataclass(frozen=True)
-class AlphaBeta:
-    """A line through measured times.
-
-    `latency`, `slope`: a and b, both at least 0.
-    `latency_error`, `slope_error`: Half the width of their 95 % confidence intervals.
-    `median_residual`, `worst_residual`: Of the relative errors of the times that the line gives.
-    """
-
-    latency: float
-    slope: float
-    latency_error: float
-    slope_error: float
-    median_residual: float
-    worst_residual: float
-    num_points: int
-
-    @property
-    def has_latency(self) -> bool:
-        """Whether the latency differs significantly from zero."""
-        return self.latency > self.latency_error
-
-    @property
-    def has_slope(self) -> bool:
-        """Whether the slope differs significantly from zero."""
-        return self.slope > self.slope_error
+def _run_fit(run: AssumedRun, times: MeasuredTimes, terms: Terms, residuals: FloatArray, groups: LinkGroups) -> RunFit:
+    ranks = times.num_ranks or (2 if isinstance(run, PathRun) else groups.topology.num_ranks)
+    text = f"{times.source}: {times.collective} of {ranks} ranks, {run.text}, {count_text(terms.hops, 'hop')}"
+    return RunFit(text, len(residuals), float(np.median(residuals)), float(residuals.max()))
 
 
-def fit_alpha_beta(
-    latencies: FloatArray, loads: FloatArray, times: FloatArray, roundings: FloatArray | None = None
-) -> AlphaBeta:
-    """Fit ``times = a latencies + b loads``.
-
-    Least squares of relative errors, under the loss ``2 (sqrt(1 + z) - 1)`` of `scipy.optimize.least_squares`, which
-    grows with the square of small errors and in proportion to large ones; a and b are at least 0.  The covariance is
-    that of linear least squares with the spread of the residuals taken from their median.  Rounding is no noise, as
-    equal times are rounded alike: what it does to a and b at worst is added to their errors.
-
-    Shapes: all arrays float64 (points,).
-
-    >>> sizes = np.array([1e3, 1e5, 1e7])
-    >>> line = fit_alpha_beta(np.ones(3), sizes / 25e3, 4 + sizes / 25e3)
-    >>> round(line.latency, 6), round(line.slope, 6)
-    (4.0, 1.0)
-    """
-    from scipy.optimize import least_squares, nnls
-
-    if len(times) < MIN_POINTS:
-        raise UnsupportedError(f"there are {len(times)} measured times; expected at least {MIN_POINTS}")
-    # Every column in multiples of the time itself, so that residuals are relative.
-    relative = np.column_stack((latencies, loads)) / times[:, None]
-    scale = np.linalg.norm(relative, axis=0)
-    if not scale.all() or np.linalg.matrix_rank(relative / scale, tol=1e-6) < 2:
-        raise UnsupportedError(
-            "the measured sizes cannot separate latency from bandwidth; measure at least two that are far apart, "
-            "such as -b 1K -e 1G -f 4"
+def _notes(topology: Topology, groups: LinkGroups, runs: Sequence[AssumedRun], fit: CostFit) -> Iterator[str]:
+    if len(hops := {terms.hops for terms in fit.terms}) == 1:
+        yield (
+            f"launch and alpha cannot be told apart, as every measurement has {count_text(hops.pop(), 'hop')}: alpha "
+            "has both; measure two ranks and all ranks to tell them"
         )
-    columns, ones = relative / scale, np.ones(len(times))
-    start, _ = nnls(columns, ones)
-    tolerances = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-12)
-    found = least_squares(
-        lambda weights: columns @ weights - ones, np.maximum(start, 1e-12), jac=lambda _: columns, bounds=(0, np.inf),
-        loss="soft_l1", f_scale=LOSS_SCALE, **tolerances,
-    )  # fmt: skip
-    residuals = np.abs(columns @ found.x - ones)
-    spread = NORMAL_MAD * float(np.median(residuals)) * np.sqrt(len(times) / (len(times) - 2))
-    covariance = np.linalg.inv(columns.T @ columns)
-    errors = CONFIDENCE * spread * np.sqrt(np.diag(covariance))
-    if roundings is not None:
-        errors += np.abs(covariance @ columns.T) @ (roundings / times)
-    latency, slope = (found.x / scale).tolist()
-    latency_error, slope_error = (errors / scale).tolist()
-    median, worst = float(np.median(residuals)), float(residuals.max())
-    return AlphaBeta(latency, slope, latency_error, slope_error, median, worst, len(times))
+    if (alpha := fit.told.get(ALPHA)) and alpha.high < 0:
+        yield "times are shorter than the stated latencies of links, which may be too high"
+    fast = _beyond_line_rate(groups, fit)
+    for group in groups.classes:
+        inverse = fit.told.get(Unknown("inverse", group))
+        if inverse and inverse.value <= 1 + TOLERANCE:
+            yield f"{', '.join(group)}: line rate reached" + (f"; {fast[group]}" if group in fast else "")
+    plans = dict.fromkeys(run.planner for run in runs if isinstance(run, PlanRun))
+    if plans:
+        yield (
+            f"fitted to {' and '.join(plans)} on {topology.num_ranks} ranks; other sets of ranks and other algorithms "
+            "take measurements of their own"
+        )

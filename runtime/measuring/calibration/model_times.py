@@ -1,4 +1,4 @@
-"""Modelled time of a measured collective: a latency, and a time per byte.
+"""Modelled time of a measured collective: hops, waits and bytes, which costs of the runtime multiply.
 
 The output of nccl-tests does not say which algorithm NCCL ran, so a run is assumed.
 """
@@ -6,21 +6,24 @@ The output of nccl-tests does not say which algorithm NCCL ran, so a run is assu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 from ....errors import UnsupportedError
 from ....planners import plan
 from ....planners.registry import as_planner
-from ....schedules import Collective, schedule_time
+from ....schedules import Collective, Schedule, schedule_time, verified_loads
 from ....topologies import Link, Topology
 from ....topologies.network.link_classes import LinkClass
 from .measured_times import MeasuredTimes
 
 NS_PER_US = 1000
+PROBE = Fraction(1, 10**6)  # Microseconds: a change of costs that leaves the deepest path the deepest
+DECIMALS = 12  # Of latencies, at most
 SIZE_SHARES = {
     "sendrecv": Fraction(1),
     "gather": Fraction(1, 2),
@@ -29,17 +32,149 @@ SIZE_SHARES = {
 }
 """Share of the size that each direction carries, in benchmarks between two ranks without a plan."""
 
-
-class Reference(NamedTuple):
-    """The time of a collective on a network as described: ``latency + size * per_byte``."""
-
-    latency: Fraction  # Microseconds
-    per_byte: Fraction  # Microseconds per byte, as nccl-tests counts them
-    links: frozenset[tuple[str, str]]  # Tail and head of links that it depends on; empty means all
-    text: str  # What it assumes
+Group = tuple[str, ...]
+"""Names of the link classes that share their costs."""
 
 
-def over_one_path(topology: Topology, collective: Collective | str, links: Iterable[Link]) -> Reference:
+class LinkGroups:
+    """Links of a network by the classes that are fitted together.
+
+    Attributes
+    ----------
+    classes : dict of Group to sequence of LinkClass
+    of : dict of (str, str) to Group
+        By tail and head.
+    waits : dict of (str, str) to Fraction
+        By tail and head, µs: latencies as stated, or 1 for each link of a group that states none.
+    """
+
+    def __init__(self, topology: Topology, groups: Sequence[Sequence[LinkClass]]) -> None:
+        self.topology = topology
+        self.classes: dict[Group, Sequence[LinkClass]] = {tuple(each.name for each in group): group for group in groups}
+        self.waits: dict[tuple[str, str], Fraction] = {}
+        self.of: dict[tuple[str, str], Group] = {}
+        for name, group in self.classes.items():
+            stated = any(link.latency for each in group for link in each.links)
+            for link in (link for each in group for link in each.links):
+                self.waits[link[:2]] = link.latency if stated else Fraction(1)
+                self.of[link[:2]] = name
+
+    def delayed(self, alpha: Fraction, extra: Mapping[Group, Fraction]) -> Topology:
+        """Add alpha to each message's first link, and to all links of a group multiples of their latencies."""
+        ranks = set(self.topology.compute_nodes)
+        links = []
+        for link in self.topology.links:
+            more = extra.get(self.of[link[:2]], Fraction(0)) * self.waits[link[:2]]
+            software = alpha if link.tail in ranks else Fraction(0)
+            links.append(link._replace(latency=round(link.latency + software + more, DECIMALS)))
+        return replace(self.topology, links=tuple(links))
+
+
+class Terms(NamedTuple):
+    """What multiplies the costs of a runtime in the time of one run.
+
+    ``t = launch + hops alpha + stated + sum(waits * extra) + size (sum(loads / efficiency) + added reduction)``
+    """
+
+    hops: int
+    stated: Fraction  # Microseconds of the links' latencies
+    waits: dict[Group, Fraction]  # Microseconds of latency that the last byte waits for, of each group that is used
+    loads: dict[Group, Fraction]  # Microseconds per byte on the group's busiest link, at line rate, where it is busiest
+    added: Fraction  # Bytes that a rank adds, per byte of the size
+
+
+@dataclass(frozen=True)
+class PathRun:
+    """Messages one after another over a path between two ranks."""
+
+    groups: LinkGroups
+    path: tuple[Link, ...]
+    messages: int
+    part: Fraction
+    added: Fraction
+
+    @property
+    def text(self) -> str:
+        """The path."""
+        waits = "one message" if self.messages == 1 else f"{self.messages} sequential messages"
+        return f"{waits} over {' - '.join([self.path[0].tail, *(link.head for link in self.path)])}"
+
+    def terms(self, alpha: Fraction, extra: Mapping[Group, Fraction], shares: Mapping[Group, Fraction]) -> Terms:
+        """Return the terms near given costs, which decide which of its links is the slowest."""
+        del alpha, extra
+        waits: dict[Group, Fraction] = {}
+        for link in self.path:
+            group = self.groups.of[link[:2]]
+            waits[group] = waits.get(group, Fraction(0)) + self.messages * self.groups.waits[link[:2]]
+        slowest = min(self.path, key=lambda link: link.bandwidth * shares[self.groups.of[link[:2]]])
+        load = {self.groups.of[slowest[:2]]: self.part / slowest.bandwidth / NS_PER_US}
+        stated = self.messages * sum((link.latency for link in self.path), Fraction(0))
+        return Terms(self.messages, stated, waits, load, self.added)
+
+
+@dataclass(frozen=True)
+class PlanRun:
+    """The pipelined schedule of a planner, on all ranks."""
+
+    groups: LinkGroups
+    schedule: Schedule
+    planner: str
+    added: Fraction
+
+    @property
+    def text(self) -> str:
+        """Whose plan it is."""
+        return f"the plan of {self.planner}, fully pipelined"
+
+    @cached_property
+    def _loads(self) -> list[dict[Group, Fraction]]:
+        """Time per byte of each phase, in µs, on the busiest link of each group."""
+        topology = self.groups.topology
+        loads = verified_loads(self.schedule, topology)
+        phases: list[dict[Group, Fraction]] = []
+        for row, unit in zip(loads.reshape(-1, loads.shape[-1]), self.schedule.load_units, strict=True):
+            busiest = dict.fromkeys(self.groups.classes, Fraction(0))
+            for link, load in zip(topology.links, row.tolist(), strict=True):
+                group = self.groups.of[link[:2]]
+                busiest[group] = max(busiest[group], load / (unit * link.bandwidth))
+            phases.append(busiest)
+        # The time of a schedule knows how its units relate to bytes.
+        small, large = (schedule_time(self.schedule, topology, 2**power) for power in (20, 21))
+        scale = (large - small) / 2**20 / sum(max(phase.values()) for phase in phases)
+        return [{group: load * scale for group, load in phase.items()} for phase in phases]
+
+    def _wait(self, alpha: Fraction, extra: Mapping[Group, Fraction]) -> Fraction:
+        delayed = self.groups.delayed(alpha, extra)
+        return schedule_time(self.schedule, delayed, 1) - sum(max(phase.values()) for phase in self._loads)
+
+    def terms(self, alpha: Fraction, extra: Mapping[Group, Fraction], shares: Mapping[Group, Fraction]) -> Terms:
+        """Return the terms near given costs, which decide which path is the deepest and what is busiest."""
+        here = self._wait(alpha, extra)
+        hops = (self._wait(alpha + PROBE, extra) - here) / PROBE
+        waits = {
+            group: (self._wait(alpha, {**extra, group: extra.get(group, Fraction(0)) + PROBE}) - here) / PROBE
+            for group in self.groups.classes
+        }
+        loads: dict[Group, Fraction] = {}
+        for phase in self._loads:
+            busiest = max(phase, key=lambda group: phase[group] / shares[group])
+            loads[busiest] = loads.get(busiest, Fraction(0)) + phase[busiest]
+        stated = here - hops * alpha - sum(waits[group] * amount for group, amount in extra.items())
+        return Terms(round(hops), stated, waits, loads, self.added)
+
+
+AssumedRun = PathRun | PlanRun
+"""What a measurement is assumed to have done."""
+
+
+def _added(collective: Collective | str, ranks: int) -> Fraction:
+    """Bytes that a rank adds, per byte of the size, where all add alike."""
+    if not isinstance(collective, Collective) or not collective.reduces:
+        return Fraction(0)
+    return collective.bus_factor(ranks) / len(collective.phases)
+
+
+def over_one_path(groups: LinkGroups, collective: Collective | str, links: Iterable[Link]) -> PathRun:
     """Model of two ranks that exchange messages over a path of the given links."""
     if isinstance(collective, Collective) and not collective.parts_differ:
         messages, part = max(1, len(collective.phases)), collective.bus_factor(2)
@@ -47,33 +182,24 @@ def over_one_path(topology: Topology, collective: Collective | str, links: Itera
         messages, part = 1, SIZE_SHARES[collective]
     else:
         raise UnsupportedError(f"there is no model of {collective} between two ranks; measure sendrecv or broadcast")
-    path = _shortest_path(topology, list(links))
+    path = _shortest_path(groups.topology, list(links))
     if not path:
         raise UnsupportedError(
             "no two ranks are connected by these links alone; also name the other classes on the path"
         )
-    slowest = min(link.bandwidth for link in path)
-    waits = "one message" if messages == 1 else f"{messages} sequential messages"
-    return Reference(
-        messages * sum((link.latency for link in path), Fraction(0)),
-        part / slowest / NS_PER_US,
-        frozenset((link.tail, link.head) for link in path),
-        f"{waits} over {' - '.join([path[0].tail, *(link.head for link in path)])}",
-    )
+    return PathRun(groups, tuple(path), messages, part, _added(collective, 2))
 
 
-def over_the_network(topology: Topology, collective: Collective, planner: str) -> Reference:
+def over_the_network(groups: LinkGroups, collective: Collective, planner: str) -> PlanRun:
     """Model of all ranks that run the schedule of a planner."""
     # nccl-tests' own root, unless it is told another.
     root = 0 if collective.has_one_root else None
-    made = plan(topology, collective, planner=as_planner(planner), root=root)
+    made = plan(groups.topology, collective, planner=as_planner(planner), root=root)
     if not made.schedule.pipelined:
         raise UnsupportedError(
             f"{planner} plans in steps here, whose time is not linear in the size; choose another, such as ring"
         )
-    small, large = (schedule_time(made.schedule, topology, 2**power) for power in (20, 21))
-    per_byte = (large - small) / 2**20
-    return Reference(small - per_byte * 2**20, per_byte, frozenset(), f"the plan of {planner}, fully pipelined")
+    return PlanRun(groups, made.schedule, planner, _added(collective, groups.topology.num_ranks))
 
 
 def _shortest_path(topology: Topology, links: list[Link]) -> list[Link]:
@@ -104,38 +230,19 @@ def _nearest(start: str, leaving: dict[str, list[Link]], ranks: set[str]) -> lis
     return []
 
 
-DEFAULT_LATENCY = Fraction(1)  # Microseconds per link that are scaled where the network states none
-
-
-def with_latencies(topology: Topology, group: Sequence[LinkClass]) -> Topology:
-    """Set a default latency, to be scaled, on links of classes without latencies."""
-    if any(each.latency for each in group):
-        return topology
-    meant = {link[:2] for each in group for link in each.links}
-    links = tuple(link._replace(latency=DEFAULT_LATENCY) if link[:2] in meant else link for link in topology.links)
-    return replace(topology, links=links)
-
-
 def assumed_run(
-    topology: Topology, times: MeasuredTimes, group: Sequence[LinkClass], planner: str | None, *, named: bool
-) -> Reference:
-    """Model the run of a measurement on the network as described."""
-    source, collective, ranks = times.source, times.collective, times.num_ranks
+    groups: LinkGroups, times: MeasuredTimes, group: Sequence[LinkClass], planner: str | None
+) -> AssumedRun:
+    """Model the run of a measurement; `group`: the classes that it is about, or none for all ranks."""
+    topology, source, collective = groups.topology, times.source, times.collective
     if collective is None:
         raise UnsupportedError(f"{source} does not say which collective was measured; say it, such as allreduce")
+    ranks = times.num_ranks
     if ranks is None:
-        ranks = 2 if named else topology.num_ranks
-    if ranks == 2 and (named or topology.num_ranks == 2):
-        links = [topology.link(link.tail, link.head) for each in group for link in each.links]
-        with _about(source):
-            found = over_one_path(topology, collective, links)
-        unused = [each.name for each in group if found.links.isdisjoint(link[:2] for link in each.links)]
-        if named and unused:
-            raise UnsupportedError(
-                f"{source} is about {unused[0]}, but the shortest path over its classes has no such link; leave it out"
-            )
-        return found
-    if named:
+        ranks = 2 if group else topology.num_ranks
+    if ranks == 2 and (group or topology.num_ranks == 2):
+        return _between_two(groups, source, collective, group)
+    if group:
         raise UnsupportedError(
             f"{source} was measured on {ranks} ranks, and link classes go with times between two; leave them out"
         )
@@ -151,7 +258,19 @@ def assumed_run(
         )
     chosen = planner or ("shortest-paths" if collective.in_pairs else "ring")
     with _about(source):
-        return over_the_network(topology, collective, chosen)
+        return over_the_network(groups, collective, chosen)
+
+
+def _between_two(groups: LinkGroups, source: str, collective: Collective | str, group: Sequence[LinkClass]) -> PathRun:
+    links = [link for each in group for link in each.links] or groups.topology.links
+    with _about(source):
+        found = over_one_path(groups, collective, links)
+    used = {link[:2] for link in found.path}
+    if unused := [each.name for each in group if used.isdisjoint(link[:2] for link in each.links)]:
+        raise UnsupportedError(
+            f"{source} is about {unused[0]}, but the shortest path over its classes has no such link; leave it out"
+        )
+    return found
 
 
 @contextmanager

@@ -1,0 +1,174 @@
+"""Costs of a runtime that describe measured times, each only where the times tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ....errors import UnsupportedError
+from ....support.arrays import FloatArray, IntArray
+from .alpha_beta import CANNOT_SEPARATE
+from .measured_times import MeasuredTimes
+from .model_times import AssumedRun, Group, Terms
+from .relative_fit import MIN_POINTS, RelativeFit, fit_relative, independent_columns
+
+BYTES_PER_MB = 1_000_000
+LINEARISATIONS = 10
+DECIMALS = 4  # Of the costs near which the terms are taken
+NOT_TOLD = "not identifiable from these sizes"
+MAY_BE_ZERO = "0 is in its 95 % interval"
+
+Kind = Literal["inverse", "alpha", "launch", "extra", "reduction"]
+
+
+class Unknown(NamedTuple):
+    """A cost that is fitted.
+
+    `kind`: ``"inverse"`` of the efficiency; ``"extra"`` multiples of a group's latencies; or a time of `RuntimeCosts`.
+    `group`: Of the links concerned; empty for costs of ranks.
+    """
+
+    kind: Kind
+    group: Group = ()
+
+
+ALPHA, LAUNCH, REDUCTION = Unknown("alpha"), Unknown("launch"), Unknown("reduction")
+SAME_AS = {"launch": "not told apart from alpha", "reduction": "not told apart from the efficiency"}
+
+
+class Told(NamedTuple):
+    """What the times say about a cost; `low` and `high` are 95 %, of which a bound may cut off the value."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Half the width of the interval, relative."""
+        return (self.high - self.low) / 2 / self.value if self.value else 0.0
+
+
+@dataclass
+class CostFit:
+    """Result of `fit_costs`.
+
+    `told`, `untold`: Costs that the times tell, and reasons for those that they do not.
+    `terms`: Of each run, near these costs.
+    `residuals`: Relative errors of each run's times.
+    """
+
+    told: dict[Unknown, Told] = field(default_factory=dict)
+    untold: dict[Unknown, str] = field(default_factory=dict)
+    terms: list[Terms] = field(default_factory=list)
+    residuals: list[FloatArray] = field(default_factory=list)
+
+
+class _Points(NamedTuple):
+    sizes: FloatArray
+    times: FloatArray
+    roundings: FloatArray
+    runs: IntArray
+
+
+def fit_costs(
+    runs: Sequence[AssumedRun], measured: Sequence[MeasuredTimes], known: Mapping[Unknown, Fraction]
+) -> CostFit:
+    """Fit costs to the times of runs.
+
+    Which path is the deepest and which links are the busiest depends on the costs: the terms of the runs are taken
+    near the costs that were found last, until they stay.
+
+    Parameters
+    ----------
+    runs, measured
+        What was done in each measurement, and the right times of it.
+    known
+        All unknowns, and their values where the times do not tell them.  If those that come first explain the times,
+        those that come later cannot be told.
+    """
+    rows = [(number, row) for number, times in enumerate(measured) for row in times.rows]
+    points = _Points(
+        np.array([row.size for _, row in rows], dtype=float),
+        np.array([row.microseconds for _, row in rows]),
+        np.array([row.rounding for _, row in rows]),
+        np.array([number for number, _ in rows]),
+    )
+    values = dict(known)
+    found = CostFit()
+    for _ in range(LINEARISATIONS):
+        terms = [_near(run, values) for run in runs]
+        if terms == found.terms:
+            break
+        found = _fit(points, terms, known)
+        values = {**known, **{each: round(Fraction(told.value), DECIMALS) for each, told in found.told.items()}}
+    return found
+
+
+def _near(run: AssumedRun, values: Mapping[Unknown, Fraction]) -> Terms:
+    extra = {unknown.group: value for unknown, value in values.items() if unknown.kind == "extra"}
+    shares = {unknown.group: 1 / value for unknown, value in values.items() if unknown.kind == "inverse"}
+    return run.terms(values[ALPHA], extra, shares)
+
+
+def _column(unknown: Unknown, terms: Sequence[Terms], points: _Points) -> FloatArray:
+    if unknown.kind == "inverse":
+        return np.array([float(each.loads.get(unknown.group, 0)) for each in terms])[points.runs] * points.sizes
+    if unknown.kind == "reduction":
+        return np.array([float(each.added) for each in terms])[points.runs] * points.sizes / BYTES_PER_MB
+    if unknown.kind == "launch":
+        return np.ones(len(points.sizes))
+    if unknown.kind == "alpha":
+        return np.array([float(each.hops) for each in terms])[points.runs]
+    return np.array([float(each.waits.get(unknown.group, 0)) for each in terms])[points.runs]
+
+
+def _fit(points: _Points, terms: list[Terms], known: Mapping[Unknown, Fraction]) -> CostFit:
+    """Fit, and leave out one by one what the times do not tell."""
+    if len(points.times) < MIN_POINTS:
+        raise UnsupportedError(f"there are {len(points.times)} measured times; expected at least {MIN_POINTS}")
+    unknowns = list(known)
+    columns = np.column_stack([_column(each, terms, points) for each in unknowns])
+    start = np.array([float(value) for value in known.values()])
+    stated = np.array([float(each.stated) for each in terms])[points.runs]
+    chosen = independent_columns(columns / points.times[:, None])
+    if unknowns.index(ALPHA) not in chosen:
+        raise UnsupportedError(CANNOT_SEPARATE)
+    found = CostFit(terms=terms)
+    for place, each in enumerate(unknowns):
+        if place not in chosen:
+            found.untold[each] = SAME_AS.get(each.kind, NOT_TOLD) if columns[:, place].any() else ""
+    while True:
+        rest = [place for place in range(len(unknowns)) if place not in chosen]
+        lower = np.array([float(unknowns[place].kind == "inverse") for place in chosen])
+        offsets = stated + columns[:, rest] @ start[rest]
+        fit = fit_relative(
+            columns[:, chosen], points.times, lower, offsets=offsets, runs=points.runs, roundings=points.roundings
+        )
+        worst = _least_told([unknowns[place] for place in chosen], fit, known)
+        if worst is None:
+            break
+        unknown = unknowns[chosen.pop(worst)]
+        found.untold[unknown] = NOT_TOLD if unknown.kind == "inverse" else MAY_BE_ZERO
+        if not chosen:
+            found.residuals = [fit.residuals]
+            return found
+    found.told = {
+        unknowns[place]: Told(*map(float, each)) for place, each in zip(chosen, zip(*fit[:3], strict=True), strict=True)
+    }
+    found.residuals = [fit.residuals[points.runs == run] for run in range(len(terms))]
+    return found
+
+
+def _least_told(unknowns: Sequence[Unknown], fit: RelativeFit, known: Mapping[Unknown, Fraction]) -> int | None:
+    """Find the last unknown whose interval does not tell it: those that come later are the first to go."""
+    for place in reversed(range(len(unknowns))):
+        unknown, value, low, high = unknowns[place], *(float(each[place]) for each in fit[:3])
+        is_inverse = unknown.kind == "inverse"
+        if (high - low) / 2 >= value if is_inverse else low <= 0 and low <= known[unknown] <= high:
+            return place
+    return None

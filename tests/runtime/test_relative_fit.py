@@ -1,0 +1,135 @@
+"""Regression by relative errors, alone and on the times of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from measured_sweeps import SIZES, measured
+
+from collopt.errors import UnsupportedError
+from collopt.runtime.measuring.calibration.alpha_beta import fit_times
+from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
+from collopt.runtime.measuring.calibration.relative_fit import RelativeFit, fit_relative, independent_columns
+from collopt.support.arrays import FloatArray
+from sample_sizes import examples
+
+LINKS = ((1, 25.0), (15, 200.0))
+"""Hops and GB/s of runs on two ranks and on sixteen."""
+
+
+def noisy_sweep(generator: np.random.Generator, true: FloatArray) -> RelativeFit:
+    """Fit launch, alpha and the inverse of the efficiency to sweeps with 5 % noise and 10 % of stray times."""
+    rows = np.array(
+        [(1, hops, 2.0**power / line / 1e3, run) for run, (hops, line) in enumerate(LINKS) for power in range(10, 31)]
+    )
+    times = rows[:, :3] @ true * (1 + 0.05 * generator.standard_normal(len(rows)))
+    times *= np.where(generator.random(len(rows)) < 0.1, generator.uniform(1.5, 2.5, len(rows)), 1)
+    return fit_relative(rows[:, :3], times, np.array([0.0, 0.0, 1.0]), runs=rows[:, 3])
+
+
+def test_noisy_sweeps_give_back_their_costs() -> None:
+    """Within 3 % in most of 300, none below its bound, and intervals that mostly hold."""
+    generator = np.random.default_rng(1)
+    errors, inside = [], []
+    for _ in range(300):
+        true = generator.uniform((5, 2, 1), (50, 20, 2))
+        fit = noisy_sweep(generator, true)
+        assert (fit.values >= (0, 0, 1 - 1e-9)).all()
+        errors.append(np.abs(fit.values / true - 1))
+        inside.append((fit.low <= true) & (true <= fit.high))
+    assert (np.median(errors, axis=0) <= 0.03).all()
+    assert (np.mean(inside, axis=0) >= 0.9).all()
+
+
+def test_values_at_bounds_have_intervals_beyond_them() -> None:
+    """So that people see that the times contradict the bound."""
+    loads = np.array([2.0**power for power in range(0, 30, 3)])
+    columns = np.column_stack((np.ones(10), loads))
+    fit = fit_relative(columns, 1000 + 0.8 * loads * np.tile([0.99, 1.01], 5), np.array([0.0, 1.0]))
+    assert fit.values[1] == 1
+    assert fit.high[1] < 1
+    assert fit.low[0] <= fit.values[0] <= fit.high[0]
+
+
+def test_columns_that_say_the_same_are_left_out() -> None:
+    """As are those of zeros, and those for which there are not enough points."""
+    assert independent_columns(np.array([[1.0, 2.0, 0.0, 1.0], [1.0, 2.0, 0.0, 3.0], [1.0, 2.0, 0.0, 3.0]])) == [0, 3]
+    assert independent_columns(np.array([[1.0, 1.0], [1.0, 2.0]])) == [0]
+
+
+def test_a_fit_takes_three_points() -> None:
+    """At least."""
+    with pytest.raises(UnsupportedError, match="there are 2 measured times; expected at least 3"):
+        fit_relative(np.ones((2, 1)), np.ones(2), np.zeros(1))
+
+
+@settings(max_examples=examples(40))
+@given(
+    alpha=st.floats(1, 100),
+    bandwidth=st.floats(5, 900),
+    noise=st.sampled_from([0, 0.01, 0.05]),
+    seed=st.integers(0, 99),
+)
+def test_alpha_and_bandwidth_are_recovered(alpha: float, bandwidth: float, noise: float, seed: int) -> None:
+    """From noisy times of a known link, within what the noise allows."""
+    line = fit_times(measured(lambda size: alpha + size / bandwidth / 1e3, noise=noise, seed=seed))
+    assert line.latency == pytest.approx(alpha, rel=1e-6 + 2 * noise)
+    assert 1 / line.slope == pytest.approx(bandwidth, rel=1e-6 + 2 * noise)
+    assert line.median_residual <= noise + 1e-9
+    assert line.has_latency
+    assert line.has_slope
+
+
+def test_one_stray_time_does_not_tilt_the_line() -> None:
+    """A run that took ten times as long as the others."""
+    times = measured(lambda size: 5 + size / 25e3)
+    rows = [row._replace(microseconds=row.microseconds * (10 if row.size == 2**20 else 1)) for row in times.rows]
+    line = fit_times(MeasuredTimes("times.txt", "sendrecv", 2, tuple(rows)))
+    assert (line.latency, 1 / line.slope) == (pytest.approx(5, rel=0.03), pytest.approx(25, rel=0.03))
+    assert line.worst_residual > 0.5
+
+
+def test_confidence_intervals_mostly_hold() -> None:
+    """About 95 of 100 have the true value."""
+    inside = 0
+    for seed in range(100):
+        line = fit_times(measured(lambda size: 5 + size / 25e3, noise=0.05, seed=seed))
+        inside += abs(line.slope - 1 / 25) <= line.slope_error
+    assert inside >= 80
+
+
+def rounded(sizes: Sequence[int], time: Callable[[int], float], digits: int = 2) -> MeasuredTimes:
+    """Times as they are printed."""
+    rows = (MeasuredRow(size, round(time(size), digits), rounding=0.5 * 0.1**digits) for size in sizes)
+    return MeasuredTimes("times.txt", "sendrecv", 2, tuple(rows))
+
+
+def test_rounded_times_of_small_sizes_tell_no_bandwidth() -> None:
+    """At 200 GB/s, 128 bytes take less than the last digit shows."""
+    line = fit_times(rounded((8, 16, 32, 64, 128), lambda size: 4 + size / 200e3))
+    assert (line.has_latency, line.has_slope) == (True, False)
+    assert line.latency == pytest.approx(4, abs=0.01)
+    assert 0.004 < line.latency_error < 0.02
+
+
+@settings(max_examples=examples(40))
+@given(alpha=st.floats(1, 30), bandwidth=st.floats(5, 900), digits=st.integers(0, 3), largest=st.integers(12, 30))
+def test_errors_cover_what_rounding_does(alpha: float, bandwidth: float, digits: int, largest: int) -> None:
+    """True figures lie within the error, whether or not the sizes tell them."""
+    sizes = [2**power for power in range(3, largest)]
+    line = fit_times(rounded(sizes, lambda size: max(1, alpha + size / bandwidth / 1e3), digits))
+    assert abs(line.latency - alpha) <= line.latency_error + 1e-6 * alpha
+    assert abs(line.slope - 1 / bandwidth) <= line.slope_error + 1e-6 / bandwidth
+
+
+def test_a_file_of_one_size_has_no_line() -> None:
+    """Nor one of two times."""
+    one = MeasuredTimes("times.txt", "sendrecv", 2, tuple(MeasuredRow(SIZES[0], 5.0) for _ in range(3)))
+    with pytest.raises(UnsupportedError, match=r"times\.txt: the measured sizes cannot separate latency"):
+        fit_times(one)
+    with pytest.raises(UnsupportedError, match=r"times\.txt: there are 2 measured times"):
+        fit_times(MeasuredTimes("times.txt", "sendrecv", 2, one.rows[:2]))
