@@ -1,251 +1,28 @@
-"""Registry of planners, and the functions `plan` and `bound`."""
+"""Registry of planners: look-up by name, and the functions `plan` and `bound`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
-from ..schedules import (
-    ALLREDUCE,
-    BROADCAST,
-    COLLECTIVES,
-    PAIR_COLLECTIVES,
-    REDUCE,
-    TREE_COLLECTIVES,
-    Bound,
-    Collective,
-)
-from ..schedules.traffic.collective import EVERY_ROOT, AnyCollective, CollectiveName, as_collective
+from ..schedules import ALLREDUCE, COLLECTIVES, Bound, Collective
+from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
 from ..support.validation import as_flag, shown
 from ..topologies import Topology
+from .catalogue import PLANNERS, Planner, PlannerName
 from .plans.plan import Plan
 from .trees.problem import check_topology, shard_weights
 
 __all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner", "bound", "plan", "unknown_name"]
-
-PlannerName = Literal[
-    "auto",
-    "forestcoll",
-    "strength",
-    "allreduce-lp",
-    "multicommodity",
-    "ring",
-    "hierarchical-ring",
-    "double-binary-tree",
-    "nvls",
-    "nvls-tree",
-    "collnet",
-    "recursive-halving-doubling",
-    "multitree",
-    "blink",
-    "shortest-paths",
-    "bfb",
-    "steiner",
-    "swing",
-    "bine",
-]
-"""The planners that come with collopt."""
-
-
-@dataclass(frozen=True)
-class Planner:
-    """A planner: its name, function and options by collective.
-
-    Attributes
-    ----------
-    name : str
-        As `plan` takes it.
-    summary : str
-        One line for listings.
-    function : callable or str
-        Takes a topology, the `Collective` unless it plans only one, and the options as keywords; returns a `Plan`.  As
-        a string, ``"package.module:function"`` below `collopt.planners`, imported when called: kernels load slowly.
-    options : mapping of str to tuple of str
-        The names of the options for each collective that it plans, by the collective's name.
-
-    Examples
-    --------
-    >>> PLANNERS["bfb"].options["allgather"]
-    ('chunks', 'size')
-    """
-
-    name: str
-    summary: str
-    function: Callable[..., Plan] | str
-    options: Mapping[str, tuple[str, ...]]
-
-    def takes(self, collective: AnyCollective, option: str) -> bool:
-        """Whether it has an option for a collective."""
-        return option in self.options.get(str(collective), ())
-
-    def __call__(self, topology: Topology, collective: AnyCollective, **options: Any) -> Plan:
-        """Plan, with options that it has."""
-        if isinstance(self.function, str):
-            module, _, name = self.function.partition(":")
-            function: Callable[..., Plan] = getattr(import_module(f".{module}", __package__), name)
-        else:
-            function = self.function
-        several = len(self.options) > 1
-        return function(topology, as_collective(collective), **options) if several else function(topology, **options)
-
-
-def _for(collectives: Iterable[Collective], *options: str) -> dict[str, tuple[str, ...]]:
-    return dict.fromkeys(map(str, collectives), options)
-
-
-class _PairOptions(Mapping[str, tuple[str, ...]]):
-    """Planner options by collective: those given for tree collectives; root or traffic, and `more`, for pair ones."""
-
-    def __init__(self, more: tuple[str, ...], trees: Mapping[str, tuple[str, ...]] | None = None) -> None:
-        self._more, self._trees = more, trees or {}
-
-    def __getitem__(self, name: str) -> tuple[str, ...]:
-        known = COLLECTIVES.get(name)
-        if known is None or not known.in_pairs:
-            return self._trees[name]
-        own = (("root", known.has_one_root), ("traffic", known.takes_traffic))
-        return (*(option for option, has_it in own if has_it), *self._more)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((*self._trees, *map(str, PAIR_COLLECTIVES)))
-
-    def __len__(self) -> int:
-        return len(self._trees) + len(PAIR_COLLECTIVES)
-
 
 MANY_RANKS = 64  # above which ForestColl's trees may take minutes, and those of switches that add are packed first
 
 FEW_RANKS, FEW_SWITCHES = 8, 4  # up to which the best trees that branch at switches take no more than a second
 
 DEFAULTS: tuple[dict[str, Any], ...] = ({}, {"in_network": True})  # options that leave an allreduce all freedom
-
-TREE_OPTIONS = ("trees_per_root", "root", "weights", "in_network")
-
-PLANNERS = {
-    planner.name: planner
-    for planner in (
-        Planner(
-            "auto",
-            "the best plan of the exact planners listed next",
-            "registry:plan_auto",
-            _PairOptions(("chunks", "order"), _for(TREE_COLLECTIVES, *TREE_OPTIONS)),
-        ),
-        Planner(
-            "forestcoll",
-            "throughput-optimal spanning trees, one set per rank (ForestColl)",
-            "trees.forestcoll:plan_trees",
-            _for(TREE_COLLECTIVES, *TREE_OPTIONS),
-        ),
-        Planner(
-            "strength",
-            "optimal allreduce on symmetric bidirectional links, by network strength",
-            "trees.strength:plan_strength",
-            _for([ALLREDUCE], "in_network"),
-        ),
-        Planner(
-            "allreduce-lp",
-            "optimal tree allreduce by linear programming",
-            "trees.allreduce_lp:plan_allreduce_lp",
-            _for([ALLREDUCE], "trees_per_root", "in_network"),
-        ),
-        Planner(
-            "multicommodity",
-            "paths of whole chunks from a maximum concurrent flow, for any traffic matrix",
-            "pairs.multicommodity:plan_pairs",
-            _PairOptions(("chunks", "order")),
-        ),
-        Planner(
-            "ring",
-            "rings through all boxes, as NCCL and RCCL run them",
-            "patterns.ring:plan_ring",
-            _for(TREE_COLLECTIVES, "channels", "order", "root", "weights"),
-        ),
-        Planner(
-            "hierarchical-ring",
-            "rings among boxes, then rings inside boxes (BlueConnect)",
-            "patterns.hierarchical_ring:plan_hierarchical_ring",
-            _for(EVERY_ROOT, "weights"),
-        ),
-        Planner(
-            "double-binary-tree",
-            "two trees over the boxes, as NCCL runs them",
-            "patterns.double_binary_tree:plan_double_binary_tree",
-            _for([ALLREDUCE, BROADCAST, REDUCE], "root"),
-        ),
-        Planner(
-            "nvls",
-            "one switch adds up and copies, as NCCL's NVLS",
-            "patterns.nvls:plan_nvls",
-            _for(EVERY_ROOT),
-        ),
-        Planner(
-            "nvls-tree",
-            "NVLS in boxes, double binary trees between them, as NCCL's NVLSTree",
-            "patterns.nvls:plan_nvls_tree",
-            _for([ALLREDUCE]),
-        ),
-        Planner(
-            "collnet",
-            "switches of the fabric add up for GPUs that do so in boxes, as NCCL's CollNet",
-            "patterns.nvls:plan_collnet",
-            _for([ALLREDUCE]),
-        ),
-        Planner(
-            "recursive-halving-doubling",
-            "recursive halving and doubling among ranks that differ in one bit",
-            "patterns.recursive_halving_doubling:plan_recursive_doubling",
-            _for(EVERY_ROOT),
-        ),
-        Planner(
-            "multitree",
-            "one greedily grown tree per rank (MultiTree)",
-            "patterns.multitree:plan_multitree",
-            _for(EVERY_ROOT, "weights"),
-        ),
-        Planner(
-            "blink",
-            "optimal trees that all have one root (Blink)",
-            "patterns.blink:plan_blink",
-            _for(TREE_COLLECTIVES, "root", "weights"),
-        ),
-        Planner(
-            "shortest-paths",
-            "each pair over one shortest path, all at once, as libraries send it",
-            "pairs.multicommodity:plan_shortest_paths",
-            _PairOptions(()),
-        ),
-        Planner(
-            "bfb",
-            "breadth-first broadcast in steps, for networks without switches",
-            "bfb.bfb:plan_bfb",
-            _for(EVERY_ROOT, "chunks", "size"),
-        ),
-        Planner(
-            "steiner",
-            "the best trees that branch at able switches, on small networks",
-            "trees.steiner:plan_steiner",
-            _for(TREE_COLLECTIVES, "root", "weights"),
-        ),
-        Planner(
-            "swing",
-            "exchanges at distances 1, 1, 3, 5, ..., on tori with all ports (Swing)",
-            "step_patterns.swing:plan_swing",
-            _for(EVERY_ROOT),
-        ),
-        Planner(
-            "bine",
-            "the same distances in trees and butterflies (Bine trees)",
-            "step_patterns.swing:plan_bine",
-            _for(EVERY_ROOT) | _for([BROADCAST, REDUCE], "root"),
-        ),
-    )
-}
-"""By name.  A planner that does not suit a topology raises `UnsupportedError`, whose message is the reason."""
 
 
 def bound(
@@ -313,6 +90,8 @@ def plan(
     channels: int | None = None,
     order: str | Sequence[int | str] | None = None,
     in_network: bool | None = None,
+    radix: int | None = None,
+    aggregation: int | None = None,
 ) -> Plan:
     """Plan a collective on a topology.
 
@@ -345,6 +124,10 @@ def plan(
     in_network : bool, optional
         Whether trees may branch at switches that multicast or aggregate, for ``"forestcoll"``, ``"strength"`` and
         ``"allreduce-lp"``; by default they do wherever switches can.
+    radix : int, optional
+        Of ``"bruck"``: one more than the messages that a rank sends in a step.
+    aggregation : int, optional
+        Trees that ``"pat"`` sends through at once, a power of two.
 
     Returns
     -------
@@ -373,6 +156,8 @@ def plan(
         "channels": channels,
         "order": order,
         "in_network": None if in_network is None else as_flag(in_network, "in_network"),
+        "radix": radix,
+        "aggregation": aggregation,
     }
     options = {name: value for name, value in given.items() if value is not None}
     _check_options(chosen, collective, options)

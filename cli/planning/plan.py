@@ -56,7 +56,8 @@ PlannerOption = Annotated[
         "--planner NAME",
         "Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, nvls, "
         "nvls-tree, collnet, recursive-halving-doubling, multitree, blink, bfb, steiner, swing, bine, "
-        "multicommodity or shortest-paths.",
+        "trivance, torus-2-phase, recursive-doubling, recursive-halving-doubling-steps, bruck, pat, multicommodity "
+        "or shortest-paths.",
         autocompletion=complete_planner,
     ),
 ]

@@ -46,13 +46,23 @@ class Sends(NamedTuple):
     def joined(cls, parts: Sequence[Sends]) -> Sends:
         """Put sends together, and number the steps without gaps."""
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        return cls(np.unique(columns[0], return_inverse=True)[1].astype(np.int64), *columns[1:])
+        return cls(distinct(columns[0])[1], *columns[1:])
+
+
+def distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Sort and number the distinct keys, none of them negative; faster than `numpy.unique` where they are small."""
+    most = int(keys.max())
+    if most > 4 * len(keys):
+        return np.unique(keys, return_inverse=True)
+    there = np.zeros(most + 1, dtype=np.bool_)
+    there[keys] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[keys]
 
 
 class _Message(NamedTuple):
     """What ranks get in one step, and from which.
 
-    Shapes: `brought` bool (shards, ranks), by receiving rank; `tails` int64 (ranks,), the sender by receiving rank.
+    Shapes: `brought` bool (ranks, shards), by receiving rank; `tails` int64 (ranks,), the sender by receiving rank.
     """
 
     brought: BoolArray
@@ -87,8 +97,8 @@ def spread(torus: Torus, patterns: Sequence[Pattern], relays: bool, roots: IntAr
     starts = np.cumsum([0, *spans]).tolist()
     found = list[Sends]()
     for number, pattern in enumerate(patterns):
-        held = np.zeros((len(shards), len(torus.ranks)), dtype=np.bool_)
-        held[np.arange(len(shards)), shards] = True
+        held = np.zeros((len(torus.ranks), len(shards)), dtype=np.bool_)
+        held[shards, np.arange(len(shards))] = True
         for start, moves in zip(starts, pattern, strict=False):
             for step, messages in enumerate(_hops(torus, held, moves, relays), start):
                 found += _sends(messages, step, shards, number * width, width)
@@ -101,7 +111,7 @@ def spread(torus: Torus, patterns: Sequence[Pattern], relays: bool, roots: IntAr
 
 def _hops(torus: Torus, held: BoolArray, moves: Sequence[Move], relays: bool) -> Iterator[list[_Message]]:
     """Yield the messages of a step, or of one step for each link that they pass; `held` grows in between."""
-    contents = [held & ~held[:, torus.moved(move.axis, move.signs * move.distance)] for move in moves]
+    contents = [held & ~held[torus.moved(move.axis, move.signs * move.distance)] for move in moves]
     for hop in range(max(move.distance for move in moves) if relays else 1):
         messages = list[_Message]()
         for move, content in zip(moves, contents, strict=True):
@@ -109,7 +119,7 @@ def _hops(torus: Torus, held: BoolArray, moves: Sequence[Move], relays: bool) ->
             if after <= move.distance:
                 tails, heads = (torus.moved(move.axis, move.signs * amount) for amount in (before, after))
                 brought, senders = np.zeros_like(held), np.empty_like(tails)
-                brought[:, heads] = content & ~held[:, heads]
+                brought[heads] = content & ~held[heads]
                 senders[heads] = tails
                 messages.append(_Message(brought, senders))
         yield messages
@@ -123,7 +133,7 @@ def _sends(messages: Sequence[_Message], step: int, shards: IntArray, first: int
         if both is not None:
             parts = [(message.brought & ~both, first, first + width), (both, first + number, first + number + 1)]
         for brought, lower, upper in parts:
-            sources, heads = np.nonzero(brought)
+            heads, sources = np.nonzero(brought)
             if len(heads):
                 numbers = (np.full(len(heads), value, dtype=np.int64) for value in (step, lower, upper))
                 steps, lowers, uppers = numbers

@@ -20,7 +20,7 @@ from ..patterns.fixed_pattern import Hops, LinkLoads, Route
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem, check_request, tree_problem
-from .movements import Sends
+from .movements import Sends, distinct
 from .torus_shapes import Torus
 
 MAX_RANKS = 2**13  # a schedule has a send for each pair of ranks, of 40 bytes
@@ -79,7 +79,7 @@ def schedule_along(problem: TreeProblem, chunks: int, sends: Sends, torus: Torus
 def _torus_paths(torus: Torus, sends: Sends) -> tuple[IntArray, list[IntArray]]:
     """Number the path of each send along its dimension, the shorter way, and list the paths."""
     count = len(torus.ranks)
-    pairs, numbers = np.unique(sends.tails * count + sends.heads, return_inverse=True)
+    pairs, numbers = distinct(sends.tails * count + sends.heads)
     tails, heads = np.divmod(pairs, count)
     sizes = np.array(torus.shape)
     ways = (torus.places[heads] - torus.places[tails] + sizes // 2) % sizes - sizes // 2
@@ -88,7 +88,7 @@ def _torus_paths(torus: Torus, sends: Sends) -> tuple[IntArray, list[IntArray]]:
         chosen = np.flatnonzero((ways == way).all(axis=1))
         for pair, nodes in zip(chosen.tolist(), _straight(torus, way, tails[chosen]), strict=True):
             paths[pair] = nodes
-    return numbers.astype(np.int64), paths
+    return numbers, paths
 
 
 def _straight(torus: Torus, way: IntArray, tails: IntArray) -> IntArray:
@@ -105,7 +105,7 @@ def _best_paths(problem: TreeProblem, sends: Sends) -> tuple[IntArray, list[IntA
     """Number the path of each send, and list the paths, which in each step share out the routes evenly."""
     count = problem.topology.num_ranks
     keys = (sends.steps * count + sends.tails) * count + sends.heads
-    hops, numbers = np.unique(keys, return_inverse=True)
+    hops, numbers = distinct(keys)
     amounts = np.bincount(numbers, weights=sends.upper - sends.lower).astype(np.int64)
     steps, pairs = np.divmod(hops, count * count)
     known, routes = Hops(problem), dict[int, tuple[Route, ...]]()
@@ -117,4 +117,4 @@ def _best_paths(problem: TreeProblem, sends: Sends) -> tuple[IntArray, list[IntA
         loads = LinkLoads(problem.capacities)
         for pair, amount in zip(pairs[begin:end].tolist(), amounts[begin:end].tolist(), strict=True):
             paths.append(np.array(loads.take(routes[pair], amount).nodes, dtype=np.int64))
-    return numbers.astype(np.int64), paths
+    return numbers, paths

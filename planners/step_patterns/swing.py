@@ -15,6 +15,11 @@ pairs has ``1 / D`` of the data and another dimension at any time.  So the bandw
 
 with the limits 6/5 for D = 2, 28/27 for D = 3 and 1.008 for D = 4.  The messages pass ``D * sum of delta_j`` links.
 
+Where ranks pass messages on and keep them, each link takes a step, and the bandwidth time is the bound on any torus of
+equal even sizes: a coordinate x turned to ``1 - x`` or ``x + 2`` keeps every collective, -x in all dimensions swaps
+each with its mirror image, and turning the dimensions permutes the collectives.  These map any link to any other, so
+all links carry the same in each step; and as every rank gets each part once, that is ``(p - 1) / 2D`` shards in all.
+
 Bine trees (De Sensi et al., SC 2025, arXiv 2508.17311) are the trees that the shards of these exchanges follow, in
 networks of any kind; `plan_bine` has broadcast and reduce too.  A step of recursive doubling has distance 2^j, so that
 Bine's distances are ``(2 + (-1/2)^j) / 3`` of those, two thirds in the limit: hence a third less traffic between groups

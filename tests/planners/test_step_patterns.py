@@ -20,7 +20,16 @@ from collopt.schedules import StepAllreduce, StepSchedule
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.slow_steps import step_loads_of, steps_hold
 
-IN_STEPS = ("swing", "bine")
+IN_STEPS = (
+    "swing",
+    "bine",
+    "trivance",
+    "torus-2-phase",
+    "recursive-doubling",
+    "recursive-halving-doubling-steps",
+    "bruck",
+    "pat",
+)
 EVERY_ROOT = ("allgather", "reduce_scatter", "allreduce")
 TOPOLOGIES = [
     torus(4, 4),
@@ -130,6 +139,98 @@ def test_bine_trees_broadcast_and_reduce() -> None:
     assert (plan.trees.num_trees, plan.heights.highest) == (1, 4)
 
 
+@pytest.mark.parametrize(
+    ("dimensions", "steps", "factor", "hops"),
+    [(1, 3, "2.077", 13), (2, 1, "1.000", 2), (2, 2, "1.200", 8), (2, 3, "1.286", 26), (3, 1, "1.000", 3)],
+)
+def test_trivance_reaches_its_closed_form(dimensions: int, steps: int, factor: str, hops: int) -> None:
+    """Steps log3 of the ranks, messages over 1 + 3 + 9 + ... links of each dimension; 1 where ranks keep messages."""
+    size, ranks = 3**steps, 3 ** (steps * dimensions)
+    expected = Fraction(ranks, ranks - 1) * (1 - Fraction(1, 3**dimensions))
+    expected *= sum(Fraction(1, 3 ** (step * (dimensions - 1))) for step in range(steps))
+    routed = collopt.plan(torus(*[size] * dimensions, routers=True), "allgather", planner="trivance")
+    relayed = collopt.plan(torus(*[size] * dimensions), "allgather", planner="trivance")
+    assert (routed.bound.algbw / routed.algbw, routed.num_steps) == (expected, dimensions * steps)
+    assert f"{float(expected):.3f}" == factor
+    assert (relayed.gap, relayed.num_steps) == (0, hops)
+
+
+@pytest.mark.parametrize("size", [2, 4, 5, 6, 7, 10, 26, 28])
+def test_trivance_takes_any_size(size: int) -> None:
+    """In as many steps as the next power of three; both sides bring half of what both could bring."""
+    plan = collopt.plan(torus(size, routers=True), "reduce_scatter", planner="trivance")
+    assert plan.num_steps == min(steps for steps in range(5) if 3**steps >= size)
+    assert np.array_equal(plan.link_loads[:, : 2 * size].min(axis=1), plan.link_loads[:, : 2 * size].max(axis=1))
+
+
+@pytest.mark.parametrize("network", [torus(4, 4), torus(8, 8), torus(4, 4, 4), torus(3, 3, routers=True), ring(7)])
+def test_rings_along_all_dimensions_at_once_reach_the_bound_on_tori_of_equal_sizes(network: Topology) -> None:
+    """In as many steps as a ring has other ranks, once for each dimension: 14 on 8 x 8."""
+    plan = collopt.plan(network, "allreduce", planner="torus-2-phase")
+    torus_of = find_torus(network)
+    assert torus_of
+    assert (plan.gap, plan.num_steps) == (0, 2 * sum(size - 1 for size in torus_of.shape))
+
+
+def test_rings_share_links_on_tori_of_other_sizes() -> None:
+    """3 steps of 1 part, 4 of 5 and 3 of 8 on 4 x 8; 31 shards of 4 parts over 4 ports would take 31."""
+    plan = collopt.plan(torus(4, 8), "allgather", planner="torus-2-phase")
+    assert plan.link_loads.max(axis=1).tolist() == [1] * 3 + [5] * 4 + [8] * 3
+    assert plan.bound.algbw / plan.algbw == Fraction(47, 31)
+
+
+@pytest.mark.parametrize(
+    ("planner", "options", "steps"),
+    [
+        ("recursive-doubling", {}, 5),
+        ("recursive-halving-doubling-steps", {}, 5),
+        ("bruck", {}, 5),
+        ("bruck", {"radix": 3}, 4),
+        ("bruck", {"radix": 32}, 1),
+        ("pat", {}, 5),
+        ("pat", {"aggregation": 4}, 2 + 7),
+        ("pat", {"aggregation": 1}, 31),
+        ("swing", {}, 5),
+        ("trivance", {}, 4),
+    ],
+)
+def test_steps_on_one_switch_take_the_least_bytes(planner: str, options: dict[str, int], steps: int) -> None:
+    """(N - 1) / N of the data at each port, in the number of steps that the papers say."""
+    links = [(f"gpu{rank}", "switch", 25) for rank in range(32)]
+    network = Topology.from_links(
+        links, compute=[link[0] for link in links], switches=["switch"], bidirectional=True, name="switch-32"
+    )
+    for collective, times in (("allgather", 1), ("reduce_scatter", 1), ("allreduce", 2)):
+        plan = collopt.plan(network, collective, planner=planner, **options)
+        assert (plan.num_steps, plan.options) == (steps * times, options)
+        assert plan.inverse_rate == Fraction(31, 25) * times
+
+
+@pytest.mark.parametrize("planner", ["bruck", "pat"])
+@pytest.mark.parametrize("ranks", [3, 5, 6, 7, 9, 12, 13])
+def test_any_number_of_ranks_takes_as_many_steps_as_the_next_power_of_two(planner: str, ranks: int) -> None:
+    """With all options, all data come to all, once."""
+    network = complete(ranks)
+    most = (1 << (ranks - 1).bit_length()) // 2
+    options: list[dict[str, int]] = [{}, {"radix": 3}, {"radix": 20}]
+    if planner == "pat":
+        options = [{}, *({"aggregation": 1 << bit} for bit in range(most.bit_length()))]
+    for chosen in options:
+        plan = collopt.plan(network, "reduce_scatter", planner=planner, **chosen)  # type: ignore[arg-type]
+        assert isinstance(plan.schedule, StepSchedule)
+        assert steps_hold(plan.schedule, network)
+        assert chosen or plan.num_steps == (ranks - 1).bit_length()
+
+
+def test_the_far_bit_first_spares_links_between_boxes() -> None:
+    """Two DGX A100: with the near bit first half of all shards cross at last, and shifts cross at box edges only."""
+    factors = {}
+    for planner in ("recursive-doubling", "recursive-halving-doubling-steps", "bruck", "pat"):
+        plan = collopt.plan(dgx_a100(boxes=2), "allgather", planner=planner)
+        factors[planner] = f"{float(plan.bound.algbw / plan.algbw):.2f}"
+    assert list(factors.values()) == ["7.44", "1.88", "13.00", "13.00"]
+
+
 @pytest.mark.parametrize("routers", [False, True])
 @pytest.mark.parametrize("shape", [(4, 6), (2, 3, 4), (12,), (4, 4), (5, 2), (3, 3)])
 def test_tori_are_recognized_whatever_their_ranks_are_called(shape: tuple[int, ...], routers: bool) -> None:
@@ -168,6 +269,11 @@ def test_other_networks_are_no_tori(network: Topology) -> None:
         ("swing", torus(4, 3), "expected an even size of each dimension, not 4x3"),
         ("swing", complete(6), "swing needs a torus, with links both ways"),
         ("bine", ring(5), "expected an even size"),
+        ("trivance", complete(6), "trivance needs a torus, with links both ways"),
+        ("torus-2-phase", dgx_a100(), "torus-2-phase needs a torus"),
+        ("recursive-doubling", complete(6), "recursive-doubling needs a power of two ranks; .* has 6"),
+        ("recursive-halving-doubling-steps", ring(5), "needs a power of two ranks"),
+        ("bruck", ring(5), "every path there in ring-5 passes through other ranks"),
     ],
     ids=str,
 )
@@ -175,3 +281,18 @@ def test_refusals_say_what_is_needed(planner: str, network: Topology, reason: st
     """In one sentence."""
     with pytest.raises(UnsupportedError, match=reason):
         collopt.plan(network, "allgather", planner=planner)
+
+
+@pytest.mark.parametrize(
+    ("planner", "options", "reason"),
+    [
+        ("bruck", {"radix": 1}, "radix"),
+        ("pat", {"aggregation": 3}, "aggregation is 3; expected a power of two up to 4"),
+        ("pat", {"aggregation": 8}, "aggregation"),
+        ("swing", {"radix": 2}, "planner 'swing' has no option 'radix'"),
+    ],
+)
+def test_wrong_options_are_refused(planner: str, options: dict[str, int], reason: str) -> None:
+    """With what is expected."""
+    with pytest.raises(UnsupportedError, match=reason):
+        collopt.plan(complete(8), "allgather", planner=planner, **options)  # type: ignore[arg-type]

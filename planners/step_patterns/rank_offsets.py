@@ -1,0 +1,159 @@
+"""Algorithms in steps that depend on the numbers of ranks only: recursive doubling, recursive halving, Bruck, PAT.
+
+In each of them the shard of rank s reaches the rank at offset x from s by one hop for each nonzero digit of x, and so
+along the same tree for each s.  With S bytes in all, N ranks and one switch, each port takes ``(N - 1) S / N`` bytes,
+the least there is.  They differ in the number of steps, and elsewhere in how far much data goes.
+
+- *Recursive doubling* (Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005) exchanges with ranks that differ in one bit,
+  the lowest first: ``log2 N`` steps of 1, 2, 4, ... shards at distances 1, 2, 4, ...  Much data goes far.
+- *Recursive halving and doubling* in steps (Rabenseifner, ICCS 2004) takes the highest bit first: 1 shard at distance
+  N/2, at last N/2 shards at distance 1.  One exchange in each step, hence one port.
+- *Bruck* (Bruck et al., IEEE TPDS 8(11), 1997) sends to ranks at distance ``j r^k``, j = 1, ..., r - 1, in step k:
+  ``ceil(log_r N)`` steps with any number of ranks and any radix r.  With p ports no algorithm has fewer than
+  ``ceil(log_(p+1) N)``, for a step multiplies the ranks that have a shard by p + 1 at most.
+- *PAT*, parallel aggregated trees (Jeaugey, 2025, arXiv 2506.20252; `PatAGAlgorithm` in src/include/collectives.h of
+  NCCL at 5067397) takes the highest bit first with any number of ranks.  Of ``A = 2^a`` trees, rooted as far apart as
+  possible, hops of the same offset from the roots are one message: ``a`` steps reach the roots, and ``2^b / A - 1``,
+  ``b = ceil(log2 N)``, pass through all trees, depth first, so that few shards are on the way at any time.  By default
+  A is ``2^(b - 1)``: b steps in all, as NCCL has for small sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...schedules import StepSchedule
+from ...schedules.traffic.collective import AnyCollective
+from ...support.arrays import IntArray
+from ...support.validation import as_whole
+from ...topologies import Topology
+from ..plans.plan import Plan
+from ..trees.problem import TreeProblem, check_topology
+from .movements import Sends
+from .step_plans import MAX_RANKS, plan_in_steps, schedule_along
+
+
+class Hop(NamedTuple):
+    """The last hop to the rank at an offset: its step, and the offset that it comes from."""
+
+    step: int
+    offset: int
+    before: int
+
+
+Ends = Callable[[IntArray, int], IntArray]
+"""The ranks at an offset from others."""
+
+
+def plan_doubling(topology: Topology, collective: AnyCollective) -> Plan:
+    """Plan with recursive doubling, the lowest bit first; a power of two ranks."""
+    return _plan_bits(topology, collective, "recursive-doubling", lowest_first=True)
+
+
+def plan_halving_doubling(topology: Topology, collective: AnyCollective) -> Plan:
+    """Plan with recursive halving and doubling in steps, the highest bit first; a power of two ranks."""
+    return _plan_bits(topology, collective, "recursive-halving-doubling-steps", lowest_first=False)
+
+
+def plan_bruck(topology: Topology, collective: AnyCollective, *, radix: int | None = None) -> Plan:
+    """Plan with Bruck's algorithm of any radix from 2 on, 2 by default."""
+    base = 2 if radix is None else as_whole(radix, "radix", least=2, most=MAX_RANKS)
+    hops = bruck_hops(_ranks(topology), base)
+    options = {} if radix is None else {"radix": base}
+    return plan_in_steps(topology, collective, "bruck", lambda problem: _schedule(problem, hops, _below), options)
+
+
+def plan_pat(topology: Topology, collective: AnyCollective, *, aggregation: int | None = None) -> Plan:
+    """Plan with PAT; `aggregation` is the number of its trees, a power of two, at most half of the ranks rounded up."""
+    ranks = _ranks(topology)
+    most = max(1, _power_of_two(ranks) // 2)
+    trees = most if aggregation is None else as_whole(aggregation, "aggregation", most=most)
+    if trees & (trees - 1):
+        raise UnsupportedError(f"aggregation is {trees}; expected a power of two up to {most}")
+    hops = pat_hops(ranks, trees)
+    options = {} if aggregation is None else {"aggregation": trees}
+    return plan_in_steps(topology, collective, "pat", lambda problem: _schedule(problem, hops, _below), options)
+
+
+def bit_hops(ranks: int, lowest_first: bool) -> list[Hop]:
+    """Hops of recursive doubling, by offsets that are combined by exclusive or."""
+    bits = ranks.bit_length() - 1
+    hops = list[Hop]()
+    for offset in range(1, ranks):
+        bit = offset.bit_length() - 1 if lowest_first else _lowest_bit(offset)
+        hops.append(Hop(bit if lowest_first else bits - 1 - bit, offset, offset ^ (1 << bit)))
+    return hops
+
+
+def bruck_hops(ranks: int, radix: int) -> list[Hop]:
+    """Hops of Bruck's algorithm: the highest digit last."""
+    hops, step, power = list[Hop](), 0, 1
+    while power < ranks:
+        hops += [Hop(step, offset, offset % power) for offset in range(power, min(power * radix, ranks))]
+        step, power = step + 1, power * radix
+    return hops
+
+
+def pat_hops(ranks: int, trees: int) -> list[Hop]:
+    """Hops of PAT: to the roots of the trees, and then through all of them depth first."""
+    apart = _power_of_two(ranks) // trees
+    bits, first = apart.bit_length() - 1, trees.bit_length() - 1
+    order = _depth_first(bits)
+    hops = list[Hop]()
+    for offset in range(1, ranks):
+        bit, inside = _lowest_bit(offset), offset % apart
+        step = first + order[inside] if inside else first - 1 - (bit - bits)
+        hops.append(Hop(step, offset, offset - (1 << bit)))
+    return hops
+
+
+def _depth_first(bits: int) -> dict[int, int]:
+    """Order 1, ..., 2^bits - 1 depth first, large subtrees first; the parent of a number lacks its lowest bit."""
+    places, waiting = dict[int, int](), [1 << bit for bit in range(bits)]
+    while waiting:
+        offset = waiting.pop()
+        places[offset] = len(places)
+        waiting += [offset + (1 << bit) for bit in range(_lowest_bit(offset))]
+    return places
+
+
+def _lowest_bit(number: int) -> int:
+    return (number & -number).bit_length() - 1
+
+
+def _power_of_two(number: int) -> int:
+    """Return the least power of two that is not less."""
+    return 1 << (number - 1).bit_length()
+
+
+def _plan_bits(topology: Topology, collective: AnyCollective, planner: str, lowest_first: bool) -> Plan:
+    ranks = _ranks(topology)
+    if ranks & (ranks - 1):
+        raise UnsupportedError(f"{planner} needs a power of two ranks; {topology!r} has {ranks}")
+    hops = bit_hops(ranks, lowest_first)
+    return plan_in_steps(topology, collective, planner, lambda problem: _schedule(problem, hops, np.bitwise_xor))
+
+
+def _ranks(topology: Topology) -> int:
+    check_topology(topology)
+    return topology.num_ranks
+
+
+def _below(ranks: IntArray, offset: int) -> IntArray:
+    """Ranks that are `offset` lower, as in the papers."""
+    return (ranks - offset) % len(ranks)
+
+
+def _schedule(problem: TreeProblem, hops: list[Hop], ends: Ends) -> StepSchedule:
+    """Let each shard take the hops."""
+    sources = np.arange(problem.topology.num_ranks)
+    zeros = np.zeros_like(sources)
+    parts = [
+        Sends(zeros + hop.step, sources, zeros, zeros + 1, ends(sources, hop.before), ends(sources, hop.offset))
+        for hop in hops
+    ]
+    return schedule_along(problem, 1, Sends.joined(parts))
