@@ -20,7 +20,6 @@ from ...schedules import (
     Collective,
     Schedule,
     TreeSchedule,
-    as_bytes,
     rate_of_loads,
     schedule_time,
     schedule_to_json,
@@ -33,7 +32,8 @@ from ...support.formatting import bandwidth_text, percentage_text
 from ...support.packages import call_registered
 from ...support.validation import shown
 from ...support.writing import write_whole
-from ...topologies import Topology
+from ...topologies import RuntimeCosts, Topology
+from ...topologies.network.assumed_costs import CostsName, as_costs
 from ...topologies.network.topology_json import topology_to_json
 from .checks import check_network, check_schedule_fits_bound, report_load_mismatch
 from .stages import Trace
@@ -207,14 +207,19 @@ class Plan:
             "schedule": schedule_to_json(self.schedule),
         }
 
-    def estimate(self, size: int | str, slices: int | None = None) -> float:
+    def estimate(
+        self, size: int | str, slices: int | None = None, *, costs: RuntimeCosts | CostsName | None = None
+    ) -> float:
         """Predict the time in µs by the alpha-beta model; `size` is bytes in all, such as ``2**30`` or "1G".
 
-        With `slices`, as many pieces follow each other along trees or paths, infinitely many by default.  Raises
-        `UnsupportedError` if the size or the number of slices is not understood, or slices are given for steps.
+        With `slices`, as many pieces follow each other along trees or paths; by default infinitely many, or those that
+        can be started while the busiest link is busy.  `costs` are those of the software, by default those that the
+        topology states; see `collopt.topologies.guessed_costs` for names.  Raises `UnsupportedError` if an argument is
+        not understood, or slices are given for steps.
         """
-        num_bytes = as_bytes(size)
-        return float(schedule_time(self.schedule, self.topology, num_bytes, slices, inverse_rate=self.inverse_rate))
+        given = as_costs(costs, self.topology)
+        rate = self.inverse_rate
+        return float(schedule_time(self.schedule, self.topology, size, slices, inverse_rate=rate, costs=given))
 
     def simulate(self, size: int | str, *, simulator: str = "event-driven", **options: Any) -> float:
         """Simulate the plan on its topology and return the time in µs; see `collopt.runtime.simulate` for more.

@@ -50,9 +50,9 @@ def simulate(
     size : int or str
         Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
     slices : int, optional
-        Pieces that the data of each tree or path is cut into.  By default as many as pay if starting a message costs
-        something, W / (E o) for a busiest link that is busy for W and E messages of o that a rank starts for each
-        slice; 64 if not, or fewer for plans of very many transfers.  None for a schedule in steps, whose chunks are its
+        Pieces that the data of each tree or path is cut into.  By default 64, or fewer for plans of very many transfers
+        and where starting a message costs something: W / (E o) for a busiest link that is busy for W and E messages of
+        o that a rank starts for each slice.  None for a schedule in steps, whose chunks are its
         pieces.
     costs : RuntimeCosts or {"links", "generic", "fused"}, optional
         What the software adds; those of the topology by default, or none if it states none.  Names are guesses: see

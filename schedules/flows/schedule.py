@@ -16,7 +16,7 @@ from ...support.arrays import IntArray, read_only
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import congestion, path_links
+from ..paths.congestion import congestion, path_links, slowest_path
 from ..paths.schedule import PairSchedule, RoutedSchedule
 from ..paths.written_paths import as_count, as_paths, node_paths, schedule_fields, whole_count, whole_numbers
 from ..traffic.collective import Collective
@@ -240,6 +240,17 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
         """Sum over the steps of the largest ``load / bandwidth``: as `inverse_rate`, where each step is waited for."""
         times = (congestion(loads, self.chunks_per_unit, topology) for loads in self.step_loads(topology))
         return sum(times, Fraction(0))
+
+    def hop_rate(self, topology: Topology) -> Fraction:
+        """Longest time that the data of one path takes on one link, in 1/(GB/s): see `Schedule.hop_rate`."""
+        starts = np.concatenate([[0], np.cumsum(self.hops)])
+        return slowest_path(self.weights, starts, self.hop_links(topology), topology) / self.chunks_per_unit
+
+    @property
+    def messages(self) -> IntArray:
+        """Transfers that each rank begins, shape (ranks,)."""
+        nodes = np.delete(self.path_nodes, self.path_starts[1:] - 1)
+        return np.bincount(nodes[nodes < self.num_ranks], minlength=self.num_ranks)
 
     @property
     def depth(self) -> int:

@@ -104,3 +104,13 @@ def _by_capacity(loads: IntArray, topology: Topology) -> tuple[IntArray, IntArra
     largest = np.zeros(len(capacities), dtype=np.int64)
     np.maximum.at(largest, group, loads)
     return capacities, largest, group
+
+
+def slowest_path(users: IntArray, starts: IntArray, links: IntArray, topology: Topology) -> Fraction:
+    """Longest time that a load on one path takes on one of its links, per unit of load, in 1/(GB/s).
+
+    Shapes: `users` int64 (paths,), the load on each path; `starts` int64 (paths + 1,), where each begins in `links`.
+    """
+    largest = np.zeros(len(topology.links), dtype=np.int64)
+    np.maximum.at(largest, links, np.repeat(users, np.diff(starts)))
+    return congestion(largest, 1, topology)

@@ -6,6 +6,7 @@ above register what they alone know: how it is lowered, simulated and tabulated.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields
@@ -19,11 +20,13 @@ from ...errors import CertificateError, UnsupportedError
 from ...support.arrays import IntArray, read_only
 from ...support.quantities import as_bytes
 from ...support.validation import as_whole, shown
-from ...topologies import Topology
+from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
+from ...topologies.network.assumed_costs import timed_network
 from ..traffic.collective import Collective, Direction
 from .congestion import congestion
 
 NS_PER_US = 1000
+DEFAULT_SLICES = 64  # more gain less than a hundredth
 
 
 class Schedule(ABC):
@@ -131,11 +134,20 @@ class Schedule(ABC):
     def time(
         self, topology: Topology, num_bytes: int | str, slices: int | None = None, inverse_rate: Fraction | None = None
     ) -> Fraction:
-        """Predict the time in µs; see `collopt.schedules.schedule_time`."""
+        """Time in µs on links alone; see `collopt.schedules.schedule_time`."""
         unit, latency = as_bytes(num_bytes) / Fraction(self.total_weight), self.latency(topology)
         rate = self.inverse_rate(topology) if inverse_rate is None else inverse_rate
-        waiting = Fraction(0) if slices is None else Fraction(self.depth - 1, slices)
-        return latency + unit * rate / NS_PER_US * (1 + waiting)
+        waiting = Fraction(0) if slices is None else self.hop_rate(topology) * (self.depth - 1) / slices
+        return latency + unit * (rate + waiting) / NS_PER_US
+
+    def hop_rate(self, topology: Topology) -> Fraction:  # noqa: ARG002
+        """Longest time that the data of one tree, or path, takes between two ranks, in 1/(GB/s) as `inverse_rate`."""
+        raise self._without_links()
+
+    @property
+    def messages(self) -> IntArray:
+        """Messages that each rank starts, for one slice of the data, shape (ranks,)."""
+        raise self._without_links()
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON document of the schedule, with its ``"kind"``, as in plan files."""
@@ -323,13 +335,18 @@ def schedule_time(
     slices: int | None = None,
     *,
     inverse_rate: Fraction | None = None,
+    costs: RuntimeCosts = LINKS_ONLY,
 ) -> Fraction:
     """Predict the time of a collective in µs, by the alpha-beta model.
 
     Trees and the paths of flows are pipelined: the latency of the deepest path, and the bandwidth time, bytes over
-    algbw.  With `slices`, data follows in that many pieces, so the last piece leaves the deepest of h hops ``(h - 1) /
-    slices`` bandwidth times later; without, pieces are infinitely small.  Steps wait for each other; see
-    `step_schedule_time`.
+    algbw.  With m `slices`, data follows in that many pieces, so the last piece of a tree of height h passes ``h - 1``
+    further hops, each of 1 / m of the time that the data of the largest tree takes; without, pieces are infinitely
+    small.  Steps wait for each other; see `step_schedule_time`.
+
+    With `costs`, every hop between ranks takes its alpha and the start of a message longer, and no rank starts more
+    messages than one after the other.  Where starting one costs something, and no `slices` are given, they are as many
+    as can be started while the busiest link is busy, at most 64.
 
     Parameters
     ----------
@@ -342,7 +359,9 @@ def schedule_time(
     slices : int, optional
         Pieces that the data of each tree or path is cut into; none for a schedule in steps.
     inverse_rate : Fraction, optional
-        The congestion of trees or a flow, where it is known already.
+        The congestion of trees or a flow at line rate, where it is known already.
+    costs : RuntimeCosts
+        Of the software.
 
     Returns
     -------
@@ -364,4 +383,23 @@ def schedule_time(
         raise UnsupportedError(
             f"slices is {shown(slices)}, but the schedule has steps that wait for each other; leave slices out"
         )
-    return schedule.time(topology, num_bytes, slices, inverse_rate)
+    network = timed_network(topology, costs)
+    rate = None if costs.efficiency else inverse_rate
+    if not costs.send:
+        return costs.launch + schedule.time(network, num_bytes, slices, rate)
+    return costs.launch + _time_with_starts(schedule, network, as_bytes(num_bytes), slices, costs.send, rate)
+
+
+def _time_with_starts(
+    schedule: Schedule, network: Topology, num_bytes: int, slices: int | None, send: Fraction, rate: Fraction | None
+) -> Fraction:
+    """Predict the time where ranks start one message after the other."""
+    starting = int(schedule.messages.max()) * send
+    if not schedule.pipelined:
+        return max(schedule.time(network, num_bytes), starting)
+    rate = schedule.inverse_rate(network) if rate is None else rate
+    wire = num_bytes / Fraction(schedule.total_weight) * rate / NS_PER_US
+    count = max(1, min(DEFAULT_SLICES, math.floor(wire / starting))) if slices is None else slices
+    # The last message that a rank starts goes one more hop.
+    started = starting * count + schedule.latency(network) / max(1, schedule.depth)
+    return max(schedule.time(network, num_bytes, count, rate), started)

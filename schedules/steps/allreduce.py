@@ -80,6 +80,11 @@ class StepAllreduce(AllreduceSchedule):
         """
         return np.concatenate([schedule.link_loads(topology) for schedule in self.schedules])
 
+    @property
+    def messages(self) -> IntArray:
+        """Of both together; see `StepSchedule.messages`."""
+        return self.reduce.messages + self.broadcast.messages
+
     def check_fit(self, network: Topology | DirectGraph) -> None:
         """Raise `UnsupportedError` unless both are for as many ranks, one reduces and the other broadcasts."""
         for part in self.schedules:

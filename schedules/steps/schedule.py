@@ -217,6 +217,13 @@ class StepSchedule(RoutedSchedule):
         times = (congestion(loads, self.chunks_per_shard, topology) for loads in self.link_loads(topology))
         return sum(times, Fraction(0))
 
+    @property
+    def messages(self) -> IntArray:
+        """Messages that each rank starts, shape (ranks,); sends of a step over one path are one."""
+        routes = np.unique(np.stack([self.steps, self.routes]), axis=1)[1]
+        ends = self.path_starts[:-1] if self.direction == "broadcast" else self.path_starts[1:] - 1
+        return np.bincount(self.path_nodes[ends][routes], minlength=self.num_ranks)
+
     def check_fit(self, network: Topology | DirectGraph) -> None:
         """Raise `UnsupportedError` unless the network has as many ranks."""
         ranks = network.num_nodes if isinstance(network, DirectGraph) else network.num_ranks

@@ -13,7 +13,7 @@ from ...errors import CertificateError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import as_whole
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology, reached_network
-from ..paths.schedule import Schedule
+from ..paths.schedule import DEFAULT_SLICES, Schedule
 from .message_order import merged, ordered_transfers
 from .message_times import NS_PER_US, PieceTimes, piece_times
 from .transfers import Transfers, add_step_gates
@@ -25,7 +25,6 @@ Waiting = Literal["overlap", "wait"]
 Forwarding = Literal["cut-through", "store-and-forward"]
 Service = Literal["pipeline", "arrival"]
 
-DEFAULT_SLICES = 64
 LEAST_SLICE = 4096  # bytes, below which slices are not chosen
 MAX_EVENTS = 2**26  # About 3 GB while the simulation runs
 
@@ -94,13 +93,15 @@ class TimedSchedule:
         """Number of slices: as many as ranks can start while the busiest link is busy, W / (E o), where starting costs.
 
         With a link that is busy for W, and E messages of o each that one rank starts for every slice, more slices make
-        the pipeline fill sooner until starting them takes longer than W.  None is smaller than 4 KiB.
+        the pipeline fill sooner until starting them takes longer than W.  None is smaller than 4 KiB; there are at
+        most 64.
         """
         if not self._schedule.pipelined:
             return 1
         most = max(1, MAX_EVENTS // len(self.transfers.hop_links))
+        most = min(DEFAULT_SLICES, most)
         if not self.rules.costs.send:
-            return min(DEFAULT_SLICES, most)
+            return most
         smallest = num_bytes * self.transfers.unit * int(self.transfers.amounts.min()) / LEAST_SLICE
         wanted = self._wire_time * num_bytes / (self._messages * self.rules.costs.send)
         return max(1, math.floor(min(wanted, smallest, Fraction(most))))

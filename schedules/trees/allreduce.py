@@ -85,6 +85,15 @@ class Allreduce(AllreduceSchedule):
             )
         return loads[0] * scales[0] + loads[1] * scales[1]
 
+    def hop_rate(self, topology: Topology) -> Fraction:
+        """Of the slower of both; see `Forest.hop_rate`."""
+        return max(forest.hop_rate(topology) for forest in self.forests)
+
+    @property
+    def messages(self) -> IntArray:
+        """Of both together; see `Forest.messages`."""
+        return self.reduce.messages + self.broadcast.messages
+
     @property
     def depth(self) -> int:
         """Heights of the highest trees of both kinds together."""

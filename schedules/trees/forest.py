@@ -16,7 +16,7 @@ from ...errors import UnsupportedError
 from ...support.arrays import BoolArray, IntArray, SmallArray, read_only
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import congestion, path_links
+from ..paths.congestion import congestion, path_links, slowest_path
 from ..paths.schedule import RoutedSchedule
 from ..traffic.collective import Collective, Direction
 from .switch_vertices import branching, columns, joined_routes, without_leaves
@@ -282,6 +282,22 @@ class Forest(RoutedSchedule):
     def congestion(self, topology: Topology) -> Fraction:
         """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
         return congestion(self.link_loads(topology), self.trees_per_root, topology)
+
+    def hop_rate(self, topology: Topology) -> Fraction:
+        """Longest time that the data of one tree takes on one link, in 1/(GB/s): see `Schedule.hop_rate`."""
+        heaviest = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
+        trees, vertices = np.nonzero(self.routes >= 0)
+        np.maximum.at(heaviest, self.routes[trees, vertices], self.weights[trees])
+        links = path_links(self.path_starts, self.path_nodes, topology, self.direction)
+        starts = self.path_starts - np.arange(len(self.path_starts))
+        return slowest_path(heaviest, starts, links, topology) / self.trees_per_root
+
+    @property
+    def messages(self) -> IntArray:
+        """Edges that each rank sends over, shape (ranks,); switches start no messages."""
+        trees, vertices = np.nonzero(self.routes >= 0)
+        senders = self.parents[trees, vertices] if self.direction == "broadcast" else vertices
+        return np.bincount(senders, minlength=self.num_ranks)[: self.num_ranks]
 
     @property
     def depth(self) -> int:

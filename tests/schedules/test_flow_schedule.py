@@ -64,7 +64,7 @@ def test_switches_hold_nothing_back() -> None:
 def test_time_is_that_of_the_longest_path_and_the_busiest_link() -> None:
     """Two hops of 2 µs; 3 of 10 kB for each link at 10 GB/s; the second hop waits for a slice."""
     assert schedule_time(flow(), RING, 30_000) == 4 + 3
-    assert schedule_time(flow(), RING, 30_000, slices=4) == 4 + 3 + Fraction(3, 4)
+    assert schedule_time(flow(), RING, 30_000, slices=4) == 4 + 3 + Fraction(1, 4)
 
 
 def test_traffic_counts_what_ranks_keep_for_the_algorithm_bandwidth_only() -> None:

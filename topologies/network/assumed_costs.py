@@ -106,3 +106,13 @@ def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
         return topology
     links = tuple(link._replace(bandwidth=link.bandwidth * reached[link[:2]]) for link in topology.links)
     return replace(topology, links=links)
+
+
+def timed_network(topology: Topology, costs: RuntimeCosts) -> Topology:
+    """Return `reached_network` with the times of starting a message and of alpha in the links that leave ranks."""
+    network, more = reached_network(topology, costs), costs.alpha + costs.send
+    if not more:
+        return network
+    ranks = set(topology.compute_nodes)
+    links = (link._replace(latency=link.latency + more) if link.tail in ranks else link for link in network.links)
+    return replace(network, links=tuple(links))
