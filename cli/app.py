@@ -22,6 +22,7 @@ from .inspecting.export import export
 from .inspecting.import_network import import_network
 from .inspecting.lint import lint
 from .inspecting.report import report
+from .inspecting.score import score
 from .inspecting.show import show
 from .inspecting.topologies import topologies
 from .inspecting.verify import verify
@@ -44,14 +45,14 @@ app = typer.Typer(
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 SHOW_COMPLETION, INSTALL_COMPLETION = "--show-completion", "--install-completion"
 PROGRAM, COMPLETION_VARIABLE = "collopt", "_COLLOPT_COMPLETE"
-COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (bound, plan, family, compare, show, bench, find), (run, lint)
+COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (bound, plan, family, compare, score, show, bench, find), (run, lint)
 FURTHER_OPTIONS = {
     **dict.fromkeys(COMMANDS_WITH_THREADS, ("threads", "seed")),
     **dict.fromkeys(COMMANDS_WITH_SEED, ("seed",)),
 }
 COMMANDS = (
-    import_network, bound, plan, export, family, compare, verify, show, report, run, lint, bench, calibrate, find,
-    topologies, doctor,
+    import_network, bound, plan, export, family, compare, verify, score, show, report, run, lint, bench, calibrate,
+    find, topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

@@ -28,6 +28,8 @@ from .mscclpp.machine.machine import interpret_mscclpp
 from .nccl.tuner import write_nccl_tuner
 from .programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from .programs.transformations import without_receive_reduce
+from .scoring.readings import DataCheck
+from .scoring.score import Score, TimedSize, score
 from .simulation.simulate import Simulation, simulate, simulate_sizes
 
 __all__ = ["ChunkRange", "Dependency", "Instruction", "Program", "RankProgram", "ThreadBlock"]
@@ -38,6 +40,7 @@ __all__ += ["SizeWindow", "fastest_windows", "write_family", "write_nccl_tuner"]
 __all__ += ["Attribute", "NodeKind", "Replay", "Trace", "TraceNode"]
 __all__ += ["plan_traces", "read_trace", "replay_traces", "rotate_trace", "write_trace"]
 __all__ += ["Simulation", "simulate", "simulate_sizes"]
+__all__ += ["DataCheck", "Score", "TimedSize", "score"]
 __all__ += ["RunReport", "all_to_all_single", "execute", "launched_rank", "run_local"]
 __all__ += [
     "BenchReport",

@@ -16,6 +16,7 @@ MSCCL_KIND = "MSCCL XML"
 MSCCLPP_KIND = "an MSCCL++ execution plan"
 MEASURED_KIND = "a benchmark of nccl-tests or collopt"
 NUMBERS_KIND = "a table of numbers"
+SENDS_KIND = "a list of sends"
 NCCL_KIND = "a topology dump of NCCL or RCCL"
 NVIDIA_KIND = "the output of nvidia-smi topo -m"
 NETWORK_KINDS = (TOPOLOGY_KIND, NCCL_KIND, NVIDIA_KIND)
@@ -63,6 +64,13 @@ KINDS = (
     (
         XML + r"<algo\b",
         FileKind(MSCCL_KIND, "collopt lint {} --runtime NAME checks it, collopt plan -o FILE writes a plan to verify"),
+    ),
+    (
+        (
+            r'\A\s*\{(?=[\s\S]*"sends"\s*:)'
+            r"|\A(?:#.*\n|\s)*(?=.*\bstep\b)(?=.*\bfrom\b)(?=.*\bto\b).*\bchunk\b"
+        ),
+        FileKind(SENDS_KIND, "collopt score {} --topology NAME scores it"),
     ),
     (XML + r"<system\b", FileKind(NCCL_KIND, DESCRIBES)),
     (r"\A\s*GPU0\s+(?:GPU1|CPU Affinity)\b", FileKind(NVIDIA_KIND, DESCRIBES)),

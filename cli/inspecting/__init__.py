@@ -1,1 +1,1 @@
-"""Commands that show, check and convert files: show, report, verify, lint, export, import, topologies."""
+"""Commands that show, check and convert files: show, report, verify, score, lint, export, import, topologies."""

@@ -60,19 +60,17 @@ class Run(NamedTuple):
     starts: IntArray  # int64 (hops, slices): when each piece began to enter the link, in ticks
 
 
-class TimedSchedule:
-    """A schedule with its transfers, to be run for several sizes."""
+class TimedTransfers:
+    """Transfers, to be run for several sizes; those that are `pipelined` may be cut into slices.
 
-    def __init__(self, schedule: Schedule, topology: Topology, rules: Rules) -> None:
-        self._schedule = schedule
-        self.topology = reached_network(topology, rules.costs)
+    `topology` has the bandwidths that data reaches; see `reached_network`.
+    """
+
+    def __init__(self, transfers: Transfers, topology: Topology, rules: Rules, *, pipelined: bool) -> None:
+        self.transfers = transfers
+        self.topology = topology
         self.rules = rules
-        transfers = ordered_transfers(schedule, topology)
-        if not schedule.pipelined and rules.costs.send:
-            transfers = merged(transfers)
-        # Steps that are waited for keep their order by themselves.
-        stay = schedule.pipelined or rules.steps == "wait"
-        self.transfers = transfers if stay else add_step_gates(transfers)
+        self.pipelined = pipelined
 
     def run(self, num_bytes: int, slices: int | None = None) -> Run:
         """Run with so many bytes in all, in slices as `simulate` takes them."""
@@ -96,7 +94,7 @@ class TimedSchedule:
         the pipeline fill sooner until starting them takes longer than W.  None is smaller than 4 KiB; there are at
         most 64.
         """
-        if not self._schedule.pipelined:
+        if not self.pipelined:
             return 1
         most = max(1, MAX_EVENTS // len(self.transfers.hop_links))
         most = min(DEFAULT_SLICES, most)
@@ -127,7 +125,7 @@ class TimedSchedule:
     def _checked(self, slices: int) -> int:
         """Validate the number of pieces of a transfer."""
         hops, slices = len(self.transfers.hop_links), as_whole(slices, "slices")
-        if not self._schedule.pipelined:
+        if not self.pipelined:
             raise UnsupportedError(f"slices is {slices}, but the plan's steps send chunks whole; leave slices out")
         if slices * hops > MAX_EVENTS:
             raise UnsupportedError(
@@ -137,7 +135,25 @@ class TimedSchedule:
         return slices
 
 
-def _run_part(timed: TimedSchedule, times: PieceTimes, part: IntArray, slices: int, now: int, starts: IntArray) -> int:
+class TimedSchedule(TimedTransfers):
+    """A schedule with its transfers, to be run for several sizes."""
+
+    def __init__(self, schedule: Schedule, topology: Topology, rules: Rules) -> None:
+        transfers = ordered_transfers(schedule, topology)
+        if not schedule.pipelined:
+            transfers = in_steps(transfers, rules)
+        super().__init__(transfers, reached_network(topology, rules.costs), rules, pipelined=schedule.pipelined)
+
+
+def in_steps(transfers: Transfers, rules: Rules) -> Transfers:
+    """Merge the sends of a step where messages cost something, and keep the order of steps on links."""
+    if rules.costs.send:
+        transfers = merged(transfers)
+    # Steps that are waited for keep their order by themselves.
+    return transfers if rules.steps == "wait" else add_step_gates(transfers)
+
+
+def _run_part(timed: TimedTransfers, times: PieceTimes, part: IntArray, slices: int, now: int, starts: IntArray) -> int:
     """Run some of the transfers from a time on; record their starts, and return the end of the last."""
     from .event_loop import run_events
 
@@ -152,7 +168,7 @@ def _run_part(timed: TimedSchedule, times: PieceTimes, part: IntArray, slices: i
     return now + timeline.finish
 
 
-def _network(timed: TimedSchedule, times: PieceTimes, part: IntArray) -> tuple[Network, IntArray, IntArray]:
+def _network(timed: TimedTransfers, times: PieceTimes, part: IntArray) -> tuple[Network, IntArray, IntArray]:
     """Make the events' network of some transfers; also return their hops, and where the network has these.
 
     Where starting a message takes time, a hop on a link of the sending rank's own goes ahead of its hops.

@@ -96,15 +96,20 @@ def _json_finding(path: str | os.PathLike[str], dialect: Dialect) -> str:
 
 def _check(document: Document, dialect: Dialect, resident: int, findings: Findings) -> None:
     check_header(document, dialect, findings)
+    if (program := checked_program(document, dialect, resident, findings)) is not None:
+        placements = dialect.placements(document.numbers.get("inplace", 0), document.numbers.get("outofplace", 1))
+        check_execution(program, *placements, FIFO_DEPTHS.get(document.words.get("proto", ""), 2), findings)
+
+
+def checked_program(document: Document, dialect: Dialect, resident: int, findings: Findings) -> Program | None:
+    """Check all below the header, and convert it to a program; None, with the reason as a finding, if it is none."""
     layout = layout_of(document, findings)
     check_gpus(document, layout, dialect, findings)
     check_blocks(document, layout, dialect, resident, findings)
     if layout is None or findings.has(*WRONG):
-        return
+        return None
     program = program_of(document, layout, findings)
-    if not findings.has(*WRONG):
-        placements = dialect.placements(document.numbers.get("inplace", 0), document.numbers.get("outofplace", 1))
-        check_execution(program, *placements, FIFO_DEPTHS.get(document.words.get("proto", ""), 2), findings)
+    return None if findings.has(*WRONG) else program
 
 
 LIBRARY = "the folder of the library"

@@ -1,0 +1,227 @@
+"""``collopt score``: what a schedule that anybody made is worth on a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
+from ..arguments.network_options import NetworkOptions
+from ..arguments.parameters import (
+    CsvOption,
+    JsonOption,
+    RootOption,
+    UsageError,
+    check_planners,
+    complete_collective,
+    complete_planner,
+    count_option,
+    option,
+    topology_option,
+)
+from ..terminal.exit_status import CHECK_FAILED
+from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows
+from ..terminal.progress import computing
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ...runtime import Score
+    from ...topologies import Topology
+
+FileArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="MSCCL XML, an MSCCL++ plan, a plan file, a list of sends, or Chakra traces: their prefix or one of them.",
+    ),
+]
+TopologyOption = Annotated[
+    str | None,
+    topology_option(
+        "Network whose ranks run it: name from `collopt topologies`, or path of a topology file (plan files have one).",
+        "Network",
+    ),
+]
+CollectiveOption = Annotated[
+    str | None,
+    option(
+        "--collective NAME",
+        "Collective of traces or sends that do not say.",
+        autocompletion=complete_collective,
+    ),
+]
+BytesOption = Annotated[
+    str | None, option("--bytes SIZE", "Total size in bytes that traces were made for, if they do not say.")
+]
+SizesOption = Annotated[
+    list[str] | None,
+    option("--size SIZE", "Simulate this total size in bytes (default: 1M, 64M and 1G). Repeatable."),
+]
+SlicesOption = Annotated[
+    int | None,
+    count_option(
+        "--slices N",
+        "Pieces that each send is cut into (default: 64, or as many as pay, in files of runtimes; 1 in traces).",
+        1,
+    ),
+]
+PlannerOption = Annotated[str, option("--planner NAME", "Planner to compare with.", autocompletion=complete_planner)]
+
+
+def score(
+    file: FileArgument,
+    described: NetworkOptions,
+    topology: TopologyOption = None,
+    collective: CollectiveOption = None,
+    root: RootOption = None,
+    num_bytes: BytesOption = None,
+    size: SizesOption = None,
+    slices: SlicesOption = None,
+    planner: PlannerOption = "auto",
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Score a schedule from any source: data, loads of links, bandwidth against the bound, and simulated times."""
+    from ...runtime import score as score_file
+    from ...runtime.scoring.score import SIZES
+
+    check_planners([planner])
+    network = _network(file, topology, described)
+    with computing(f"scoring {file}"):
+        found = score_file(
+            file,
+            network,
+            collective=collective,
+            root=_rank(root),
+            num_bytes=num_bytes,
+            sizes=list(dict.fromkeys(size or SIZES)),
+            slices=slices,
+            planner=planner,
+        )
+    if as_json:
+        emit_json(_figures(found))
+    elif as_csv:
+        emit_csv(_links(found))
+    else:
+        _print(found, planner)
+    if found.data.outcome == "wrong":
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _network(file: Path, topology: str | None, described: NetworkOptions) -> Topology:
+    """Return the network that was asked for, or that of a plan file."""
+    from ...support.file_kinds import PLAN_KIND, kind_of
+    from ..arguments.networks import find_network
+
+    if topology is not None:
+        return find_network(topology, described)
+    if described.given():
+        raise UsageError(f"{described.given()[0]} describes a network; give --topology too, or leave it out")
+    kind = kind_of(file)
+    if kind is None or kind.name != PLAN_KIND:
+        raise UsageError(f"--topology is missing; expected the network whose ranks run {file}")
+    from ...planners import load_plan
+
+    return load_plan(file).topology
+
+
+def _rank(root: str | None) -> int | str | None:
+    """Read a rank's number or name."""
+    return int(root) if root is not None and root.isascii() and root.isdigit() and len(root) < 10 else root
+
+
+def _print(found: Score, planner: str) -> None:
+    what = f"{found.kind}, {found.collective or 'collective not known'}"
+    title = f"{found.path}: {what} on {found.topology.name}, {found.topology.num_ranks} ranks"
+    emit_rows(title, _rows(found, planner))
+    if found.times:
+        emit(_time_table(found, planner))
+
+
+def _rows(found: Score, planner: str) -> dict[str, str]:
+    rows = {"data": str(found.data), "routes": found.routes}
+    if found.algbw is not None:
+        rows |= _load_rows(found)
+        rows["algbw"] = f"{rate_text(found.algbw)}, by the busiest link"
+    if found.bound is not None:
+        rows["bound"] = rate_text(found.bound.algbw)
+    if found.gap is not None:
+        rows["optimality gap"] = gap_text(found.gap)
+    if found.plan is not None:
+        missed = "optimal" if found.plan.gap == 0 else f"{percentage_text(found.plan.gap)} below the bound"
+        rows[f"plan by {planner}"] = f"{rate_text(found.plan.algbw)}, {missed}"
+    if found.times:
+        pieces = sorted({each.pieces for each in found.times if each.pieces is not None})
+        cut = f", each send in {count_text(pieces[-1], 'piece')}" if len(pieces) == 1 else ""
+        rows["times"] = f"simulated, {found.costs.label}{cut}"
+    if found.remark:
+        rows["note"] = found.remark
+    return rows
+
+
+def _load_rows(found: Score) -> dict[str, str]:
+    """Busiest links, and the data on links of each class."""
+    from ...topologies import link_classes
+
+    links = found.topology.links
+    busiest = [f"{links[place].tail} -> {links[place].head}" for place in found.busiest_links]
+    share = found.shares[found.busiest_links[0]]
+    rows = {
+        "busiest links": f"{abbreviated_names(busiest[:3])}{', ...' if len(busiest) > 3 else ''} "
+        f"({len(busiest)} of {len(links)}), with {percentage_text(share)} of all data"
+    }
+    shares = dict(zip(links, found.shares, strict=True))
+    for each in link_classes(found.topology):
+        own = [shares[link] for link in each.links]
+        most, mean = percentage_text(max(own)), percentage_text(sum(own) / len(own))
+        some = "" if min(own) == max(own) else f"{percentage_text(min(own))} to "
+        average = f", {mean} on average" if some else ""
+        rows[each.name] = f"{count_text(len(own), 'link')} with {some}{most} of all data{average}"
+    return rows
+
+
+def _time_table(found: Score, planner: str) -> Table:
+    table = bare_table()
+    for header in ("size in bytes", "time", f"plan by {planner}", "time / plan"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for num_bytes, time, ours, _ in found.times:
+        ratio = "" if not ours else f"{time / ours:.3f}"
+        table.add_row(str(num_bytes), time_text(time), "" if ours is None else time_text(ours), ratio)
+    return table
+
+
+def _figures(found: Score) -> dict[str, Any]:
+    algbw, gap, limit = found.algbw, found.gap, found.bound
+    return {
+        "file": found.path,
+        "kind": found.kind,
+        "topology": found.topology.name,
+        "digest": found.topology.digest,
+        "num_ranks": found.topology.num_ranks,
+        "collective": None if found.collective is None else str(found.collective),
+        "data": found.data.outcome,
+        "reason": found.data.reason,
+        "routes": found.routes,
+        "algbw": None if algbw is None else float(algbw),
+        "algbw_exact": None if algbw is None else str(algbw),
+        "bound": None if limit is None else float(limit.algbw),
+        "bound_exact": None if limit is None else str(limit.algbw),
+        "gap": None if gap is None else str(gap),
+        "plan_algbw": None if found.plan is None else float(found.plan.algbw),
+        "remark": found.remark,
+        "costs": found.costs.to_json(),
+        "times": [
+            {"size": each.num_bytes, "time_us": each.microseconds, "plan_time_us": each.plan_microseconds}
+            | {"slices": each.pieces}
+            for each in found.times
+        ],
+        "links": _links(found),
+    }
+
+
+def _links(found: Score) -> list[dict[str, Any]]:
+    """One row for each link."""
+    return [{str(name): value for name, value in row.items()} for row in found.to_frame().to_dict("records")]

@@ -1,0 +1,1 @@
+"""Scores of schedules in any file: data, loads of links, bandwidth against the bound, and times."""

@@ -1,0 +1,139 @@
+"""Messages of programs of thread blocks, and of MSCCL++ plans.
+
+Every step is an event that waits for the step above it and for those that it depends on; a send is a message that waits
+for its step, and a receive waits for the message too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from fractions import Fraction
+
+from ...errors import ProgramError, UnsupportedError
+from ..mscclpp.format.execution_plan import (
+    SIGNALLING,
+    SWITCH_OPERATIONS,
+    WAITING,
+    ChannelType,
+    ExecutionPlan,
+    Operation,
+    channel_pairs,
+)
+from ..mscclpp.machine.memory import layout_of, unroll
+from ..programs.ordering import Order
+from ..programs.program import Program
+from .messages import Messages
+
+
+def program_messages(program: Program, order: Order) -> Messages:
+    """List the messages of a program whose steps are in `order`."""
+    messages = Messages(data_unit(program))
+    steps: dict[int, int] = {}
+    sends: dict[int, int] = {}
+    for number in order.sequence:
+        site, step, partner = order.sites[number], order.instructions[number], order.partners[number]
+        before = [steps[each] for each in order.before[number]]
+        if step.receives:
+            before.append(sends[partner])
+        steps[number] = messages.event(site.rank, before)
+        if step.kind == "send":
+            peer = order.sites[partner].rank
+            adds = order.instructions[partner].kind == "recv_reduce"
+            sends[number] = messages.send(site.rank, peer, step.count, [steps[number]], adds=adds)
+    return messages
+
+
+def data_unit(program: Program) -> Fraction:
+    """Share of all data, as nccl-tests counts it, that a chunk is: between pairs, of what a rank has on average."""
+    layout = program.layout
+    return Fraction(program.num_ranks if layout.in_pairs else 1, layout.chunks)
+
+
+def plan_messages(plan: ExecutionPlan) -> Messages:
+    """List the messages of an MSCCL++ plan: its puts, in one of the orders that its signals allow.
+
+    Raises `ProgramError` if the plan deadlocks, `UnsupportedError` if it uses switch channels.
+    """
+    layout = layout_of(plan)
+    unit = Fraction(plan.num_ranks if layout.in_pairs else 1, layout.chunks)
+    return _Signals(plan, Messages(unit)).run()
+
+
+Channel = tuple[int, int, ChannelType, int]  # Rank, thread block, type and position
+
+
+class _Signals:
+    """Runs thread blocks in turn, each as far as signals allow; the k-th wait takes the k-th signal of a channel."""
+
+    def __init__(self, plan: ExecutionPlan, messages: Messages) -> None:
+        self._plan = plan
+        self._messages = messages
+        self._others = channel_pairs(plan.gpus)
+        self._last: dict[tuple[int, int], int] = {}  # The last event of each thread block
+        # What a signal on a channel comes after: the puts and signals before it.
+        self._pending: defaultdict[Channel, list[int]] = defaultdict(list)
+        self._tokens: defaultdict[tuple[str, int, int], deque[int | None]] = defaultdict(deque)
+        for rank, gpu in enumerate(plan.gpus):
+            for number, value in enumerate(gpu.semaphores):
+                self._tokens["semaphore", rank, number].extend([None] * value)
+
+    def run(self) -> Messages:
+        """Run all thread blocks to their ends."""
+        left = {
+            (rank, number): deque(operation for operation, _ in unroll(block, 1))
+            for rank, gpu in enumerate(self._plan.gpus)
+            for number, block in enumerate(gpu.thread_blocks)
+        }
+        while left:
+            moved = False
+            for block, operations in list(left.items()):
+                while operations and self._is_ready(block[0], operations[0]):
+                    self._run_operation(block, operations.popleft())
+                    moved = True
+                if not operations:
+                    del left[block]
+            if not moved and left:
+                rank, number = next(iter(left))
+                raise ProgramError(f"the plan deadlocks: rank {rank} thread block {number} waits for a signal")
+        return self._messages
+
+    def _awaited(self, rank: int, operation: Operation) -> list[tuple[str, int, int]]:
+        if operation.name in WAITING:
+            return [(str(operation.channel_type), rank, channel) for channel in operation.channels]
+        return [("semaphore", rank, number) for number in operation.semaphores if operation.name == "sem_acquire"]
+
+    def _is_ready(self, rank: int, operation: Operation) -> bool:
+        return all(self._tokens[each] for each in self._awaited(rank, operation))
+
+    def _run_operation(self, block: tuple[int, int], operation: Operation) -> None:
+        rank, messages = block[0], self._messages
+        if operation.name in SWITCH_OPERATIONS:
+            raise UnsupportedError(
+                "the plan adds up or copies on switch channels (NVLS), whose loads on links the file does not say; "
+                "score the plan file that it was exported from"
+            )
+        taken = [self._tokens[each].popleft() for each in self._awaited(rank, operation)]
+        before = [each for each in (self._last.get(block), *taken) if each is not None]
+        here = self._last[block] = messages.event(rank, before)
+        kind = operation.channel_type or "memory"
+        channels: list[Channel] = [(*block, kind, channel) for channel in operation.channels]
+        if operation.name in ("put", "pws"):
+            pairs = zip(operation.sources, operation.targets, strict=True)
+            for channel, (source, target) in zip(channels, pairs, strict=True):
+                if target.rank != rank:
+                    self._pending[channel].append(messages.send(rank, target.rank, source.count, [here]))
+        if operation.name in (*SIGNALLING, "pws"):
+            for channel in channels:
+                self._signal(channel, here)
+        if operation.name == "sem_release":
+            for number in operation.semaphores:
+                self._tokens["semaphore", rank, number].append(here)
+
+    def _signal(self, channel: Channel, here: int) -> None:
+        rank, _, kind, position = channel
+        other = self._others.get((rank, kind, position))
+        if other is None:
+            raise ProgramError(f"rank {rank} signals on {kind} channel {position}, which has no other end")
+        arrival = self._messages.event(rank, [here, *self._pending[channel]])
+        self._pending[channel] = [arrival]
+        self._tokens[other[1], other[0], other[2]].append(arrival)

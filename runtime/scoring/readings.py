@@ -1,0 +1,260 @@
+"""Schedules in files of any kind, as messages, with what is known of their data."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ...errors import FileFormatError, ProgramError, UnsupportedError
+from ...planners import Plan, load_plan
+from ...schedules import Collective, as_bytes
+from ...schedules.traffic.collective import as_collective
+from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, wrong_kind
+from ...support.file_kinds import kind_of as file_kind
+from ...support.reading import name_of, read_bytes
+from ...support.validation import as_path, shown
+from ...topologies import Topology
+from ...topologies.network.links import as_root
+from ..interpreter.findings import Findings, TooManyFindingsError
+from ..msccl.format.document import Document, read_document
+from ..msccl.format.limits import dialect_of
+from ..msccl.lint.lint import FIFO_DEPTHS, MAX_BYTES, WRONG, checked_program
+from ..msccl.lint.run import buffered_order, check_execution
+from ..mscclpp.format.reader import read_mscclpp
+from ..mscclpp.machine.machine import run_execution_plan
+from ..mscclpp.machine.memory import layout_of
+from ..programs.layout import Layout
+from ..programs.ordering import Order, global_order
+from ..programs.program import Program
+from .messages import Messages
+from .program_messages import plan_messages, program_messages
+from .send_execution import check_sends, send_messages
+from .send_lists import read_sends
+from .traces import missing_bytes, read_traces, stated, trace_messages, trace_prefix
+
+Outcome = Literal["right", "wrong", "not checked"]
+
+
+class DataCheck(NamedTuple):
+    """Whether a schedule leaves the right data everywhere.
+
+    Attributes
+    ----------
+    outcome : {"right", "wrong", "not checked"}
+        What is known of it.
+    reason : str
+        How that is known.
+    """
+
+    outcome: Outcome
+    reason: str
+
+    def __str__(self) -> str:
+        """On one line."""
+        return f"{self.outcome}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A schedule as it was read from a file."""
+
+    kind: str  # Such as ``"MSCCL XML"``
+    collective: Collective | None  # None where a trace does not say, and nobody else has
+    data: DataCheck
+    messages: Messages | None = None  # None where ranks wait for each other for ever, and of a plan
+    problem: dict[str, Any] = field(default_factory=dict)  # The root, weights or traffic of `collopt.bound`
+    looped: bool = False  # Whether runtimes run it on one piece of each chunk after the other
+    in_steps: bool = False  # Whether links keep the order of levels
+    plan: Plan | None = None
+
+
+class Hints(NamedTuple):
+    """What people say about a file that does not say it."""
+
+    collective: Collective | None = None
+    root: int | str | None = None
+    num_bytes: int | None = None
+
+    @classmethod
+    def of(cls, collective: object, root: int | str | None, num_bytes: int | str | None) -> Hints:
+        """Read the values that people gave."""
+        known = None if collective is None else as_collective(collective)
+        return cls(known, root, None if num_bytes is None else as_bytes(num_bytes))
+
+    def refuse(self, kind: str, *, but: str = "") -> None:
+        """Refuse hints that a file of some kind does not need, but for one."""
+        for name, value in self._asdict().items():
+            if value is not None and name != but:
+                raise UnsupportedError(f"{name} is {shown(value)}, but {kind} says so itself; leave it out")
+
+
+def read_schedule(path: str | os.PathLike[str], topology: Topology, hints: Hints) -> Reading:
+    """Read a schedule that ranks of a topology run.
+
+    Raises `FileFormatError` if the file cannot be read or is of no kind that is scored; `UnsupportedError` if it is for
+    another number of ranks, or does not say what is needed.
+    """
+    file = as_path(path)
+    if (prefix := trace_prefix(file)) is not None:
+        return _traces(prefix, topology, hints)
+    if problem := wrong_kind(file, "a schedule", (PLAN_KIND, MSCCL_KIND, MSCCLPP_KIND, SENDS_KIND)):
+        raise FileFormatError(problem)
+    kind = file_kind(file)
+    if kind is None or kind.name == SENDS_KIND:
+        return _send_list(file, topology, hints)
+    hints.refuse(kind.name, but="collective")
+    reading = {PLAN_KIND: _plan, MSCCL_KIND: _algorithm, MSCCLPP_KIND: _execution_plan}[kind.name](file, topology)
+    if hints.collective not in (None, reading.collective):
+        raise UnsupportedError(f"{name_of(file)} is of {reading.collective}, not {hints.collective}")
+    return reading
+
+
+def _check_ranks(file: Path, num_ranks: int, topology: Topology) -> None:
+    if num_ranks != topology.num_ranks:
+        raise UnsupportedError(
+            f"{name_of(file)} is for {num_ranks} ranks, but {topology.name} has {topology.num_ranks}; give its network"
+        )
+
+
+def _plan(file: Path, topology: Topology) -> Reading:
+    """A plan of collopt; raises as `load_plan`."""
+    plan = load_plan(file, topology)
+    data = DataCheck("right", "the schedule in the plan was verified")
+    return Reading(PLAN_KIND, plan.collective, data, problem=plan.schedule.problem(plan.collective), plan=plan)
+
+
+REQUIRED = ("nchannels", "nchunksperloop", "ngpus", "coll")
+MANY = 2**20
+
+
+def _algorithm(file: Path, topology: Topology) -> Reading:
+    """An MSCCL algorithm, as any runtime would run it."""
+    findings = Findings()
+    # The parsers know no encoding: each byte is a character of its own.
+    document = read_document(read_bytes(file, MAX_BYTES).decode("latin-1"), REQUIRED, findings)
+    if document is None:
+        raise FileFormatError(f"{name_of(file)}: {_first(findings)}")
+    _check_ranks(file, document.numbers["ngpus"], topology)
+    dialect = dialect_of("msccl-executor-nccl")
+    dialect = replace(
+        dialect, max_channels=MANY, max_thread_blocks=MANY, limits=replace(dialect.limits, max_steps=MANY)
+    )
+    program, how = None, ""
+    with suppress(TooManyFindingsError):
+        program = checked_program(document, dialect, MANY, findings)
+        if program is not None:
+            how = _execute(program, document, findings)
+    if program is None:
+        raise UnsupportedError(f"{name_of(file)}: {_first(findings)}")
+    data = DataCheck("wrong", _first(findings)) if findings.has(*WRONG) else DataCheck("right", how)
+    order = _order(program, document)
+    messages = None if order is None else program_messages(program, order)
+    return Reading(MSCCL_KIND, program.collective, data, messages, _problem(program.layout), looped=True)
+
+
+def _execute(program: Program, document: Document, findings: Findings) -> str:
+    """Execute a program as often as the file says that it is for; return in which ways."""
+    in_place = bool(document.numbers.get("inplace", 0))
+    out_of_place = bool(document.numbers.get("outofplace", not in_place)) or not in_place
+    check_execution(program, in_place, out_of_place, _depth(document), findings)
+    ways = [way for way, does in (("in place", in_place), ("out of place", out_of_place)) if does]
+    return f"executed {' and '.join(ways)}, every rank ends with what the collective says"
+
+
+def _depth(document: Document) -> int:
+    return FIFO_DEPTHS.get(document.words.get("proto", ""), 2)
+
+
+def _order(program: Program, document: Document) -> Order | None:
+    """Order the steps, if need be with what connections buffer; None if they wait for each other for ever."""
+    try:
+        return global_order(program)
+    except ProgramError:
+        try:
+            return buffered_order(program, _depth(document))
+        except ProgramError:
+            return None
+
+
+def _first(findings: Findings) -> str:
+    """Return the worst finding."""
+    found = next(iter(findings))
+    return f"{found.where}: {found.message}" if found.where else found.message
+
+
+def _problem(layout: Layout) -> dict[str, Any]:
+    return {} if layout.root is None else {"root": layout.root}
+
+
+def _execution_plan(file: Path, topology: Topology) -> Reading:
+    """An MSCCL++ plan."""
+    plan = read_mscclpp(file)
+    _check_ranks(file, plan.num_ranks, topology)
+    way = "in place" if plan.in_place else "out of place"
+    data = DataCheck("right", f"executed {way}, every rank ends with what the collective says")
+    problem: dict[str, Any] = {}
+    messages = None
+    try:
+        problem = _problem(layout_of(plan))
+        messages = plan_messages(plan)
+        run_execution_plan(plan, interleavings=2)
+    except ProgramError as error:
+        data = DataCheck("wrong", str(error))
+    return Reading(MSCCLPP_KIND, plan.collective, data, messages, problem, looped=True)
+
+
+def _send_list(file: Path, topology: Topology, hints: Hints) -> Reading:
+    hints._replace(collective=None).refuse("a list of sends", but="root")
+    sends = read_sends(file, topology, hints.collective, hints.root)
+    data = DataCheck("right", "executed step by step, every rank ends with what the collective says")
+    try:
+        check_sends(sends)
+    except ProgramError as error:
+        data = DataCheck("wrong", str(error))
+    problem = {} if sends.root is None else {"root": sends.root}
+    return Reading(SENDS_KIND, sends.collective, data, send_messages(sends), problem, in_steps=True)
+
+
+TRACES = "Chakra traces"
+UNSAID = "traces say how many bytes are sent, and not which"
+
+
+def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:
+    """A set of Chakra traces."""
+    traces = read_traces(prefix, topology.num_ranks)
+    collective = _agreed(stated(traces, "collective"), hints.collective, prefix)
+    said = stated(traces, "comm_size")
+    num_bytes = said if hints.num_bytes is None and isinstance(said, int) else hints.num_bytes
+    if num_bytes is None or num_bytes < 1:
+        raise UnsupportedError(f"the traces {prefix} do not say of how many bytes in all they are; give num_bytes")
+    problem: dict[str, Any] = {}
+    if collective is not None and collective.has_one_root:
+        if hints.root is None:
+            raise UnsupportedError(f"the traces {prefix} do not say which root the {collective} has; give it")
+        problem["root"] = as_root(topology.compute_nodes, hints.root)
+    elif hints.root is not None:
+        raise UnsupportedError(f"root is {shown(hints.root)}, but the traces {prefix} are of no collective with a root")
+    try:
+        messages = trace_messages(traces, num_bytes)
+    except ProgramError as error:
+        return Reading(TRACES, collective, DataCheck("wrong", str(error)), None, problem)
+    data = DataCheck("not checked", f"{UNSAID}, nor of which collective; sends match receives, and none waits for ever")
+    if collective is not None and not collective.parts_differ:
+        needed = "every rank takes in and gives away as much as the collective needs"
+        data = DataCheck("not checked", f"{UNSAID}; sends match receives, none waits for ever, and {needed}")
+        if problem_found := missing_bytes(messages, collective, len(traces), problem.get("root")):
+            data = DataCheck("wrong", problem_found)
+    return Reading(TRACES, collective, data, messages, problem)
+
+
+def _agreed(said: object, given: Collective | None, prefix: Path) -> Collective | None:
+    """Collective of traces, as they or people say."""
+    if said is None:
+        return given
+    found = as_collective(said, error=FileFormatError)
+    if given not in (None, found):
+        raise UnsupportedError(f"the traces {prefix} are of {found}, not {given}")
+    return found

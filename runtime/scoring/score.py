@@ -1,0 +1,339 @@
+"""`score`: what a schedule of any origin is worth on a network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import BoundError, NoAnswerError, UnsupportedError
+from ...planners import PLANNERS, Plan, bound
+from ...planners.registry import as_planner
+from ...schedules import Bound, Collective, as_bytes
+from ...schedules.timing.run import Rules, TimedTransfers, in_steps
+from ...schedules.timing.schedule_transfers import transfers_of
+from ...schedules.timing.transfers import Transfers
+from ...support.arrays import IntArray
+from ...support.formatting import bandwidth_text, percentage_text
+from ...support.reading import name_of
+from ...support.validation import as_whole, shown
+from ...topologies import RuntimeCosts, Topology, reached_network
+from ...topologies.network.assumed_costs import CostsName, as_costs
+from .messages import link_loads, routed
+from .readings import DataCheck, Hints, Reading, read_schedule
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SIZES = ("1M", "64M", "1G")
+NS_PER_US = 1000
+
+
+class TimedSize(NamedTuple):
+    """Simulated times of one size.
+
+    Attributes
+    ----------
+    num_bytes : int
+        As nccl-tests counts them.
+    microseconds : float
+        Of the file's schedule.
+    plan_microseconds : float or None
+        Of collopt's plan; None without one.
+    pieces : int or None
+        That each send of the schedule was cut into; None of a plan, of which `simulate` decides.
+    """
+
+    num_bytes: int
+    microseconds: float
+    plan_microseconds: float | None
+    pieces: int | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Score:
+    """What a schedule is worth on a network.
+
+    Attributes
+    ----------
+    path : str
+        File that was read.
+    kind : str
+        Its kind, such as ``"MSCCL XML"``.
+    topology : Topology
+        The network.
+    collective : Collective or None
+        None of traces that do not say.
+    data : DataCheck
+        Whether the right data ends up everywhere, and how that is known.
+    routes : str
+        How the messages of ranks were put on links.
+    link_loads : ndarray of int64, shape (links,), or None
+        Units of data on each link; None where ranks wait for each other for ever.
+    unit : Fraction
+        Share of all data, as nccl-tests counts it, that a unit is.
+    bound : Bound or None
+        What no schedule can beat; None where `remark` says why.
+    plan : Plan or None
+        What collopt plans instead, for the last of the sizes; None where `remark` says why.
+    costs : RuntimeCosts
+        Of the software, in the times.
+    times : tuple of TimedSize
+        None of a schedule whose data is wrong.
+    remark : str
+        Why there is no bound or plan; empty if there are.
+    """
+
+    path: str
+    kind: str
+    topology: Topology
+    collective: Collective | None
+    data: DataCheck
+    routes: str
+    link_loads: IntArray | None
+    unit: Fraction
+    bound: Bound | None
+    plan: Plan | None
+    costs: RuntimeCosts
+    times: tuple[TimedSize, ...]
+    remark: str = ""
+
+    @property
+    def shares(self) -> tuple[Fraction, ...]:
+        """Share of all data on each link; none where ranks wait for each other for ever."""
+        return () if self.link_loads is None else tuple(load * self.unit for load in self.link_loads.tolist())
+
+    @property
+    def busiest_links(self) -> tuple[int, ...]:
+        """Places in ``topology.links`` of the links that are busy for longest."""
+        times = self._link_times()
+        most = max(times, default=Fraction(0))
+        return tuple(place for place, time in enumerate(times) if time == most > 0)
+
+    @property
+    def algbw(self) -> Fraction | None:
+        """Algorithm bandwidth in GB/s as in nccl-tests, if the busiest link is never idle and latency is left out."""
+        most = max(self._link_times(), default=Fraction(0))
+        return 1 / most if most else None
+
+    @property
+    def gap(self) -> Fraction | None:
+        """Exact share of the bound that is missed; None where the data is wrong, or there is no bound."""
+        if self.algbw is None or self.bound is None or self.data.outcome == "wrong":
+            return None
+        return 1 - self.algbw / self.bound.algbw
+
+    def _link_times(self) -> list[Fraction]:
+        """Time that all data takes on each link, in ns per byte of all data."""
+        links = zip(self.shares, self.topology.links, strict=False)
+        return [share / link.bandwidth for share, link in links]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Tabulate the links.
+
+        Returns
+        -------
+        DataFrame
+            One row per link: ``tail``, ``head``, ``bandwidth`` in GB/s, ``share`` of all data that crosses it, and how
+            ``busy`` it is beside the busiest link.
+        """
+        import pandas as pd
+
+        times = self._link_times()
+        most = max(times, default=Fraction(0)) or Fraction(1)
+        rows = [
+            (link.tail, link.head, float(link.bandwidth), float(share), float(time / most))
+            for link, share, time in zip(self.topology.links, self.shares, times, strict=False)
+        ]
+        return pd.DataFrame(rows, columns=["tail", "head", "bandwidth", "share", "busy"])
+
+    def __str__(self) -> str:
+        """On one line."""
+        speed = "" if self.algbw is None else f", {bandwidth_text(self.algbw, 2)}"
+        gap = "" if self.gap is None else f", {percentage_text(self.gap)} below the bound" if self.gap else ", optimal"
+        what = f"{self.kind}, {self.collective or 'some collective'} on {self.topology.name}"
+        return f"{what}: data {self.data.outcome}{speed}{gap}"
+
+    def __repr__(self) -> str:
+        """In angle brackets."""
+        return f"<Score {self}>"
+
+
+def score(
+    path: str | os.PathLike[str],
+    topology: Topology,
+    *,
+    collective: str | Collective | None = None,
+    root: int | str | None = None,
+    num_bytes: int | str | None = None,
+    sizes: Iterable[int | str] = SIZES,
+    slices: int | None = None,
+    costs: RuntimeCosts | CostsName | None = None,
+    planner: str = "auto",
+) -> Score:
+    """Score a schedule that anybody made: data, loads, bandwidth against the bound, and times beside collopt's plan.
+
+    Raises `FileFormatError` if the file cannot be read or holds no schedule; `UnsupportedError` if it is for another
+    number of ranks, does not say what is needed, or sends where no route leads; `TopologyError` if a plan is for
+    another network.  Wrong data and deadlocks are part of the score.
+
+    Parameters
+    ----------
+    path : str or path
+        MSCCL XML, an MSCCL++ plan, a plan of collopt, a list of sends, or Chakra traces: their common prefix, or one
+        of them.
+    topology : Topology
+        Whose ranks run it, in order.
+    collective : str or Collective, optional
+        For traces and lists of sends that do not say.
+    root : int or str, optional
+        Likewise.
+    num_bytes : int or str, optional
+        Bytes in all that traces were made for, if they do not say.
+    sizes : iterable of int or str
+        Bytes in all of the simulated times.
+    slices : int, optional
+        Pieces that each send is cut into; by default those of `simulate` for files of runtimes, which run a program
+        piece by piece, and 1 for traces; lists of sends are in steps, whose chunks are whole.
+    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
+        What the software adds to times, as for `simulate`.
+    planner : str
+        What makes the plan to compare with.
+
+    Returns
+    -------
+    Score
+
+    Examples
+    --------
+    >>> import collopt
+    >>> ring = collopt.topologies.ring(4, bandwidth=25)
+    >>> collopt.plan(ring, "allgather", planner="blink").to_msccl_xml("blink.xml")
+    >>> score("blink.xml", ring, sizes=["64M"])
+    <Score MSCCL XML, allgather on ring-4: data right, 40.00 GB/s, 40.00 % below the bound>
+    """
+    if not isinstance(topology, Topology):
+        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    wanted = _sizes(sizes)
+    as_planner(planner)
+    if slices is not None:
+        slices = as_whole(slices, "slices")
+    reading = read_schedule(path, topology, Hints.of(collective, root, num_bytes))
+    if slices is not None and reading.in_steps:
+        raise UnsupportedError(f"slices is {slices}, but sends in steps are whole; leave slices out")
+    return _Scorer(name_of(path), topology, reading, slices, as_costs(costs, topology)).score(wanted, planner)
+
+
+def _sizes(sizes: Iterable[int | str]) -> list[int]:
+    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+        raise UnsupportedError(f"the sizes are {shown(sizes)}; expected several, such as ['1M', '1G']")
+    return [as_bytes(size) for size in sizes]
+
+
+class _Scorer:
+    """Scores one schedule."""
+
+    def __init__(
+        self, path: str, topology: Topology, reading: Reading, slices: int | None, costs: RuntimeCosts
+    ) -> None:
+        self._path = path
+        self._topology = topology
+        self._reading = reading
+        self._slices = slices
+        self._costs = costs
+        self._transfers: Transfers | None = None
+        self._routes = "none: ranks wait for each other for ever"
+        if reading.plan is not None:
+            self._transfers = transfers_of(reading.plan.schedule, topology)
+            self._routes = "those of the plan"
+        elif reading.messages is not None:
+            self._transfers, *_ = found = routed(reading.messages, topology)
+            self._routes = found.text
+
+    def score(self, sizes: list[int], planner: str) -> Score:
+        """Score the schedule."""
+        reading, transfers = self._reading, self._transfers
+        limit, remark = self._bound()
+        made = Score(
+            self._path,
+            reading.kind,
+            self._topology,
+            reading.collective,
+            reading.data,
+            self._routes,
+            None if transfers is None else link_loads(transfers, len(self._topology.links)),
+            Fraction(1) if transfers is None else transfers.unit,
+            limit,
+            None,
+            self._costs,
+            (),
+            remark,
+        )
+        if made.gap is not None and made.gap < 0:
+            reason = f"{reading.kind} of {bandwidth_text(made.algbw or 0, 2)} would beat the bound, so data is missing"
+            made = replace(made, data=DataCheck("wrong", reason))
+        if made.data.outcome == "wrong" or transfers is None:
+            return made
+        times = []
+        for size in sizes:
+            made = self._with_plan(made, planner, size)
+            ours = None if made.plan is None else self._plan_time(made.plan, size)
+            time, pieces = self._time(transfers, size)
+            times.append(TimedSize(size, time, ours, pieces))
+        return replace(made, times=tuple(times))
+
+    def _bound(self) -> tuple[Bound | None, str]:
+        """Return the bound; None with the reason where there is none."""
+        reading, collective = self._reading, self._reading.collective
+        if reading.plan is not None:
+            return reading.plan.bound, ""
+        if collective is None:
+            return None, "there is no bound, because the traces do not say of which collective they are"
+        return _tried(lambda: bound(self._topology, collective, **reading.problem), "bound")
+
+    def _with_plan(self, made: Score, planner: str, size: int) -> Score:
+        """Add collopt's plan for a size, if it is not there or is another one for each size."""
+        collective, chosen = made.collective, PLANNERS[planner]
+        if collective is None or collective.name not in chosen.options:
+            return made
+        for_size = {"size": size} if chosen.takes(collective, "size") else {}
+        if made.remark or (made.plan is not None and not for_size):
+            return made
+        found, remark = _tried(
+            lambda: chosen(self._topology, collective, **for_size, **self._reading.problem), f"plan by {planner}"
+        )
+        return replace(made, plan=found, remark=remark)
+
+    def _time(self, transfers: Transfers, size: int) -> tuple[float, int | None]:
+        """Simulated time of a size in µs, and the pieces that each send was cut into."""
+        reading = self._reading
+        if reading.plan is not None:
+            return self._plan_time(reading.plan, size), None
+        if not len(transfers.hop_links):
+            return float(self._costs.launch), 1
+        run = self._timed(transfers).run(size, self._slices)
+        return float(run.time), run.slices
+
+    def _timed(self, transfers: Transfers) -> TimedTransfers:
+        """Transfers of messages, to be run."""
+        rules = Rules(self._costs)
+        if self._reading.in_steps:
+            transfers = in_steps(transfers, rules)
+        network = reached_network(self._topology, self._costs)
+        # Messages of traces are whole, unless asked otherwise.
+        pipelined = self._reading.looped or (self._slices is not None and not self._reading.in_steps)
+        return TimedTransfers(transfers, network, rules, pipelined=pipelined)
+
+    def _plan_time(self, plan: Plan, size: int) -> float:
+        """Simulated time of a plan of collopt in µs."""
+        return plan.simulate(size, costs=self._costs, slices=self._slices if plan.schedule.pipelined else None)
+
+
+def _tried(make: Callable[[], Any], what: str) -> tuple[Any, str]:
+    """Return what `make` does; or None and the reason."""
+    try:
+        return make(), ""
+    except (BoundError, NoAnswerError, UnsupportedError) as error:
+        return None, f"there is no {what}: {error}"

@@ -1,0 +1,126 @@
+"""Messages of Chakra execution traces, and what can be said of their data.
+
+A trace says how many bytes are sent, and not which.  So nothing can show that the data is right; but a rank that takes
+in, or gives away, fewer bytes than the collective needs shows that it is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import FileFormatError, ProgramError
+from ...schedules import Collective
+from ..chakra.matching import Matching
+from ..chakra.trace import NodeKind, Trace, read_trace
+from .messages import Messages
+
+SUFFIX = re.compile(r"\.[0-9]{1,6}\.et\Z")
+
+
+def trace_prefix(path: Path) -> Path | None:
+    """Return what the names of a set of traces begin with, given that or one of the files; None if it is no set."""
+    if SUFFIX.search(path.name):
+        return path.with_name(SUFFIX.sub("", path.name))
+    return path if path.name and not path.exists() and _trace_file(path, 0).exists() else None
+
+
+def _trace_file(prefix: Path, rank: int) -> Path:
+    return prefix.with_name(f"{prefix.name}.{rank}.et")
+
+
+def read_traces(prefix: Path, num_ranks: int) -> tuple[Trace, ...]:
+    """Read the traces of all ranks; `FileFormatError` if one is missing, or there are more."""
+    for rank in range(num_ranks):
+        if not (missing := _trace_file(prefix, rank)).exists():
+            raise FileFormatError(f"{missing} does not exist; expected the traces of all {num_ranks} ranks")
+    if (more := _trace_file(prefix, num_ranks)).exists():
+        raise FileFormatError(f"{more} is there, but the network has {num_ranks} ranks; expected a trace for each")
+    return tuple(read_trace(_trace_file(prefix, rank)) for rank in range(num_ranks))
+
+
+def stated(traces: Sequence[Trace], name: str) -> object:
+    """Return an attribute of the metadata on which all traces agree; None if they do not."""
+    values = [next((each.value for each in trace.attributes if each.name == name), None) for trace in traces]
+    return values[0] if all(value == values[0] for value in values) else None
+
+
+def trace_messages(traces: Sequence[Trace], num_bytes: int) -> Messages:
+    """List the messages of traces that are of `num_bytes` in all; computations take no time.
+
+    Raises `ProgramError` if sends and receives do not match or nodes wait in a cycle, `UnsupportedError` for other
+    kinds of nodes.
+    """
+    keys = [(rank, node.number) for rank, trace in enumerate(traces) for node in trace.nodes]
+    nodes = [node for trace in traces for node in trace.nodes]
+    numbers = {key: number for number, key in enumerate(keys)}
+    matching = Matching(len(traces))
+    sent = [matching.add(rank, node, number) for number, ((rank, _), node) in enumerate(zip(keys, nodes, strict=True))]
+    before = {
+        number: [numbers[rank, other] for other in (*node.waits, *node.controls)]
+        for number, ((rank, _), node) in enumerate(zip(keys, nodes, strict=True))
+    }
+    for send, receive in matching.pairs():
+        before[receive].append(send)
+    try:
+        order = list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        rank, node_number = keys[error.args[1][0]]
+        count = len(error.args[1]) - 1
+        raise ProgramError(f"{count} nodes wait for each other, such as node {node_number} of rank {rank}") from None
+    messages, done = Messages(Fraction(1, num_bytes)), dict[int, int]()
+    for number in order:
+        waits, message = [done[each] for each in before[number]], sent[number]
+        if message is not None and nodes[number].kind == NodeKind.COMM_SEND:
+            done[number] = messages.send(message.sender, message.receiver, message.size, waits)
+        else:
+            done[number] = messages.event(keys[number][0], waits)
+    return messages
+
+
+def missing_bytes(messages: Messages, collective: Collective, num_ranks: int, root: int | None) -> str | None:
+    """Name a rank that takes in, or gives away, too little for the collective, its parts of one size; None if none.
+
+    Raises `UnsupportedError` if the collective's parts are not known.
+    """
+    moved = np.zeros((2, num_ranks), dtype=np.int64)
+    senders, receivers, amounts = (
+        np.array(column, dtype=np.int64) for column in (messages.senders, messages.receivers, messages.amounts)
+    )
+    apart = senders != receivers
+    np.add.at(moved[0], receivers[apart], amounts[apart])
+    np.add.at(moved[1], senders[apart], amounts[apart])
+    total = 1 / messages.unit
+    for rank in range(num_ranks):
+        for way, amount, share in zip(
+            ("takes in", "gives away"),
+            moved[:, rank].tolist(),
+            _needs(collective, num_ranks, rank == root),
+            strict=True,
+        ):
+            if amount < share * total:
+                return (
+                    f"rank {rank} {way} {amount} bytes; {collective} of {total} bytes on {num_ranks} ranks needs "
+                    f"{-(-share * total // 1)}"
+                )
+    return None
+
+
+def _needs(collective: Collective, num_ranks: int, is_root: bool) -> tuple[Fraction, Fraction]:
+    """Shares of all data that a rank takes in and gives away at least."""
+    if num_ranks == 1:
+        return Fraction(0), Fraction(0)
+    if collective.has_two_phases:
+        return Fraction(1), Fraction(1)
+    if collective.has_one_root:
+        reaches, leaves = Fraction(is_root == collective.reduces), Fraction(is_root != collective.reduces)
+        return reaches, leaves if is_root or collective.reduces else Fraction(0)
+    shard, others = Fraction(1, num_ranks), Fraction(num_ranks - 1, num_ranks)
+    if collective.in_pairs:
+        return others, others
+    return (shard, others) if collective.reduces else (others, shard)

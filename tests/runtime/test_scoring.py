@@ -1,0 +1,449 @@
+"""Scores of schedules in files: those of our own exports are the plan's, and wrong files are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import collopt
+from collopt.errors import ColloptError, FileFormatError, TopologyError, UnsupportedError
+from collopt.planners import Plan
+from collopt.runtime import Attribute, Score, TraceNode, plan_traces, read_trace, score, write_trace
+from collopt.runtime.chakra.trace import NodeKind
+from collopt.schedules.timing.schedule_transfers import transfers_of
+from collopt.topologies import Topology, complete, dgx_a100, hypercube, leaf_spine, mi250, ring, torus
+from sample_files import sample
+
+RING = ring(4, bandwidth=25)
+TORUS = torus(3, 3, bandwidth=25)
+
+
+def plan_shares(plan: Plan) -> list[Fraction]:
+    """Share of all data on each link, from the plan alone."""
+    transfers = transfers_of(plan.schedule, plan.topology)
+    loads = np.zeros(len(plan.topology.links), dtype=np.int64)
+    np.add.at(loads, transfers.hop_links, transfers.amounts[transfers.hop_owners])
+    return [load * transfers.unit for load in loads.tolist()]
+
+
+def exported(plan: Plan, folder: Path, form: str) -> Path:
+    """Write a plan in a form, of a size that all chunks divide; return the path to score."""
+    path = folder / form
+    if form == "plan":
+        plan.save(path)
+    elif form == "chakra-et":
+        transfers = transfers_of(plan.schedule, plan.topology)
+        plan.export(form, path, size=1024 * transfers.unit.denominator)
+    else:
+        plan.export(form, path)
+    return path
+
+
+NETWORKS = (RING, TORUS, hypercube(3, bandwidth=25), dgx_a100(boxes=2))
+OURS = [
+    (network, planner, collective)
+    for network, planner, collective in (
+        (NETWORKS[0], "forestcoll", "allgather"),
+        (NETWORKS[0], "forestcoll", "broadcast"),
+        (NETWORKS[0], "forestcoll", "reduce"),
+        (NETWORKS[1], "bfb", "allreduce"),
+        (NETWORKS[1], "multitree", "reduce_scatter"),
+        (NETWORKS[1], "multicommodity", "all_to_all"),
+        (NETWORKS[2], "recursive-halving-doubling", "allreduce"),
+        (NETWORKS[3], "ring", "allreduce"),
+        (NETWORKS[3], "hierarchical-ring", "allgather"),
+        (NETWORKS[3], "multitree", "reduce_scatter"),
+    )
+]
+
+
+@pytest.mark.parametrize("form", ["plan", "msccl-xml", "mscclpp-json", "chakra-et"])
+@pytest.mark.parametrize(("network", "planner", "collective"), OURS, ids=lambda value: getattr(value, "name", value))
+def test_our_own_exports_score_as_their_plan(
+    network: Topology, planner: str, collective: str, form: str, tmp_path: Path
+) -> None:
+    """Every link has exactly the plan's load, and so the bandwidth is the plan's."""
+    root = {"root": 1} if collective in ("broadcast", "reduce") else {}
+    plan = collopt.plan(network, collective, planner=planner, **root)
+    hints = root if form == "chakra-et" else {}
+    found = score(exported(plan, tmp_path, form), network, sizes=["1M"], planner=planner, **hints)
+    assert list(found.shares) == plan_shares(plan)
+    assert found.algbw == plan.algbw
+    assert found.gap == plan.gap
+    assert found.data.outcome == ("not checked" if form == "chakra-et" else "right"), found.data
+    assert found.plan is not None
+    assert found.plan.algbw == plan.algbw
+    ((size, time, ours, _),) = found.times
+    assert size == 2**20
+    assert ours == plan.simulate("1M")
+    assert time >= float(size / (plan.algbw * 1000)) * (1 - 1e-12)
+    if form == "plan":
+        assert time == ours
+
+
+def test_sends_in_pieces_take_as_long_as_the_plan(tmp_path: Path) -> None:
+    """Trees on a ring: pieces follow each other along them in a file as in the plan."""
+    plan = collopt.plan(RING, "broadcast", root=0)
+    for form in ("msccl-xml", "mscclpp-json"):
+        found = score(exported(plan, tmp_path, form), RING, sizes=["1M"], slices=8)
+        assert found.times[0].pieces == 8
+        assert found.times[0].microseconds == found.times[0].plan_microseconds == plan.simulate("1M", slices=8)
+
+
+def test_equal_routes_are_shared_by_the_rule_of_planners(tmp_path: Path) -> None:
+    """Two spines: rings use both of them, though a file does not say which message goes where."""
+    network = leaf_spine(3, 2, 2, oversubscription=2)
+    plan = collopt.plan(network, "allgather", planner="ring")
+    found = score(exported(plan, tmp_path, "msccl-xml"), network, sizes=[])
+    assert found.algbw == plan.algbw
+    assert "5 of 9 pairs of ranks have several shortest routes" in found.routes
+    assert found.times == ()
+    assert found.plan is None
+
+
+def test_steps_that_wait_lose_what_the_busiest_link_does_not_show(tmp_path: Path) -> None:
+    """The bandwidth of a plan in steps counts the busiest link of each step; a score the busiest link of all."""
+    network = mi250(boxes=1)
+    plan = collopt.plan(network, "allgather", planner="bfb")
+    found = score(exported(plan, tmp_path, "msccl-xml"), network, sizes=[])
+    assert list(found.shares) == plan_shares(plan)
+    assert found.algbw is not None
+    assert found.algbw > plan.algbw
+
+
+# Lists of sends
+
+
+def ring_sends(ranks: int, collective: str = "allgather") -> list[dict[str, object]]:
+    """A ring in one direction."""
+    rows: list[dict[str, object]] = []
+    for step in range(ranks - 1):
+        for rank in range(ranks):
+            owner = (rank - step - (collective == "reduce_scatter")) % ranks
+            rows.append({"step": step, "from": rank, "to": (rank + 1) % ranks, "owner": owner, "chunk": 0})
+    return rows
+
+
+def csv_of(rows: Sequence[dict[str, object]]) -> str:
+    """Rows with a header."""
+    return "\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)])
+
+
+def score_sends(folder: Path, text: str, network: Topology = RING, **hints: object) -> Score:
+    """Score a text."""
+    path = folder / "sends"
+    path.write_text(text, encoding="utf-8")
+    return score(path, network, **{"sizes": ["1M"], **hints})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
+def test_a_list_of_sends_is_executed(collective: str, tmp_path: Path) -> None:
+    """A ring in one direction has half of the bandwidth of two; JSON and CSV say the same."""
+    rows = ring_sends(4, collective)
+    found = score_sends(tmp_path, "# a ring\n" + csv_of(rows), collective=collective)
+    assert (found.data.outcome, found.kind) == ("right", "a list of sends")
+    assert found.algbw == Fraction(100, 3)
+    assert found.gap == Fraction(1, 2)
+    assert found.times[0].microseconds == pytest.approx(2**20 / 33333.333)
+    again = score_sends(tmp_path, json.dumps({"collective": collective, "chunks": 1, "sends": rows}))
+    assert (again.shares, again.times, again.data) == (found.shares, found.times, found.data)
+    assert str(again) == f"a list of sends, {collective} on ring-4: data right, 33.33 GB/s, 50.00 % below the bound"
+
+
+def test_lists_for_every_collective(tmp_path: Path) -> None:
+    """Two ranks, named or numbered."""
+    network = complete(2, bandwidth=25)
+    swap = [{"step": 0, "from": rank, "to": 1 - rank, "chunk": "0-1"} for rank in range(2)]
+    lists: dict[str, list[dict[str, object]]] = {
+        "allreduce": [{**row, "op": "add"} for row in swap],
+        "all_to_all": [{**row, "owner": rank, "target": 1 - rank} for rank, row in enumerate(swap)],
+        "allgather": [{**row, "owner": rank} for rank, row in enumerate(swap)],
+        "reduce_scatter": [{**row, "owner": 1 - rank} for rank, row in enumerate(swap)],
+    }
+    for collective, rows in lists.items():
+        found = score_sends(tmp_path, csv_of(rows), network, collective=collective)
+        assert found.data.outcome == "right", (collective, found.data)
+    for collective, row in (("broadcast", swap[1]), ("reduce", swap[0])):
+        found = score_sends(tmp_path, csv_of([row]), network, collective=collective, root=1)
+        assert (found.data.outcome, found.algbw, found.gap) == ("right", 25, 0), collective
+
+
+def test_a_sum_waits_for_all_of_its_parts(tmp_path: Path) -> None:
+    """Rank 0 sends on what two steps have brought it."""
+    text = "step,from,to,chunk,op\n0,1,0,0,add\n1,3,0,0,add\n2,0,1,0,copy\n2,0,3,0,copy\n"
+    network = Topology.from_links([("0", "1", 25, 1), ("0", "3", 25, 7)], compute="013", bidirectional=True, name="V")
+    found = score_sends(tmp_path, text.replace("3", "2"), network, collective="allreduce")
+    assert found.data.outcome == "right"
+    # 40 ns on each link, and the latency of the slower one twice.
+    assert score_sends(tmp_path, text.replace("3", "2"), network, collective="allreduce", sizes=[1000]).times[
+        0
+    ].microseconds == pytest.approx(14.08)
+
+
+WRONG_LISTS = [
+    ("allgather", ring_sends(4)[:-1], "rank 0 ends without it; expected chunk 0 of rank 1"),
+    ("allgather", ring_sends(4)[4:], "line 2: rank 0 sends in step 1 chunk 0 of rank 3, which it does not have then"),
+    (
+        "reduce_scatter",
+        ring_sends(4, "reduce_scatter")[1:],
+        "rank 3 ends with chunk 3 of ranks 1, 2, 3 without 0; expected chunk 3 of all ranks",
+    ),
+    (
+        "allreduce",
+        [{"step": 0, "from": rank, "to": 1, "chunk": 0, "op": "copy"} for rank in (0, 2)],
+        "line 2 and line 3 both bring rank 1 chunk 0 in step 0, not the same, so that either may win",
+    ),
+]
+
+
+@pytest.mark.parametrize(("collective", "rows", "reason"), WRONG_LISTS)
+def test_wrong_lists_are_told(collective: str, rows: list[dict[str, object]], reason: str, tmp_path: Path) -> None:
+    """With loads, and without a gap or times, which mean nothing then."""
+    found = score_sends(tmp_path, csv_of(rows), collective=collective)
+    assert found.data.outcome == "wrong"
+    assert reason in found.data.reason
+    assert found.algbw is not None
+    assert (found.gap, found.times) == (None, ())
+
+
+REFUSED_LISTS = [
+    ("step,from,to\n0,0,1\n", {}, "is no list of sends: its first line is not a header with step, from, to, chunk"),
+    ("step,from,to,chunk,where\n0,0,1,0,1\n", {}, "column 'where' is not known"),
+    ("step,from,to,chunk,owner\n", {}, "has no sends"),
+    ("step,from,to,chunk,owner\n0,0,1,0\n", {}, "line 2 has 4 entries; expected 5"),
+    ("step,from,to,chunk\n0,0,1,0\n", {}, "line 2 has no owner, which allgather needs"),
+    ("step,from,to,chunk,owner,target\n0,0,1,0,0,1\n", {}, "line 2 has a target, which allgather does not have"),
+    ("step,from,to,chunk,owner\n0,0,4,0,0\n", {}, "to of line 2 is '4'; expected a rank from 0 to 3"),
+    ("step,from,to,chunk,owner\n0,1,1,0,0\n", {}, "line 2 is from rank 1 to itself"),
+    ("step,from,to,chunk,owner\n-1,0,1,0,0\n", {}, "step of line 2 is '-1'"),
+    ("step,from,to,chunk,owner\n0,0,1,3-1,0\n", {}, "chunk of line 2 is '3-1'"),
+    ("step,from,to,chunk,owner,op\n0,0,1,0,0,add\n", {}, "op of line 2 is 'add'; expected copy in allgather"),
+    ("step,from,to,chunk\n0,0,1,0\n", {"collective": "allreduce"}, "op of line 2 is None; expected copy or add"),
+    ("step,from,to,chunk\n0,0,1,0\n", {"collective": None}, "does not say of which collective"),
+    ("step,from,to,chunk\n0,0,1,0\n", {"collective": "broadcast"}, "does not say from or to which root"),
+    ("step,from,to,chunk\n0,0,1,0\n", {"collective": "all_to_allv"}, "lists are not for all_to_allv"),
+    ("step,from,to,chunk,owner\n0,0,1,0,0\n", {"root": 1}, "allgather has no root"),
+    ('{"sends": 3}', {}, "sends is 3; expected a list"),
+    ('{"sends": [{"step": 0}]}', {}, "send 0 has no from"),
+    ('{"sends": [], "more": 1}', {}, "field 'more' is not known"),
+    ('{"sends": [', {}, "is not JSON"),
+    ('{"collective": "allreduce", "sends": [{"step":0,"from":0,"to":1,"chunk":0}]}', {}, "is of allreduce, not"),
+    ('{"chunks": 1, "sends": [{"step":0,"from":0,"to":1,"chunk":1,"owner":0}]}', {}, "chunks is 1; expected a"),
+]
+
+
+@pytest.mark.parametrize(("text", "hints", "message"), REFUSED_LISTS)
+def test_lists_that_say_nothing_are_refused(text: str, hints: dict[str, object], message: str, tmp_path: Path) -> None:
+    """With the line, and what was expected."""
+    with pytest.raises(FileFormatError, match="sends") as refusal:
+        score_sends(tmp_path, text, **{"collective": "allgather", **hints})
+    assert message in str(refusal.value)
+
+
+def test_a_send_that_no_route_carries_is_refused(tmp_path: Path) -> None:
+    """On a ring, messages to the far side would pass other ranks."""
+    text = "step,from,to,owner,chunk\n0,0,2,0,0\n"
+    with pytest.raises(
+        UnsupportedError, match="'gpu0' would have to send to 'gpu2', but every path there in ring-4 passes"
+    ):
+        score_sends(tmp_path, text, collective="allgather")
+
+
+# Files of runtimes
+
+
+def test_a_wrong_msccl_file_is_told(tmp_path: Path) -> None:
+    """Chunks in each other's places."""
+    path = exported(collopt.plan(RING, "allgather"), tmp_path, "msccl-xml")
+    text = path.read_text(encoding="utf-8")
+    first = text.index('type="r"')
+    at = text.index('dstoff="', first)
+    path.write_text(text[:at] + text[at:].replace('dstoff="0"', 'dstoff="1"', 1), encoding="utf-8")
+    found = score(path, RING)
+    assert found.data.outcome == "wrong"
+    assert found.gap is None
+
+
+DEADLOCK = '<algo name="both" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="0">\n'
+
+
+def test_a_deadlock_is_told(tmp_path: Path) -> None:
+    """Both ranks receive before they send."""
+    steps = "".join(
+        f'<step s="{number}" type="{kind}" srcbuf="i" srcoff="0" dstbuf="o" dstoff="{place}" cnt="1" depid="-1" '
+        'deps="-1" hasdep="0"/>\n'
+        for number, (kind, place) in enumerate((("r", "{other}"), ("s", "{rank}"), ("cpy", "{rank}")))
+    )
+    gpus = "".join(
+        f'<gpu id="{rank}" i_chunks="1" o_chunks="2" s_chunks="0">\n<tb id="0" send="{1 - rank}" recv="{1 - rank}" '
+        f'chan="0">\n{steps.format(rank=rank, other=1 - rank)}</tb>\n</gpu>\n'
+        for rank in range(2)
+    )
+    path = tmp_path / "deadlock.xml"
+    path.write_text(f"{DEADLOCK}{gpus}</algo>\n", encoding="utf-8")
+    found = score(path, complete(2, bandwidth=25))
+    assert found.data.outcome == "wrong"
+    assert "deadlocks" in found.data.reason
+    assert (found.link_loads, found.algbw, found.shares, found.busiest_links) == (None, None, (), ())
+    assert "for ever" in found.routes
+
+
+def test_wrong_mscclpp_plans_are_told(tmp_path: Path) -> None:
+    """Data in the wrong place, and GPUs that all wait for data before they send any."""
+    path = exported(collopt.plan(RING, "allgather"), tmp_path, "mscclpp-json")
+    text = path.read_text(encoding="utf-8")
+    document = json.loads(text)
+    blocks = document["gpus"][0]["threadblocks"]
+    flat = [each for block in blocks for outer in block["ops"] for each in (outer, *outer.get("ops", ()))]
+    put = next(each for each in flat if each["name"] in ("put", "pws"))
+    put["dst_buff"][0]["index"] ^= 1
+    path.write_text(json.dumps(document), encoding="utf-8")
+    found = score(path, RING)
+    assert found.data.outcome == "wrong"
+    assert found.algbw == Fraction(200, 3)
+    document = json.loads(text)
+    for gpu in document["gpus"]:
+        for operation in (each for block in gpu["threadblocks"] for each in block["ops"] if each["name"] == "pipeline"):
+            operation["ops"].sort(key=lambda each: each["name"] != "sem_acquire")
+    path.write_text(json.dumps(document), encoding="utf-8")
+    stuck = score(path, RING)
+    assert stuck.data.outcome == "wrong"
+    assert "deadlocks" in stuck.data.reason
+    assert stuck.link_loads is None
+
+
+def test_plans_that_use_switches_are_scored_from_the_plan_file_only(tmp_path: Path) -> None:
+    """Their sums in switches are on links that MSCCL++ does not name."""
+    network = collopt.topologies.dgx_h100(boxes=1)
+    plan = collopt.plan(network, "allreduce", planner="nvls")
+    found = score(exported(plan, tmp_path, "plan"), network, sizes=["1M"])
+    assert (found.algbw, found.data.outcome) == (plan.algbw, "right")
+    with pytest.raises(UnsupportedError, match="switch channels"):
+        score(exported(plan, tmp_path, "mscclpp-json"), network)
+
+
+# Traces
+
+
+def test_traces_that_move_too_little_are_wrong(tmp_path: Path) -> None:
+    """Nothing says which bytes they are, but there are too few; half of the ring's sends are missing."""
+    path = exported(collopt.plan(RING, "allgather"), tmp_path, "chakra-et")
+    right = score(path, RING, sizes=[])
+    assert right.data.outcome == "not checked"
+    assert "which" in right.data.reason
+    found = score(path, RING, num_bytes=2**20)
+    assert found.data.outcome == "wrong"
+    assert "takes in" in found.data.reason
+    assert score(f"{path}.2.et", RING, sizes=[]).shares == right.shares
+
+
+def test_sends_without_receives_are_told(tmp_path: Path) -> None:
+    """And nodes that wait for each other."""
+    path = exported(collopt.plan(RING, "allgather"), tmp_path, "chakra-et")
+    file = tmp_path / "chakra-et.0.et"
+    trace = read_trace(file)
+    kept = tuple(node for node in trace.nodes if node.kind != NodeKind.COMM_RECV)
+    write_trace(replace(trace, nodes=tuple(replace(node, waits=()) for node in kept)), file)
+    found = score(path, RING)
+    assert found.data.outcome == "wrong"
+    assert "expected equally many" in found.data.reason
+    circle = tuple(replace(node, controls=(trace.nodes[-1].number,)) for node in trace.nodes)
+    write_trace(replace(trace, nodes=circle), file)
+    assert "wait for each other" in score(path, RING).data.reason
+
+
+def test_traces_that_do_not_say_what_they_are_need_hints(tmp_path: Path) -> None:
+    """Bytes in all are needed for shares; without the collective there is no bound."""
+    plan = collopt.plan(RING, "allgather")
+    for rank, trace in enumerate(plan_traces(plan, "1M")):
+        write_trace(replace(trace, attributes=()), tmp_path / f"t.{rank}.et")
+    with pytest.raises(UnsupportedError, match="how many bytes in all"):
+        score(tmp_path / "t", RING)
+    found = score(tmp_path / "t", RING, num_bytes="1M", sizes=["1M"])
+    assert (found.algbw, found.bound, found.gap, found.collective) == (plan.algbw, None, None, None)
+    assert "there is no bound" in found.remark
+    assert found.times[0].plan_microseconds is None
+    assert score(tmp_path / "t", RING, num_bytes="1M", collective="allgather").gap == 0
+    with pytest.raises(UnsupportedError, match="do not say which root"):
+        score(tmp_path / "t", RING, num_bytes="1M", collective="broadcast")
+    with pytest.raises(FileFormatError, match=r"t\.4\.et does not exist"):
+        score(tmp_path / "t", complete(5))
+    with pytest.raises(FileFormatError, match=r"t\.3\.et is there, but the network has 3 ranks"):
+        score(tmp_path / "t", complete(3))
+
+
+def test_a_trace_of_a_whole_collective_is_refused(tmp_path: Path) -> None:
+    """It leaves the sends to the simulator."""
+    node = TraceNode(0, "all", NodeKind.COMM_COLL, attributes=(Attribute("comm_size", "int64", 8),))
+    for rank in range(2):
+        write_trace(collopt.runtime.Trace((node,)), tmp_path / f"t.{rank}.et")
+    with pytest.raises(UnsupportedError, match="is of kind COMM_COLL"):
+        score(tmp_path / "t", complete(2), num_bytes=8)
+
+
+# Requests
+
+
+def test_files_that_hold_no_schedule_are_refused(tmp_path: Path) -> None:
+    """By what they are, and with what to do with them."""
+    collopt.topologies.write_topology(RING, tmp_path / "net.json")
+    with pytest.raises(FileFormatError, match="is a topology file, not a schedule"):
+        score(tmp_path / "net.json", RING)
+    with pytest.raises(FileFormatError, match="does not exist"):
+        score(tmp_path / "nothing", RING)
+    (tmp_path / "bad.xml").write_text("<algo nchannels='1'>")
+    with pytest.raises(FileFormatError, match=r"bad\.xml"):
+        score(tmp_path / "bad.xml", RING)
+
+
+def test_what_files_say_themselves_is_not_asked_for(tmp_path: Path) -> None:
+    """Another collective, bytes of an XML file, another network."""
+    plan = collopt.plan(RING, "allgather")
+    xml, saved = exported(plan, tmp_path, "msccl-xml"), exported(plan, tmp_path, "plan")
+    assert score(xml, RING, collective="allgather", sizes=[]).gap == 0
+    with pytest.raises(UnsupportedError, match="is of allgather, not allreduce"):
+        score(xml, RING, collective="allreduce")
+    with pytest.raises(UnsupportedError, match="num_bytes is 1048576, but MSCCL XML says so itself"):
+        score(xml, RING, num_bytes="1M")
+    with pytest.raises(UnsupportedError, match="is for 4 ranks, but torus-3x3 has 9"):
+        score(xml, TORUS)
+    with pytest.raises(TopologyError):
+        score(saved, TORUS)
+    wrong: list[tuple[dict[str, object], str]] = [
+        ({"sizes": "1M"}, "the sizes are '1M'"),
+        ({"sizes": [0]}, "0"),
+        ({"slices": 0}, "slices is 0"),
+        ({"slices": 2**40}, "events; expected at most"),
+        ({"planner": "nobody"}, "there is no planner 'nobody'"),
+        ({"collective": "all"}, "there is no collective 'all'"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(ColloptError, match=message):
+            score(xml, RING, **options)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="the topology is 4"):
+        score(xml, 4)  # type: ignore[arg-type]
+
+
+def test_links_in_a_table(tmp_path: Path) -> None:
+    """One row per link, the busiest at 1."""
+    found = score(exported(collopt.plan(RING, "allgather", planner="blink"), tmp_path, "msccl-xml"), RING, sizes=[])
+    frame = found.to_frame()
+    assert len(frame) == len(RING.links)
+    assert frame["busy"].max() == 1
+    assert frame["share"].tolist() == pytest.approx([float(share) for share in found.shares])
+    assert {place for place, busy in enumerate(frame["busy"]) if busy == 1} == set(found.busiest_links)
+    assert repr(found).startswith("<Score MSCCL XML, allgather on ring-4: data right, ")
+
+
+def test_the_ring_of_another_project() -> None:
+    """An allreduce for calls in place, as msccl-tools wrote it."""
+    found = score(sample("msccl_ring_allreduce_8npus.xml"), ring(8, bandwidth=25), sizes=["1M"])
+    assert found.data.outcome == "right", found.data
+    assert "in place" in found.data.reason
+    assert found.gap == Fraction(1, 2)
