@@ -1,28 +1,35 @@
 """Replay of Chakra execution traces by the rules of ASTRA-sim's custom collectives, in whole ns (its cycles).
 
-A send is over when its message has come, a receive when it has started and its message has come, a computation after
-its duration or 1 ns.  The k-th send and receive of the same tag, ends and size match.  A message of B bytes takes a
-path of the fewest links, of each ``floor(l + B / b)``, and keeps it busy for ``floor(B / b)``; links serve in node
-order.
+The rules are those of its congestion-aware analytical network (astra-network-analytical 599a047): a message of B bytes
+takes a path of the fewest links, crosses each in ``floor(l + B / b)`` and keeps it busy for ``floor(B / b)``
+(congestion_aware/network/Link.cpp, lines 98 and 108); every device, switch or rank, stores it as a whole before it
+forwards it (Chunk.cpp, line 29), and links serve messages as they come (Link.cpp, line 57).  And of its custom
+collectives (astra-sim 518bd51, astra-sim/system/astraccl/custom_collectives/CustomAlgorithm.cc, lines 48-120): a send
+ends when its message has come, a receive when it has started and its message has come, a computation after its
+duration or 1 ns.  The k-th send and receive of the same tag, ends and size match.  Nodes that are free at the same time
+start in the order of their ids, as in versions of ASTRA-sim before August 2025; later ones start them in no order.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from fractions import Fraction
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import ProgramError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from .matching import Matching
 from .trace import NodeKind, Trace, TraceNode
 
+if TYPE_CHECKING:
+    from .message_events import Nodes
+
 NS_PER_US = 1000
+KINDS = {kind: place for place, kind in enumerate((NodeKind.COMM_SEND, NodeKind.COMM_RECV, NodeKind.COMP))}
 MIN_COMPUTATION_NS = 1  # What ASTRA-sim makes of a duration of 0, in ns
 
 
@@ -73,7 +80,7 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     >>> replay_traces(traces, pair)
     Replay(nanoseconds=1810, messages=2)
     """
-    from ...schedules.timing.event_loop import Network, run_events
+    from .message_events import replay_nodes
 
     if not isinstance(topology, Topology):
         raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
@@ -82,75 +89,72 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     if len(traces) != topology.num_ranks:
         raise UnsupportedError(f"there are {len(traces)} traces; expected one for each of {topology.num_ranks} ranks")
     work = _Network(topology)
-    numbers = [work.add_rank(rank, trace) for rank, trace in enumerate(traces)]
-    work.match()
-    lengths = [len(links) for links in work.links]
-    waits = np.array(work.waits, dtype=np.int64).reshape(-1, 2)
-    network = Network(
-        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        _flatten(work.links),
-        _flatten(work.ticks),
-        _flatten(work.delays),
-        np.concatenate([np.arange(len(each), dtype=np.int64) for each in numbers]),
-        waits[:, 0],
-        waits[:, 1],
-        work.num_links,
-    )
-    timeline = run_events(network, 1)
-    if timeline.unfinished:
-        raise ProgramError(f"{timeline.unfinished} of {len(lengths)} nodes never start, because they wait in a cycle")
-    return Replay(timeline.finish, work.num_messages)
-
-
-def _flatten(columns: Iterable[Sequence[int]]) -> npt.NDArray[np.int64]:
-    return np.array([entry for column in columns for entry in column], dtype=np.int64)
+    for rank, trace in enumerate(traces):
+        work.add_rank(rank, trace)
+    nodes, before, after = work.finish()
+    finish, unfinished = replay_nodes(nodes, before, after)
+    if unfinished:
+        raise ProgramError(f"{unfinished} of {len(nodes.kinds)} nodes never start, because they wait in a cycle")
+    return Replay(finish, work.num_messages)
 
 
 class _Network:
-    """Nodes of all ranks as transfers with hops; each rank's computations have a link of their own."""
+    """Nodes of all ranks, with the hops of sends."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._places = {(link.tail, link.head): number for number, link in enumerate(topology.links)}
         self._paths: dict[int, dict[int, list[int]]] = {}
         self._matching = Matching(topology.num_ranks)
-        self.num_links = len(topology.links)
+        self._kinds: list[int] = []
+        self._durations: list[int] = []
+        self._hop_starts = [0]
+        self._hops: list[tuple[int, int, int]] = []
+        self._waits: list[tuple[int, int]] = []
         self.num_messages = 0
-        self.links: list[list[int]] = []
-        self.ticks: list[list[int]] = []
-        self.delays: list[list[int]] = []
-        self.waits: list[tuple[int, int]] = []
 
-    def add_rank(self, rank: int, trace: Trace) -> list[int]:
-        """Add the nodes of a rank; return their numbers."""
-        first = len(self.links)
-        numbers = {node.number: first + place for place, node in enumerate(trace.nodes)}
-        for node in trace.nodes:
+    def add_rank(self, rank: int, trace: Trace) -> None:
+        """Add the nodes of a rank, in the order of their ids."""
+        first, nodes = len(self._kinds), sorted(trace.nodes, key=lambda node: node.number)
+        numbers = {node.number: first + place for place, node in enumerate(nodes)}
+        for node in nodes:
             number = numbers[node.number]
-            hops = self._hops(rank, node, number)
-            for column, entries in zip((self.links, self.ticks, self.delays), hops, strict=True):
-                column.append(entries)
-            self.waits.extend((numbers[before], number) for before in (*node.waits, *node.controls))
-        return list(numbers.values())
+            self._kinds.append(KINDS[self._add(rank, node, number)])
+            self._durations.append(node.duration * NS_PER_US or MIN_COMPUTATION_NS)
+            self._hop_starts.append(len(self._hops))
+            self._waits.extend((numbers[before], number) for before in (*node.waits, *node.controls))
 
-    def _hops(self, rank: int, node: TraceNode, number: int) -> tuple[list[int], list[int], list[int]]:
-        """Links that a node uses, its time on each, and its latency."""
-        if node.kind == NodeKind.COMP:
-            self.num_links += 1
-            return [self.num_links - 1], [node.duration * NS_PER_US or MIN_COMPUTATION_NS], [0]
+    def _add(self, rank: int, node: TraceNode, number: int) -> NodeKind:
+        """Add the hops of a node, if it sends; return its kind."""
         message = self._matching.add(rank, node, number)
-        if message is None or node.kind != NodeKind.COMM_SEND:
-            return [], [], []
-        return self._crossing(message.sender, message.receiver, message.size)
+        if message is None:
+            return NodeKind.COMP
+        if node.kind == NodeKind.COMM_SEND:
+            self.num_messages += 1
+            for place in self._path(message.sender, message.receiver):
+                link = self._topology.links[place]
+                busy = message.size / link.bandwidth
+                self._hops.append((place, int(busy), int(NS_PER_US * link.latency + busy)))
+        return NodeKind(node.kind)
 
-    def _crossing(self, sender: int, receiver: int, size: int) -> tuple[list[int], list[int], list[int]]:
-        """Return the time of a message on each link of its path."""
-        self.num_messages += 1
-        path = self._path(sender, receiver)
-        links = [self._topology.links[place] for place in path]
-        times = [(NS_PER_US * link.latency, Fraction(size) / link.bandwidth) for link in links]
-        busy = [int(needed) for _, needed in times]
-        return path, busy, [int(latency + needed) - int(needed) for latency, needed in times]
+    def finish(self) -> tuple[Nodes, IntArray, IntArray]:
+        """Return all nodes, and which wait for which."""
+        from .message_events import Nodes
+
+        partners = np.zeros(len(self._kinds), dtype=np.int64)
+        for send, receive in self._matching.pairs():
+            partners[send], partners[receive] = receive, send
+        waits = np.array(self._waits, dtype=np.int64).reshape(-1, 2)
+        hops = np.array(self._hops, dtype=np.int64).reshape(-1, 3)
+        nodes = Nodes(
+            np.array(self._kinds, dtype=np.int64),
+            partners,
+            np.array(self._durations, dtype=np.int64),
+            np.array(self._hop_starts, dtype=np.int64),
+            *(np.ascontiguousarray(column) for column in hops.T),
+            len(self._topology.links),
+        )
+        return nodes, np.ascontiguousarray(waits[:, 0]), np.ascontiguousarray(waits[:, 1])
 
     def _path(self, sender: int, receiver: int) -> list[int]:
         """Links of a shortest path; of several, the first in the order of the topology's links."""
@@ -173,7 +177,3 @@ class _Network:
                     paths[link.head] = [*paths[node], self._places[node, link.head]]
                     queue.append(link.head)
         return {topology.node_index[node]: path for node, path in paths.items()}
-
-    def match(self) -> None:
-        """Add the dependency of every receive on its send."""
-        self.waits.extend(self._matching.pairs())

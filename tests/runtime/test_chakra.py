@@ -244,11 +244,49 @@ def test_messages_for_the_same_link_take_turns() -> None:
 
 
 def test_messages_take_the_shortest_path() -> None:
-    """Two links of a ring of four, each with its latency; whole nanoseconds of each."""
+    """Two links of a ring of four, one after the other; whole nanoseconds of each."""
     topology = ring(4, bandwidth=25, latency="0.5")
     traces = [Trace((message(NodeKind.COMM_SEND, 0, 2, 25_010),)), Trace(()), Trace(()), Trace(())]
     traces[2] = Trace((message(NodeKind.COMM_RECV, 0, 0, 25_010),))
-    assert replay_traces(traces, topology).nanoseconds == 500 + 500 + 1000
+    assert replay_traces(traces, topology).nanoseconds == 2 * (500 + 1000)
+
+
+def test_links_serve_messages_as_they_come() -> None:
+    """As ASTRA-sim's event queue would: the message of rank 1 comes when the second of rank 0 does, but left earlier.
+
+    Links take 1 µs for 25 kB, and 0.1 µs more. At 1.1 µs the first message of rank 0 is in the switch, and at 2.1 µs,
+    when it left it, both others.  That of rank 1 takes the port until 4.1 µs, and rank 2 has it at 4.2 µs and answers
+    with 100 kB.
+    """
+    star = collopt.Topology.from_links(
+        [(end, "s", 25, "0.1") for end in "abc"], compute="abc", switches="s", bidirectional=True
+    )
+    send, receive = NodeKind.COMM_SEND, NodeKind.COMM_RECV
+    traces = [
+        Trace((message(send, 0, 2, 25_000), message(send, 1, 2, 25_000, tag=1))),
+        Trace((message(send, 0, 2, 50_000), message(receive, 1, 2, 100_000))),
+        Trace(
+            (
+                message(receive, 0, 0, 25_000),
+                message(receive, 1, 0, 25_000, tag=1),
+                message(receive, 2, 1, 50_000),
+                message(send, 3, 1, 100_000, waits=(2,)),
+            )
+        ),
+    ]
+    assert replay_traces(traces, star) == (4200 + 2 * 4100, 4)
+
+
+def test_receives_may_start_after_their_message_came() -> None:
+    """The message comes after 1 µs, the receive starts after 3 µs, and what waits for both lasts 1 µs."""
+    pair = complete(2, bandwidth=25)
+    busy = TraceNode(0, "", NodeKind.COMP, duration=3)
+    late = message(NodeKind.COMM_RECV, 1, 0, 25_000, waits=(0,))
+    traces = [
+        Trace((message(NodeKind.COMM_SEND, 0, 1, 25_000),)),
+        Trace((busy, late, TraceNode(2, "", NodeKind.COMP, (1,), duration=1))),
+    ]
+    assert replay_traces(traces, pair).nanoseconds == 4000
 
 
 def test_latency_and_transfer_are_rounded_down_together() -> None:
