@@ -1,8 +1,11 @@
 """Plans as Chakra execution traces, from which ASTRA-sim runs custom collectives.
 
-Dependencies are those of the data only: a send waits for the receives, or additions, that bring what it sends.  Older
-versions of ASTRA-sim take the bytes of a message from the node, newer ones from the size of the collective and the
-chunk counts in the node, unless these are -1; files have both where the chunks divide the bytes.
+A send depends on the receives, or additions, that bring what it sends; control dependencies keep the sends of each link
+in order.  They go through computations of 1 ns, one after the other: a send may start as soon as those before it have
+started, and need not wait for their messages to arrive.
+
+Older versions of ASTRA-sim take the bytes of a message from the node, newer ones from the size of the collective and
+the chunk counts in the node, unless these are -1; files have both where the chunks divide the bytes.
 """
 
 from __future__ import annotations
@@ -11,28 +14,38 @@ import os
 from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import ALLGATHER, as_bytes
-from ...schedules.timing.schedule_transfers import transfers_of
+from ...schedules.timing.message_order import ordered_transfers
 from ...schedules.timing.transfers import Transfers
 from ...support.validation import as_path, as_whole, shown
 from ...support.writing import write_all_whole
 from ..lowering.tree_transfers import refuse_switches
-from ..programs.checks import check_counts
+from ..programs.checks import check_choice, check_counts
+from .send_order import send_order
 from .trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
 __all__ = ["export_chakra_et", "plan_traces"]
+
+Dependencies = Literal["control", "data"]
 
 MAX_MESSAGES = 2**22
 MAX_CHUNKS = 2**31
 
 
 def export_chakra_et(
-    plan: Plan, path: str | os.PathLike[str], *, size: int | str, slices: int = 1, reduce_us: int = 0
+    plan: Plan,
+    path: str | os.PathLike[str],
+    *,
+    size: int | str,
+    slices: int = 1,
+    reduce_us: int = 0,
+    order: Dependencies = "control",
 ) -> None:
     """Write a plan as execution traces, one file per rank (``PATH.0.et``, ``PATH.1.et``, ...), all or none.
 
@@ -45,7 +58,7 @@ def export_chakra_et(
         With any schedule.
     path : path
         What the file names begin with; what ASTRA-sim's ``all-reduce-implementation-custom`` and the like take.
-    size, slices, reduce_us : int or str
+    size, slices, reduce_us, order : int or str
         As for `plan_traces`.
     """
     prefix = as_path(path)
@@ -54,12 +67,14 @@ def export_chakra_et(
             f"the path is {shown(path)}, which names no file; expected what the names of the files begin with, such as "
             "traces/plan"
         )
-    traces = plan_traces(plan, size, slices=slices, reduce_us=reduce_us)
+    traces = plan_traces(plan, size, slices=slices, reduce_us=reduce_us, order=order)
     # Traces of two plans together would make ranks wait for each other for ever.
     write_all_whole({f"{prefix}.{rank}.et": trace_bytes(trace) for rank, trace in enumerate(traces)})
 
 
-def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int = 0) -> tuple[Trace, ...]:
+def plan_traces(
+    plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int = 0, order: Dependencies = "control"
+) -> tuple[Trace, ...]:
     """Make the execution traces of a plan.
 
     Raises `UnsupportedError` if an argument is not understood, a message would have no bytes, or there would be more
@@ -76,6 +91,9 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
         came.
     reduce_us : int
         µs that each addition takes; ASTRA-sim treats 0 as 1 ns.
+    order : {"control", "data"}
+        Dependencies that keep the sends of each link in order.  Versions of ASTRA-sim before August 2025 ignore control
+        dependencies.
 
     Returns
     -------
@@ -87,35 +105,41 @@ def plan_traces(plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int 
     >>> import collopt
     >>> plan = collopt.plan(collopt.topologies.complete(2), "broadcast", root=0)
     >>> [node.name for node in plan_traces(plan, "1K", slices=2)[0].nodes]
-    ['send transfer 0 slice 0 to 1', 'send transfer 0 slice 1 to 1']
+    ['send transfer 0 slice 0 to 1', 'turn', 'send transfer 0 slice 1 to 1']
     """
     if not isinstance(plan, Plan):
         raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
     refuse_switches(plan.schedule, "a Chakra trace")
     slices = as_whole(slices, "slices")
     check_counts({"reduce_us": reduce_us}, least=0)
-    num_bytes, transfers = as_bytes(size), transfers_of(plan.schedule, plan.topology)
+    check_choice("order", order, ("control", "data"))
+    num_bytes, transfers = as_bytes(size), ordered_transfers(plan.schedule, plan.topology)
     if len(transfers.senders) * slices > MAX_MESSAGES:
         raise UnsupportedError(
             f"{len(transfers.senders)} transfers in {slices} slices are more than {MAX_MESSAGES} messages; use fewer "
             "slices, or a plan with fewer trees or chunks"
         )
-    return _Writer(plan, transfers, num_bytes, slices, reduce_us).traces()
+    return _Writer(plan, transfers, num_bytes, slices, reduce_us, order).traces()
 
 
 class _Writer:
-    """Writes the nodes of all ranks, message by message, in the order of dependencies."""
+    """Writes the nodes of all ranks, message by message, in the order in which they are sent."""
 
-    def __init__(self, plan: Plan, transfers: Transfers, num_bytes: int, slices: int, reduce_us: int) -> None:
+    def __init__(
+        self, plan: Plan, transfers: Transfers, num_bytes: int, slices: int, reduce_us: int, order: Dependencies
+    ) -> None:
         self._plan = plan
         self._transfers = transfers
         self._bytes = num_bytes
         self._slices = slices
         self._reduce_us = reduce_us
+        self._order = order
         self._nodes: list[list[TraceNode]] = [[] for _ in range(plan.topology.num_ranks)]
         self._tags: Counter[tuple[int, int]] = Counter()
         # The node of the receiver after which a slice of a transfer is there.
         self._arrived: dict[tuple[int, int], int] = {}
+        # What the last send over a link came after, by the link.
+        self._last: dict[int, tuple[int, ...]] = {}
         self._total = self._total_chunks()
         self._before = _before(transfers)
 
@@ -130,14 +154,8 @@ class _Writer:
 
     def traces(self) -> tuple[Trace, ...]:
         """Create the traces of all ranks."""
-        crossing = np.flatnonzero(self._transfers.senders != self._transfers.receivers)
-        levels = self._transfers.levels[crossing].tolist()
-        order = sorted(
-            (level + piece, transfer, piece)
-            for transfer, level in zip(crossing.tolist(), levels, strict=True)
-            for piece in range(self._slices)
-        )
-        for _, transfer, piece in order:
+        transfers, pieces = send_order(self._plan, self._bytes, self._slices)
+        for transfer, piece in zip(transfers.tolist(), pieces.tolist(), strict=True):
             self._add(transfer, piece)
         about = (
             Attribute("collective", "string", str(self._plan.collective)),
@@ -148,7 +166,31 @@ class _Writer:
         return tuple(Trace(tuple(nodes), attributes=about) for nodes in self._nodes)
 
     def _add(self, transfer: int, piece: int) -> None:
-        """Add the nodes of one slice of a transfer, cut at whole bytes."""
+        """Add the nodes of one slice of a transfer."""
+        transfers = self._transfers
+        sender, receiver = int(transfers.senders[transfer]), int(transfers.receivers[transfer])
+        tag = self._tags[sender, receiver]
+        self._tags[sender, receiver] += 1
+        amounts = (*self._amounts(transfer, piece), Attribute("comm_tag", "int32", tag))
+        what = f"transfer {transfer} slice {piece}"
+        needed = tuple(sorted({self._arrived[before, piece] for before in self._before[transfer]}))
+        turn = self._turn(sender, int(transfers.hop_links[transfers.hop_starts[transfer]]), needed)
+
+        def message(name: str, kind: NodeKind, peer: Attribute) -> TraceNode:
+            about = (Attribute("is_cpu_op", "bool", False), Attribute("comm_type", "int64", int(kind)))
+            return TraceNode(0, name, kind, attributes=(*about, peer, *amounts))
+
+        send = message(f"send {what} to {receiver}", NodeKind.COMM_SEND, Attribute("comm_dst", "int32", receiver))
+        receive = message(f"recv {what} from {sender}", NodeKind.COMM_RECV, Attribute("comm_src", "int32", sender))
+        self._append(sender, send, needed, turn)
+        arrived = self._append(receiver, receive)
+        if transfers.adds[transfer]:
+            added = TraceNode(0, f"add {what}", NodeKind.COMP, duration=self._reduce_us)
+            arrived = self._append(receiver, added, (arrived,))
+        self._arrived[transfer, piece] = arrived
+
+    def _amounts(self, transfer: int, piece: int) -> tuple[Attribute, ...]:
+        """Bytes and chunks of one slice of a transfer, cut at whole bytes."""
         transfers = self._transfers
         first, amount = int(transfers.firsts[transfer]), int(transfers.amounts[transfer])
         chunk = Fraction(self._bytes) * transfers.unit / self._slices
@@ -159,37 +201,28 @@ class _Writer:
                 f"{self._bytes} bytes leave some messages empty; use more bytes or fewer than {self._slices} "
                 f"slices: expected at least {-(-self._slices * transfers.unit.denominator // 1)} bytes"
             )
-        sender, receiver = int(transfers.senders[transfer]), int(transfers.receivers[transfer])
-        tag = self._tags[sender, receiver]
-        self._tags[sender, receiver] += 1
         chunks = (begin, amount) if self._total > 0 else (-1, -1)
-        what = f"transfer {transfer} slice {piece}"
-        waits = tuple(sorted({self._arrived[before, piece] for before in self._before[transfer]}))
+        return (
+            Attribute("comm_size", "int64", num_bytes),
+            Attribute("msg_chunk_idx", "int32", chunks[0]),
+            Attribute("msg_chunk_cnt", "int32", chunks[1]),
+            Attribute("total_chunk_cnt", "int32", self._total),
+        )
 
-        def node(rank: int, name: str, kind: NodeKind, peer: tuple[str, int], waits: tuple[int, ...]) -> int:
-            attributes = (
-                Attribute("is_cpu_op", "bool", False),
-                Attribute("comm_type", "int64", int(kind)),
-                Attribute("comm_size", "int64", num_bytes),
-                Attribute(peer[0], "int32", peer[1]),
-                Attribute("comm_tag", "int32", tag),
-                Attribute("msg_chunk_idx", "int32", chunks[0]),
-                Attribute("msg_chunk_cnt", "int32", chunks[1]),
-                Attribute("total_chunk_cnt", "int32", self._total),
-            )
-            return self._append(rank, TraceNode(0, name, kind, waits, attributes=attributes))
+    def _turn(self, sender: int, link: int, needed: tuple[int, ...]) -> tuple[int, ...]:
+        """Add the node after which it is a send's turn on its first link; the first send over a link has none."""
+        controls: tuple[int, ...] = ()
+        if link in self._last:
+            controls = (self._append(sender, TraceNode(0, "turn", NodeKind.COMP), controls=self._last[link]),)
+        self._last[link] = (*needed, *controls)
+        return controls
 
-        node(sender, f"send {what} to {receiver}", NodeKind.COMM_SEND, ("comm_dst", receiver), waits)
-        arrived = node(receiver, f"recv {what} from {sender}", NodeKind.COMM_RECV, ("comm_src", sender), ())
-        if transfers.adds[transfer]:
-            added = TraceNode(0, f"add {what}", NodeKind.COMP, (arrived,), duration=self._reduce_us)
-            arrived = self._append(receiver, added)
-        self._arrived[transfer, piece] = arrived
-
-    def _append(self, rank: int, node: TraceNode) -> int:
+    def _append(self, rank: int, node: TraceNode, waits: tuple[int, ...] = (), controls: tuple[int, ...] = ()) -> int:
         """Add a node to a rank; return its id."""
+        if self._order == "data":
+            waits = (*waits, *controls)
         number = len(self._nodes[rank])
-        self._nodes[rank].append(replace(node, number=number))
+        self._nodes[rank].append(replace(node, number=number, waits=waits, controls=controls))
         return number
 
 

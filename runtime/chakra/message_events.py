@@ -90,7 +90,9 @@ def replay_nodes(nodes: Nodes, before: IntArray, after: IntArray) -> tuple[int, 
         np.full(nodes.num_links, NONE),
         np.full(nodes.num_links, NONE),
         np.full(hops, NONE),
-        *(np.empty(most, dtype=np.int64) for _ in range(3)),
+        np.empty(most, dtype=np.int64),
+        np.empty(most, dtype=np.int64),
+        np.empty(most, dtype=np.int64),
         np.zeros(4, dtype=np.int64),
     )
     _replay(work, state)
@@ -101,8 +103,9 @@ def replay_nodes(nodes: Nodes, before: IntArray, after: IntArray) -> tuple[int, 
 def _replay(work: _Work, state: _State) -> None:
     """Run until nothing is scheduled."""
     hops, nodes = len(work.hop_links), len(work.kinds)
-    for node in np.flatnonzero(state.waits == 0):
-        _issue(work, state, node, 0)
+    for node in range(nodes):
+        if state.waits[node] == 0:
+            _issue(work, state, node, 0)
     while state.sizes[PENDING]:
         now, target = state.times[0], state.targets[state.events[0]]
         heap_pop(state.times, state.events, 0, state.sizes[PENDING])

@@ -151,7 +151,9 @@ class _Network:
             partners,
             np.array(self._durations, dtype=np.int64),
             np.array(self._hop_starts, dtype=np.int64),
-            *(np.ascontiguousarray(column) for column in hops.T),
+            np.ascontiguousarray(hops[:, 0]),
+            np.ascontiguousarray(hops[:, 1]),
+            np.ascontiguousarray(hops[:, 2]),
             len(self._topology.links),
         )
         return nodes, np.ascontiguousarray(waits[:, 0]), np.ascontiguousarray(waits[:, 1])
