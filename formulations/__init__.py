@@ -13,6 +13,7 @@ from . import (
     allreduce_rounding,
     bfb,
     bfb_rounding,
+    flow_over_time,
     sharing,
     steiner,
     survival,
@@ -25,5 +26,5 @@ from .modelling.pyomo_model import PyomoModel
 from .steps import piece_shares
 
 __all__ = ["Blocks", "PyomoModel", "cvxpy_constraints"]
-__all__ += ["all_to_all", "bfb", "bfb_rounding", "piece_shares", "synthesis", "throughput"]
+__all__ += ["all_to_all", "bfb", "bfb_rounding", "flow_over_time", "piece_shares", "synthesis", "throughput"]
 __all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "sharing", "steiner", "survival"]
