@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .planners import (
         Plan,
         bound,
+        bound_sizes,
         compare,
         find_topologies,
         load_plan,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
         schedule_all_to_allv,
         sensitivity,
     )
-    from .schedules import Bound, Forest
+    from .schedules import Bound, Forest, SizeBound
     from .solvers import Algorithm, ExactAnswer, HighsOptions, Interval, Session, Solution, solve
     from .topologies import Topology, read_topology, write_topology
 
@@ -46,10 +47,11 @@ __all__ = [
     "solvers",
     "topologies",
 ]
-__all__ += ["Blocks", "Bound", "Forest", "Topology", "read_topology", "write_topology"]
+__all__ += ["Blocks", "Bound", "Forest", "SizeBound", "Topology", "read_topology", "write_topology"]
 __all__ += [
     "Plan",
     "bound",
+    "bound_sizes",
     "compare",
     "find_topologies",
     "load_plan",
@@ -63,9 +65,9 @@ __all__ += ["Algorithm", "ExactAnswer", "HighsOptions", "Interval", "Session", "
 _LAYERS = ("errors", "formulations", "planners", "report", "runtime", "schedules", "solvers", "topologies")
 _NAMES = {
     "formulations": "Blocks",
-    "planners": "Plan bound compare find_topologies load_plan plan scan_trees_per_root schedule_all_to_allv "
-    "sensitivity",
-    "schedules": "Bound Forest",
+    "planners": "Plan bound bound_sizes compare find_topologies load_plan plan scan_trees_per_root "
+    "schedule_all_to_allv sensitivity",
+    "schedules": "Bound Forest SizeBound",
     "solvers": "Algorithm ExactAnswer HighsOptions Interval Session Solution solve",
     "topologies": "Topology read_topology write_topology",
 }

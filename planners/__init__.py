@@ -9,6 +9,7 @@ from .analysis.synthesis import Synthesis, synthesis_frontier, synthesise
 from .analysis.trees_per_root import scan_trees_per_root
 from .bfb.bfb import BfbLoad, best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
 from .bfb.latencies import TimedBfb, timed_bfb, timed_loads
+from .bounds.bound import bound, bound_sizes
 from .finder.candidate import Candidate
 from .finder.find import find_topologies, sweep_topologies
 from .finder.frontier import Frontier
@@ -18,10 +19,10 @@ from .pairs.fast import schedule_all_to_allv
 from .plans.files import load_plan
 from .plans.plan import Plan
 from .plans.stages import on_stage
-from .registry import PLANNERS, Planner, bound, plan
+from .registry import PLANNERS, Planner, plan
 from .trees.steiner import steiner_bound
 
-__all__ = ["PLANNERS", "Plan", "Planner", "bound", "load_plan", "on_stage", "plan", "plan_of_schedule"]
+__all__ = ["PLANNERS", "Plan", "Planner", "bound", "bound_sizes", "load_plan", "on_stage", "plan", "plan_of_schedule"]
 __all__ += [
     "Synthesis",
     "compare",

@@ -1,4 +1,4 @@
-"""Registry of planners: look-up by name, and the functions `plan` and `bound`."""
+"""Registry of planners: look-up by name, and the function `plan`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
-from ..schedules import ALLREDUCE, COLLECTIVES, Bound, Collective
+from ..schedules import ALLREDUCE, COLLECTIVES, Collective
 from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
 from ..support.validation import as_flag, shown
 from ..topologies import Topology
@@ -16,64 +16,13 @@ from .catalogue import PLANNERS, Planner, PlannerName
 from .plans.plan import Plan
 from .trees.problem import check_topology, shard_weights
 
-__all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner", "bound", "plan", "unknown_name"]
+__all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner", "plan", "unknown_name"]
 
 MANY_RANKS = 64  # above which ForestColl's trees may take minutes, and those of switches that add are packed first
 
 FEW_RANKS, FEW_SWITCHES = 8, 4  # up to which the best trees that branch at switches take no more than a second
 
 DEFAULTS: tuple[dict[str, Any], ...] = ({}, {"in_network": True})  # options that leave an allreduce all freedom
-
-
-def bound(
-    topology: Topology,
-    collective: AnyCollective,
-    *,
-    root: int | str | None = None,
-    weights: Sequence[object] | None = None,
-    traffic: Any = None,
-) -> Bound:
-    """Bound the rate of any schedule of a collective on a topology.
-
-    Raises `UnsupportedError` for a collective without a bound here, an unbalanced switch, or a root or weights that do
-    not fit; `BoundError` if some rank cannot reach another.
-
-    Parameters
-    ----------
-    topology : Topology
-        Every rank must reach every other; every switch must take in as much bandwidth as it gives out.  For the
-        last two collectives, ranks must reach those that they have something for, and switches are free.
-    collective : str or Collective
-        ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"`` or
-        ``"all_to_allv"``; or one that was registered.
-    root : int or str, optional
-        Rank that broadcast starts from and reduce ends at, by number or name.
-    weights : sequence of number, optional
-        Relative sizes of the shards in rank order, for allgather and reduce_scatter.
-    traffic : matrix of number, shape (ranks, ranks), optional
-        What each rank (row) has for each other (column), for all_to_allv.
-
-    Returns
-    -------
-    Bound
-
-    Examples
-    --------
-    >>> from collopt.topologies import mi250
-    >>> bound(mi250(boxes=2), "allgather").inverse_rate
-    Fraction(15, 166)
-    """
-    from .pairs.multicommodity import bound_pairs
-    from .trees.forestcoll import bound_trees
-
-    check_topology(topology)
-    collective = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
-    if collective.in_pairs:
-        shard_weights(topology, collective, root, weights)  # there are none
-        return bound_pairs(topology, collective, root=root, traffic=traffic)
-    if traffic is not None:
-        raise UnsupportedError(f"{collective} takes no traffic; all_to_allv does")
-    return bound_trees(topology, collective, root=root, weights=weights)
 
 
 def plan(
@@ -102,7 +51,7 @@ def plan(
     Parameters
     ----------
     topology, collective
-        As for `bound`.
+        As for `collopt.bound`.
     planner : str or Planner
         A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, but for an allreduce the first
         of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound,
@@ -112,7 +61,7 @@ def plan(
         The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
         reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.
     root, weights, traffic
-        As for `bound`.
+        As for `collopt.bound`.
     chunks : int, optional
         Chunks per shard, for ``"bfb"``; chunks per unit of traffic, for ``"multicommodity"``.
     size : int or str, optional

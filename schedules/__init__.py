@@ -6,7 +6,11 @@ from ..support.quantities import as_bytes
 from .bounds.bound import Bound, bound_sensitivity, link_values
 from .bounds.cut_duals import CutDual
 from .bounds.cuts import Cut, Partition, RankCuts
+from .bounds.fan_out import FanOut
 from .bounds.length_duals import LengthDual
+from .bounds.size_bound import RateAndHop, SizeBound
+from .bounds.time_witness import TimedLink, TimedRequest, TimeWitness
+from .bounds.timed_cuts import TimedCut
 from .bounds.tree_duals import TreeDual
 from .bounds.tree_partitions import TreePartition
 from .bounds.witness import EVERY_SCHEDULE, Crossing, LinkValue, Witness
@@ -78,6 +82,7 @@ __all__ += ["FlowPath", "FlowSchedule", "verified_flow_loads"]
 __all__ += ["H200", "MI300X", "PIPELINES", "AllToAllvSchedule", "Stage", "TwoTierModel", "TwoTierTimes"]
 __all__ += ["EVERY_SCHEDULE", "Bound", "Crossing", "Cut", "CutDual", "LengthDual", "LinkValue", "Partition", "RankCuts"]
 __all__ += ["TreeDual", "TreePartition", "Witness", "bound_sensitivity", "link_values"]
+__all__ += ["FanOut", "RateAndHop", "SizeBound", "TimeWitness", "TimedCut", "TimedLink", "TimedRequest"]
 __all__ += ["allreduce_schedule", "reduce_scatter_schedule", "relabelled", "reversed_schedule", "without_repeats"]
 __all__ += ["base_reduce_scatter", "base_schedule", "bidirectional_schedule", "cartesian_power_schedule"]
 __all__ += ["degree_expansion_schedule", "line_graph_schedule"]

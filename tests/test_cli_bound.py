@@ -92,3 +92,43 @@ def test_the_trees_per_root_of_a_bound_are_those_of_the_plan_that_meets_it(topol
         collopt.bound(topology, "allgather").trees_per_root
         == collopt.plan(topology, "allgather").schedule.trees_per_root
     )
+
+
+def test_least_time_at_a_size(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what must get where, and whether the costs are guesses."""
+    answer = call(capsys, "bound", "dgx-a100", "--boxes", 2, "allgather", "--size", "4M", "--costs", "fused")
+    assert answer.out.splitlines() == [
+        "allgather on dgx-a100-2boxes, 16 ranks (not calibrated)",
+        "  size   4M (4194304 bytes)",
+        "  time   at least 19.7 µs",
+        "  algbw  at most 212.81 GB/s",
+        "  busbw  at most 199.51 GB/s",
+        "  flow   3932.16 kB of box0/gpu1..7, box1/gpu0..7 must reach box0/gpu0",
+    ]
+
+
+def test_least_times_at_several_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A table, or the same figures as JSON and CSV, each size once."""
+    words = ("bound", "ring", "--set", "n=4", "--set", "latency=1", "allgather", "--size", "1K", "--size", "1M")
+    assert call(capsys, *words, "--size", "1K").out.splitlines()[1:] == [
+        "size  time at least  algbw at most  busbw at most  by its",
+        "1K    2.13 µs        481.20 MB/s    360.90 MB/s    flow",
+        "1M    394 µs         2.66 GB/s      1.99 GB/s      flow",
+    ]
+    data = call(capsys, *words, "--json").data
+    assert (data["topology"], data["num_ranks"], data["costs"], data["costs_label"]) == ("ring-4", 4, {}, "links alone")
+    assert [row["bytes"] for row in data["sizes"]] == [2**10, 2**20]
+    times = [collopt.bound(collopt.topologies.ring(4, latency=1), "allgather", size=size).time for size in ("1K", "1M")]
+    assert [Fraction(row["time_exact"]) for row in data["sizes"]] == times
+    lines = call(capsys, *words, "--csv").out.splitlines()
+    assert lines[0] == "size,bytes,time_us,time_exact,algbw,busbw,argument,reason"
+    assert len(lines) == 3
+
+
+def test_costs_need_a_size(capsys: pytest.CaptureFixture[str]) -> None:
+    """They do not change the bound for endless data."""
+    answer = call(capsys, "bound", "ring", "--set", "n=4", "allgather", "--costs", "fused")
+    assert (answer.status, answer.err) == (2, "collopt: error: --costs matter at a size; give --size too\n")
+    answer = call(capsys, "bound", "ring", "--set", "n=4", "allgather", "--size", "1M", "--costs", "fast")
+    assert answer.status == 2
+    assert "there are no costs 'fast'" in answer.err

@@ -167,6 +167,15 @@ RootOption = Annotated[
 ]
 
 
+CostsOption = Annotated[
+    str | None,
+    option(
+        "--costs NAME",
+        "What the software adds at a size: links (nothing), generic or fused (guesses); else what the topology says.",
+    ),
+]
+
+
 class ShardOptions(NamedTuple):
     """Options that describe the data of each rank."""
 

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ...schedules import Cut, Partition, Witness
 from ...support.formatting import MAX_NAMES, abbreviated_names, exact, rate_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     CollectiveArgument,
+    CostsOption,
     CsvOption,
     JsonOption,
     ShardOptions,
     TopologyArgument,
+    UsageError,
+    option,
     read_collective,
 )
 from ..arguments.plan_summary import witness_figures, witness_text
 from ..terminal.output import emit_csv, emit_json, emit_rows, flat
 from ..terminal.progress import computing
+from .bounds_at_sizes import show_size_bounds, size_figures
 
 if TYPE_CHECKING:
     from ...schedules import Bound
+
+SizesOption = Annotated[
+    list[str] | None,
+    option("--size SIZE", "Bound the time for this total size in bytes instead: 64K, 1G. Repeatable."),
+]
 
 
 def bound(
@@ -29,15 +38,36 @@ def bound(
     collective: CollectiveArgument,
     described: NetworkOptions,
     data: ShardOptions,
+    size: SizesOption = None,
+    costs: CostsOption = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Compute the exact bandwidth bound of a collective, and the bottleneck cut that proves it."""
+    """Compute the exact bandwidth bound of a collective, and the bottleneck cut that proves it.
+
+    With `--size`, compute the least time for so much data, and what proves it.
+    """
     from ...planners import bound as find_bound
+    from ...planners import bound_sizes
     from ..arguments.networks import find_network
 
     known = read_collective(collective)
     network = find_network(topology, described)
+    if costs is not None and not size:
+        raise UsageError("--costs matter at a size; give --size too")
+    if size:
+        with computing(f"bounding the time of {collective} on {network.name}"):
+            options: dict[str, Any] = {**data.read(), "costs": costs}
+            bounds = bound_sizes(network, known, sizes := list(dict.fromkeys(size)), **options)
+            for each in bounds:
+                each.verify()
+        if as_json:
+            emit_json(size_figures(sizes, bounds))
+        elif as_csv:
+            emit_csv(size_figures(sizes, bounds)["sizes"])
+        else:
+            show_size_bounds(sizes, bounds)
+        return
     with computing(f"computing the bound of {collective} on {network.name}"):
         found = find_bound(network, known, **data.read())
         found.verify()

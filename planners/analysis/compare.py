@@ -28,9 +28,10 @@ from ...support import progress
 from ...support.seed import current_seed, seeded
 from ...support.validation import shown
 from ...topologies import Topology
+from ..bounds.bound import bound
 from ..plans.plan import Plan
 from ..plans.stages import Trace
-from ..registry import PLANNERS, bound, plan, unknown_name
+from ..registry import PLANNERS, plan, unknown_name
 from ..trees.problem import check_reachable, check_topology, shard_weights
 
 if TYPE_CHECKING:

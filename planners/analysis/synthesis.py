@@ -17,7 +17,7 @@ from ...solvers.highs.session import solve
 from ...support import progress
 from ...support.validation import shown
 from ...topologies import Topology
-from ..registry import bound
+from ..bounds.bound import bound
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,158 @@
+"""The functions `bound` and `bound_sizes`: limits on all schedules of a collective, for endless data and at a size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+from ...errors import UnsupportedError
+from ...schedules import COLLECTIVES, Bound, SizeBound, as_bytes
+from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...support.validation import shown
+from ...topologies import RuntimeCosts, Topology, reached_network
+from ...topologies.network.assumed_costs import CostsName, as_costs
+from ..trees.problem import check_topology, shard_weights
+
+
+@overload
+def bound(
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    size: None = None,
+    costs: None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    traffic: Any = None,
+) -> Bound: ...
+
+
+@overload
+def bound(
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    size: int | str,
+    costs: RuntimeCosts | CostsName | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    traffic: Any = None,
+) -> SizeBound: ...
+
+
+def bound(
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    size: int | str | None = None,
+    costs: RuntimeCosts | CostsName | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    traffic: Any = None,
+) -> Bound | SizeBound:
+    """Bound the rate of any schedule of a collective on a topology, or its time for some amount of data.
+
+    Raises `UnsupportedError` for a collective without a bound here, an unbalanced switch, or a root or weights that do
+    not fit; `BoundError` if some rank cannot reach another.
+
+    Parameters
+    ----------
+    topology : Topology
+        Every rank must reach every other; every switch must take in as much bandwidth as it gives out.  For the
+        last two collectives, ranks must reach those that they have something for, and switches are free.
+    collective : str or Collective
+        ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"`` or
+        ``"all_to_allv"``; or one that was registered.
+    size : int or str, optional
+        Bytes in all as nccl-tests counts them, such as ``"64K"``; by default the bound is for endless data.
+    costs : RuntimeCosts or str, optional
+        What the software adds at a size, or one of ``"links"``, ``"generic"`` and ``"fused"``; by default what the
+        topology says, or nothing.
+    root : int or str, optional
+        Rank that broadcast starts from and reduce ends at, by number or name.
+    weights : sequence of number, optional
+        Relative sizes of the shards in rank order, for allgather and reduce_scatter.
+    traffic : matrix of number, shape (ranks, ranks), optional
+        What each rank (row) has for each other (column), for all_to_allv.
+
+    Returns
+    -------
+    Bound
+        Or a `SizeBound` for a size.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100, mi250
+    >>> bound(mi250(boxes=2), "allgather").inverse_rate
+    Fraction(15, 166)
+    >>> print(bound(dgx_a100(boxes=2), "allgather", size="1M", costs="fused"))
+    allgather of 1048576 bytes: at least 8.98 µs (not calibrated), by its flow
+    """
+    if size is not None:
+        return bound_sizes(topology, collective, [size], costs=costs, root=root, weights=weights, traffic=traffic)[0]
+    if costs is not None:
+        raise UnsupportedError("costs of the software matter at a size; give size too, such as '64K'")
+    check_topology(topology)
+    return _rate_bound(topology, collective, root, weights, traffic)
+
+
+def bound_sizes(
+    topology: Topology,
+    collective: AnyCollective,
+    sizes: Iterable[int | str],
+    *,
+    costs: RuntimeCosts | CostsName | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    traffic: Any = None,
+) -> list[SizeBound]:
+    """Bound the time of a collective for several amounts of data.
+
+    Parameters
+    ----------
+    topology, collective, costs, root, weights, traffic
+        As for `bound`.
+    sizes : iterable of int or str
+        Each as the `size` of `bound`.
+
+    Returns
+    -------
+    list of SizeBound
+        In the order of `sizes`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> network = ring(4, bandwidth=10, latency=1)
+    >>> [float(found.time) for found in bound_sizes(network, "allgather", [40, 40_000, 40_000_000])]
+    [2.0005, 2.5, 1501.0]
+    """
+    from .at_sizes import bounds_at_sizes
+
+    check_topology(topology)
+    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+        raise UnsupportedError(f"the sizes are {shown(sizes)}; expected several, such as ['1M', '1G']")
+    amounts = [as_bytes(size) for size in sizes]
+    known = as_costs(costs, topology)
+    rate = _rate_bound(reached_network(topology, known), collective, root, weights, traffic)
+    return bounds_at_sizes(topology, rate, amounts, known)
+
+
+def _rate_bound(
+    topology: Topology,
+    collective: AnyCollective,
+    root: int | str | None,
+    weights: Sequence[object] | None,
+    traffic: Any,
+) -> Bound:
+    """Bound the rate for endless data; see `bound`."""
+    from ..pairs.multicommodity import bound_pairs
+    from ..trees.forestcoll import bound_trees
+
+    known = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
+    if known.in_pairs:
+        shard_weights(topology, known, root, weights)  # there are none
+        return bound_pairs(topology, known, root=root, traffic=traffic)
+    if traffic is not None:
+        raise UnsupportedError(f"{known} takes no traffic; all_to_allv does")
+    return bound_trees(topology, known, root=root, weights=weights)

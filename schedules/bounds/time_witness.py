@@ -1,0 +1,154 @@
+"""`TimeWitness`, the proof of a least time: what it says of a collective with a given amount of data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import CertificateError
+from ...topologies import RuntimeCosts, Topology
+from ..traffic.collective import Collective
+from .bound import Bound
+
+BYTES_PER_KB = 1000
+
+
+class TimedLink(NamedTuple):
+    """A link as data passes it.
+
+    Attributes
+    ----------
+    tail, head : str
+        Turned around where data is reduced, so that all data comes from what `TimedRequest.amount` calls sources.
+    bandwidth : Fraction
+        GB/s.
+    delay : Fraction
+        µs: the latency, and `RuntimeCosts.alpha` where the link leaves a rank.
+    """
+
+    tail: str
+    head: str
+    bandwidth: Fraction
+    delay: Fraction
+
+
+class TimedRequest(NamedTuple):
+    """A collective with an amount of data, on a network with the bandwidths that data reaches.
+
+    Attributes
+    ----------
+    rate : Bound
+        For the network, the collective and the weights of its shards.
+    num_bytes : int
+        Bytes in all, as nccl-tests counts them.
+    costs : RuntimeCosts
+        Whose efficiency is in the network's bandwidths already.
+    """
+
+    rate: Bound
+    num_bytes: int
+    costs: RuntimeCosts
+
+    @property
+    def network(self) -> Topology:
+        """With the bandwidths that data reaches."""
+        return self.rate.topology
+
+    @property
+    def collective(self) -> Collective:
+        """Whose data moves."""
+        collective = self.rate.collective
+        assert isinstance(collective, Collective)  # `Bound` looks up names
+        return collective
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether time runs backwards: data is reduced on its way, and what one rank has must get to several."""
+        return self.collective.direction == "reduce"
+
+    @property
+    def kilobytes(self) -> Fraction:
+        """Data in all."""
+        return Fraction(self.num_bytes, BYTES_PER_KB)
+
+    def amount(self, sources: frozenset[str], sinks: frozenset[str]) -> Fraction:
+        """Return how many kB of independent data must get from sources to sinks, disjoint sets of ranks.
+
+        Notes
+        -----
+        Between pairs, that is all traffic from sources to sinks.  Otherwise there is one sink: it gets the shards of
+        the sources, or, of an allreduce, sums of as many bytes as there are in all, each of which depends on what the
+        sources have.  Turned around, the sink is a rank whose contributions to the shards of the sources are needed.
+        """
+        self._check_ends(sources, sinks)
+        if self.collective.has_two_phases:
+            return self.kilobytes
+        network, weights = self.network, self.rate.weights
+        starts = [network.node_index[name] for name in sources]
+        if self.collective.in_pairs:
+            ranks = network.num_ranks
+            ends = [network.node_index[name] for name in sinks]
+            crossing = sum(weights[start * ranks + end] if weights else 1 for start in starts for end in ends)
+        else:
+            crossing = sum(weights[start] if weights else 1 for start in starts)
+        return self.kilobytes * crossing / self.rate.total_weight
+
+    def links(self) -> Iterator[TimedLink]:
+        """Iterate over the links as data passes them."""
+        ranks, alpha = set(self.network.compute_nodes), self.costs.alpha
+        for tail, head, bandwidth, latency in self.network.links:
+            start, end = (head, tail) if self.is_turned else (tail, head)
+            yield TimedLink(start, end, bandwidth, latency + alpha if start in ranks else latency)
+
+    def _check_ends(self, sources: frozenset[str], sinks: frozenset[str]) -> None:
+        """Raise `CertificateError` unless they are ranks between which data moves."""
+        ranks = set(self.network.compute_nodes)
+        for names, what in ((sources, "sources"), (sinks, "sinks")):
+            if not names or not names <= ranks:
+                odd = min(map(repr, names - ranks), default="none")
+                raise CertificateError(f"the {what} of the bound have {odd}; expected ranks of {self.network!r}")
+        if both := sorted(sources & sinks):
+            raise CertificateError(f"the bound has {both[0]!r} among its sources and its sinks; expected one of them")
+        if len(sinks) > 1 and not self.collective.in_pairs:
+            raise CertificateError(f"the bound of a {self.collective} has {len(sinks)} sinks; expected one")
+
+
+class TimeWitness(ABC):
+    """What a least time follows from."""
+
+    @abstractmethod
+    def least_time(self, request: TimedRequest) -> Fraction:
+        """Return the least time in µs without the launch; `CertificateError` if this proves none.
+
+        Parameters
+        ----------
+        request : TimedRequest
+            Whose bound holds.
+        """
+
+    @abstractmethod
+    def argument(self, request: TimedRequest) -> str:
+        """Name the kind of reason in a word or two."""
+
+    @abstractmethod
+    def reason(self, request: TimedRequest) -> str:
+        """Say in one line why no schedule is faster."""
+
+
+def shards_to(request: TimedRequest, rank: str) -> list[str]:
+    """Names of the other ranks that something of what `rank` has must get to; of a reduction, in the end."""
+    collective, weights = request.collective, request.rate.weights
+    names = request.network.compute_nodes
+    start, ranks = request.network.node_index[rank], len(names)
+    others = [name for name in names if name != rank]
+    if not weights or collective.has_two_phases:
+        return others
+    if collective.in_pairs:
+        return [names[end] for end in np.flatnonzero(weights[start * ranks : (start + 1) * ranks]) if end != start]
+    if request.is_turned:
+        return [names[end] for end in np.flatnonzero(weights) if end != start]
+    return others if weights[start] else []
