@@ -1,10 +1,12 @@
 """Order of messages: rounds in which every rank has another partner, and messages that steps make of several sends.
 
 In each round every rank sends to the rank whose place differs by the same number on every level of the network (boxes,
-and places in a box), so that each round is a permutation of the groups of every level and no port has two messages.
-Rounds on one switch are the rotation r + 1, r + 2, ...; where a level has a power of two places, places differ by an
-exclusive or, so that partners exchange.  Fat trees with deterministic routes pass such rounds without contention:
-Zahavi, Journal of Parallel and Distributed Computing 72(11), 2012.
+and places in a box), so that each round is a permutation of ranks, as many messages leave and enter every group, and no
+port has two messages.  Rounds on one switch are the rotation r + 1, r + 2, ...; where a level has a power of two
+places, places differ by an exclusive or, so that partners exchange.  The ranks of a group begin the rounds to other
+groups one after the other, so that in each round they send to different groups, whose links may be few: dragonflies
+have one between two groups.  Fat trees with deterministic routes pass such rounds without contention: Zahavi, Journal
+of Parallel and Distributed Computing 72(11), 2012.
 """
 
 from __future__ import annotations
@@ -38,8 +40,15 @@ def message_rounds(groups: RankGroups, senders: IntArray, receivers: IntArray) -
     rounds = np.zeros(len(senders), dtype=np.int64)
     for level, size in enumerate(groups.sizes):
         away = tails[:, level] ^ heads[:, level] if size & (size - 1) == 0 else heads[:, level] - tails[:, level]
-        rounds = rounds * size + (away - 1) % size
+        turns = (away % size - 1 - _places_inside(groups, tails, level)) % max(size - 1, 1)
+        rounds = rounds * size + np.where(away % size > 0, turns, size - 1)
     return rounds
+
+
+def _places_inside(groups: RankGroups, digits: IntArray, level: int) -> IntArray:
+    """Places of ranks in their groups on a level, int64 (messages,), from digits (messages, levels)."""
+    sizes = groups.sizes[level + 1 :]
+    return np.ravel_multi_index(tuple(digits[:, level + 1 :].T), sizes) if sizes else np.zeros(len(digits), dtype=int)
 
 
 def reordered(transfers: Transfers, order: IntArray) -> Transfers:

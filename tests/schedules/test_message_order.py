@@ -11,7 +11,7 @@ from collopt.runtime import simulate
 from collopt.schedules import StepSchedule
 from collopt.schedules.timing.message_order import merged, message_rounds, ordered_transfers, reordered
 from collopt.schedules.timing.schedule_transfers import transfers_of
-from collopt.topologies import RuntimeCosts, complete, dgx_a100, dgx_h100, fat_tree, ring, torus
+from collopt.topologies import RuntimeCosts, complete, dgx_a100, dgx_h100, dragonfly, fat_tree, ring, torus
 from collopt.topologies.graphs.rank_groups import rank_groups
 
 
@@ -35,8 +35,22 @@ def test_rounds_are_permutations_on_every_level(network: collopt.Topology) -> No
         assert sorted(tails) == sorted(heads) == list(range(ranks))
         for level in range(1, len(groups.sizes)):
             inside = np.ravel_multi_index(tuple(groups.digits[:, :level].T), groups.sizes[:level])
-            # Partners of one group are in one group.
-            assert len(set(zip(inside[tails].tolist(), inside[heads].tolist(), strict=True))) == inside.max() + 1
+            apart = inside[tails] != inside[heads]
+            # All ranks of a group send out of it, or none.
+            assert np.array_equal(np.bincount(inside[tails], apart), np.bincount(inside[heads], apart))
+            assert apart.all() or not apart.any()
+
+
+def test_ranks_of_a_group_send_to_different_groups() -> None:
+    """On a dragonfly, whose groups have one link to each other, no link has two messages of a round."""
+    network = dragonfly(4, 2, 2)
+    groups = rank_groups(network)
+    senders, receivers = np.nonzero(~np.eye(network.num_ranks, dtype=np.bool_))
+    ends = np.stack([groups.digits[senders, 0], groups.digits[receivers, 0]])
+    between = ends[0] != ends[1]
+    rounds = message_rounds(groups, senders[between], receivers[between])
+    links = np.column_stack([rounds, *ends[:, between]])
+    assert len(np.unique(links, axis=0)) == len(links)
 
 
 def test_one_switch_is_busy_without_pause() -> None:
