@@ -47,7 +47,7 @@ BINARY_KINDS = (
     (b"PK\x03\x04", FileKind("a compressed file", "unpack it first")),
 )
 """Magic bytes of binary files."""
-CHAKRA = FileKind("a Chakra execution trace", "simulators such as ASTRA-sim read it")
+CHAKRA = FileKind("a Chakra execution trace", "simulators such as ASTRA-sim read it, and collopt score {} scores it")
 
 KINDS = (
     (

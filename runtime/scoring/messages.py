@@ -26,7 +26,8 @@ from ...topologies import Topology
 class Messages:
     """Messages and events of a schedule, each of which waits for others.
 
-    An event is a message from a rank to itself, over no link and of no data: the begin or end of a step.
+    Senders and receivers are ranks, or nodes of switches that add up and copy.  An event is a message from a rank to
+    itself, over no link and of no data: the begin or end of a step.
     """
 
     unit: Fraction  # What one unit of `amounts` is of all the data, as nccl-tests counts it
@@ -62,15 +63,19 @@ class Routed(NamedTuple):
     transfers: Transfers
     pairs: int  # Pairs of ranks that send
     ambiguous: int  # Those with several routes that are as short and as wide
+    switched: bool  # Whether switches add up or copy
 
     @property
     def text(self) -> str:
         """How routes were chosen, in words."""
+        pairs = f"{count_text(self.pairs, 'pair')} of ranks"
+        if self.switched:
+            pairs = f"switches that add up or copy{f', and {pairs}' if self.pairs else ''}"
         if not self.ambiguous:
-            return f"{count_text(self.pairs, 'pair')} of ranks, each with one shortest route"
+            return f"{pairs}, each with one shortest route" if self.pairs else pairs
         return (
-            f"{self.ambiguous} of {count_text(self.pairs, 'pair')} of ranks have several shortest routes that are "
-            "equally wide; each message takes the one used least so far"
+            f"{pairs}, of which {self.ambiguous} have several shortest routes that are equally wide; each message "
+            "takes the one used least so far"
         )
 
 
@@ -90,8 +95,9 @@ def routed(messages: Messages, topology: Topology) -> Routed:
     for number in order:
         if routes := choices.get(pairs[number]):
             links[number] = loads.take(routes, messages.amounts[number]).links
-    ambiguous = sum(len(routes) > 1 for routes in choices.values())
-    return Routed(_transfers(messages, links), len(choices), ambiguous)
+    between = [routes for pair, routes in choices.items() if max(pair) < topology.num_ranks]
+    ambiguous = sum(len(routes) > 1 for routes in between)
+    return Routed(_transfers(messages, links), len(between), ambiguous, len(between) < len(choices))
 
 
 def _transfers(messages: Messages, links: list[tuple[int, ...]]) -> Transfers:

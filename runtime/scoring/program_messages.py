@@ -7,9 +7,11 @@ for its step, and a receive waits for the message too.
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from fractions import Fraction
 
 from ...errors import ProgramError, UnsupportedError
+from ...topologies import Topology
 from ..mscclpp.format.execution_plan import (
     SIGNALLING,
     SWITCH_OPERATIONS,
@@ -49,14 +51,14 @@ def data_unit(program: Program) -> Fraction:
     return Fraction(program.num_ranks if layout.in_pairs else 1, layout.chunks)
 
 
-def plan_messages(plan: ExecutionPlan) -> Messages:
-    """List the messages of an MSCCL++ plan: its puts, in one of the orders that its signals allow.
+def plan_messages(plan: ExecutionPlan, topology: Topology) -> Messages:
+    """List the messages of an MSCCL++ plan: its puts, and what switches add up and copy.
 
-    Raises `ProgramError` if the plan deadlocks, `UnsupportedError` if it uses switch channels.
+    Raises `ProgramError` if the plan deadlocks, `UnsupportedError` if no switch of the topology is its switch channel.
     """
     layout = layout_of(plan)
     unit = Fraction(plan.num_ranks if layout.in_pairs else 1, layout.chunks)
-    return _Signals(plan, Messages(unit)).run()
+    return _Signals(plan, topology, Messages(unit)).run()
 
 
 Channel = tuple[int, int, ChannelType, int]  # Rank, thread block, type and position
@@ -65,13 +67,15 @@ Channel = tuple[int, int, ChannelType, int]  # Rank, thread block, type and posi
 class _Signals:
     """Runs thread blocks in turn, each as far as signals allow; the k-th wait takes the k-th signal of a channel."""
 
-    def __init__(self, plan: ExecutionPlan, messages: Messages) -> None:
+    def __init__(self, plan: ExecutionPlan, topology: Topology, messages: Messages) -> None:
         self._plan = plan
+        self._topology = topology
         self._messages = messages
         self._others = channel_pairs(plan.gpus)
         self._last: dict[tuple[int, int], int] = {}  # The last event of each thread block
         # What a signal on a channel comes after: the puts and signals before it.
         self._pending: defaultdict[Channel, list[int]] = defaultdict(list)
+        self._stores: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # Copies from switches, by block
         self._tokens: defaultdict[tuple[str, int, int], deque[int | None]] = defaultdict(deque)
         for rank, gpu in enumerate(plan.gpus):
             for number, value in enumerate(gpu.semaphores):
@@ -107,15 +111,12 @@ class _Signals:
 
     def _run_operation(self, block: tuple[int, int], operation: Operation) -> None:
         rank, messages = block[0], self._messages
-        if operation.name in SWITCH_OPERATIONS:
-            raise UnsupportedError(
-                "the plan adds up or copies on switch channels (NVLS), whose loads on links the file does not say; "
-                "score the plan file that it was exported from"
-            )
         taken = [self._tokens[each].popleft() for each in self._awaited(rank, operation)]
         before = [each for each in (self._last.get(block), *taken) if each is not None]
         here = self._last[block] = messages.event(rank, before)
         kind = operation.channel_type or "memory"
+        if operation.name in SWITCH_OPERATIONS:
+            self._stores[block] += self._switch(rank, operation, here)
         channels: list[Channel] = [(*block, kind, channel) for channel in operation.channels]
         if operation.name in ("put", "pws"):
             pairs = zip(operation.sources, operation.targets, strict=True)
@@ -134,6 +135,38 @@ class _Signals:
         other = self._others.get((rank, kind, position))
         if other is None:
             raise ProgramError(f"rank {rank} signals on {kind} channel {position}, which has no other end")
-        arrival = self._messages.event(rank, [here, *self._pending[channel]])
+        arrival = self._messages.event(rank, [here, *self._pending[channel], *self._stores[channel[:2]]])
         self._pending[channel] = [arrival]
         self._tokens[other[1], other[0], other[2]].append(arrival)
+
+    def _switch(self, rank: int, operation: Operation, here: int) -> list[int]:
+        """Add what a switch sums up for a rank, and copies from it; return the copies."""
+        gpu, count, messages = self._plan.gpus[rank], operation.sources[0].count, self._messages
+        group = gpu.switches[operation.channels[-1]].ranks
+        switch = self._switch_of(group, adds=operation.name == "glres")
+        # Where switches send copies back, a rank's own data goes to the switch too.
+        reached = [each for each in group if each != rank or self._topology.nodes[switch] in self._topology.loopback]
+        before = [here]
+        if operation.name == "glres":
+            parts = [messages.send(each, switch, count, before, adds=True) for each in reached]
+            before = [messages.send(switch, rank, count, parts, adds=rank not in reached)]
+        result = messages.send(rank, switch, count, before)
+        return [messages.send(switch, each, count, [result]) for each in reached]
+
+    def _switch_of(self, group: Sequence[int], *, adds: bool) -> int:
+        """Find the switch that copies, and adds if need be, between all ranks of a group; its node's number."""
+        topology = self._topology
+        linked = {(link.tail, link.head) for link in topology.links}
+        able = topology.multicast & topology.aggregation if adds else topology.multicast
+        ends = [topology.nodes[each] for each in group]
+        found = [
+            switch
+            for switch in topology.switch_nodes
+            if switch in able and all((end, switch) in linked and (switch, end) in linked for end in ends)
+        ]
+        if len(found) != 1:
+            raise UnsupportedError(
+                f"the plan uses a switch channel of {len(ends)} ranks, and {len(found)} switches of {topology.name} "
+                "are linked to all of them and able to do it; expected one"
+            )
+        return topology.node_index[found[0]]

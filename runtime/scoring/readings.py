@@ -199,7 +199,7 @@ def _execution_plan(file: Path, topology: Topology) -> Reading:
     messages = None
     try:
         problem = _problem(layout_of(plan))
-        messages = plan_messages(plan)
+        messages = plan_messages(plan, topology)
         run_execution_plan(plan, interleavings=2)
     except ProgramError as error:
         data = DataCheck("wrong", str(error))

@@ -102,7 +102,7 @@ def test_equal_routes_are_shared_by_the_rule_of_planners(tmp_path: Path) -> None
     plan = collopt.plan(network, "allgather", planner="ring")
     found = score(exported(plan, tmp_path, "msccl-xml"), network, sizes=[])
     assert found.algbw == plan.algbw
-    assert "5 of 9 pairs of ranks have several shortest routes" in found.routes
+    assert "9 pairs of ranks, of which 5 have several shortest routes" in found.routes
     assert found.times == ()
     assert found.plan is None
 
@@ -318,14 +318,27 @@ def test_wrong_mscclpp_plans_are_told(tmp_path: Path) -> None:
     assert stuck.link_loads is None
 
 
-def test_plans_that_use_switches_are_scored_from_the_plan_file_only(tmp_path: Path) -> None:
-    """Their sums in switches are on links that MSCCL++ does not name."""
+@pytest.mark.parametrize("collective", ["allreduce", "allgather", "broadcast"])
+def test_switches_that_add_up_and_copy_have_the_loads_of_the_plan(collective: str, tmp_path: Path) -> None:
+    """NVLS: each link carries a chunk once, and the switch sends copies back to their senders."""
     network = collopt.topologies.dgx_h100(boxes=1)
-    plan = collopt.plan(network, "allreduce", planner="nvls")
-    found = score(exported(plan, tmp_path, "plan"), network, sizes=["1M"])
-    assert (found.algbw, found.data.outcome) == (plan.algbw, "right")
-    with pytest.raises(UnsupportedError, match="switch channels"):
-        score(exported(plan, tmp_path, "mscclpp-json"), network)
+    root = 2 if collective == "broadcast" else None
+    plan = collopt.plan(network, collective, root=root, planner="nvls" if root is None else "auto")
+    found = score(exported(plan, tmp_path, "mscclpp-json"), network, sizes=["64M"], planner=plan.planner)
+    assert list(found.shares) == plan_shares(plan)
+    assert (found.algbw, found.gap, found.data.outcome) == (plan.algbw, plan.gap, "right")
+    assert found.routes == "switches that add up or copy"
+    assert found.times[0].plan_microseconds is not None
+    assert found.times[0].microseconds == pytest.approx(found.times[0].plan_microseconds, rel=0.02)
+    assert score(exported(plan, tmp_path, "plan"), network, sizes=[]).shares == found.shares
+
+
+def test_switch_channels_need_a_switch_that_can(tmp_path: Path) -> None:
+    """The same box without the abilities of its switch."""
+    network = collopt.topologies.dgx_h100(boxes=1)
+    path = exported(collopt.plan(network, "allreduce"), tmp_path, "mscclpp-json")
+    with pytest.raises(UnsupportedError, match="uses a switch channel of 8 ranks, and 0 switches of"):
+        score(path, network.without_abilities())
 
 
 # Traces
