@@ -38,6 +38,8 @@ PlannerName = Literal[
     "recursive-halving-doubling-steps",
     "bruck",
     "pat",
+    "ring-unwinding",
+    "nccl",
 ]
 """The planners that come with collopt."""
 
@@ -262,6 +264,18 @@ PLANNERS = {
             "parallel aggregated trees, the farthest ranks first, as NCCL's PAT",
             "step_patterns.rank_offsets:plan_pat",
             _for(EVERY_ROOT, "aggregation"),
+        ),
+        Planner(
+            "ring-unwinding",
+            "optimal trees on a network whose switches are replaced by rings, as TACCL and TACOS do",
+            "step_patterns.ring_unwinding:plan_ring_unwinding",
+            _for(TREE_COLLECTIVES, "root", "weights"),
+        ),
+        Planner(
+            "nccl",
+            "rings, trees, NVLS or PAT, whichever NCCL's tuning chooses for the size",
+            "step_patterns.nccl_choice:plan_nccl",
+            _for(EVERY_ROOT, "size") | _for([BROADCAST, REDUCE], "size", "root"),
         ),
     )
 }

@@ -65,7 +65,7 @@ def plan(
     chunks : int, optional
         Chunks per shard, for ``"bfb"``; chunks per unit of traffic, for ``"multicommodity"``.
     size : int or str, optional
-        Bytes that ``"bfb"`` plans for where links differ in latency, such as ``"1M"``.
+        Bytes that ``"bfb"`` plans for where links differ in latency, and ``"nccl"`` chooses for, such as ``"1M"``.
     channels : int, optional
         Number of rings, for ``"ring"``.
     order : str or sequence of int or str, optional

@@ -48,7 +48,7 @@ ChunksOption = Annotated[
 ]
 SizeOption = Annotated[
     str | None,
-    option("--size SIZE", "Estimate the time for this total size in bytes: 64M, 1G; bfb also plans for it."),
+    option("--size SIZE", "Estimate the time for this total size in bytes: 64M, 1G; bfb and nccl also plan for it."),
 ]
 PlannerOption = Annotated[
     str,
@@ -56,8 +56,8 @@ PlannerOption = Annotated[
         "--planner NAME",
         "Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, nvls, "
         "nvls-tree, collnet, recursive-halving-doubling, multitree, blink, bfb, steiner, swing, bine, "
-        "trivance, torus-2-phase, recursive-doubling, recursive-halving-doubling-steps, bruck, pat, multicommodity "
-        "or shortest-paths.",
+        "trivance, torus-2-phase, recursive-doubling, recursive-halving-doubling-steps, bruck, pat, "
+        "ring-unwinding, nccl, multicommodity or shortest-paths.",
         autocompletion=complete_planner,
     ),
 ]

@@ -1,1 +1,1 @@
-"""Collective algorithms in steps by their names in the literature, to compare with."""
+"""Algorithms of the literature and of libraries by their names, to compare with: most of them in steps."""

@@ -122,6 +122,7 @@ def test_planners_that_do_not_suit_say_why() -> None:
         "ring",
         "double-binary-tree",
         "blink",
+        "nccl",
     }
     assert found["multitree"]["reason"].startswith("the planner 'multitree' does not cover the collective 'broadcast'")
     assert rows(compare(complete(6), "allgather", planners=["recursive-halving-doubling"]))[
