@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ....errors import UnsupportedError
 from ....planners import plan
 from ....planners.registry import as_planner
-from ....schedules import Collective, Schedule, schedule_time, verified_loads
+from ....schedules import Collective, Schedule, verified_loads
 from ....topologies import Link, Topology
 from ....topologies.network.link_classes import LinkClass
 from .measured_times import MeasuredTimes
@@ -138,23 +138,19 @@ class PlanRun:
                 group = self.groups.of[link[:2]]
                 busiest[group] = max(busiest[group], load / (unit * link.bandwidth))
             phases.append(busiest)
-        # The time of a schedule knows how its units relate to bytes.
-        small, large = (schedule_time(self.schedule, topology, 2**power) for power in (20, 21))
-        scale = (large - small) / 2**20 / sum(max(phase.values()) for phase in phases)
+        scale = 1 / Fraction(self.schedule.total_weight) / NS_PER_US
         return [{group: load * scale for group, load in phase.items()} for phase in phases]
 
     def _wait(self, alpha: Fraction, extra: Mapping[Group, Fraction]) -> Fraction:
-        delayed = self.groups.delayed(alpha, extra)
-        return schedule_time(self.schedule, delayed, 1) - sum(max(phase.values()) for phase in self._loads)
+        return self.schedule.latency(self.groups.delayed(alpha, extra))
 
     def terms(self, alpha: Fraction, extra: Mapping[Group, Fraction], shares: Mapping[Group, Fraction]) -> Terms:
         """Return the terms near given costs, which decide which path is the deepest and what is busiest."""
         here = self._wait(alpha, extra)
         hops = (self._wait(alpha + PROBE, extra) - here) / PROBE
-        waits = {
-            group: (self._wait(alpha, {**extra, group: extra.get(group, Fraction(0)) + PROBE}) - here) / PROBE
-            for group in self.groups.classes
-        }
+        waits = dict.fromkeys(self.groups.classes, Fraction(0))
+        for group, amount in extra.items():
+            waits[group] = (self._wait(alpha, {**extra, group: amount + PROBE}) - here) / PROBE
         loads: dict[Group, Fraction] = {}
         for phase in self._loads:
             busiest = max(phase, key=lambda group: phase[group] / shares[group])
