@@ -26,6 +26,7 @@ from ..traffic.collective import Collective, Direction
 from .congestion import congestion
 
 NS_PER_US = 1000
+BYTES_PER_MB = 10**6
 DEFAULT_SLICES = 64  # more gain less than a hundredth
 
 
@@ -148,6 +149,11 @@ class Schedule(ABC):
     def messages(self) -> IntArray:
         """Messages that each rank starts, for one slice of the data, shape (ranks,)."""
         raise self._without_links()
+
+    @property
+    def most_added(self) -> Fraction:
+        """Data that the rank adds which adds most, in units of `total_weight`."""
+        return Fraction(0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON document of the schedule, with its ``"kind"``, as in plan files."""
@@ -344,9 +350,10 @@ def schedule_time(
     further hops, each of 1 / m of the time that the data of the largest tree takes; without, pieces are infinitely
     small.  Steps wait for each other; see `step_schedule_time`.
 
-    With `costs`, every hop between ranks takes its alpha and the start of a message longer, and no rank starts more
-    messages than one after the other.  Where starting one costs something, and no `slices` are given, they are as many
-    as can be started while the busiest link is busy, at most 64.
+    With `costs`, every hop between ranks takes its alpha and the start of a message longer, no rank starts more
+    messages than one after the other, and nothing else goes on while the rank that adds most adds.  Where starting one
+    costs something, and no `slices` are given, they are as many as can be started while the busiest link is busy, at
+    most 64.
 
     Parameters
     ----------
@@ -385,9 +392,13 @@ def schedule_time(
         )
     network = timed_network(topology, costs)
     rate = None if costs.efficiency else inverse_rate
+    fixed = costs.launch
+    if costs.reduction:
+        added = as_bytes(num_bytes) * schedule.most_added / Fraction(schedule.total_weight)
+        fixed += costs.reduction * added / BYTES_PER_MB
     if not costs.send:
-        return costs.launch + schedule.time(network, num_bytes, slices, rate)
-    return costs.launch + _time_with_starts(schedule, network, as_bytes(num_bytes), slices, costs.send, rate)
+        return fixed + schedule.time(network, num_bytes, slices, rate)
+    return fixed + _time_with_starts(schedule, network, as_bytes(num_bytes), slices, costs.send, rate)
 
 
 def _time_with_starts(

@@ -224,6 +224,16 @@ class StepSchedule(RoutedSchedule):
         ends = self.path_starts[:-1] if self.direction == "broadcast" else self.path_starts[1:] - 1
         return np.bincount(self.path_nodes[ends][routes], minlength=self.num_ranks)
 
+    @property
+    def most_added(self) -> Fraction:
+        """Data that a rank adds in all steps."""
+        if self.direction == "broadcast":
+            return Fraction(0)
+        heads = self.path_nodes[self.path_starts[:-1]]
+        added = np.zeros(self.num_ranks, dtype=np.int64)
+        np.add.at(added, heads[self.routes], self.upper - self.lower)
+        return Fraction(int(added.max()), self.chunks_per_shard)
+
     def check_fit(self, network: Topology | DirectGraph) -> None:
         """Raise `UnsupportedError` unless the network has as many ranks."""
         ranks = network.num_nodes if isinstance(network, DirectGraph) else network.num_ranks

@@ -187,7 +187,8 @@ def _network(timed: TimedTransfers, times: PieceTimes, part: IntArray) -> tuple[
     first, last = after[:-1][started], kept[before[1:][lengths > 0] - 1]
     columns = np.zeros((3, after[-1]), dtype=np.int64)
     columns[:, kept] = transfers.hop_links[hops], times.ticks[hops], times.delays[hops]
-    columns[2, last] += times.adding[part][lengths > 0]
+    # The link brings nothing else until the receiver has added the piece.
+    columns[1, last] += times.adding[part][lengths > 0]
     # What a link may take up while a piece comes must not begin before the piece is started.
     taken_early = 0 if store else np.minimum(times.send, columns[1, first + 1])
     columns[0, first] = links + transfers.senders[part][started]

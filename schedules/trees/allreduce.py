@@ -95,6 +95,11 @@ class Allreduce(AllreduceSchedule):
         return self.reduce.messages + self.broadcast.messages
 
     @property
+    def most_added(self) -> Fraction:
+        """Of the reduction; see `Forest.most_added`."""
+        return self.reduce.most_added
+
+    @property
     def depth(self) -> int:
         """Heights of the highest trees of both kinds together."""
         return sum(forest.depth for forest in self.forests)

@@ -300,6 +300,16 @@ class Forest(RoutedSchedule):
         return np.bincount(senders, minlength=self.num_ranks)[: self.num_ranks]
 
     @property
+    def most_added(self) -> Fraction:
+        """Data that a rank adds in all trees; switches add at line rate."""
+        if self.direction == "broadcast":
+            return Fraction(0)
+        trees, vertices = np.nonzero(self.routes >= 0)
+        added = np.zeros(self.parents.shape[1], dtype=np.int64)
+        np.add.at(added, self.parents[trees, vertices], self.weights[trees])
+        return Fraction(int(added[: self.num_ranks].max()), self.trees_per_root)
+
+    @property
     def depth(self) -> int:
         """Height of the highest tree, in hops between ranks."""
         return int(self.heights.max())

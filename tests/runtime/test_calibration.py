@@ -17,7 +17,7 @@ from collopt.planners import plan
 from collopt.runtime import Calibration, Measurement, calibrate
 from collopt.runtime.measuring.calibration.calibrate import FittedCost
 from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
-from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, reached_network, ring
+from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, ring
 from sample_sizes import examples
 
 BOX, NET = ("gpu-nvswitch",), ("gpu-nic", "nic-ib")
@@ -31,18 +31,9 @@ def cost(found: Calibration, title: str) -> FittedCost:
 
 
 def timed(topology: Topology, costs: RuntimeCosts, collective: str, planner: str = "ring") -> Callable[[int], Any]:
-    """Times of a planner's schedule, by the formula."""
-    root = {"root": 0} if collective == "broadcast" else {}
-    schedule = plan(topology, collective, planner=planner, **root).schedule
-    hops = {"ring": topology.num_ranks - 1, "forestcoll": 3}[planner] * (2 if collective == "allreduce" else 1)
-    added = Fraction(topology.num_ranks - 1, topology.num_ranks) if collective == "allreduce" else 0
-    reached = reached_network(topology, costs)
-
-    def time(size: int) -> Fraction:
-        software = costs.launch + hops * costs.alpha + costs.reduction * added * size / 10**6
-        return software + schedule.time(reached, size)
-
-    return time
+    """Times of a planner's schedule."""
+    made = plan(topology, collective, planner=planner, **({"root": 0} if collective == "broadcast" else {}))
+    return lambda size: made.estimate(size, costs=costs)
 
 
 def two_ranks() -> MeasuredTimes:
@@ -95,6 +86,10 @@ def test_two_ranks_and_all_ranks_tell_launch_from_alpha() -> None:
     assert found.runs[1].model == "all.txt: allgather of 16 ranks, the plan of ring, fully pipelined, 15 hops"
     assert found.notes == (
         "fitted to ring on 16 ranks; other sets of ranks and other algorithms take measurements of their own",
+    )
+    made = plan(found.topology, "allgather", planner="ring")
+    assert [made.estimate(row.size) for row in ranks.rows] == pytest.approx(
+        [row.microseconds for row in ranks.rows], rel=0.02
     )
     fitted = cost(found, "alpha")
     assert fitted.low is not None

@@ -115,6 +115,21 @@ def test_software_costs_of_a_chain() -> None:
     assert simulate(summed, 100_000, 1, costs=costs).time == 3 + 2 * (Fraction(1, 2) + 2 + 4 + 1 + 1)
 
 
+@pytest.mark.parametrize("planner", ["ring", "bfb"])
+@pytest.mark.parametrize("collective", ["reduce_scatter", "allreduce"])
+def test_estimates_add_what_the_busiest_rank_adds(collective: str, planner: str) -> None:
+    """Three quarters of the data, 1 µs per MB, along a ring of one direction; each link waits for its receiver."""
+    network = collopt.Topology.from_links([(a, "bcda"["abcd".index(a)], 25) for a in "abcd"], compute="abcd")
+    plan = collopt.plan(network, collective, planner=planner)
+    costs, size = RuntimeCosts(reduction=10), 400_000
+    assert plan.estimate(size, costs=costs) == pytest.approx(plan.estimate(size) + 3)
+    if not plan.schedule.pipelined:
+        assert simulate(plan, size, costs=costs).time == pytest.approx(plan.estimate(size, costs=costs))
+    assert collopt.plan(network, "allgather", planner=planner).estimate(size, costs=costs) == plan.estimate(size) / (
+        2 if collective == "allreduce" else 1
+    )
+
+
 def test_starting_messages_takes_turns() -> None:
     """Seven messages of one rank begin half a microsecond apart."""
     network = complete(8, bandwidth=25)

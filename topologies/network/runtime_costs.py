@@ -19,7 +19,8 @@ class RuntimeCosts:
     """Costs of the software that runs a schedule, beside latencies and bandwidths of links.
 
     A schedule of h successive hops takes ``launch + h alpha``, the latencies of its links, and the time of its busiest
-    port: of a link, its bytes over the share `efficiency` of its bandwidth; of a rank, `send` for each message.
+    port: of a link, its bytes over the share `efficiency` of its bandwidth; of a rank, `send` for each message.  What
+    the rank that adds most takes for `reduction` comes on top.
 
     Attributes
     ----------
@@ -35,7 +36,7 @@ class RuntimeCosts:
         Share of the line rate that data reaches, by link class as in `collopt.topologies.link_classes`, or by kinds of
         nodes such as ``"gpu-nic"``; 1 where none is named.
     calibrated : bool
-        Whether they were fitted to measured times rather than guessed.
+        Whether they were fitted to measured times of these ranks rather than guessed.
 
     Raises
     ------

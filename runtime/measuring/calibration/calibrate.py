@@ -170,7 +170,7 @@ def calibrate(
     start = as_costs(None, topology)
     known = _unknowns(groups, start, runs, measured)
     try:
-        fit = fit_costs(runs, measured, known)
+        fit = fit_costs(runs, measured, known, start.send)
     except UnsupportedError as error:
         raise UnsupportedError(f"{sources}: {error}") from None
     _check(sources, groups, fit)

@@ -76,7 +76,10 @@ class _Points(NamedTuple):
 
 
 def fit_costs(
-    runs: Sequence[AssumedRun], measured: Sequence[MeasuredTimes], known: Mapping[Unknown, Fraction]
+    runs: Sequence[AssumedRun],
+    measured: Sequence[MeasuredTimes],
+    known: Mapping[Unknown, Fraction],
+    send: Fraction = Fraction(0),
 ) -> CostFit:
     """Fit costs to the times of runs.
 
@@ -90,6 +93,8 @@ def fit_costs(
     known
         All unknowns, and their values where the times do not tell them.  If those that come first explain the times,
         those that come later cannot be told.
+    send
+        µs that starting a message adds to each hop; see `RuntimeCosts`.
     """
     rows = [(number, row) for number, times in enumerate(measured) for row in times.rows]
     points = _Points(
@@ -101,7 +106,7 @@ def fit_costs(
     values = dict(known)
     found = CostFit()
     for _ in range(LINEARISATIONS):
-        terms = [_near(run, values) for run in runs]
+        terms = [_near(run, values, send) for run in runs]
         if terms == found.terms:
             break
         found = _fit(points, terms, known)
@@ -109,10 +114,11 @@ def fit_costs(
     return found
 
 
-def _near(run: AssumedRun, values: Mapping[Unknown, Fraction]) -> Terms:
+def _near(run: AssumedRun, values: Mapping[Unknown, Fraction], send: Fraction) -> Terms:
     extra = {unknown.group: value for unknown, value in values.items() if unknown.kind == "extra"}
     shares = {unknown.group: 1 / value for unknown, value in values.items() if unknown.kind == "inverse"}
-    return run.terms(values[ALPHA], extra, shares)
+    terms = run.terms(values[ALPHA] + send, extra, shares)
+    return terms._replace(stated=terms.stated + terms.hops * send)
 
 
 def _column(unknown: Unknown, terms: Sequence[Terms], points: _Points) -> FloatArray:

@@ -119,12 +119,16 @@ class PlanRun:
     groups: LinkGroups
     schedule: Schedule
     planner: str
-    added: Fraction
 
     @property
     def text(self) -> str:
         """Whose plan it is."""
         return f"the plan of {self.planner}, fully pipelined"
+
+    @property
+    def added(self) -> Fraction:
+        """Bytes that the rank adds which adds most, per byte of the size."""
+        return self.schedule.most_added / Fraction(self.schedule.total_weight)
 
     @cached_property
     def _loads(self) -> list[dict[Group, Fraction]]:
@@ -163,13 +167,6 @@ AssumedRun = PathRun | PlanRun
 """What a measurement is assumed to have done."""
 
 
-def _added(collective: Collective | str, ranks: int) -> Fraction:
-    """Bytes that a rank adds, per byte of the size, where all add alike."""
-    if not isinstance(collective, Collective) or not collective.reduces:
-        return Fraction(0)
-    return collective.bus_factor(ranks) / len(collective.phases)
-
-
 def over_one_path(groups: LinkGroups, collective: Collective | str, links: Iterable[Link]) -> PathRun:
     """Model of two ranks that exchange messages over a path of the given links."""
     if isinstance(collective, Collective) and not collective.parts_differ:
@@ -183,7 +180,8 @@ def over_one_path(groups: LinkGroups, collective: Collective | str, links: Itera
         raise UnsupportedError(
             "no two ranks are connected by these links alone; also name the other classes on the path"
         )
-    return PathRun(groups, tuple(path), messages, part, _added(collective, 2))
+    adds = isinstance(collective, Collective) and collective.reduces
+    return PathRun(groups, tuple(path), messages, part, part / messages if adds else Fraction(0))
 
 
 def over_the_network(groups: LinkGroups, collective: Collective, planner: str) -> PlanRun:
@@ -195,7 +193,7 @@ def over_the_network(groups: LinkGroups, collective: Collective, planner: str) -
         raise UnsupportedError(
             f"{planner} plans in steps here, whose time is not linear in the size; choose another, such as ring"
         )
-    return PlanRun(groups, made.schedule, planner, _added(collective, groups.topology.num_ranks))
+    return PlanRun(groups, made.schedule, planner)
 
 
 def _shortest_path(topology: Topology, links: list[Link]) -> list[Link]:
