@@ -67,6 +67,16 @@ def test_what_if_keeps_them() -> None:
     assert network.without_node("box0/nic0").costs == network.costs
 
 
+def test_costs_of_other_ranks_are_not_calibrated() -> None:
+    """A ring's parameters on 32 ranks are off by three quarters on 16."""
+    costs = RuntimeCosts(alpha=11, calibrated=True)
+    network = replace(dgx_a100(boxes=2), costs=costs)
+    assert network.without_node("box0/nic0").costs == costs
+    assert network.restrict(reversed(range(16))).costs == costs
+    for smaller in (network.restrict(range(8)), network.without_node("box0/gpu0")):
+        assert smaller.costs == RuntimeCosts(alpha=11)
+
+
 def test_scales_bandwidths_by_class_and_kinds() -> None:
     """A class with its bandwidth goes before its kinds."""
     network = mi250(boxes=2)
@@ -76,6 +86,14 @@ def test_scales_bandwidths_by_class_and_kinds() -> None:
         if "gpu" in before.tail and "gpu" in before.head:
             share = Fraction(1, 5) if before.bandwidth == 50 else Fraction(1, 2)
         assert after == before._replace(bandwidth=before.bandwidth * share)
+
+
+def test_shares_count_once() -> None:
+    """In the network that data reaches, they are no longer among the costs."""
+    costs = RuntimeCosts(alpha=2, efficiency={"gpu-gpu": "1/2"}, calibrated=True)
+    reached = reached_network(replace(ring(4), costs=costs), costs)
+    assert reached.costs == RuntimeCosts(alpha=2, calibrated=True)
+    assert reached_network(ring(4), costs).costs is None
 
 
 def test_without_shares_the_network_stays() -> None:

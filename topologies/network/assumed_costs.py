@@ -88,7 +88,7 @@ def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     Returns
     -------
     Topology
-        The same one where no share is below 1.
+        The same one where no share is below 1; of its own costs, nothing but the efficiency is left out.
 
     Examples
     --------
@@ -105,7 +105,8 @@ def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     if all(share == 1 for share in reached.values()):
         return topology
     links = tuple(link._replace(bandwidth=link.bandwidth * reached[link[:2]]) for link in topology.links)
-    return replace(topology, links=links)
+    stated = topology.costs and replace(topology.costs, efficiency=())
+    return replace(topology, links=links, costs=stated)
 
 
 def timed_network(topology: Topology, costs: RuntimeCosts) -> Topology:

@@ -12,6 +12,7 @@ from ...errors import TopologyError
 from ...support.quantities import Exact, as_amount, as_factor
 from ...support.validation import as_flag, as_names, as_several, shown
 from .links import Link, rank_number
+from .runtime_costs import RuntimeCosts
 from .switch_limits import SwitchLimits
 
 
@@ -25,6 +26,7 @@ class WhatIf:
     aggregation: frozenset[str]
     limits: tuple[SwitchLimits, ...]
     name: str
+    costs: RuntimeCosts | None
 
     @abstractmethod
     def link(self, tail: str, head: str) -> Link:
@@ -108,6 +110,10 @@ class WhatIf:
         """Keep these ranks and links, and the switches that still have a link."""
         linked = {end for link in links for end in link[:2]}
         switches = tuple(switch for switch in self.switch_nodes if switch in linked)
+        costs = self.costs
+        if costs is not None and set(ranks) != set(self.compute_nodes):
+            # Measured on other ranks, which says little about these.
+            costs = replace(costs, calibrated=False)
         return self._with(
             compute_nodes=ranks,
             switch_nodes=switches,
@@ -116,6 +122,7 @@ class WhatIf:
             aggregation=self.aggregation & set(switches),
             limits=tuple(limits for limits in self.limits if limits.switch in switches),
             name=name,
+            costs=costs,
         )
 
     def _ends(self, tail: str, head: str, *, bidirectional: bool) -> set[tuple[str, str]]:
