@@ -10,6 +10,7 @@ import typer
 from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
+    CostsOption,
     CsvOption,
     JsonOption,
     RootOption,
@@ -80,6 +81,7 @@ def score(
     num_bytes: BytesOption = None,
     size: SizesOption = None,
     slices: SlicesOption = None,
+    costs: CostsOption = None,
     planner: PlannerOption = "auto",
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
@@ -99,6 +101,7 @@ def score(
             num_bytes=num_bytes,
             sizes=list(dict.fromkeys(size or SIZES)),
             slices=slices,
+            costs=costs,  # type: ignore[arg-type] # which it checks
             planner=planner,
         )
     if as_json:
@@ -185,11 +188,14 @@ def _load_rows(found: Score) -> dict[str, str]:
 
 def _time_table(found: Score, planner: str) -> Table:
     table = bare_table()
-    for header in ("size in bytes", "time", f"plan by {planner}", "time / plan"):
+    for header in ("size in bytes", "time", f"plan by {planner}", "time / plan", "bound", "time / bound"):
         table.add_column(header, justify="right", no_wrap=True)
-    for num_bytes, time, ours, _ in found.times:
-        ratio = "" if not ours else f"{time / ours:.3f}"
-        table.add_row(str(num_bytes), time_text(time), "" if ours is None else time_text(ours), ratio)
+    for each in found.times:
+        least = None if each.bound is None else each.bound.microseconds
+        cells = [str(each.num_bytes), time_text(each.microseconds)]
+        for other in (each.plan_microseconds, least):
+            cells += ["", ""] if not other else [time_text(other), f"{each.microseconds / other:.3f}"]
+        table.add_row(*cells)
     return table
 
 
@@ -215,7 +221,7 @@ def _figures(found: Score) -> dict[str, Any]:
         "costs": found.costs.to_json(),
         "times": [
             {"size": each.num_bytes, "time_us": each.microseconds, "plan_time_us": each.plan_microseconds}
-            | {"slices": each.pieces}
+            | {"bound_time_us": None if each.bound is None else each.bound.microseconds, "slices": each.pieces}
             for each in found.times
         ],
         "links": _links(found),

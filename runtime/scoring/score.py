@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BoundError, NoAnswerError, UnsupportedError
-from ...planners import PLANNERS, Plan, bound
+from ...planners import PLANNERS, Plan, bound, bound_sizes
 from ...planners.registry import as_planner
-from ...schedules import Bound, Collective, as_bytes
+from ...schedules import Bound, Collective, SizeBound, as_bytes
 from ...schedules.timing.run import Rules, TimedTransfers, in_steps
 from ...schedules.timing.schedule_transfers import transfers_of
 from ...schedules.timing.transfers import Transfers
@@ -42,6 +42,8 @@ class TimedSize(NamedTuple):
         Of the file's schedule.
     plan_microseconds : float or None
         Of collopt's plan; None without one.
+    bound : SizeBound or None
+        What no schedule can beat at this size; None without one.
     pieces : int or None
         That each send of the schedule was cut into; None of a plan, of which `simulate` decides.
     """
@@ -49,6 +51,7 @@ class TimedSize(NamedTuple):
     num_bytes: int
     microseconds: float
     plan_microseconds: float | None
+    bound: SizeBound | None
     pieces: int | None
 
 
@@ -277,11 +280,11 @@ class _Scorer:
         if made.data.outcome == "wrong" or transfers is None:
             return made
         times = []
-        for size in sizes:
+        for size, least in zip(sizes, self._size_bounds(made, sizes), strict=True):
             made = self._with_plan(made, planner, size)
             ours = None if made.plan is None else self._plan_time(made.plan, size)
             time, pieces = self._time(transfers, size)
-            times.append(TimedSize(size, time, ours, pieces))
+            times.append(TimedSize(size, time, ours, least, pieces))
         return replace(made, times=tuple(times))
 
     def _bound(self) -> tuple[Bound | None, str]:
@@ -292,6 +295,15 @@ class _Scorer:
         if collective is None:
             return None, "there is no bound, because the traces do not say of which collective they are"
         return _tried(lambda: bound(self._topology, collective, **reading.problem), "bound")
+
+    def _size_bounds(self, made: Score, sizes: list[int]) -> list[SizeBound | None]:
+        """Bounds at the sizes, where there is one for endless data."""
+        collective = made.collective
+        if collective is None or made.bound is None:
+            return [None] * len(sizes)
+        problem, costs = self._reading.problem, self._costs
+        found, _ = _tried(lambda: bound_sizes(self._topology, collective, sizes, costs=costs, **problem), "bound")
+        return found or [None] * len(sizes)
 
     def _with_plan(self, made: Score, planner: str, size: int) -> Score:
         """Add collopt's plan for a size, if it is not there or is another one for each size."""

@@ -79,10 +79,12 @@ def test_our_own_exports_score_as_their_plan(
     assert found.data.outcome == ("not checked" if form == "chakra-et" else "right"), found.data
     assert found.plan is not None
     assert found.plan.algbw == plan.algbw
-    ((size, time, ours, _),) = found.times
+    ((size, time, ours, least, _),) = found.times
     assert size == 2**20
     assert ours == plan.simulate("1M")
     assert time >= float(size / (plan.algbw * 1000)) * (1 - 1e-12)
+    assert least is not None
+    assert time >= least.microseconds * (1 - 1e-12)
     if form == "plan":
         assert time == ours
 
@@ -94,6 +96,20 @@ def test_sends_in_pieces_take_as_long_as_the_plan(tmp_path: Path) -> None:
         found = score(exported(plan, tmp_path, form), RING, sizes=["1M"], slices=8)
         assert found.times[0].pieces == 8
         assert found.times[0].microseconds == found.times[0].plan_microseconds == plan.simulate("1M", slices=8)
+
+
+def test_software_adds_to_all_times(tmp_path: Path) -> None:
+    """Alpha for each hop, to the file's, the plan's and the least time."""
+    plan = collopt.plan(RING, "broadcast", root=0)
+    path, costs = exported(plan, tmp_path, "msccl-xml"), collopt.topologies.RuntimeCosts(alpha=7)
+    bare, added = (score(path, RING, sizes=[4096], slices=1, costs=each).times[0] for each in ("links", costs))
+    assert added.microseconds - bare.microseconds == pytest.approx(21)
+    assert bare.plan_microseconds is not None
+    assert bare.bound is not None
+    assert added.plan_microseconds == pytest.approx(bare.plan_microseconds + 21)
+    assert added.bound is not None
+    assert bare.bound.time < added.bound.time <= added.microseconds
+    assert score(path, RING, costs="fused", sizes=[]).costs.label == "not calibrated"
 
 
 def test_equal_routes_are_shared_by_the_rule_of_planners(tmp_path: Path) -> None:
