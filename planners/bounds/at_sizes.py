@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...errors import CertificateError, NoAnswerError
+from ...errors import NoAnswerError
 from ...schedules import Bound
 from ...schedules.bounds.fan_out import FanOut
 from ...schedules.bounds.size_bound import RateAndHop, SizeBound
-from ...schedules.bounds.time_witness import TimedRequest, TimeWitness
+from ...schedules.bounds.time_witness import TimedRequest, TimeWitness, shards_to
 from ...topologies import RuntimeCosts, Topology
 from .candidates import candidate_ends
 from .timed_cuts import TimedCutSearch, exact_cut
@@ -47,17 +47,9 @@ def _bound_at(topology: Topology, request: TimedRequest, searches: Sequence[Time
 
 
 def _best_fan_out(request: TimedRequest) -> FanOut | None:
-    """Return the fan-out of the rank whose data must get to most others, if that is a bound here."""
+    """Return the fan-out of a rank whose data must get to most others, if messages take time."""
     if not request.costs.send:
         return None
-    best = None
-    for rank in request.network.compute_nodes:
-        try:
-            time = FanOut(rank).least_time(request)
-        except CertificateError:  # able switches, or nobody needs its data
-            continue
-        if best is None or time > best[0]:
-            best = time, FanOut(rank)
-        if not request.rate.weights:
-            break
-    return None if best is None else best[1]
+    ranks = request.network.compute_nodes if request.rate.weights else request.network.compute_nodes[:1]
+    receivers, rank = max(((len(shards_to(request, rank)), rank) for rank in ranks), key=lambda found: found[0])
+    return FanOut(rank) if receivers > 1 else None

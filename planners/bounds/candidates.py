@@ -74,18 +74,20 @@ def _add(found: dict[Ends, None], request: TimedRequest, sources: IntArray, sink
 
 
 def _representatives(request: TimedRequest, distances: FloatArray) -> list[int]:
-    """Ranks to be sinks, one of each kind; if there are many kinds, those farthest from the others."""
+    """Ranks to be sinks, one of each kind; of many kinds, those farthest from the root, or from any other."""
     network, weights = request.network, request.rate.weights
     kinds: dict[tuple[object, ...], int] = {}
     own = weights if weights and not request.collective.in_pairs else (1,) * network.num_ranks
+    root = int(np.argmax(own))
     for rank, name in enumerate(network.compute_nodes):
         around = (network.ingress(name), network.egress(name), own[rank])
         profile = [np.sort(distances[rank]).tobytes(), np.sort(distances[:, rank]).tobytes()]
         if request.collective.has_one_root:
-            profile.append(distances[np.argmax(own), rank].tobytes())
+            profile.append(distances[root, rank].tobytes())
         kinds.setdefault((*around, *profile), rank)
     finite = np.where(np.isfinite(distances), distances, 0)
-    ranked = sorted(kinds.values(), key=lambda rank: (-finite[:, rank].max(), -finite[:, rank].sum(), rank))
+    ways = finite[root] if request.collective.has_one_root else finite.max(axis=0)
+    ranked = sorted(kinds.values(), key=lambda rank: (-ways[rank], -finite[:, rank].sum(), rank))
     return ranked[:MAX_SINKS]
 
 
