@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +15,7 @@ from ...support.arrays import IntArray, read_only
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import congestion, path_links, slowest_path
+from ..paths.congestion import congestion, path_latencies, path_links, slowest_path
 from ..paths.schedule import PairSchedule, RoutedSchedule
 from ..paths.written_paths import as_count, as_paths, node_paths, schedule_fields, whole_count, whole_numbers
 from ..traffic.collective import Collective
@@ -24,7 +23,6 @@ from ..traffic.collective import Collective
 if TYPE_CHECKING:
     import pandas as pd
 
-INT64_LIMIT = 2**63
 ARRAYS = ("traffic", "weights", "path_starts", "path_nodes", "steps")
 MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
 
@@ -259,14 +257,8 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
 
     def latency(self, topology: Topology) -> Fraction:
         """Largest sum of link latencies along a path, in µs."""
-        latencies = [link.latency for link in topology.links]
-        scale = math.lcm(*(latency.denominator for latency in latencies))
-        largest = max(int(latency * scale) for latency in latencies)
-        # Python's integers where the common denominator of all latencies leaves no room in int64.
-        fits = largest * len(self.path_nodes) < INT64_LIMIT
-        delays = np.array([int(latency * scale) for latency in latencies], dtype=np.int64 if fits else object)
-        firsts = self.path_starts[:-1] - np.arange(self.num_paths)
-        return Fraction(int(np.add.reduceat(delays[self.hop_links(topology)], firsts).max()), scale)
+        delays, scale = path_latencies(self.path_starts, self.hop_links(topology), topology)
+        return Fraction(int(delays.max()), scale)
 
     def to_json(self) -> dict[str, Any]:
         """Describe it by lists and integers, ready for `json.dumps`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import lcm
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.collective import Direction
+
+INT64_LIMIT = 2**63
 
 
 def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction: Direction = "broadcast") -> IntArray:
@@ -32,6 +35,21 @@ def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction:
     if ((nodes < 0) | (nodes >= size)).any() or (known[order][place] != wanted).any():
         raise CertificateError("a path uses a link that the topology does not have")
     return np.asarray(order[place], dtype=np.int64)
+
+
+def path_latencies(starts: IntArray, links: IntArray, topology: Topology) -> tuple[IntArray, int]:
+    """Sum of the link latencies on each path, in units of 1 µs over the number that comes second.
+
+    Python's integers where the common denominator of all latencies leaves no room in int64.  Shapes: `starts` int64
+    (paths + 1,) of the nodes; `links` as from `path_links`; returns (paths,).
+    """
+    latencies = [link.latency for link in topology.links]
+    scale = lcm(*(latency.denominator for latency in latencies))
+    delays = [int(latency * scale) for latency in latencies]
+    fits = max(delays, default=0) * (len(links) + 1) < INT64_LIMIT
+    passed = np.array(delays, dtype=np.int64 if fits else object)[links]
+    until = np.concatenate([np.zeros(1, dtype=passed.dtype), np.cumsum(passed)])
+    return np.diff(until[starts - np.arange(len(starts))]), scale
 
 
 def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Fraction:

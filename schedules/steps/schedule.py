@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from ...support.formatting import count_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
-from ..paths.congestion import congestion, path_links
+from ..paths.congestion import congestion, path_latencies, path_links
 from ..paths.schedule import NS_PER_US, RoutedSchedule
 from ..paths.written_paths import as_count, as_rows, node_paths, schedule_fields, whole_count, whole_numbers
 from ..traffic.collective import Direction
@@ -220,7 +219,8 @@ class StepSchedule(RoutedSchedule):
     @property
     def messages(self) -> IntArray:
         """Messages that each rank starts, shape (ranks,); sends of a step over one path are one."""
-        routes = np.unique(np.stack([self.steps, self.routes]), axis=1)[1]
+        paths = len(self.path_starts) - 1
+        routes = np.unique(self.steps * paths + self.routes) % paths
         ends = self.path_starts[:-1] if self.direction == "broadcast" else self.path_starts[1:] - 1
         return np.bincount(self.path_nodes[ends][routes], minlength=self.num_ranks)
 
@@ -274,14 +274,9 @@ class StepSchedule(RoutedSchedule):
 
     def _path_delays(self, topology: Topology, links: IntArray) -> tuple[list[Fraction], IntArray]:
         """Distinct path latencies, and the index of each path's."""
-        latencies = [link.latency for link in topology.links]
-        numbers: dict[Fraction, int] = {}
-        ends = np.cumsum(np.diff(self.path_starts) - 1).tolist()
-        of_path = [
-            numbers.setdefault(sum((latencies[link] for link in links[start:end].tolist()), Fraction(0)), len(numbers))
-            for start, end in pairwise([0, *ends])
-        ]
-        return list(numbers), np.array(of_path, dtype=np.int64)
+        sums, scale = path_latencies(self.path_starts, links, topology)
+        distinct, of_path = np.unique(sums, return_inverse=True)
+        return [Fraction(int(delay), scale) for delay in distinct], of_path
 
     def _hops_used(self) -> tuple[IntArray, IntArray, IntArray]:
         """Steps, paths and hops of all paths, each path once for each step in which it is used."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,7 +14,7 @@ from ...errors import UnsupportedError
 from ...support.arrays import BoolArray, IntArray, SmallArray, read_only
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import congestion, path_links, slowest_path
+from ..paths.congestion import INT64_LIMIT, congestion, path_latencies, path_links, slowest_path
 from ..paths.schedule import RoutedSchedule
 from ..traffic.collective import Collective, Direction
 from .switch_vertices import branching, columns, joined_routes, without_leaves
@@ -57,7 +55,6 @@ def _depths(parents: IntArray, roots: IntArray) -> IntArray:
     return depths
 
 
-INT64_LIMIT = 2**63
 ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weights", "switches")
 
 
@@ -318,16 +315,10 @@ class Forest(RoutedSchedule):
         """Largest sum of link latencies between a root and a rank along a tree, in µs: until first bytes arrive."""
         if len(self.switches):
             return self.unicast.latency(topology)
-        ends = (0, 1) if self.direction == "broadcast" else (1, 0)
-        latency = {(link[ends[0]], link[ends[1]]): link.latency for link in topology.links}
-        names = topology.nodes
-        scale = math.lcm(*(link.latency.denominator for link in topology.links))
-        exact = [
-            sum(int(latency[names[tail], names[head]] * scale) for tail, head in pairwise(path))
-            for path in map(self.path, range(len(self.path_starts) - 1))
-        ]
-        # Python's integers where the common denominator of all latencies leaves no room in int64.
-        delays = np.array(exact, dtype=np.int64 if max(exact) * self.num_ranks < INT64_LIMIT else object)
+        links = path_links(self.path_starts, self.path_nodes, topology, self.direction)
+        delays, scale = path_latencies(self.path_starts, links, topology)
+        if max(delays.tolist()) * self.num_ranks >= INT64_LIMIT:
+            delays = delays.astype(object)
         senders, used = np.maximum(self.parents, 0), self.routes >= 0
         arrival = np.zeros(self.routes.shape, dtype=delays.dtype)
         for _ in range(self.depth):
