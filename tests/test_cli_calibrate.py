@@ -58,7 +58,7 @@ def test_a_network_is_calibrated_and_written(capsys: pytest.CaptureFixture[str],
     network = ("--topology", "dgx-a100", "--boxes", 2)
     answer = call(capsys, "calibrate", *network, "--class", f"gpu-nvswitch={box}", "-o", output)
     assert (answer.status, answer.err) == (0, f"wrote {output}\n")
-    assert answer.out.startswith("dgx-a100-2boxes, calibrated; values are rounded to what their 95 % confidence")
+    assert answer.out.startswith("dgx-a100-2boxes, calibrated; rounded by a tenth of their 95 % confidence")
     assert f"model for {box}: sendrecv of 2 ranks, one message over box0/gpu0 - box0/nvswitch - box0/gpu1" in answer.out
     assert " 240 of 300 GB/s" in answer.out
     assert answer.out.count("not measured") == 2

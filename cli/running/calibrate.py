@@ -211,7 +211,7 @@ def _classes(network: Topology) -> list[dict[str, Any]]:
 
 
 def _print(found: Calibration) -> None:
-    emit(f"{found.topology.name}; values are rounded to what their 95 % confidence intervals allow")
+    emit(f"{found.topology.name}; rounded by a tenth of their 95 % confidence intervals at most")
     for run in found.runs:
         emit(f"  model for {run.model}")
         emit(f"    {count_text(run.num_points, 'time')}, median error {percentage_text(run.median_residual)}")

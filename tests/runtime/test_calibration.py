@@ -167,7 +167,7 @@ def test_latencies_that_are_stated_too_high_are_told() -> None:
     """As alpha is at least 0."""
     found = calibrate(complete(2, bandwidth=25, latency=7), [measured(lambda size: 5 + size / 25e3, noise=0.01)])
     assert found.topology.costs is not None
-    assert found.topology.costs.alpha == 0
+    assert (found.topology.costs.alpha, cost(found, "alpha").reason) == (0, "0 fits best")
     assert "times are shorter than the stated latencies of links, which may be too high" in found.notes
 
 

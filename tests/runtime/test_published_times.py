@@ -10,6 +10,8 @@ import pytest
 from published_times import SERIES, SIZES, Series
 
 from collopt import plan
+from collopt.runtime import calibrate
+from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
 from collopt.runtime.measuring.calibration.relative_fit import fit_relative
 from collopt.topologies import Topology, dgx_a100, guessed_costs, mi250, reached_network
 
@@ -70,6 +72,34 @@ def test_every_other_size_predicts_those_between() -> None:
     found = errors((M1, M128))
     assert float(np.median(found)) <= 0.1
     assert float(np.percentile(found, 90)) <= 0.4
+
+
+def test_calibrated_networks_predict_the_sizes_between() -> None:
+    """From files of three collectives with 1M and 128M, by the estimates of plans on the networks that we have."""
+    found = []
+    for first, planner, network in (
+        (0, "forestcoll", dgx_a100(boxes=2)),
+        (4, "ring", dgx_a100(boxes=2)),
+        (8, "forestcoll", mi250(boxes=2)),
+        (12, "ring", mi250(boxes=2)),
+    ):
+        series = SERIES[first : first + 3]
+        runs = [
+            MeasuredTimes(
+                each.collective,
+                each.collective,
+                network.num_ranks,
+                tuple(MeasuredRow(SIZES[size], each.times[size]) for size in (M1, M128)),
+            )
+            for each in series
+        ]
+        calibrated = calibrate(network, runs, planner=planner).topology
+        for each in series:
+            made = plan(calibrated, each.collective, planner=planner)
+            ratios = [made.estimate(SIZES[size]) / each.times[size] for size in (M16, G1)]
+            found += [max(ratio, 1 / ratio) - 1 for ratio in ratios]
+    assert float(np.median(found)) == pytest.approx(0.085, abs=0.005)
+    assert float(np.percentile(found, 90)) == pytest.approx(0.225, abs=0.005)
 
 
 def test_all_ways_together() -> None:

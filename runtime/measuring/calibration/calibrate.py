@@ -47,7 +47,7 @@ class FittedCost(NamedTuple):
         of a link class.
     `links`: That class; None for costs of ranks.
     `before`, `value`: The same where the times do not tell it.
-    `low`, `high`: 95 % confidence interval; None likewise.
+    `low`, `high`: 95 % confidence interval; None likewise, and where 0 fits best.
     `together`: Classes that have the efficiency, or the factor of latencies, in common.
     `reason`: Why the times do not tell it; empty where they do.
     """
@@ -156,7 +156,7 @@ def calibrate(
     efficiency, and those without a measurement of their own share one.  If measurements of several classes between two
     ranks have different latencies, alpha is what they have in common, and latencies of slower classes increase.
 
-    Figures have as few decimal digits, four at most, as their 95 % confidence interval allows.
+    Figures have as few decimal digits, four at most, as change them by no more than a tenth of the uncertainty.
     """
     given = [each if isinstance(each, Measurement) else Measurement(each) for each in measurements]
     if not given:
@@ -283,17 +283,19 @@ def _fitted(name: str, links: LinkClass | None, before: Fraction, unknown: Unkno
         # A group that states no latencies has 1 µs in their place.
         unit = before or Fraction(1)
         value, low, high = (float(before + unit * Fraction(each)) for each in told[:3])
+    if not value:
+        return FittedCost(name, links, before, Fraction(0), together=unknown.group, reason="0 fits best")
     low, high = min(max(low, 0), value), max(high, value)
-    error = (high - low) / 2 / value if value else 0.0
+    error = (high - low) / 2 / value
     return FittedCost(name, links, before, _rounded(Fraction(value), error), low, high, unknown.group)
 
 
 def _rounded(value: Fraction, error: float) -> Fraction:
-    """Round to the digits that a relative error justifies, at most four."""
+    """Round by a tenth of the relative error at most, or to four digits."""
     rounded = Fraction(0)
     for digits in range(MAX_DIGITS):
         rounded = Fraction(f"{float(value):.{digits}e}")
-        if abs(rounded - value) <= value * Fraction(error):
+        if abs(rounded - value) <= value * Fraction(error / 10):
             break
     return rounded
 

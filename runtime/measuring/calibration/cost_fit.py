@@ -158,8 +158,13 @@ def _fit(points: _Points, terms: list[Terms], known: Mapping[Unknown, Fraction])
         worst = _least_told([unknowns[place] for place in chosen], fit, known)
         if worst is None:
             break
-        unknown = unknowns[chosen.pop(worst)]
-        found.untold[unknown] = NOT_TOLD if unknown.kind == "inverse" else MAY_BE_ZERO
+        unknown = unknowns[chosen[worst]]
+        reason = NOT_TOLD if unknown.kind == "inverse" else MAY_BE_ZERO
+        if unknown == ALPHA and unknowns.index(LAUNCH) in chosen:
+            # Of the two, hops explain times that hardly tell them apart.
+            unknown, reason = LAUNCH, SAME_AS["launch"]
+        chosen.remove(unknowns.index(unknown))
+        found.untold[unknown] = reason
         if not chosen:
             found.residuals = [fit.residuals]
             return found
