@@ -28,6 +28,7 @@ PlannerName = Literal[
     "multitree",
     "blink",
     "shortest-paths",
+    "few-steps",
     "bfb",
     "steiner",
     "swing",
@@ -117,9 +118,9 @@ PLANNERS = {
     for planner in (
         Planner(
             "auto",
-            "the best plan of the exact planners listed next",
+            "the best plan of the exact planners listed next, or of all for a size",
             "registry:plan_auto",
-            _PairOptions(("chunks", "order"), _for(TREE_COLLECTIVES, *TREE_OPTIONS)),
+            _PairOptions(("chunks", "order", "size"), _for(TREE_COLLECTIVES, *TREE_OPTIONS, "size")),
         ),
         Planner(
             "forestcoll",
@@ -204,6 +205,12 @@ PLANNERS = {
             "each pair over one shortest path, all at once, as libraries send it",
             "pairs.multicommodity:plan_shortest_paths",
             _PairOptions(()),
+        ),
+        Planner(
+            "few-steps",
+            "every rank to every other, along rails and boxes, or trees on rails, for small data",
+            "sizes.few_steps:plan_few_steps",
+            _for(EVERY_ROOT, "family", "size"),
         ),
         Planner(
             "bfb",

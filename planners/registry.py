@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,8 +12,10 @@ from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import ALLREDUCE, COLLECTIVES, Collective
 from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
 from ..support.validation import as_flag, shown
-from ..topologies import Topology
+from ..topologies import RuntimeCosts, Topology
+from ..topologies.network.assumed_costs import CostsName, as_costs
 from .catalogue import PLANNERS, Planner, PlannerName
+from .fastest import plan_for_size
 from .plans.plan import Plan
 from .trees.problem import check_topology, shard_weights
 
@@ -36,6 +39,8 @@ def plan(
     traffic: Any = None,
     chunks: int | None = None,
     size: int | str | None = None,
+    costs: RuntimeCosts | CostsName | None = None,
+    family: str | None = None,
     channels: int | None = None,
     order: str | Sequence[int | str] | None = None,
     in_network: bool | None = None,
@@ -65,7 +70,13 @@ def plan(
     chunks : int, optional
         Chunks per shard, for ``"bfb"``; chunks per unit of traffic, for ``"multicommodity"``.
     size : int or str, optional
-        Bytes that ``"bfb"`` plans for where links differ in latency, and ``"nccl"`` chooses for, such as ``"1M"``.
+        Bytes in all to plan for, such as ``"64K"``.  ``"auto"`` then returns the plan that is predicted to be the
+        fastest for that size: in few steps for small data, of few low trees for more.  Also for ``"few-steps"``,
+        ``"nccl"``, and ``"bfb"`` where links differ in latency.
+    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
+        Costs of the software for times, instead of those that the topology states; the plan's topology has them.
+    family : str, optional
+        Which family of schedules, for ``"few-steps"``.
     channels : int, optional
         Number of rings, for ``"ring"``.
     order : str or sequence of int or str, optional
@@ -106,15 +117,24 @@ def plan(
         "order": order,
         "in_network": None if in_network is None else as_flag(in_network, "in_network"),
         "radix": radix,
+        "family": family,
         "aggregation": aggregation,
     }
     options = {name: value for name, value in given.items() if value is not None}
     _check_options(chosen, collective, options)
+    if costs is not None:
+        topology = replace(topology, costs=as_costs(costs, topology))
     return chosen(topology, collective, **options)
 
 
-def plan_auto(topology: Topology, collective: Collective, **options: Any) -> Plan:
-    """Plan with the exact planner of the collective; for an allreduce, with the best of three."""
+def plan_auto(topology: Topology, collective: Collective, *, size: int | str | None = None, **options: Any) -> Plan:
+    """Plan with the exact planner of the collective, for an allreduce with the best of three; or for a size."""
+    if size is None:
+        return _plan_exactly(topology, collective, **options)
+    return plan_for_size(topology, collective, size, lambda: _plan_exactly(topology, collective, **options), options)
+
+
+def _plan_exactly(topology: Topology, collective: Collective, **options: Any) -> Plan:
     if collective.in_pairs:
         return PLANNERS["multicommodity"](topology, collective, **options)
     if collective.has_two_phases:

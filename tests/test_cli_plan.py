@@ -91,7 +91,7 @@ def test_tells_the_steps_of_a_plan_that_has_steps(capsys: pytest.CaptureFixture[
         "  optimality gap  0 (optimal)",
         "  steps           3 steps, 3 chunks per shard, 72 sends",
         "  busiest links   24 of 24, each in at least one step",
-        "  estimate        3.03 µs for 2400 bytes, synchronous steps",
+        "  estimate        3.03 µs for 2400 bytes (links alone), synchronous steps",
     ]
     both = call(capsys, "plan", *CUBE, "allreduce", "--planner", "bfb").out
     assert "6 steps, 3 chunks per shard, 144 sends (3 reduce-scatter, 3 allgather)" in both
@@ -137,14 +137,27 @@ def test_a_size_reaches_the_planner_that_takes_one(capsys: pytest.CaptureFixture
     assert unsized.estimate("64K") > 1.5 * made.estimate("64K")
     assert unsized.algbw > made.algbw
     printed = call(capsys, *words, "--size", "64K").out
-    assert "estimate        12.9 µs for 64K bytes, synchronous steps; planned for 65536 bytes" in printed
+    assert "estimate        12.9 µs for 64K bytes (links alone), synchronous steps; planned for 65536 bytes" in printed
 
 
 def test_planners_of_trees_only_estimate(capsys: pytest.CaptureFixture[str], uneven: Path) -> None:
     """Their plans are the same for all sizes, and they take no such option."""
-    data = call(capsys, "plan", uneven, "allgather", "--size", "64K", "--json").data
+    data = call(capsys, "plan", uneven, "allgather", "--planner", "forestcoll", "--size", "64K", "--json").data
     assert (data["planner"], data["options"], data["size"]) == ("forestcoll", {}, 2**16)
     assert "planned_for" not in data
+
+
+def test_auto_plans_for_a_size(capsys: pytest.CaptureFixture[str], uneven: Path) -> None:
+    """The fastest of several plans, with the costs that are named; without a size there is nothing to cost."""
+    words = ("plan", uneven, "allgather", "--size", "64K", "--costs", "fused")
+    data = call(capsys, *words, "--json").data
+    exact = collopt.plan(uneven_torus(), "allgather")
+    assert data["planned_for"] == "65536 bytes"
+    assert data["costs"] == "not calibrated"
+    assert data["predicted_us"] <= exact.simulate("64K", costs="fused")
+    assert "for 64K bytes (not calibrated), the fastest of" in call(capsys, *words).out
+    refused = call(capsys, "plan", uneven, "allgather", "--costs", "fused")
+    assert (refused.status, "--size" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("collective", ["allgather", "allreduce"])

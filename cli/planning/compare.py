@@ -10,10 +10,12 @@ from ...support.formatting import percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     CollectiveArgument,
+    CostsOption,
     CsvOption,
     JsonOption,
     ShardOptions,
     TopologyArgument,
+    UsageError,
     check_planners,
     option,
     planners_option,
@@ -31,7 +33,7 @@ SizesOption = Annotated[
     list[str] | None,
     option(
         "--size SIZE",
-        "Predict the time for this total size in bytes: 64M, 1G; with a single size, bfb plans for it. Repeatable.",
+        "Predict the time for this total size in bytes: 64K, 1G; auto, few-steps and bfb plan for it. Repeatable.",
     ),
 ]
 
@@ -47,6 +49,7 @@ def compare(
     data: ShardOptions,
     planner: PlannersOption = None,
     size: SizesOption = None,
+    costs: CostsOption = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
@@ -57,8 +60,11 @@ def compare(
     known = read_collective(collective)
     check_planners(planner or ())
     network = find_network(topology, described)
+    if costs is not None and not size:
+        raise UsageError("--costs matter at a size; give --size too")
     sizes, shards = list(dict.fromkeys(size or [])), data.read()
-    found = iter_outcomes(network, known, planners=planner or None, sizes=sizes, **shards)
+    options: dict[str, Any] = {**shards, "costs": costs}
+    found = iter_outcomes(network, known, planners=planner or None, sizes=sizes, **options)
     # What no planner can mend is told once, not in every row.
     check_feasible(network, known, **shards)
     with computing(f"comparing planners of {collective} on {network.name}"):

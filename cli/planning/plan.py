@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...support.formatting import percentage_text, rate_text, time_text
+from ...topologies.network.assumed_costs import as_costs
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets
 from ..arguments.parameters import (
     CollectiveArgument,
+    CostsOption,
     CsvOption,
     JsonOption,
     ShardOptions,
@@ -48,14 +50,17 @@ ChunksOption = Annotated[
 ]
 SizeOption = Annotated[
     str | None,
-    option("--size SIZE", "Estimate the time for this total size in bytes: 64M, 1G; bfb and nccl also plan for it."),
+    option(
+        "--size SIZE",
+        "Plan for this total size in bytes, 64K or 1G (auto, few-steps, bfb and nccl do), or tell the time.",
+    ),
 ]
 PlannerOption = Annotated[
     str,
     option(
         "--planner NAME",
         "Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, nvls, "
-        "nvls-tree, collnet, recursive-halving-doubling, multitree, blink, bfb, steiner, swing, bine, "
+        "nvls-tree, collnet, recursive-halving-doubling, multitree, blink, few-steps, bfb, steiner, swing, bine, "
         "trivance, torus-2-phase, recursive-doubling, recursive-halving-doubling-steps, bruck, pat, "
         "ring-unwinding, nccl, multicommodity or shortest-paths.",
         autocompletion=complete_planner,
@@ -78,6 +83,7 @@ def plan(
     chunks: ChunksOption = None,
     planner: PlannerOption = "auto",
     size: SizeOption = None,
+    costs: CostsOption = None,
     no_in_network: NoInNetworkOption = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -97,6 +103,8 @@ def plan(
         raise UsageError(f"--output {output}: plan files are JSON; give --xml {output} for MSCCL XML")
     if size is not None:
         as_bytes(size)
+    elif costs is not None:
+        raise UsageError("--costs matter for a size; give --size too")
     check_targets(
         {"--output": output, "--xml": files.xml, "--mscclpp": files.mscclpp},
         sources=(network_file(topology), data.traffic),
@@ -105,6 +113,7 @@ def plan(
     with computing(f"planning {collective} on {network.name}"):
         options = _given(trees_per_root=trees_per_root, chunks=chunks) | size_option(planner, known, size)
         options |= {"in_network": False} if no_in_network else {}
+        options |= {} if costs is None else {"costs": costs}
         made = make_plan(network, known, planner=as_planner(planner), **options, **shards)
         # Weights are for the ranks that are left, so they say nothing of the whole network.
         loses = bool(described.without) and data.weights is None
@@ -145,8 +154,9 @@ def _figures(made: Plan, intact: Bound | None, size: str | None) -> dict[str, An
     if intact is not None:
         figures |= {"intact_algbw": float(intact.algbw), "loss": float(1 - made.algbw / intact.algbw)}
     if size is not None:
-        planned_for = _given(planned_for=made.provenance.get("planned_for"))
-        figures |= {"size": as_bytes(size), "estimate_us": made.estimate(size)} | planned_for
+        notes = {name: made.provenance.get(name) for name in ("planned_for", "predicted_us")}
+        costs = as_costs(None, made.topology).label
+        figures |= {"size": as_bytes(size), "estimate_us": made.estimate(size), "costs": costs} | _given(**notes)
     return figures
 
 
@@ -161,11 +171,21 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
         "optimality gap": optimality(made),
     } | schedule_rows(made)
     if size is not None:
-        rows["estimate"] = f"{time_text(made.estimate(size))} for {size} bytes, {_flow(made)}"
+        rows |= _times(made, size)
     if intact is not None:
         lost = percentage_text(1 - made.algbw / intact.algbw)
         rows["loss"] = f"{lost} of the bound of the intact network, {rate_text(intact.algbw)}"
     emit_rows(f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified", rows)
+
+
+def _times(made: Plan, size: str) -> dict[str, str]:
+    """Times for a size: predicted if the plan is for that size, or else estimated; and what they count."""
+    counted = as_costs(None, made.topology).label
+    if "predicted_us" in made.provenance:
+        predicted = time_text(float(made.provenance["predicted_us"]))
+        among = f"the fastest of {made.provenance['plans_compared']} plans"
+        return {"time": f"{predicted} for {size} bytes ({counted}), {among}"}
+    return {"estimate": f"{time_text(made.estimate(size))} for {size} bytes ({counted}), {_flow(made)}"}
 
 
 def _about(bound: Bound) -> str:

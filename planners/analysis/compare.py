@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,16 +22,18 @@ from ...schedules import (
     Collective,
     as_bytes,
 )
+from ...schedules.timing.predict import Predictor
 from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...solvers.highs.options import current_threads, limited_threads
 from ...support import progress
 from ...support.seed import current_seed, seeded
 from ...support.validation import shown
-from ...topologies import Topology
+from ...topologies import RuntimeCosts, Topology
+from ...topologies.network.assumed_costs import CostsName, as_costs
 from ..bounds.bound import bound
 from ..plans.plan import Plan
 from ..plans.stages import Trace
-from ..registry import PLANNERS, plan, unknown_name
+from ..registry import PLANNERS, Planner, plan, unknown_name
 from ..trees.problem import check_reachable, check_topology, shard_weights
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Outcome:
     status: Status  # planners that do not suit a topology are not applicable; failures indicate a defect
     reason: str  # why there is no answer; of a bound that is not about all schedules, what it is about
     seconds: float  # wall time of planning, with what compilation and imports it took
+    times: Mapping[int | str, float] = field(default_factory=dict)  # predicted µs by size, of the plan for that size
 
     @property
     def bound(self) -> Bound | None:
@@ -65,6 +68,7 @@ def iter_outcomes(
     planners: Sequence[str] | None = None,
     bounds: Sequence[str] | None = None,
     sizes: Sequence[int | str] | None = None,
+    costs: RuntimeCosts | CostsName | None = None,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
@@ -78,18 +82,22 @@ def iter_outcomes(
         raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
     for size in sizes or ():
         as_bytes(size)
+    if costs is not None:
+        topology = replace(topology, costs=as_costs(costs, topology))
     given = (("root", root), ("weights", weights), ("traffic", traffic))
     shards: dict[str, Any] = {name: value for name, value in given if value is not None}
     tasks: list[tuple[Kind, str]] = [
         ("bound", name) for name in _names(bounds, "bounds", BOUNDS, _pattern_filter(collective))
     ]
     everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
-    tasks += [("plan", name) for name in _names(planners, "planners", everyone, _pattern_filter(collective))]
+    usual = _pattern_filter(collective)
+    chosen = _names(planners, "planners", everyone, lambda name: usual(name) or (name == "auto" and bool(sizes)))
+    tasks += [("plan", name) for name in chosen]
     if not tasks:
         raise UnsupportedError("there is nothing to compare; name a planner or a bound")
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
-    calls = [(topology, collective, *task, shards | _size(*task, collective, sizes)) for task in tasks]
+    calls = [(topology, collective, *task, shards, tuple(sizes or ())) for task in tasks]
     if executor is None:
         return (outcome(*call) for call in progress.iterate(calls, len(calls)))
     try:
@@ -119,16 +127,24 @@ def check_feasible(
         check_reachable(topology, collective, root=root, weights=weights)
 
 
-def outcome(topology: Topology, collective: Collective, kind: Kind, name: str, shards: dict[str, Any]) -> Outcome:
+def outcome(
+    topology: Topology,
+    collective: Collective,
+    kind: Kind,
+    name: str,
+    shards: dict[str, Any],
+    sizes: Sequence[int | str] = (),
+) -> Outcome:
     """Run one planner, or compute one bound."""
     start = time.perf_counter()
     answer: Bound | Plan | None = None
+    times: dict[int | str, float] = {}
     status: Status = "ok"
     reason = ""
     try:
         with Trace().stage(f"{kind} by {name}"):
             if kind == "plan":
-                answer = plan(topology, collective, planner=PLANNERS[name], **shards)
+                answer, times = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
             else:
                 answer, reason = BOUNDS[name](topology, collective, shards)
     except (UnsupportedError, BoundError, CapacityOverflowError) as error:
@@ -137,7 +153,26 @@ def outcome(topology: Topology, collective: Collective, kind: Kind, name: str, s
         status, reason = "failed", str(error)
     except Exception as error:  # noqa: BLE001 - a defect of one planner, which must not cost the others' answers
         status, reason = "failed", _internal_error(error)
-    return Outcome(kind, name, answer, status, reason, time.perf_counter() - start)
+    return Outcome(kind, name, answer, status, reason, time.perf_counter() - start, times)
+
+
+def _plan_and_times(
+    topology: Topology, collective: Collective, planner: Planner, shards: dict[str, Any], sizes: Sequence[int | str]
+) -> tuple[Plan, dict[int | str, float]]:
+    """Plan, and predict the time for each size; those that plan for sizes do so for each."""
+    if not planner.takes(collective, "size"):
+        made = plan(topology, collective, planner=planner, **shards)
+        predictor = _predictor(made)
+        return made, {size: float(predictor.time(as_bytes(size))) for size in sizes}
+    sized = {size: plan(topology, collective, planner=planner, size=size, **shards) for size in sizes}
+    times = {size: float(_predictor(each).time(as_bytes(size))) for size, each in sized.items()}
+    if len(sized) == 1:
+        return next(iter(sized.values())), times
+    return plan(topology, collective, planner=planner, **shards), times
+
+
+def _predictor(made: Plan) -> Predictor:
+    return Predictor(made.schedule, made.topology, as_costs(None, made.topology), SIMULATED)
 
 
 def _outcome_in_worker(
@@ -146,12 +181,13 @@ def _outcome_in_worker(
     kind: Kind,
     name: str,
     shards: dict[str, Any],
+    sizes: Sequence[int | str],
     seed: int,
     threads: int | None,
 ) -> Outcome:
     """Run `outcome` in another thread or process, with this context's seed and number of threads."""
     with seeded(seed), nullcontext() if threads is None else limited_threads(threads):
-        return outcome(topology, collective, kind, name, shards)
+        return outcome(topology, collective, kind, name, shards, sizes)
 
 
 def _future_outcome(future: Future[Outcome], kind: Kind, name: str) -> Outcome:
@@ -192,13 +228,7 @@ def _names(names: Sequence[str] | None, what: str, known: Iterable[str], is_usua
     return list(dict.fromkeys(names))
 
 
-def _size(kind: Kind, name: str, collective: Collective, sizes: Sequence[int | str] | None) -> dict[str, Any]:
-    """Return the only size, if the planner has a `size` option."""
-    if kind != "plan" or sizes is None or len(sizes) != 1 or not PLANNERS[name].takes(collective, "size"):
-        return {}
-    return {"size": sizes[0]}
-
-
+SIMULATED = 2**21  # events of a plan in a simulation, which takes a second; those of more are estimated
 LARGEST_PROGRAM = 10_000  # columns beyond which the linear program is not solved just for comparison
 TIME_LIMIT = 30  # seconds that the linear program may take
 
@@ -269,6 +299,7 @@ def compare(
     planners: Sequence[str] | None = None,
     bounds: Sequence[str] | None = None,
     sizes: Sequence[int | str] | None = None,
+    costs: RuntimeCosts | CostsName | None = None,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
@@ -281,12 +312,15 @@ def compare(
     topology, collective
         As for `collopt.bound`.
     planners : sequence of str, optional
-        Keys of `PLANNERS`; by default all but ``"auto"`` that are about such collectives.
+        Keys of `PLANNERS`; by default all that are about such collectives, ``"auto"`` only with `sizes`.
     bounds : sequence of str, optional
         Keys of `BOUNDS`, ways to bound the speed of any schedule; by default all that are about such collectives.
     sizes : sequence of int or str, optional
-        Bytes in all, such as ``"1M"``, to predict times for; see `Plan.estimate`.  A single one is also what those
-        planners plan for that take a ``size``; with several, their plans are those without.
+        Bytes in all, such as ``"1M"``, to predict times for, by simulation where that takes less than a second.
+        Planners that plan for a size, ``"auto"`` among them, do so for each of these; their rows show the plan for a
+        single size, or else the one for large data.
+    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
+        Costs of the software; by default those that the topology states.
     root, weights, traffic
         As for `collopt.bound`.
     executor : concurrent.futures.Executor, optional
@@ -325,6 +359,7 @@ def compare(
         planners=planners,
         bounds=bounds,
         sizes=sizes,
+        costs=costs,
         root=root,
         weights=weights,
         traffic=traffic,
@@ -367,7 +402,7 @@ def _row(
         "num_trees": None if of_trees is None else of_trees.trees.num_trees,
         "max_height": None if of_trees is None else of_trees.heights.highest,
         "num_steps": None if made is None else made.schedule.num_steps or None,
-        **{f"us_{size}": None if made is None else made.estimate(size) for size in sizes},
+        **{f"us_{size}": entry.times.get(size) for size in sizes},
         "seconds": entry.seconds,
         "plan": made,
     }

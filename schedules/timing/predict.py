@@ -8,20 +8,22 @@ from ...topologies import RuntimeCosts, Topology
 from ..paths.schedule import Schedule, schedule_time
 from .run import Rules, TimedSchedule
 
-FEW_EVENTS = 2**21  # about a second
+FEW_EVENTS = 2**18  # about a tenth of a second
 
 
 class Predictor:
     """A schedule with the costs of its software, to predict its times for several sizes."""
 
-    def __init__(self, schedule: Schedule, topology: Topology, costs: RuntimeCosts) -> None:
-        self._schedule, self._topology, self._costs = schedule, topology, costs
+    def __init__(
+        self, schedule: Schedule, topology: Topology, costs: RuntimeCosts, few_events: int = FEW_EVENTS
+    ) -> None:
+        self._schedule, self._topology, self._costs, self._few = schedule, topology, costs, few_events
         self._timed = TimedSchedule(schedule, topology, Rules(costs))
 
     def time(self, num_bytes: int) -> Fraction:
         """Time in µs for so many bytes in all."""
         slices = self._timed.chosen_slices(num_bytes)
-        if len(self._timed.transfers.hop_links) * slices <= FEW_EVENTS:
+        if len(self._timed.transfers.hop_links) * slices <= self._few:
             return self._timed.run(num_bytes).time
         given = slices if self._schedule.pipelined else None
         return schedule_time(self._schedule, self._topology, num_bytes, given, costs=self._costs)

@@ -69,7 +69,7 @@ def test_two_boxes_of_a100_as_known() -> None:
         plan.verify()
         assert plan.planner == name
         assert (row["num_trees"], row["max_height"]) == (plan.schedule.num_trees, plan.heights.highest)
-        assert (row["us_1M"], row[f"us_{2**30}"]) == (plan.estimate("1M"), plan.estimate("1G"))
+        assert (row["us_1M"], row[f"us_{2**30}"]) == (plan.simulate("1M"), plan.simulate("1G"))
         assert row["bound_exact"] == Fraction(1040, 3)
     bounds = rows(frame, "bound")
     assert bounds["forestcoll"]["algbw_exact"] == bounds["linear-program"]["algbw_exact"] == Fraction(1040, 3)

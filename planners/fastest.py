@@ -1,0 +1,104 @@
+"""Plans for a size: the fastest of many planners' for so many bytes, by predicted times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
+from ..schedules import Collective, as_bytes
+from ..schedules.timing.predict import Predictor
+from ..schedules.traffic.collective import EVERY_ROOT
+from ..topologies import Topology
+from ..topologies.network.assumed_costs import as_costs
+from .catalogue import PLANNERS
+from .plans.plan import Plan
+
+NS_PER_US = 1000
+
+TREES: tuple[tuple[str, Mapping[str, Any]], ...] = (("forestcoll", {"trees_per_root": 1}), ("nvls", {}))
+"""Planners of trees beside the exact ones, and the options that they are tried with."""
+DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubling", "multitree")
+"""Planners that are tried where ranks relay, so that there is nothing in few steps."""
+OTHERS = ("double-binary-tree", "shortest-paths")
+"""Planners of collectives with one root, and of pairs."""
+
+
+def plan_for_size(
+    topology: Topology,
+    collective: Collective,
+    size: int | str,
+    exact: Callable[[], Plan],
+    options: Mapping[str, Any],
+) -> Plan:
+    """Return the fastest plan for so many bytes: in few steps, of the exact planners, or of other planners.
+
+    `options` are those of the user, which every planner has to take; `size` is left to those that have it.
+    """
+    search = _Search(topology, collective, as_bytes(size), options)
+    search.try_planner("few-steps")
+    if not search.beats_all_trees():
+        search.add(exact())
+        for name, more in TREES:
+            search.try_planner(name, more)
+    if not search.in_few_steps:
+        for name in DIRECT if collective in EVERY_ROOT else OTHERS:
+            search.try_planner(name)
+    return search.result()
+
+
+class _Search:
+    """Plans that were tried for a size, and their predicted times."""
+
+    def __init__(self, topology: Topology, collective: Collective, num_bytes: int, options: Mapping[str, Any]) -> None:
+        self._topology, self._collective = topology, collective
+        self._bytes, self._options = num_bytes, options
+        self._costs = as_costs(None, topology)
+        self._tried: list[tuple[Fraction, Plan]] = []
+        self.in_few_steps = False
+
+    def add(self, plan: Plan) -> None:
+        """Predict the time of a plan."""
+        self._tried.append((Predictor(plan.schedule, self._topology, self._costs).time(self._bytes), plan))
+
+    def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Plan with a planner, if it suits."""
+        planner, given = PLANNERS[name], {**self._options, **more}
+        if self._collective.name not in planner.options:
+            return
+        if not all(planner.takes(self._collective, each) for each in given):
+            return
+        if planner.takes(self._collective, "size"):
+            given["size"] = self._bytes
+        with suppress(UnsupportedError, BoundError, CapacityOverflowError, NoAnswerError):
+            self.add(planner(self._topology, self._collective, **given))
+            self.in_few_steps |= name == "few-steps"
+
+    def beats_all_trees(self) -> bool:
+        """Whether a plan in few steps is faster than any trees can be, for which each rank has N - 1 messages to start.
+
+        Trees of N shards have N (N - 1) edges, so some rank starts N - 1 messages, and the last goes at least one hop.
+        Trees that branch at switches have fewer.
+        """
+        if not self._tried or self._topology.multicast | self._topology.aggregation:
+            return False
+        time, plan = self._tried[0]
+        messages = (plan.topology.num_ranks - 1) * len(self._collective.phases)
+        shortest = min(link.latency for link in self._topology.links)
+        wire = self._bytes / (plan.bound.algbw * NS_PER_US)
+        hop = self._costs.alpha + shortest
+        return time <= self._costs.launch + hop + max(messages * self._costs.send, wire)
+
+    def result(self) -> Plan:
+        """Return the fastest."""
+        time, fastest = min(self._tried, key=lambda tried: tried[0])
+        notes: dict[str, float | str] = {
+            "planned_for": f"{self._bytes} bytes",
+            "predicted_us": float(time),
+            "plans_compared": len(self._tried),
+        }
+        return replace(fastest, provenance={**fastest.provenance, **notes})

@@ -1,0 +1,91 @@
+"""The planner ``few-steps``: the fastest of the families in few steps that a network has."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+
+from ...errors import UnsupportedError
+from ...schedules import as_bytes, schedule_time
+from ...schedules.timing.predict import Predictor
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
+from ...support.validation import shown
+from ...topologies import Topology
+from ...topologies.network.assumed_costs import as_costs
+from ..from_schedule import bound_of_schedule
+from ..plans.plan import Plan, proved_plan
+from ..plans.stages import Trace
+from ..trees.problem import check_request
+from .families import Family, families
+
+CLOSE_ESTIMATES = Fraction(5, 4)  # by the least one: families that are run
+
+
+def plan_few_steps(
+    topology: Topology, collective: AnyCollective, *, family: str | None = None, size: int | str | None = None
+) -> Plan:
+    """Plan a collective by schedules in few steps: every rank to every other, along rails and boxes, or trees on rails.
+
+    Parameters
+    ----------
+    topology : Topology
+        Whose groups of ranks reach each other past no rank, as through switches.
+    collective : str or Collective
+        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
+    family : str, optional
+        Which one, such as ``"direct"`` or ``"rails-then-box"``; by default the fastest.
+    size : int or str, optional
+        Bytes in all for which it is the fastest, with the costs that the topology states; by default for infinitely
+        much data.
+
+    Returns
+    -------
+    Plan
+        Already verified.
+
+    Raises
+    ------
+    UnsupportedError
+        If the network has no such family.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_h100
+    >>> plan_few_steps(dgx_h100(boxes=4), "allgather", size="4K").provenance["family"]
+    'rails-then-box'
+    """
+    check_request(topology, collective)
+    known = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
+    num_bytes = None if size is None else as_bytes(size)
+    trace = Trace()
+    with trace.stage("families"):
+        chosen = _fastest(topology, _named(list(families(topology, known)), family, topology), num_bytes)
+    trace.note("family", chosen.name)
+    given = {"family": family, "size": num_bytes}
+    options = {name: value for name, value in given.items() if value is not None}
+    find = partial(bound_of_schedule, topology, known, chosen.schedule)
+    return proved_plan(topology, known, chosen.schedule, "few-steps", options, trace, find)
+
+
+def _named(found: list[Family], name: str | None, topology: Topology) -> list[Family]:
+    """Families with this name, or all."""
+    if not found:
+        raise UnsupportedError(
+            f"{topology!r} has no schedule in few steps, for its ranks reach each other only past ranks; "
+            "the planner 'bfb' is for such networks"
+        )
+    chosen = [each for each in found if name in (None, each.name)]
+    if not chosen:
+        names = ", ".join(each.name for each in found)
+        raise UnsupportedError(f"{topology!r} has no family {shown(name)}; expected one of {names}")
+    return chosen
+
+
+def _fastest(topology: Topology, found: list[Family], num_bytes: int | None) -> Family:
+    """Choose by bandwidth, or by predicted time of those with the least estimates; of several, the fewest steps."""
+    if num_bytes is None:
+        return min(found, key=lambda family: family.schedule.inverse_rate(topology))
+    costs = as_costs(None, topology)
+    estimates = [schedule_time(family.schedule, topology, num_bytes, costs=costs) for family in found]
+    near = [family for family, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES]
+    return min(near, key=lambda family: Predictor(family.schedule, topology, costs).time(num_bytes))

@@ -1,0 +1,88 @@
+"""Plans for a size: few steps for small data, trees for large, and never slower than the exact planner's."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import collopt
+from collopt.errors import UnsupportedError
+from collopt.runtime import simulate
+from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, mi300x, ring, torus
+
+COSTS = RuntimeCosts(alpha=2, send="0.2")
+
+
+@pytest.mark.parametrize(
+    ("network", "sends", "gain"), [(dgx_a100(boxes=2), 15, 5), (dgx_h100(boxes=4), 17, 5), (mi300x(boxes=4), 17, 9)]
+)
+@pytest.mark.parametrize("size", ["1K", "64K"])
+def test_small_data_takes_few_messages(network: collopt.Topology, sends: int, gain: int, size: str) -> None:
+    """Few for each rank, so 5 times faster than the plan for large data, and within half of the bound."""
+    plan = collopt.plan(network, "allgather", size=size, costs=COSTS)
+    plan.verify()
+    assert plan.schedule.messages.max() <= sends
+    today = simulate(collopt.plan(network, "allgather"), size, costs=COSTS).time
+    found = simulate(plan, size).time
+    assert float(found) == plan.provenance["predicted_us"]
+    assert today > gain * found
+    limit = collopt.bound(network, "allgather", size=size, costs=COSTS)
+    assert limit.time <= found <= Fraction(3, 2) * limit.time
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "broadcast", "all_to_all"])
+@pytest.mark.parametrize("network", [dgx_a100(boxes=2), torus(3, 3, bandwidth=25, latency=1)])
+def test_is_no_slower_than_the_plan_for_large_data(network: collopt.Topology, collective: str) -> None:
+    """At every size, in every collective."""
+    root = {"root": 0} if collective == "broadcast" else {}
+    exact = collopt.plan(network, collective, **root)
+    for size in ("1K", "1M", "64M"):
+        plan = collopt.plan(network, collective, size=size, costs=COSTS, **root)
+        assert simulate(plan, size).time <= simulate(exact, size, costs=COSTS).time * Fraction(102, 100)
+        assert plan.provenance["planned_for"].endswith("bytes")
+
+
+def test_costs_go_with_the_plan(tmp_path: Path) -> None:
+    """Into its file, and from there into its times; the network is the same."""
+    network = dgx_a100(boxes=2)
+    plan = collopt.plan(network, "allgather", size="64K", costs=COSTS)
+    plan.verify(network)
+    plan.save(tmp_path / "plan.json")
+    loaded = collopt.load_plan(tmp_path / "plan.json")
+    assert loaded.topology.costs == COSTS
+    assert loaded.estimate("64K") == plan.estimate("64K")
+
+
+def test_few_steps_by_family() -> None:
+    """Named, or the fastest for much data."""
+    network = dgx_h100(boxes=2)
+    direct = collopt.plan(network, "allgather", planner="few-steps", family="direct")
+    assert direct.num_steps == 1
+    assert direct.options == {"family": "direct"}
+    best = collopt.plan(network, "allgather", planner="few-steps")
+    assert best.algbw >= direct.algbw
+    with pytest.raises(UnsupportedError, match="direct"):
+        collopt.plan(network, "allgather", planner="few-steps", family="dirct")
+    with pytest.raises(UnsupportedError, match="bfb"):
+        collopt.plan(ring(5), "allgather", planner="few-steps")
+
+
+def test_other_options_reach_the_planners() -> None:
+    """Unequal shards leave out what cannot plan for them."""
+    plan = collopt.plan(ring(4, latency=1), "allgather", size="1K", weights=[1, 2, 3, 4])
+    assert plan.bound.weights == (1, 2, 3, 4)
+    with pytest.raises(UnsupportedError, match="size"):
+        collopt.plan(ring(4), "allgather", size="much")
+    with pytest.raises(UnsupportedError, match="costs"):
+        collopt.plan(ring(4), "allgather", size="1K", costs="cheap")
+
+
+def test_compares_planners_at_sizes() -> None:
+    """Times are those of simulations, and the plan for the size is the fastest."""
+    network = torus(3, 3, bandwidth=25, latency=1)
+    table = collopt.compare(network, "allgather", sizes=["1K", "16M"], costs=COSTS)
+    plans = table[(table["kind"] == "plan") & (table["status"] == "ok")].set_index("planner")
+    for size in ("1K", "16M"):
+        assert plans.loc["auto", f"us_{size}"] <= 1.01 * plans[f"us_{size}"].min()
+        simulated = plans.loc["ring", "plan"].simulate(size, costs=COSTS)
+        assert plans.loc["ring", f"us_{size}"] == pytest.approx(simulated, rel=0.02)
