@@ -28,6 +28,8 @@ of ranks, at most.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from ...errors import UnsupportedError
@@ -95,7 +97,10 @@ def _trees(problem: TreeProblem) -> Forest:
 
 
 def _patterns(torus: Torus, topology: Topology, planner: str) -> list[Pattern]:
-    """The exchanges of an allgather: of twice as many collectives as dimensions on a torus, of one elsewhere."""
+    """The exchanges of an allgather: of twice as many collectives as dimensions on a torus, of one elsewhere.
+
+    Where all sizes are 2, mirror images would be the same.
+    """
     if any(size % 2 for size in torus.shape):
         raise UnsupportedError(
             f"{planner} pairs even ranks with odd ones; expected an even size of each dimension, not {torus.label} of "
@@ -103,7 +108,9 @@ def _patterns(torus: Torus, topology: Topology, planner: str) -> list[Pattern]:
         )
     dimensions = len(torus.shape)
     is_torus = torus.routers is not None or not topology.switch_nodes
-    return [_pattern(torus, port % dimensions, port >= dimensions) for port in range(2 * dimensions if is_torus else 1)]
+    sides = (False, True) if max(torus.shape) > 2 else (False,)
+    ports = list(product(sides, range(dimensions))) if is_torus else [(False, 0)]
+    return [_pattern(torus, first, mirrored) for mirrored, first in ports]
 
 
 def _pattern(torus: Torus, first: int, mirrored: bool) -> Pattern:

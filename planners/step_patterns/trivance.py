@@ -67,7 +67,10 @@ def _pattern(torus: Torus, first: int) -> Pattern:
         if step < len(distances[axis])
     ]
     ahead = np.ones(len(torus.ranks), dtype=np.int64)
-    return [[Move(axis, distance, ahead), Move(axis, distance, -ahead)] for axis, distance in reversed(rounds)]
+    return [
+        [Move(axis, distance, ahead * side) for side in ((1, -1) if torus.shape[axis] > 2 else (1,))]
+        for axis, distance in reversed(rounds)
+    ]
 
 
 def _distances(size: int) -> list[int]:
