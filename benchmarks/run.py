@@ -20,6 +20,7 @@ import models
 import optimality_test
 import planning_cpu
 import scaling
+import step_patterns
 from rich.console import Console
 from rich.table import Table
 
@@ -29,6 +30,7 @@ BENCHMARKS = {
     "models": models.measure,
     "scaling": scaling.measure,
     "bfb": bfb.measure,
+    "step-patterns": step_patterns.measure,
     "finder": finder.measure,
     "fast": fast.measure,
     "all-to-all": all_to_all.measure,
@@ -57,6 +59,7 @@ COLUMNS = {
     "flow_cpu_s": "flow, CPU s",
     "steps": "steps",
     "bandwidth_factor": "T_B",
+    "factor": "time / bound",
     "schedule_cpu_s": "schedule, CPU s",
     "verify_cpu_s": "check, CPU s",
     "sends": "sends",
