@@ -17,7 +17,7 @@ from collopt.planners import plan
 from collopt.runtime import Calibration, Measurement, calibrate
 from collopt.runtime.measuring.calibration.calibrate import FittedCost
 from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
-from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, ring
+from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, link_classes, mi250, ring, torus
 from sample_sizes import examples
 
 BOX, NET = ("gpu-nvswitch",), ("gpu-nic", "nic-ib")
@@ -132,6 +132,27 @@ def test_reductions_are_told_where_one_run_adds_and_another_does_not() -> None:
     assert cost(calibrate(network, runs[1:]), "reduction").reason == "not told apart from the efficiency"
     plain = measured(timed(network, COSTS, "allreduce"), "allreduce", 16, noise=0.01, seed=1)
     assert cost(calibrate(network, [runs[0], plain]), "reduction").reason == "0 is in its 95 % interval"
+
+
+@pytest.mark.parametrize(
+    ("network", "collective", "planner"),
+    [
+        (torus(4, 4), "all_to_all", "shortest-paths"),
+        (torus(4, 4), "allreduce", "ring"),
+        (mi250(), "reduce_scatter", "forestcoll"),
+        (dgx_a100(boxes=2), "allreduce", "forestcoll"),
+    ],
+)
+def test_calibrated_networks_predict_what_was_measured(network: Topology, collective: str, planner: str) -> None:
+    """Whatever the schedule; calibrated again, they stay as they are."""
+    costs = RuntimeCosts(6, efficiency={each.kinds: "0.6" for each in link_classes(network)})
+    times = measured(timed(network, costs, collective, planner), collective, network.num_ranks)
+    found = calibrate(network, [times], planner=planner)
+    again = calibrate(found.topology, [times], planner=planner)
+    assert again.topology.costs == found.topology.costs
+    assert again.topology.name == found.topology.name == f"{network.name}, calibrated"
+    made = plan(found.topology, collective, planner=planner)
+    assert [made.estimate(size) for size in SIZES] == pytest.approx([row.microseconds for row in times.rows], rel=1e-3)
 
 
 def test_a_link_cannot_be_faster_than_it_is() -> None:

@@ -22,6 +22,7 @@ from .model_times import AssumedRun, Group, LinkGroups, PathRun, PlanRun, Terms,
 
 MAX_DIGITS = 4  # Measured times have no more
 TOLERANCE = 1e-9
+CALIBRATED = ", calibrated"  # At the end of names
 MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
 
 
@@ -320,7 +321,8 @@ def _calibrated(
         else link
         for link in topology.links
     )
-    return replace(topology, links=links, costs=found, name=f"{topology.name}, calibrated")
+    name = f"{topology.name.removesuffix(CALIBRATED)}{CALIBRATED}"
+    return replace(topology, links=links, costs=found, name=name)
 
 
 def _run_fit(run: AssumedRun, times: MeasuredTimes, terms: Terms, residuals: FloatArray, groups: LinkGroups) -> RunFit:
