@@ -36,7 +36,7 @@ class FanOut(TimeWitness):
     --------
     With 1 µs for each message and 3 µs for each hop, the first receiver helps the root to reach the fifth other rank:
 
-    >>> [int(spreading_time(Fraction(3), Fraction(3), Fraction(1), (1,) * others)) for others in (1, 2, 3, 4, 5)]
+    >>> [int(spreading_time(Fraction(3), Fraction(3), Fraction(1), (1,) * others, 1)) for others in (1, 2, 3, 4, 5)]
     [3, 4, 5, 6, 6]
     """
 
@@ -70,9 +70,7 @@ class FanOut(TimeWitness):
 
 
 @cache
-def spreading_time(
-    near: Fraction, far: Fraction, send: Fraction, receivers: tuple[int, ...], most: int = 1
-) -> Fraction:
+def spreading_time(near: Fraction, far: Fraction, send: Fraction, receivers: tuple[int, ...], most: int) -> Fraction:
     """Return the least time until ranks of other groups know what one rank knows; all times in µs.
 
     Parameters

@@ -239,3 +239,19 @@ def test_few_steps_are_not_faster(collective: str, costs: Any) -> None:
         assert best >= bound.time
         if collective == "allgather" and bound.num_bytes == 2**10:
             assert best <= bound.time * (1 if costs == "links" else Fraction(106, 100))
+
+
+@pytest.mark.parametrize(
+    ("network", "size", "costs"),
+    [
+        (ring(4, bandwidth=10, latency=1), 10**18 - 1, "links"),
+        (ring(4, bandwidth=10, latency=10**12), 1, "fused"),
+        (ring(4, bandwidth="1e-6", latency="1e-9"), 10**17, "generic"),
+        (ring(4, bandwidth=10**9, latency="1e-9"), 1, RuntimeCosts(alpha=10**12, send=10**12, launch=10**12)),
+    ],
+)
+def test_extreme_numbers_have_bounds_too(network: Topology, size: int, costs: Any) -> None:
+    """Where the solver fails, what it would have found is left out."""
+    found = collopt.bound(network, "allgather", size=size, costs=costs)
+    found.verify()
+    assert found.time > found.num_bytes / (found.rate.algbw * 1000)

@@ -15,6 +15,7 @@ import collopt
 from collopt.errors import CertificateError
 from collopt.schedules import FanOut, RateAndHop, SizeBound, TimedCut, TimedRequest
 from collopt.schedules.bounds.fan_out import copying_groups, hop_latencies, spreading_time
+from collopt.schedules.bounds.time_witness import shards_to
 from collopt.topologies import LINKS_ONLY, RuntimeCosts, Topology, dgx_a100, dgx_h100, ring
 from sample_sizes import examples
 
@@ -196,7 +197,7 @@ def spread_by_search(near: int, far: int, send: int, groups: tuple[int, ...], mo
 def test_spreading_is_the_best_of_all_orders_of_messages(far: int, send: int) -> None:
     """Among single ranks it is exact, up to five others."""
     for others in range(1, 6):
-        spread = spreading_time(Fraction(0), Fraction(far), Fraction(send), (1,) * others)
+        spread = spreading_time(Fraction(0), Fraction(far), Fraction(send), (1,) * others, 1)
         assert spread == spread_by_search(0, far, send, (1,) * others, 1)
 
 
@@ -213,7 +214,7 @@ def test_spreading_to_groups_is_never_more_than_what_can_be_done(
 
 def test_spreading_in_fractions() -> None:
     """Times are scaled to integers and back: four messages of 1/2 µs, the last begins after 3/2 µs."""
-    assert spreading_time(Fraction(9), Fraction(9, 4), Fraction(1, 2), (1,) * 4) == Fraction(9, 4) + Fraction(3, 2)
+    assert spreading_time(Fraction(9), Fraction(9, 4), Fraction(1, 2), (1,) * 4, 1) == Fraction(9, 4) + Fraction(3, 2)
 
 
 def test_ranks_around_able_switches_are_groups() -> None:
@@ -268,3 +269,102 @@ def test_the_rate_needs_one_more_hop() -> None:
     time = RateAndHop().least_time(bound.request)
     assert time == 4 + Fraction(3 * 10**9, 4 * 20 * 1000)
     assert bound.time >= 7 + time
+
+
+def spread_by_counting(near: int, far: int, send: int, groups: tuple[int, ...], most: int) -> int:
+    """The same by whole microseconds: how many ranks can begin a message, and how many messages have come."""
+    ready, arrived = [1] + [0] * 200, [0] * 201  # ranks that know from some time on; messages that come then
+    ready[near] += most - 1
+    for now in range(200):
+        begun = sum(ready[start] for start in range(now + 1) if (now - start) % send == 0)
+        if now + far <= 200:
+            arrived[now + far] += begun
+            ready[now + far] += begun
+            if now + far + near <= 200:
+                ready[now + far + near] += begun * (most - 1)
+    for time in range(201):
+        knowing = min(sum(arrived[: time - near + 1]) if time >= near else 0, len(groups))
+        if sum(arrived[: time + 1]) >= knowing + sum(sorted(groups)[: len(groups) - knowing]):
+            return time
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("near", "far", "send"), list(product([1, 2, 7], [2, 4], [1, 2, 3])))
+@pytest.mark.parametrize("groups", [(3, 3, 3, 3), (8, 8, 8), (4, 4, 2, 1, 1), (1,) * 20, (2,) * 12])
+def test_spreading_counts_all_that_can_help(near: int, far: int, send: int, groups: tuple[int, ...]) -> None:
+    """Ranks of groups that know send too, the first at once and the others a hop later."""
+    for most in (max(groups), max(groups) + 1):
+        spread = spreading_time(Fraction(near), Fraction(far), Fraction(send), groups, most)
+        assert spread == spread_by_counting(near, far, send, groups, most)
+
+
+def two_stars(**abilities: Any) -> Topology:
+    """Three ranks around a switch, two around the next, which ``f`` hears from only; ``g`` is apart."""
+    links = [*((rank, "near", 10, 1) for rank in "abc"), *((rank, "far", 10, 1) for rank in "de")]
+    links += [("near", "far", 10, 5), *((rank, "apart", 10, 3) for rank in "adfg")]
+    both = [*links, *((head, tail, *more) for tail, head, *more in links)]
+    return Topology.from_links(
+        [*both, ("far", "f", 10, 1), ("f", "g", 10, 1)],
+        compute="abcdefg",
+        switches=["near", "far", "apart"],
+        **{name: [switch] for name, switch in abilities.items()},
+    )
+
+
+@pytest.mark.parametrize("ability", ["multicast", "aggregation"])
+def test_groups_are_whoever_a_switch_can_serve(ability: str) -> None:
+    """Through other switches, in either direction, but not through ranks."""
+    assert copying_groups(two_stars(**{ability: "far"})) == {**dict.fromkeys("abcdef", "a"), "g": "g"}
+    assert set(copying_groups(two_stars()).values()) == set("abcdefg")
+    chain = Topology.from_links(
+        [
+            ("a", "s", 1),
+            ("s", "b", 1),
+            ("b", "a", 1),
+            ("a", "c", 1),
+            ("c", "a", 1),
+            ("c", "s", 1),
+            ("s", "d", 1),
+            ("d", "c", 1),
+        ],
+        compute="abcd",
+        switches=["s"],
+        **{ability: ["s"]},
+    )
+    assert set(copying_groups(chain).values()) == {"a"}
+
+
+def test_larger_groups_save_more_messages() -> None:
+    """Groups are told of in the order of their sizes, whatever the order of their ranks."""
+    spokes = [*(("b", "s"), ("c", "t"), ("d", "t"), ("e", "t"), ("f", "u"), ("g", "u"))]
+    links = [(*ends, 10, 1) for ends in [*spokes, ("a", "b"), ("a", "c"), ("a", "f")]]
+    network = Topology.from_links(links, compute="abcdefg", switches="stu", multicast="tu", bidirectional=True)
+    costs = RuntimeCosts(send=2)
+    least = FanOut("a").least_time(request(network, "allgather", costs=costs))
+    assert least == spreading_time(Fraction(1), Fraction(1), Fraction(2), (3, 2, 1), 3)
+
+
+def test_parts_of_nothing_need_no_message() -> None:
+    """Of an all_to_allv only pairs with traffic count, those of the rank itself."""
+    costs = RuntimeCosts(send=10)
+    traffic = [[5, 1, 0, 1], [1, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]]
+    asked = TimedRequest(collopt.bound(NETWORK, "all_to_allv", traffic=traffic), 1000, costs)
+    assert [shards_to(asked, rank) for rank in NETWORK.compute_nodes] == [
+        ["gpu1", "gpu3"],
+        ["gpu0"],
+        ["gpu0", "gpu1", "gpu3"],
+        [],
+    ]
+
+
+def test_the_shortest_link_counts_beside_the_rate() -> None:
+    """Which link is the busiest is not known."""
+    links = [("a", "b", 10, 1), ("b", "c", 10, 4), ("c", "a", 10, 2)]
+    network = Topology.from_links(links, compute="abc", bidirectional=True)
+    asked = request(network, "allgather", 3000)
+    assert RateAndHop().least_time(asked) == 1 + Fraction(3000) / (asked.rate.algbw * 1000)
+
+
+def test_one_byte_has_a_bound() -> None:
+    """The least amount there is."""
+    found(size=1).verify()
