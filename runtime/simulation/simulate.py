@@ -62,7 +62,7 @@ def simulate(
     forwarding : {"cut-through", "store-and-forward"}
         Whether switches pass a piece on while it arrives, or when all of it has come.
     service : {"pipeline", "arrival"}
-        Whether links take the piece that is furthest behind in its pipeline, or the one that came first.
+        Whether links take the piece whose data has the farthest to go, or the one that came first.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Discrete-event simulation of transfers that cross links piece by piece.
 
 A link carries one piece at a time, for the hop's *ticks*, and its last bit arrives *delay* later.  Of waiting pieces it
-takes the least (piece + level of the transfer, hop), or the first that came.  A piece enters the next link while it
+takes the least (piece + key of the transfer, hop), or the first that came.  A piece enters the next link while it
 arrives, or when it has arrived as a whole.  All times are integers.  See docs/explanation/programs.md.
 """
 
@@ -66,7 +66,7 @@ class Network(NamedTuple):
     hop_links: IntArray  # int64 (hops,): The link that each hop is on
     hop_ticks: IntArray  # int64 (hops,): how long one piece keeps the link busy
     hop_delays: IntArray  # int64 (hops,): how long each bit is on its way
-    levels: IntArray  # int64 (transfers,): At least 0: what decides between pieces that wait for the same link
+    levels: IntArray  # int64 (transfers,): At least 0: keys that decide between pieces that wait for the same link
     before: IntArray  # int64 (waits,): Transfer ``after[i]`` waits for transfer ``before[i]``
     after: IntArray  # int64 (waits,)
     num_links: int

@@ -17,6 +17,7 @@ from ..paths.schedule import DEFAULT_SLICES, Schedule
 from .message_order import merged, ordered_transfers
 from .message_times import NS_PER_US, PieceTimes, piece_times
 from .transfers import Transfers, add_step_gates
+from .urgency import transfers_ahead, urgency_keys
 
 if TYPE_CHECKING:
     from .event_loop import Network
@@ -41,7 +42,7 @@ class Rules(NamedTuple):
     forwarding : {"cut-through", "store-and-forward"}
         Whether switches pass a piece on while it arrives.
     service : {"pipeline", "arrival"}
-        Whether links take the piece that is furthest behind in its pipeline, or the one that came first.
+        Whether links take the piece whose data has the farthest to go, or the one that came first.
     """
 
     costs: RuntimeCosts = LINKS_ONLY
@@ -104,6 +105,15 @@ class TimedTransfers:
         wanted = self._wire_time * num_bytes / (self._messages * self.rules.costs.send)
         return max(1, math.floor(min(wanted, smallest, Fraction(most))))
 
+    def keys(self, times: PieceTimes, slices: int) -> IntArray:
+        """Keys of transfers by which links choose among slices; see `urgency_keys`.  Steps keep their order."""
+        transfers = self.transfers
+        return urgency_keys(transfers, times, slices, self._ahead) if self.pipelined else transfers.levels
+
+    @cached_property
+    def _ahead(self) -> IntArray:
+        return transfers_ahead(self.transfers)
+
     @cached_property
     def _wire_time(self) -> Fraction:
         """µs for each byte in all that the busiest link is busy."""
@@ -157,7 +167,7 @@ def _run_part(timed: TimedTransfers, times: PieceTimes, part: IntArray, slices: 
     """Run some of the transfers from a time on; record their starts, and return the end of the last."""
     from .event_loop import run_events
 
-    network, hops, kept = _network(timed, times, part)
+    network, hops, kept = _network(timed, times, part, slices)
     timeline = run_events(network, slices)
     if timeline.unfinished:
         raise CertificateError(
@@ -168,7 +178,9 @@ def _run_part(timed: TimedTransfers, times: PieceTimes, part: IntArray, slices: 
     return now + timeline.finish
 
 
-def _network(timed: TimedTransfers, times: PieceTimes, part: IntArray) -> tuple[Network, IntArray, IntArray]:
+def _network(
+    timed: TimedTransfers, times: PieceTimes, part: IntArray, slices: int
+) -> tuple[Network, IntArray, IntArray]:
     """Make the events' network of some transfers; also return their hops, and where the network has these.
 
     Where starting a message takes time, a hop on a link of the sending rank's own goes ahead of its hops.
@@ -202,7 +214,7 @@ def _network(timed: TimedTransfers, times: PieceTimes, part: IntArray) -> tuple[
         hop_links,
         ticks,
         delays,
-        transfers.levels[part],
+        timed.keys(times, slices)[part],
         place[transfers.before[both]],
         place[transfers.after[both]],
         links + timed.topology.num_ranks,
