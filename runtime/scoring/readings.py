@@ -243,7 +243,7 @@ def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:
         return Reading(TRACES, collective, DataCheck("wrong", str(error)), None, problem)
     data = DataCheck("not checked", f"{UNSAID}, nor of which collective; sends match receives, and none waits for ever")
     if collective is not None and not collective.parts_differ:
-        needed = "every rank takes in and gives away as much as the collective needs"
+        needed = "as many bytes are moved as the collective needs"
         data = DataCheck("not checked", f"{UNSAID}; sends match receives, none waits for ever, and {needed}")
         if problem_found := missing_bytes(messages, collective, len(traces), problem.get("root")):
             data = DataCheck("wrong", problem_found)

@@ -275,8 +275,7 @@ class _Scorer:
             remark,
         )
         if made.gap is not None and made.gap < 0:
-            reason = f"{reading.kind} of {bandwidth_text(made.algbw or 0, 2)} would beat the bound, so data is missing"
-            made = replace(made, data=DataCheck("wrong", reason))
+            made = _beaten(made)
         if made.data.outcome == "wrong" or transfers is None:
             return made
         times = []
@@ -349,3 +348,12 @@ def _tried(make: Callable[[], Any], what: str) -> tuple[Any, str]:
         return make(), ""
     except (BoundError, NoAnswerError, UnsupportedError) as error:
         return None, f"there is no {what}: {error}"
+
+
+def _beaten(made: Score) -> Score:
+    """Explain a bandwidth above the bound: of traces, whose data nobody has seen."""
+    what = f"{bandwidth_text(made.algbw or 0, 2)} would beat the bound of {bandwidth_text(made.bound.algbw, 2)}"  # type: ignore[union-attr] # there is one
+    if made.collective is not None and made.collective.is_sharded:
+        remark = f"{what} for shards of one size, so shards differ in size, or data is missing"
+        return replace(made, bound=None, remark=remark)
+    return replace(made, data=DataCheck("wrong", f"{what}, so data is missing"))

@@ -6,6 +6,7 @@ in, or gives away, fewer bytes than the collective needs shows that it is wrong.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -84,30 +85,32 @@ def trace_messages(traces: Sequence[Trace], num_bytes: int) -> Messages:
 
 
 def missing_bytes(messages: Messages, collective: Collective, num_ranks: int, root: int | None) -> str | None:
-    """Name a rank that takes in, or gives away, too little for the collective, its parts of one size; None if none.
+    """Say where fewer bytes are moved than the collective needs, whatever the sizes of its shards; None if nowhere.
 
-    Raises `UnsupportedError` if the collective's parts are not known.
+    Parts of all-to-alls are of one size.
     """
-    moved = np.zeros((2, num_ranks), dtype=np.int64)
     senders, receivers, amounts = (
         np.array(column, dtype=np.int64) for column in (messages.senders, messages.receivers, messages.amounts)
     )
-    apart = senders != receivers
-    np.add.at(moved[0], receivers[apart], amounts[apart])
-    np.add.at(moved[1], senders[apart], amounts[apart])
+    taken_in, given_away = (
+        np.bincount(ends, amounts * (senders != receivers), minlength=num_ranks).astype(np.int64).tolist()
+        for ends in (receivers, senders)
+    )
     total = 1 / messages.unit
+    what = f"{collective} of {total} bytes on {num_ranks} ranks needs"
+    if collective.is_sharded:
+        # Every byte gets to all ranks but one, or has to be added to by as many.
+        needed = total * (num_ranks - 1)
+        return f"{sum(taken_in)} bytes are sent in all; {what} {needed}" if sum(taken_in) < needed else None
     for rank in range(num_ranks):
         for way, amount, share in zip(
             ("takes in", "gives away"),
-            moved[:, rank].tolist(),
+            (taken_in[rank], given_away[rank]),
             _needs(collective, num_ranks, rank == root),
             strict=True,
         ):
             if amount < share * total:
-                return (
-                    f"rank {rank} {way} {amount} bytes; {collective} of {total} bytes on {num_ranks} ranks needs "
-                    f"{-(-share * total // 1)}"
-                )
+                return f"rank {rank} {way} {amount} bytes; {what} {math.ceil(share * total)}"
     return None
 
 
@@ -117,10 +120,9 @@ def _needs(collective: Collective, num_ranks: int, is_root: bool) -> tuple[Fract
         return Fraction(0), Fraction(0)
     if collective.has_two_phases:
         return Fraction(1), Fraction(1)
-    if collective.has_one_root:
-        reaches, leaves = Fraction(is_root == collective.reduces), Fraction(is_root != collective.reduces)
-        return reaches, leaves if is_root or collective.reduces else Fraction(0)
-    shard, others = Fraction(1, num_ranks), Fraction(num_ranks - 1, num_ranks)
     if collective.in_pairs:
+        others = Fraction(num_ranks - 1, num_ranks)
         return others, others
-    return (shard, others) if collective.reduces else (others, shard)
+    # Of a broadcast, others than the root need not give anything away; of a reduce, they need not take anything in.
+    gets = is_root == collective.reduces
+    return Fraction(gets), Fraction(not gets)

@@ -112,6 +112,18 @@ def test_software_adds_to_all_times(tmp_path: Path) -> None:
     assert score(path, RING, costs="fused", sizes=[]).costs.label == "not calibrated"
 
 
+def test_plans_for_a_size_are_made_for_each(tmp_path: Path) -> None:
+    """By planners that plan for one."""
+    network = Topology.from_links(
+        [*((str(i), str((i + 1) % 4), 25, 1 + i) for i in range(4))], compute="0123", bidirectional=True, name="uneven"
+    )
+    path = exported(collopt.plan(network, "allgather", planner="ring"), tmp_path, "msccl-xml")
+    found = score(path, network, sizes=["1K", "64M"], planner="bfb")
+    for each in found.times:
+        plan = collopt.plan(network, "allgather", planner="bfb", size=each.num_bytes)
+        assert each.plan_microseconds == plan.simulate(each.num_bytes)
+
+
 def test_equal_routes_are_shared_by_the_rule_of_planners(tmp_path: Path) -> None:
     """Two spines: rings use both of them, though a file does not say which message goes where."""
     network = leaf_spine(3, 2, 2, oversubscription=2)
@@ -368,8 +380,64 @@ def test_traces_that_move_too_little_are_wrong(tmp_path: Path) -> None:
     assert "which" in right.data.reason
     found = score(path, RING, num_bytes=2**20)
     assert found.data.outcome == "wrong"
-    assert "takes in" in found.data.reason
+    assert found.data.reason.endswith("bytes are sent in all; allgather of 1048576 bytes on 4 ranks needs 3145728")
     assert score(f"{path}.2.et", RING, sizes=[]).shares == right.shares
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "all_to_all", "broadcast", "reduce"])
+def test_every_rank_has_to_take_part(collective: str, tmp_path: Path) -> None:
+    """Bytes that a rank needs, or that others need of it, cannot be fewer in any schedule."""
+    root = {"root": 1} if collective in ("broadcast", "reduce") else {}
+    plan = collopt.plan(RING, collective, **root)
+    path = exported(plan, tmp_path, "chakra-et")
+    right = score(path, RING, sizes=[], **root)
+    assert right.data.outcome == "not checked"
+    found = score(path, RING, num_bytes=2**20, **root)
+    assert found.data.outcome == "wrong"
+    assert " takes in " in found.data.reason or " gives away " in found.data.reason
+
+
+def test_traces_of_unequal_shards_are_not_wrong(tmp_path: Path) -> None:
+    """Their bound is another than that for equal ones, which traces cannot say."""
+    plan = collopt.plan(RING, "allgather", weights=[1, 0, 0, 0])
+    path = tmp_path / "t"
+    plan.export("chakra-et", path, size=2**20)
+    found = score(path, RING, sizes=["1M"])
+    assert found.algbw == plan.algbw
+    assert found.data.outcome == "not checked"
+    wide = collopt.plan(RING, "reduce_scatter", weights=[1, 1, 0, 0])
+    wide.export("chakra-et", path, size=2**20)
+    assert score(path, RING, sizes=[]).data.outcome == "not checked"
+
+
+def test_traces_that_beat_the_bound_miss_data(tmp_path: Path) -> None:
+    """Two ranks of a path that send enough bytes, but not over the link that all data has to cross."""
+    path_of_4 = Topology.from_links(
+        [("a", "b", 100), ("b", "c", 1), ("c", "d", 100)], compute="abcd", bidirectional=True, name="path"
+    )
+    for rank in range(4):
+        peer = rank ^ 1
+        ends = {NodeKind.COMM_SEND: "comm_dst", NodeKind.COMM_RECV: "comm_src"}
+        nodes = tuple(
+            TraceNode(
+                number,
+                "",
+                kind,
+                attributes=(
+                    Attribute("comm_size", "int64", 4000),
+                    Attribute(name, "int32", peer),
+                    Attribute("comm_tag", "int32", 0),
+                ),
+            )
+            for number, (kind, name) in enumerate(ends.items())
+        )
+        write_trace(collopt.runtime.Trace(nodes), tmp_path / f"t.{rank}.et")
+    found = score(tmp_path / "t", path_of_4, num_bytes=1000, collective="allreduce")
+    assert found.data.outcome == "wrong"
+    assert "would beat the bound" in found.data.reason
+    shards = score(tmp_path / "t", path_of_4, num_bytes=1000, collective="allgather", sizes=["1M"])
+    assert (shards.data.outcome, shards.bound, shards.gap) == ("not checked", None, None)
+    assert "shards differ in size, or data is missing" in shards.remark
 
 
 def test_sends_without_receives_are_told(tmp_path: Path) -> None:
