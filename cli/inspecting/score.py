@@ -157,7 +157,7 @@ def _rows(found: Score, planner: str) -> dict[str, str]:
         missed = "optimal" if found.plan.gap == 0 else f"{percentage_text(found.plan.gap)} below the bound"
         rows[f"plan by {planner}"] = f"{rate_text(found.plan.algbw)}, {missed}"
     if found.times:
-        pieces = sorted({each.pieces for each in found.times if each.pieces is not None})
+        pieces = sorted({each.pieces for each in found.times})
         cut = f", each send in {count_text(pieces[-1], 'piece')}" if len(pieces) == 1 else ""
         rows["times"] = f"simulated, {found.costs.label}{cut}"
     if found.remark:

@@ -12,7 +12,7 @@ from ...errors import BoundError, NoAnswerError, UnsupportedError
 from ...planners import PLANNERS, Plan, bound, bound_sizes
 from ...planners.registry import as_planner
 from ...schedules import Bound, Collective, SizeBound, as_bytes
-from ...schedules.timing.run import Rules, TimedTransfers, in_steps
+from ...schedules.timing.run import Rules, TimedSchedule, TimedTransfers, in_steps
 from ...schedules.timing.schedule_transfers import transfers_of
 from ...schedules.timing.transfers import Transfers
 from ...support.arrays import IntArray
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SIZES = ("1M", "64M", "1G")
-NS_PER_US = 1000
+MAX_PIECES = 2**20  # Of all sends on all links, unless people ask for more: some seconds for each size
 
 
 class TimedSize(NamedTuple):
@@ -40,19 +40,19 @@ class TimedSize(NamedTuple):
         As nccl-tests counts them.
     microseconds : float
         Of the file's schedule.
+    pieces : int
+        That each of its sends was cut into.
     plan_microseconds : float or None
         Of collopt's plan; None without one.
     bound : SizeBound or None
         What no schedule can beat at this size; None without one.
-    pieces : int or None
-        That each send of the schedule was cut into; None of a plan, of which `simulate` decides.
     """
 
     num_bytes: int
     microseconds: float
+    pieces: int
     plan_microseconds: float | None
     bound: SizeBound | None
-    pieces: int | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -198,8 +198,9 @@ def score(
     sizes : iterable of int or str
         Bytes in all of the simulated times.
     slices : int, optional
-        Pieces that each send is cut into; by default those of `simulate` for files of runtimes, which run a program
-        piece by piece, and 1 for traces; lists of sends are in steps, whose chunks are whole.
+        Pieces that each send is cut into.  By default those of `simulate` for plans and files of runtimes, which run a
+        program piece by piece, or fewer where there are very many sends; 1 for traces.  Lists of sends are in steps,
+        whose chunks are whole.
     costs : RuntimeCosts or {"links", "generic", "fused"}, optional
         What the software adds to times, as for `simulate`.
     planner : str
@@ -278,12 +279,11 @@ class _Scorer:
             made = _beaten(made)
         if made.data.outcome == "wrong" or transfers is None:
             return made
-        times = []
+        times, timed = [], self._timed(transfers)
         for size, least in zip(sizes, self._size_bounds(made, sizes), strict=True):
             made = self._with_plan(made, planner, size)
             ours = None if made.plan is None else self._plan_time(made.plan, size)
-            time, pieces = self._time(transfers, size)
-            times.append(TimedSize(size, time, ours, least, pieces))
+            times.append(TimedSize(size, *self._time(timed, size), ours, least))
         return replace(made, times=tuple(times))
 
     def _bound(self) -> tuple[Bound | None, str]:
@@ -317,29 +317,32 @@ class _Scorer:
         )
         return replace(made, plan=found, remark=remark)
 
-    def _time(self, transfers: Transfers, size: int) -> tuple[float, int | None]:
-        """Simulated time of a size in µs, and the pieces that each send was cut into."""
-        reading = self._reading
-        if reading.plan is not None:
-            return self._plan_time(reading.plan, size), None
-        if not len(transfers.hop_links):
-            return float(self._costs.launch), 1
-        run = self._timed(transfers).run(size, self._slices)
-        return float(run.time), run.slices
-
     def _timed(self, transfers: Transfers) -> TimedTransfers:
-        """Transfers of messages, to be run."""
-        rules = Rules(self._costs)
-        if self._reading.in_steps:
+        """Transfers of the file, to be run."""
+        reading, rules = self._reading, Rules(self._costs)
+        if reading.plan is not None:
+            return TimedSchedule(reading.plan.schedule, self._topology, rules)
+        if reading.in_steps and len(transfers.hop_links):
             transfers = in_steps(transfers, rules)
         network = reached_network(self._topology, self._costs)
         # Messages of traces are whole, unless asked otherwise.
-        pipelined = self._reading.looped or (self._slices is not None and not self._reading.in_steps)
+        pipelined = reading.looped or (self._slices is not None and not reading.in_steps)
         return TimedTransfers(transfers, network, rules, pipelined=pipelined)
 
     def _plan_time(self, plan: Plan, size: int) -> float:
         """Simulated time of a plan of collopt in µs."""
-        return plan.simulate(size, costs=self._costs, slices=self._slices if plan.schedule.pipelined else None)
+        timed = TimedSchedule(plan.schedule, self._topology, Rules(self._costs))
+        return self._time(timed, size)[0]
+
+    def _time(self, timed: TimedTransfers, size: int) -> tuple[float, int]:
+        """Simulated time of a size in µs, and the pieces that each send was cut into."""
+        hops, slices = len(timed.transfers.hop_links), self._slices
+        if not hops:
+            return float(self._costs.launch), 1
+        if slices is None:
+            slices = min(timed.chosen_slices(size), max(1, MAX_PIECES // hops))
+        run = timed.run(size, slices if timed.pipelined else None)
+        return float(run.time), run.slices
 
 
 def _tried(make: Callable[[], Any], what: str) -> tuple[Any, str]:
