@@ -66,7 +66,7 @@ def show(name: str, topology: Topology) -> bool:
     print(f"  at once    {float(shards.algbw):7.2f} GB/s: both along the same trees, an equal shard per rank")
     print(f"  strength   {float(plan.algbw):7.2f} GB/s: {plan.schedule.num_trees // 2} trees, gap {plan.gap}")
     show_bound(plan.bound)
-    report = run_program(lower(plan.schedule, "allreduce"), interleavings=2)
+    report = run_program(lower(plan.schedule, "allreduce", topology=plan.topology), interleavings=2)
     print(f"  executed   the right sums on all ranks in {report.steps} steps")
     return plan.gap == 0
 

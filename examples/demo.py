@@ -39,7 +39,7 @@ def show_plan(plan: collopt.Plan) -> None:
 
 def run(plan: collopt.Plan) -> bool:
     """Run the plan on one process per rank and compare with torch's own all_gather."""
-    program = lower(plan.schedule, "allgather", name=plan.topology.name)
+    program = lower(plan.schedule, "allgather", name=plan.topology.name, topology=plan.topology)
     print(f"Run        starting {program.num_ranks} processes (torch.distributed, gloo) ...", flush=True)
     report = run_local(program, backend="gloo", elements=ELEMENTS, timeout_s=600)
     print(f"           {report}")

@@ -17,7 +17,9 @@ import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
+from ...schedules.timing.message_order import message_rounds
 from ...schedules.trees.tree_chunks import split_range
+from ...topologies.graphs.rank_groups import RankGroups
 from ..programs.layout import Layout
 from ..programs.program import Buffer
 from .tree_transfers import MAX_TRANSFERS
@@ -187,7 +189,7 @@ class PlacedTransfer(NamedTuple):
 
 
 class PlacedTransfers(NamedTuple):
-    """All transfers, ordered by step, and the chunks of scratch that each rank needs."""
+    """All transfers, ordered by step and round, and the chunks of scratch that each rank needs."""
 
     transfers: list[PlacedTransfer]
     scratch: list[int]
@@ -196,6 +198,7 @@ class PlacedTransfers(NamedTuple):
 class _Hop(NamedTuple):
     """One hop of a chunk range; fields are in sorting order."""
 
+    round: int
     sender: int
     receiver: int
     arrives: bool
@@ -208,13 +211,15 @@ class _Hop(NamedTuple):
     def continues(self, other: _Hop) -> bool:
         """Whether another hop starts where this one ends, in memory and in the collective."""
         ends = self.place + self.chunks, self.first + self.chunks
-        return self[:4] == other[:4] and ends == (other.place, other.first)
+        return self[:5] == other[:5] and ends == (other.place, other.first)
 
 
 def merged_transfers(
-    ranges: Sequence[PathChunks], layout: Layout, num_ranks: int, max_count: int, borders: Collection[int] = ()
+    ranges: Sequence[PathChunks], layout: Layout, groups: RankGroups, max_count: int, borders: Collection[int] = ()
 ) -> PlacedTransfers:
-    """Order all transfers by step, merge adjacent ones and assign each its memory."""
+    """Order all transfers by step and round, merge adjacent ones and assign each its memory."""
+    num_ranks = len(groups.digits)
+    rounds = message_rounds(groups, *np.divmod(np.arange(num_ranks**2), num_ranks)).reshape(num_ranks, -1).tolist()
     outputs = _output_offsets(layout, num_ranks)
     inputs = [layout.input_range(rank)[0] for rank in range(num_ranks)]
     places: list[tuple[Buffer, int]] = [("input", each.first - inputs[each.ranks[0]]) for each in ranges]
@@ -226,7 +231,7 @@ def merged_transfers(
             steps[step].append((number, at))
     for step, found in sorted(steps.items()):
         left = []
-        ready = sorted(_hop(ranges[number], at, places[number], number) for number, at in found)
+        ready = sorted(_hop(ranges[number], at, places[number], number, rounds) for number, at in found)
         for joined in _merge(ready, max_count, borders):
             one, chunks = joined[0], sum(hop.chunks for hop in joined)
             target: tuple[Buffer, int]
@@ -253,9 +258,10 @@ def _output_offsets(layout: Layout, num_ranks: int) -> list[int]:
     return [columns[pair % num_ranks][pair // num_ranks] for pair in range(num_ranks**2)]
 
 
-def _hop(chunks: PathChunks, hop: int, place: tuple[Buffer, int], number: int) -> _Hop:
+def _hop(chunks: PathChunks, hop: int, place: tuple[Buffer, int], number: int, rounds: Sequence[Sequence[int]]) -> _Hop:
     sender, receiver = chunks.ranks[hop : hop + 2]
-    return _Hop(sender, receiver, hop + 2 == len(chunks.ranks), *place, chunks.first, chunks.chunks, number)
+    arrives, turn = hop + 2 == len(chunks.ranks), rounds[sender][receiver]
+    return _Hop(turn, sender, receiver, arrives, *place, chunks.first, chunks.chunks, number)
 
 
 def _merge(hops: Sequence[_Hop], max_count: int, borders: Collection[int]) -> Iterator[list[_Hop]]:

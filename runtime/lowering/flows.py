@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
 from ...schedules.trees.tree_chunks import split_range
+from ...topologies.graphs.rank_groups import RankGroups, one_group
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program
 from .flow_transfers import (
@@ -44,16 +45,27 @@ def lower_flow(schedule: FlowSchedule, collective: Collective, options: Lowering
 def lower_stages(schedule: AllToAllvSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower a schedule in stages; see `lower_flow`."""
     schedule.verify()
+    options = options._replace(groups=_server_groups(schedule))
     layout, chunk = staged_layout(schedule, collective)
     ranges = staged_chunks(schedule, layout, chunk, options.max_count)
     return _write_program(name, layout, ranges, schedule.homes.tolist(), options)
+
+
+def _server_groups(schedule: AllToAllvSchedule) -> RankGroups:
+    """Servers as groups, and the places of their ranks, if all servers have as many."""
+    size = len(schedule.homes) // schedule.servers
+    if (np.bincount(schedule.homes, minlength=schedule.servers) != size).any():
+        return one_group(schedule.num_ranks)
+    places = np.empty(schedule.num_ranks, dtype=np.int64)
+    places[np.argsort(schedule.homes, kind="stable")] = np.arange(schedule.num_ranks) % size
+    return RankGroups(np.column_stack([schedule.homes, places]), (schedule.servers, size))
 
 
 def _write_program(
     name: str, layout: Layout, ranges: Sequence[PathChunks], servers: Sequence[int], options: LoweringOptions
 ) -> Program:
     """Write the programs of all ranks; transfers between servers are ordered by stage."""
-    placed = merged_transfers(ranges, layout, len(servers), options.max_count, options.borders(layout))
+    placed = merged_transfers(ranges, layout, options.groups, options.max_count, options.borders(layout))
     sizes = [transfer.chunks for transfer in placed.transfers]
     writer = partial(_FlowRankWriter, layout, placed, servers, options.max_count)
     return write_program(name, layout.collective, layout, len(servers), placed.transfers, sizes, options, writer)

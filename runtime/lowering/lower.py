@@ -32,6 +32,8 @@ from ...schedules import (
 from ...schedules.traffic.collective import CollectiveName, as_collective
 from ...schedules.trees.tree_chunks import TreeChunks, check_forest, check_halves, cut_shares, shard_chunks, tree_chunks
 from ...support.validation import shown
+from ...topologies import Topology
+from ...topologies.graphs.rank_groups import RankGroups, one_group, rank_groups
 from ..programs.checks import check_counts
 from ..programs.layout import Layout
 from ..programs.program import Program
@@ -53,6 +55,7 @@ def lower(
     channels: int = 1,
     instances: int = 1,
     name: str | None = None,
+    topology: Topology | None = None,
 ) -> Program:
     """Lower a schedule to an out-of-place program.
 
@@ -82,6 +85,9 @@ def lower(
         Parts that every transfer is divided into, each with thread blocks and channels of its own.
     name : str or None
         Name of the program; by default that of the collective.
+    topology : Topology or None
+        Network whose nested groups of ranks give the order of transfers of one level, such that no two ranks of a group
+        send to the same rank, or to the same other group, at a time; None takes all ranks as one group.
 
     Returns
     -------
@@ -96,12 +102,13 @@ def lower(
     >>> print(lower(forest, "allgather"))
     allgather: allgather on 2 ranks, 2 chunks, 6 steps, 1 channels
     """
-    options = LoweringOptions(max_steps, max_count, channels, instances)
-    check_counts(options._asdict())
+    check_counts({"max_steps": max_steps, "max_count": max_count, "channels": channels, "instances": instances})
     if not isinstance(name, str | None):
         raise UnsupportedError(f"name is {shown(name)}; expected text, or None for that of the collective")
     collective = as_collective(collective, COLLECTIVES.values(), "there is no lowering for")
     _check_fitting(schedule, collective)
+    groups = _groups(schedule, topology)
+    options = LoweringOptions(max_steps, max_count, channels, instances, groups)
     with _collector_paused():
         return replicated(lowered(schedule, collective, options, name or collective.name), instances)
 
@@ -123,6 +130,17 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def _groups(schedule: Schedule | AllToAllvSchedule, topology: Topology | None) -> RankGroups:
+    """Nested groups of the ranks of a topology, which has to be as large as the schedule."""
+    ranks = getattr(schedule, "num_ranks", None)
+    if topology is None or ranks is None:
+        return one_group(ranks or 0)
+    if not isinstance(topology, Topology) or topology.num_ranks != ranks:
+        found = f"{topology.num_ranks} ranks" if isinstance(topology, Topology) else shown(topology)
+        raise UnsupportedError(f"the topology has {found}; expected the {ranks} ranks of the schedule, or None")
+    return rank_groups(topology)
 
 
 def _check_fitting(schedule: Schedule, collective: Collective) -> None:
@@ -174,7 +192,7 @@ def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: Lowe
     _check_size("trees", schedule, shards, options.max_count, "plan with fewer trees per root")
     ranges = tree_chunks(schedule, shards, options.max_count)
     layout = _layout(collective, shards)
-    hops = ordered_hops(schedule, ranges, switched)
+    hops = ordered_hops(schedule, ranges, options.groups, switched)
     return _write(layout, ranges, hops, collective, options, name)
 
 
@@ -187,7 +205,7 @@ def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: L
     shards, shares = step_shares(schedule, trees)
     _check_size("steps", schedule, shards, options.max_count, "cut shards into fewer chunks")
     layout, ranges = _layout(collective, shards), cut_shares(shares, shards, options.max_count)
-    hops = merged_hops(trees, ranges, options.max_count, options.borders(layout))
+    hops = merged_hops(trees, ranges, options.groups, options.max_count, options.borders(layout))
     return _write(layout, ranges, hops, collective, options, name)
 
 

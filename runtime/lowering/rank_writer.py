@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from ...schedules import Collective
 from ...schedules.trees.tree_chunks import TreeChunks, split_range
+from ...topologies.graphs.rank_groups import RankGroups
 from ..programs.channels import assign_channels
 from ..programs.layout import Layout
 from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
@@ -26,6 +28,7 @@ class LoweringOptions(NamedTuple):
     max_count: int
     channels: int
     instances: int
+    groups: RankGroups  # Whose rounds order transfers of one level
 
     def borders(self, layout: Layout) -> frozenset[int]:
         """Chunks that no step may cross: begins of shards, if instances divide them."""
@@ -106,8 +109,11 @@ def write_program(
 def _thread_blocks(
     events: Sequence[int], ends: Sequence[_Endpoint], writer: RankWriter, max_steps: int
 ) -> tuple[ThreadBlock, ...]:
-    """Write thread blocks that receive, copy and send, in this order, as MSCCL can only wait for blocks 0 to 127."""
-    copies, blocks = writer.copies(), sorted(set(ends))
+    """Write thread blocks that receive, copy and send, in this order, as MSCCL can only wait for blocks 0 to 127.
+
+    Those that receive, and those that send, are in the order of their first transfers.
+    """
+    copies, blocks = writer.copies(), sorted(dict.fromkeys(ends), key=attrgetter("sends"))
     copying = [
         ThreadBlock(None, None, 0, tuple(copies[start : start + max_steps]))
         for start in range(0, len(copies), max_steps)

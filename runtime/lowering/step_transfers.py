@@ -11,10 +11,12 @@ import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepSchedule
+from ...schedules.timing.message_order import message_rounds
 from ...schedules.traffic.collective import Direction
 from ...schedules.trees.tree_chunks import Share, TreeChunks
 from ...support.arrays import IntArray
 from ...support.validation import shown
+from ...topologies.graphs.rank_groups import RankGroups
 from .tree_transfers import MAX_TRANSFERS, Hop
 
 
@@ -43,7 +45,11 @@ def step_shares(
 
 
 def merged_hops(
-    trees: Mapping[Direction, StepTrees], ranges: Sequence[TreeChunks], max_count: int, borders: Collection[int] = ()
+    trees: Mapping[Direction, StepTrees],
+    ranges: Sequence[TreeChunks],
+    groups: RankGroups,
+    max_count: int,
+    borders: Collection[int] = (),
 ) -> list[Hop]:
     """All hops in the global order, adjacent ones merged."""
     # A reduce-scatter reduces a rank's own shard in its output, and those of others in scratch.
@@ -52,7 +58,7 @@ def merged_hops(
     touched: list[dict[int, int]] = [{} for _ in range(num_ranks)]
     hops: list[Hop] = []
     last, chunks, state = None, 0, None
-    for level, number, sender, receiver, reduces in _rows(trees, ranges):
+    for level, number, sender, receiver, reduces in _rows(trees, ranges, groups):
         each = ranges[number]
         own = apart and receiver == each.root
         now = (touched[sender].get(number), touched[receiver].get(number), own)
@@ -71,9 +77,9 @@ def merged_hops(
 
 
 def _rows(
-    trees: Mapping[Direction, StepTrees], ranges: Sequence[TreeChunks]
+    trees: Mapping[Direction, StepTrees], ranges: Sequence[TreeChunks], groups: RankGroups
 ) -> Iterator[tuple[int, int, int, int, bool]]:
-    """Yield (level, range, sender, receiver, reduces) of single hops, by step, sender, receiver and range."""
+    """Yield (level, range, sender, receiver, reduces) of single hops, by step, round, sender and range."""
     done, parts = 0, []
     for direction in ("reduce", "broadcast"):
         if direction not in trees:
@@ -88,7 +94,8 @@ def _rows(
         parts.append((levels, numbers, *ends, np.full(len(numbers), reduces)))
         done += number_of_steps
     columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
-    order = np.lexsort((columns[1], columns[3], columns[2], columns[0]))
+    rounds = message_rounds(groups, columns[2], columns[3])
+    order = np.lexsort((columns[1], columns[2], rounds, columns[0]))
     return zip(*(column[order].tolist() for column in columns), strict=True)
 
 

@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...schedules import Allreduce, Forest, Schedule, TreeSchedule
+from ...schedules.timing.message_order import message_rounds
 from ...schedules.trees.tree_chunks import TreeChunks, heights_below
 from ...support.arrays import IntArray
+from ...topologies.graphs.rank_groups import RankGroups
 
 MAX_TRANSFERS = 2**26  # Some tens of GB as steps
 
@@ -51,7 +53,10 @@ class Hop(NamedTuple):
 
 
 def ordered_hops(
-    schedule: TreeSchedule, ranges: Sequence[TreeChunks], switched: TreeSchedule | None = None
+    schedule: TreeSchedule,
+    ranges: Sequence[TreeChunks],
+    groups: RankGroups,
+    switched: TreeSchedule | None = None,
 ) -> list[Hop]:
     """All hops in the global order; `switched` may have trees with switches where those of `schedule` have ranks."""
     trees = np.array([(each.reduce_tree, each.broadcast_tree) for each in ranges]).T
@@ -63,8 +68,15 @@ def ordered_hops(
             _hop_columns(forest, original, own, opposite[0].heights[other] if opposite else np.zeros_like(own))
         )
     columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
-    numbers, *_, levels, left, children = columns
-    order = np.lexsort((children, numbers, -left, levels))
+    numbers, senders, receivers, adds, copies, levels, left, together = columns
+    rounds = message_rounds(groups, senders, receivers)
+    if together.any():
+        copied = np.flatnonzero(together)
+        siblings, each = np.unique(numbers[copied] * schedule.num_ranks + senders[copied], return_inverse=True)
+        earliest = np.full(len(siblings), rounds.max(), dtype=np.int64)
+        np.minimum.at(earliest, each, rounds[copied])
+        rounds[copied] = earliest[each]
+    order = np.lexsort((receivers, copies, senders, numbers, rounds, -left, levels))
     firsts, senders, receivers, adds, copies = (column[order].tolist() for column in columns[:5])
     return list(map(Hop, firsts, senders, receivers, adds, repeat(1), copies))
 
@@ -72,9 +84,9 @@ def ordered_hops(
 def _hop_columns(
     forest: Forest, original: Forest, trees: IntArray, other: IntArray
 ) -> tuple[npt.NDArray[np.generic], ...]:
-    """Columns range, sender, receiver, reduces, copy, level, hops still to go and child, for the tree of each range.
+    """Columns range, sender, receiver, reduces, copy, level, hops still to go and whether siblings stay together.
 
-    If switches copy, all sends of a rank from one range have as many hops to go, so they follow one another.
+    If switches copy, all sends of a rank from one range have as many hops to go, and follow one another.
     Shapes: `trees`, `other` (the height of each range's tree of the other direction) int64 (ranges,).  `original` may
     have switches where `forest` has the ranks above them.
     """
@@ -83,9 +95,10 @@ def _hop_columns(
     parents, heights, above = forest.parents[own, children], heights_below(forest), forest.depths[own, children] - 1
     below, copies, adds = heights[own, children], np.full(len(own), -1), np.full(len(own), reduces)
     if reduces:
-        return numbers, children, parents, adds, copies, below, above + other[numbers], children
+        return numbers, children, parents, adds, copies, below, above + other[numbers], ~adds
     if len(original.switches):
         switches = original.parents[own, children] - forest.num_ranks
         copies = np.where(switches >= 0, numbers * len(original.switches) + switches, -1)
         below = heights[own, parents] - 1
-    return numbers, parents, children, adds, copies, above + other[numbers], below, children
+    together = np.full(len(own), len(original.switches) > 0)
+    return numbers, parents, children, adds, copies, above + other[numbers], below, together

@@ -89,7 +89,13 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, m
     max_steps = limits.max_steps
     while True:
         program = lower(
-            plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name
+            plan.schedule,
+            plan.collective,
+            max_steps=max_steps,
+            channels=channels,
+            instances=instances,
+            name=name,
+            topology=plan.topology,
         )
         check_channels(program, channels, instances)
         if not limits.adds_on_receive:

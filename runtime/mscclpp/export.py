@@ -220,7 +220,13 @@ class _Lowering:
         plan, channels = self.plan, self.channels
         name = program_name(plan)
         return lower(
-            plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances, name=name
+            plan.schedule,
+            plan.collective,
+            max_steps=max_steps,
+            channels=channels,
+            instances=instances,
+            name=name,
+            topology=plan.topology,
         )
 
     def single_programs(self, instances: int = 1) -> Iterator[tuple[int, Program]]:

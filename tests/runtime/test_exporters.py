@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,13 +21,15 @@ from runtime_forests import (
 from collopt.errors import UnsupportedError
 from collopt.runtime import interpret_file, read_xml
 from collopt.schedules.traffic.collective import as_collective
+from collopt.topologies import complete
 from slow_cases import slow_where
 
 
 def plan(**changes: Any) -> SimpleNamespace:
     """What the exporter looks at."""
-    topology = SimpleNamespace(name="two boxes [8 of 16 ranks] with a name that is longer than what fits a header")
-    given = {"collective": "allgather", "schedule": random_forest(4, 70, 0), "topology": topology, **changes}
+    name = "two boxes [8 of 16 ranks] with a name that is longer than what fits a header"
+    given = {"collective": "allgather", "schedule": random_forest(4, 70, 0), **changes}
+    given = {"topology": replace(complete(getattr(given["schedule"], "num_ranks", 4)), name=name), **given}
     looked_up = {"collective": as_collective(given["collective"]), "trees": given["schedule"]}
     return SimpleNamespace(**given | looked_up)
 

@@ -113,10 +113,10 @@ def test_an_allreduce_overwrites_partial_sums_only_after_they_are_sent() -> None
     program = lower(Allreduce(replace(up, direction="reduce"), up), "allreduce")
     steps = [(block.recv_peer, block.send_peer, block.instructions) for block in program.ranks[1].thread_blocks]
     assert steps == [
-        (0, None, (recv(0, (2, 0)),)),
         (2, None, (recv_reduce(("input", 0), ("output", 0)),)),
-        (None, 0, (send("output", 0, (1, 0)),)),
-        (None, 2, (send("output", 0, (0, 0)),)),
+        (0, None, (recv(0, (2, 0)),)),
+        (None, 0, (send("output", 0, (0, 0)),)),
+        (None, 2, (send("output", 0, (1, 0)),)),
     ]
 
 

@@ -279,10 +279,14 @@ def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> Non
 
 def test_the_exporter_takes_steps_that_fit(tmp_path: Path) -> None:
     """As many thread blocks as it takes to keep each below 64 operations; the root is part of the name."""
-    topology = SimpleNamespace(name="a [b] c", compute_nodes=["box0/gpu0", "box1/gpu0", "box2/gpu0"])
+    topology = Topology.from_links(
+        [(f"box{box}/gpu0", f"box{(box + 1) % 3}/gpu0", 25) for box in range(3)],
+        compute=["box0/gpu0", "box1/gpu0", "box2/gpu0"],
+        name="a [b] c",
+    )
     schedule = random_schedule("reduce", 3, 20, 0, root=2)
     plan: Any = SimpleNamespace(collective=REDUCE, schedule=schedule, trees=schedule, topology=topology)
     export_mscclpp_json(plan, tmp_path / "plan.json")
     read = read_mscclpp(tmp_path / "plan.json")
     assert read.name.startswith("reduce-root2-a-b-c-")
-    assert boxes_of(topology) == [0, 1, 2]  # type: ignore[arg-type]
+    assert boxes_of(topology) == [0, 1, 2]

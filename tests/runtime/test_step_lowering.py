@@ -203,7 +203,7 @@ def test_schedules_that_come_with_collopt_are_written_for_every_runtime(
 ) -> None:
     """Those of the two networks with 8 nodes, on which they beat a breadth-first broadcast."""
     schedule = schedule_for(collective, shipped_schedule(name))
-    topology = SimpleNamespace(name=name)
+    topology = replace(complete(8), name=name)
     plan = SimpleNamespace(collective=as_collective(collective), schedule=schedule, topology=topology)
     path = tmp_path / "file.xml"
     export_msccl_xml(plan, path, runtime=runtime)  # type: ignore[arg-type]

@@ -80,6 +80,11 @@ def rank_groups(topology: Topology) -> RankGroups:
     return RankGroups(read_only(np.column_stack([digits[:, :-1], *inner])), (*sizes[:-1], *shape))
 
 
+def one_group(num_ranks: int) -> RankGroups:
+    """All ranks as one group, where nothing is known about the network."""
+    return RankGroups(read_only(np.arange(num_ranks, dtype=np.int64)[:, None]), (num_ranks,))
+
+
 def rank_distances(topology: Topology) -> IntArray:
     """Links of the shortest path between ranks that passes only switches, int16 (ranks, ranks), in either direction.
 

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from ....errors import ProgramError, UnsupportedError
 from ....schedules import Collective, Schedule
 from ....schedules.traffic.collective import CollectiveName, as_collective
+from ....topologies import Topology
 from ...lowering.lower import lower
 from ...programs.program import Program
 from ..calls.agreement import agree, first_line, wait_for_all
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 2**31 - 1
 
-_lowered: WeakKeyDictionary[Schedule, dict[Collective, Program]] = WeakKeyDictionary()
+_lowered: WeakKeyDictionary[Schedule, dict[Collective, tuple[Topology | None, Program]]] = WeakKeyDictionary()
 
 
 class PlanLike(Protocol):
-    """Protocol of what `execute` needs of a plan."""
+    """Protocol of what `execute` needs of a plan; its topology, if it has one, gives the order of sends."""
 
     @property
     def collective(self) -> CollectiveName | Collective:
@@ -57,11 +58,13 @@ def program_of(plan: PlanLike | Program) -> Program:
         known = _lowered.setdefault(plan.schedule, {})
     except TypeError:
         known = {}
-    collective = as_collective(plan.collective)
-    if collective not in known:
+    collective, topology = as_collective(plan.collective), getattr(plan, "topology", None)
+    network, program = known.get(collective, (None, None))
+    if program is None or not (network is topology or network == topology):
         # Without thread blocks there is nothing that limits steps or counts.
-        known[collective] = lower(plan.schedule, collective, max_steps=NO_LIMIT, max_count=NO_LIMIT)
-    return known[collective]
+        program = lower(plan.schedule, collective, max_steps=NO_LIMIT, max_count=NO_LIMIT, topology=topology)
+        known[collective] = topology, program
+    return program
 
 
 def execute(

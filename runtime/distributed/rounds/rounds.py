@@ -24,7 +24,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +61,11 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """Messages that can be in flight at the same time."""
+    """Messages that can be in flight at the same time.
+
+    The k-th messages of all ranks come before the (k + 1)-th ones, so that ranks post them in the program's order of
+    sends, in which they have different receivers where the network allows it.
+    """
 
     messages: tuple[Message, ...]  # Between ranks.  Both ends post them in this order
     copies: tuple[Message, ...]  # Inside ranks
@@ -99,7 +102,7 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
             placed[last[number]].append(message._replace(slice_number=slice_number, stage=stage))
     return tuple(
         Round(
-            tuple(_joined([message for message in messages if message.sender != message.receiver], program)),
+            tuple(_in_turn(_joined([message for message in messages if message.sender != message.receiver], program))),
             tuple(_joined([message for message in messages if message.sender == message.receiver], program)),
         )
         for messages in placed
@@ -210,11 +213,31 @@ def _shifted(place: ChunkRange, chunks: int) -> ChunkRange:
     return ChunkRange(place.buffer, place.start + chunks)
 
 
+def _in_turn(messages: Sequence[Message]) -> list[Message]:
+    """Order messages by how many their sender sends before."""
+    sent: Counter[int] = Counter()
+    turns = []
+    for message in messages:
+        turns.append((sent[message.sender], message.sender))
+        sent[message.sender] += 1
+    return [messages[place] for place in sorted(range(len(messages)), key=turns.__getitem__)]
+
+
 def _joined(messages: Sequence[Message], program: Program) -> list[Message]:
-    """Merge messages of one pair of ranks that are adjacent at both ends, inside one shard."""
+    """Merge messages of one pair of ranks that are adjacent at both ends, inside one shard.
+
+    Pairs are in the order of their first messages.
+    """
     joined: list[Message] = []
     blocks = program.layout.blocks
-    key = attrgetter("sender", "receiver", "slice_number", "stage", "source.buffer", "source.start")
+    places: dict[tuple[int, int], int] = {}
+    for message in messages:
+        places.setdefault((message.sender, message.receiver), len(places))
+
+    def key(message: Message) -> tuple[int, int, int, str, int]:
+        pair, source = places[message.sender, message.receiver], message.source
+        return pair, message.slice_number, message.stage, source.buffer, source.start
+
     for message in sorted(messages, key=key):
         inside = blocks[bisect_right(blocks, message.first) - 1] < message.first
         if joined and inside and _continues(joined[-1], message):
