@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import UnsupportedError
+from ...errors import TopologyError, UnsupportedError
 from ...schedules import Allreduce, Forest, TreeSchedule
 from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Link, Topology
@@ -96,12 +96,15 @@ def _unwound(topology: Topology) -> tuple[Topology, list[tuple[int, ...]]]:
 def _ports(topology: Topology) -> Iterator[tuple[str, list[_Port]]]:
     """Yield the switches that join ranks, with a port for each rank."""
     ranks = set(topology.compute_nodes)
-    neighbors = {node: [link.head for link in topology.out_links(node)] for node in topology.nodes}
-    wires = {
+    neighbors: dict[str, dict[str, None]] = {node: {} for node in topology.nodes}
+    for link in topology.links:
+        neighbors[link.tail][link.head] = neighbors[link.head][link.tail] = None
+    ends = {
         node
         for node in topology.switch_nodes
         if len(neighbors[node]) == 2 and len(ranks.intersection(neighbors[node])) == 1
     }
+    wires = {node for node in ends if not ends.intersection(neighbors[node])}
     for switch in topology.switch_nodes:
         if switch in wires:
             continue
@@ -121,7 +124,10 @@ def _ports(topology: Topology) -> Iterator[tuple[str, list[_Port]]]:
 
 def _port(topology: Topology, rank: str, between: tuple[str, ...], switch: str) -> _Port:
     way = (rank, *between, switch)
-    out, back = (tuple(topology.link(*ends) for ends in pairwise(nodes)) for nodes in (way, way[::-1]))
+    try:
+        out, back = (tuple(topology.link(*ends) for ends in pairwise(nodes)) for nodes in (way, way[::-1]))
+    except TopologyError as error:
+        raise UnsupportedError(f"{PLANNER} needs links both ways between ranks and switches, but {error}") from None
     return _Port(rank, between, out, back)
 
 

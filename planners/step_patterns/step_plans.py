@@ -21,6 +21,7 @@ from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem, check_request, tree_problem
 from .movements import Sends, distinct
+from .relays import relayed
 from .torus_shapes import Torus
 
 MAX_RANKS = 2**13  # a schedule has a send for each pair of ranks, of 40 bytes
@@ -60,7 +61,12 @@ def _schedule(topology: Topology, phases: tuple[Direction, ...], build: Build) -
 
 
 def schedule_along(problem: TreeProblem, chunks: int, sends: Sends, torus: Torus | None = None) -> StepSchedule:
-    """Make a schedule of sends from rank to rank, along the links of a torus or the best routes through switches."""
+    """Make a schedule of sends from rank to rank, along the links of a torus or the best routes through switches.
+
+    On other networks of links, ranks pass whole shards on.
+    """
+    if torus is None and not problem.topology.switch_nodes:
+        sends = relayed(problem, sends)
     if torus is None or (torus.routers is None and problem.topology.switch_nodes):
         numbers, paths = _best_paths(problem, sends)
     else:
