@@ -61,6 +61,29 @@ class LastHops(NamedTuple):
         return LastHops(*(column[mask] for column in self))
 
 
+class Move(NamedTuple):
+    """A hop of all ranks at once: as many places along a level.
+
+    `step`: That of its digit.
+    `lower`: How many offsets on the level have it for their last move.
+    """
+
+    step: int
+    level: int
+    amount: int
+    lower: int
+
+
+def _by_hops(size: int, radix: int) -> IntArray:
+    """How many offsets below a size have 0, 1, 2, ... nonzero digits."""
+    offsets = np.arange(size)
+    nonzero = np.zeros(size, dtype=np.int64)
+    while offsets.any():
+        nonzero += offsets % radix > 0
+        offsets //= radix
+    return np.bincount(nonzero)
+
+
 class Digits:
     """Digits of ranks in the order of the hops, whose combinations are all different.
 
@@ -130,9 +153,44 @@ class Digits:
         senders: IntArray = rank_at[values[receivers] + (new - old) * strides]
         return senders
 
-    def neighbors(self) -> LastHops:
-        """Return those of the last hops that are the first as well: who sends to whom."""
-        return self.last_hops.chosen(self.last_hops.counts == 1)
+    @cached_property
+    def moves(self) -> tuple[Move, ...]:
+        """All single hops, by the step of their digit."""
+        found: list[Move] = []
+        for number, level in enumerate(self.levels):
+            for stride in level.strides:
+                step = found[-1].step + 1 if found else 0
+                amounts = range(stride, min(level.size, stride * level.radix), stride)
+                found += [Move(step, number, amount, min(stride, level.size - amount)) for amount in amounts]
+        return tuple(found)
+
+    @cached_property
+    def partners(self) -> tuple[IntArray, IntArray]:
+        """Senders and receivers of all moves, int64 (moves, ranks)."""
+        level_of, amounts = (np.array([getattr(move, name) for move in self.moves]) for name in ("level", "amount"))
+        senders = np.tile(np.arange(self.num_ranks), (len(self.moves), 1))
+        shape = senders.shape
+        apart = (np.broadcast_to(column[:, None], shape).ravel() for column in (level_of, -amounts))
+        return senders, self._back(senders.ravel(), *apart).reshape(shape)
+
+    def shards_in_turn(self) -> IntArray:
+        """Shards that each move carries in each step if steps take one digit each, int64 (steps, moves)."""
+        shards = np.zeros((self.num_steps, len(self.moves)), dtype=np.int64)
+        for number, move in enumerate(self.moves):
+            shards[move.step, number] = move.lower * prod(level.size for level in self.levels[: move.level])
+        return shards
+
+    def shards_overlapping(self) -> IntArray:
+        """Shards that each move carries in each step if all are passed on at once, int64 (steps, moves)."""
+        shards = np.zeros((self.most_hops, len(self.moves)), dtype=np.int64)
+        before = [np.ones(1, dtype=np.int64)]  # offsets on the levels before each one, by their nonzero digits
+        for level in self.levels:
+            before.append(np.convolve(before[-1], _by_hops(level.size, level.radix)))
+        for number, move in enumerate(self.moves):
+            counts = np.convolve(before[move.level], _by_hops(move.lower, self.levels[move.level].radix))
+            counts = np.trim_zeros(counts, "b")
+            shards[: len(counts), number] = counts
+        return shards
 
 
 def compositions(groups: RankGroups, most: int) -> list[Digits]:

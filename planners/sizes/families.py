@@ -7,33 +7,47 @@ reversed network, and an allreduce both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Forest, StepAllreduce, StepSchedule
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
-from ...topologies import Topology
+from ...support.arrays import FloatArray, IntArray
+from ...topologies import RuntimeCosts, Topology
 from ...topologies.graphs.rank_groups import RankGroups, rank_groups
+from ...topologies.network.assumed_costs import timed_network
 from ..trees.problem import tree_problem
 from .digits import Digits, compositions, joined, with_radix
 from .exchanges import in_all_orders, in_turn, overlapping, trees
-from .pieces import Pieces, in_pieces
+from .move_loads import Estimator, MoveLoads
+from .pieces import Pieces
 from .routing import Routing
 
 MOST_COMPOSITIONS = 16
 """Above so many ways to join levels, only those with two digits, and those of all levels and of none, are looked at."""
+MOST_DIRECT = 512
+"""Ranks that may each send to every other: beyond, starting so many messages takes longer than a second step."""
 RADICES = (16, 8, 4, 2)
 """Of steps inside a level, from few steps of many sends to many of one."""
 
 Part = StepSchedule | Forest
 AnyFamilySchedule = Part | StepAllreduce | Allreduce
-Build = Callable[[Digits, Routing], Part]
-Choice = tuple[str, int, Digits, Build]
-"""Name, steps of one phase, digits, and what builds the schedule of one phase."""
+
+
+class Choice(NamedTuple):
+    """A family in one phase."""
+
+    name: str
+    num_steps: int
+    build: Callable[[Routing], Part]
+    carried: Callable[[Routing], Sequence[tuple[Digits, FloatArray | IntArray]]]
+    """For each order of digits the shards that each move carries in each step, (steps, moves)."""
+    pipelined: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +64,20 @@ class Family:
 
     name: str
     num_steps: int
-    _build: Callable[[], AnyFamilySchedule]
+    _network: _Network
+    _choice: Choice
 
     @cached_property
     def schedule(self) -> AnyFamilySchedule:
         """The schedule, not verified: a `StepSchedule`, or a `Forest` of trees; of an allreduce, a pair of them."""
-        return self._build()
+        return self._network.schedule(self._choice.build)
+
+    def estimate(self, num_bytes: int, costs: RuntimeCosts) -> float:
+        """Estimate the time in µs, to compare families without building their schedules.
+
+        About what `collopt.schedules.schedule_time` says of the schedule; additions are not counted.
+        """
+        return float(costs.launch) + self._network.estimate(self._choice, num_bytes, costs)
 
 
 def families(topology: Topology, collective: AnyCollective) -> Iterator[Family]:
@@ -84,35 +106,21 @@ def families(topology: Topology, collective: AnyCollective) -> Iterator[Family]:
     chosen = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
     groups = rank_groups(topology)
     network = _Network(topology, groups, chosen.phases)
-    for name, steps, digits, build in _choices(network):
-        yield Family(name, steps * len(chosen.phases), _Building(network, digits, build))
-
-
-@dataclass(frozen=True, eq=False)
-class _Building:
-    """What builds the schedule of a family on a network."""
-
-    network: _Network
-    digits: Digits
-    build: Build
-
-    def __call__(self) -> AnyFamilySchedule:
-        """Build a part for each phase of the collective."""
-        return self.network.schedule(lambda routing: self.build(self.digits, routing))
+    for choice in _choices(network):
+        yield Family(choice.name, choice.num_steps * len(chosen.phases), network, choice)
 
 
 class _Network:
     """A network, in one or both directions."""
 
     def __init__(self, topology: Topology, groups: RankGroups, phases: tuple[Direction, ...]) -> None:
-        self.groups, self.phases = groups, phases
+        self.topology, self.groups, self.phases = topology, groups, phases
         self.symmetric = opposite_links(topology) is not None
         self.routing = {phase: Routing(tree_problem(topology, phase, ()), groups) for phase in phases}
 
     def has_paths(self, digits: Digits) -> bool:
         """Whether all ranks reach those that they send to, in each direction, past no rank."""
-        hops = digits.neighbors()
-        return all(routing.reaches[hops.senders, hops.receivers].all() for routing in self.routing.values())
+        return all(routing.reaches[digits.partners].all() for routing in self.routing.values())
 
     def is_grid(self) -> bool:
         """Whether neighbors on all of several levels are equally near."""
@@ -120,6 +128,36 @@ class _Network:
         lengths = next(iter(self.routing.values())).lengths
         near = {int(lengths[places.flat[0], np.moveaxis(places, level, 0)[1].flat[0]]) for level in range(places.ndim)}
         return places.ndim > 1 and len(near) == 1
+
+    @cache  # noqa: B019 - networks live as long as their families
+    def moves(self, digits: Digits, routing: Routing) -> MoveLoads:
+        """What the moves of digits put on links."""
+        return MoveLoads.of(digits, routing)
+
+    @cache  # noqa: B019
+    def pieces(self, digits: Digits, routing: Routing) -> Pieces:
+        """Hops along digits by kind."""
+        return Pieces(digits, routing, self.moves(digits, routing))
+
+    @cache  # noqa: B019
+    def timed(self, costs: RuntimeCosts) -> Topology:
+        """The network with the costs of a runtime."""
+        return timed_network(self.topology, costs)
+
+    def estimate(self, choice: Choice, num_bytes: int, costs: RuntimeCosts) -> float:
+        """Estimate the time of a family in µs."""
+        total, shard = 0.0, num_bytes / self.topology.num_ranks
+        for phase in self.phases[: 1 if self.symmetric else None]:
+            routing = self.routing[phase]
+            carried = choice.carried(routing)
+            moves = MoveLoads.joined([self.moves(digits, routing) for digits, _ in carried])
+            estimator = Estimator(moves, self.timed(costs), costs)
+            shards = np.concatenate([each.astype(np.float64) for _, each in carried], axis=-1)
+            if choice.pipelined:
+                total += estimator.in_trees(shards, shard)
+            else:
+                total += estimator.in_steps(shards, shard)
+        return total * (len(self.phases) if self.symmetric else 1)
 
     def schedule(self, build: Callable[[Routing], Part]) -> AnyFamilySchedule:
         """Build a part for each phase; on symmetric links one is the reverse of the other."""
@@ -141,16 +179,17 @@ def _choices(network: _Network) -> Iterator[Choice]:
     finest = joined(network.groups, range(1, len(network.groups.sizes)))
     for digits in ways:
         several = len(digits.levels) > 1
+        if not several and digits.num_ranks > MOST_DIRECT:
+            continue
         suffix = f"-{digits.text}" if several and len(network.groups.sizes) > 2 else ""
         yield from _exchanges(digits, "rails-then-box" if several else "direct", suffix)
         if several:
-            yield f"rail-trees{suffix}", digits.most_hops, digits, trees
-            for steps in Pieces(digits, network.routing[network.phases[-1]]).useful_steps():
-                yield f"rail-pieces{suffix}-in-{steps}", steps, digits, partial(in_pieces, steps=steps)
+            yield _trees(digits, f"rail-trees{suffix}")
+            yield from _in_pieces(network, digits, f"rail-pieces{suffix}")
     if not network.has_paths(finest):
         return
     if network.is_grid():
-        yield "rows-and-columns", finest.num_steps, finest, _rotated
+        yield _in_all_orders(finest)
     known = {finest.radices}
     for radix in RADICES:
         divided = with_radix(finest, radix)
@@ -162,12 +201,37 @@ def _choices(network: _Network) -> Iterator[Choice]:
 
 def _exchanges(digits: Digits, name: str, suffix: str) -> Iterator[Choice]:
     """Exchange along one digit after the other; of several levels, also without waiting for all of one."""
-    yield name + suffix, digits.num_steps, digits, in_turn
+    shards = [(digits, digits.shards_in_turn())]
+    yield Choice(name + suffix, digits.num_steps, partial(in_turn, digits), lambda _: shards)
     if len(digits.levels) > 1:
-        yield name.replace("-then-", "-beside-") + suffix, digits.most_hops, digits, overlapping
+        at_once = [(digits, digits.shards_overlapping())]
+        beside = name.replace("-then-", "-beside-") + suffix
+        yield Choice(beside, digits.most_hops, partial(overlapping, digits), lambda _: at_once)
 
 
-def _rotated(digits: Digits, routing: Routing) -> StepSchedule:
+def _trees(digits: Digits, name: str) -> Choice:
+    """One tree per root."""
+    shards = [(digits, digits.shards_in_turn())]
+    return Choice(name, digits.most_hops, partial(trees, digits), lambda _: shards, pipelined=True)
+
+
+def _in_pieces(network: _Network, digits: Digits, name: str) -> Iterator[Choice]:
+    """Uneven pieces, in each number of steps that gains something."""
+
+    def build(routing: Routing, steps: int) -> StepSchedule:
+        return network.pieces(digits, routing).schedule(steps)
+
+    def carried(routing: Routing, steps: int) -> list[tuple[Digits, FloatArray]]:
+        pieces = network.pieces(digits, routing)
+        return [(digits, pieces.shares(steps).T @ pieces.shards)]
+
+    for steps in network.pieces(digits, network.routing[network.phases[-1]]).useful_steps():
+        yield Choice(f"{name}-in-{steps}", steps, partial(build, steps=steps), partial(carried, steps=steps))
+
+
+def _in_all_orders(digits: Digits) -> Choice:
     """An equal part of each shard in each order of the digits that begins with another one."""
     levels = digits.levels
-    return in_all_orders([Digits(levels[turn:] + levels[:turn]) for turn in range(len(levels))], routing)
+    orders = [Digits(levels[turn:] + levels[:turn]) for turn in range(len(levels))]
+    shards = [(order, order.shards_in_turn() / len(orders)) for order in orders]
+    return Choice("rows-and-columns", digits.num_steps, partial(in_all_orders, orders), lambda _: shards)

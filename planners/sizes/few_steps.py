@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import partial
 
 from ...errors import UnsupportedError
-from ...schedules import as_bytes, schedule_time
+from ...schedules import as_bytes
 from ...schedules.timing.predict import Predictor
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.validation import shown
-from ...topologies import Topology
+from ...topologies import LINKS_ONLY, Topology
 from ...topologies.network.assumed_costs import as_costs
 from ..from_schedule import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
@@ -18,7 +17,8 @@ from ..plans.stages import Trace
 from ..trees.problem import check_request
 from .families import Family, families
 
-CLOSE_ESTIMATES = Fraction(5, 4)  # by the least one: families that are run
+CLOSE_ESTIMATES = 5 / 4  # by the least one: families whose schedules are built, and run
+MUCH = 2**50  # bytes for which no latency counts
 
 
 def plan_few_steps(
@@ -83,9 +83,9 @@ def _named(found: list[Family], name: str | None, topology: Topology) -> list[Fa
 
 def _fastest(topology: Topology, found: list[Family], num_bytes: int | None) -> Family:
     """Choose by bandwidth, or by predicted time of those with the least estimates; of several, the fewest steps."""
-    if num_bytes is None:
-        return min(found, key=lambda family: family.schedule.inverse_rate(topology))
-    costs = as_costs(None, topology)
-    estimates = [schedule_time(family.schedule, topology, num_bytes, costs=costs) for family in found]
+    costs = LINKS_ONLY if num_bytes is None else as_costs(None, topology)
+    estimates = [family.estimate(num_bytes or MUCH, costs) for family in found]
     near = [family for family, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES]
+    if num_bytes is None:
+        return min(near, key=lambda family: family.schedule.inverse_rate(topology))
     return min(near, key=lambda family: Predictor(family.schedule, topology, costs).time(num_bytes))

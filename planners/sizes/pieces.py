@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ...solvers import solve
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from .digits import Digits, LastHops
 from .exchanges import exchange
+from .move_loads import MoveLoads
 from .routing import Routing
 
 CHUNKS_TRIED = (*range(2, 65), *(1 << power for power in range(7, 13)))
@@ -36,10 +38,12 @@ class Pieces:
         Whose levels have one step each.
     routing : Routing
         Of the network.
+    moves : MoveLoads
+        What the moves of the digits put on links.
     """
 
-    def __init__(self, digits: Digits, routing: Routing) -> None:
-        self.digits, self.routing = digits, routing
+    def __init__(self, digits: Digits, routing: Routing, moves: MoveLoads) -> None:
+        self.digits, self.routing, self._moves = digits, routing, moves
         self._shares: dict[int, FloatArray] = {}
 
     @cached_property
@@ -73,14 +77,25 @@ class Pieces:
     @cached_property
     def loads(self) -> tuple[IntArray, IntArray]:
         """Shards on each link by kind, int64 (kinds, links), and capacities, of links that are not always less busy."""
-        hops, zeros = self.digits.last_hops, np.zeros_like(self.kinds)
         topology = self.routing.problem.topology
-        loads = exchange(hops, self.routing, 1, self.kinds, zeros, zeros + 1).link_loads(topology)
+        loads = self.shards @ self._moves.loads
         columns = np.unique(np.vstack([loads, topology.arrays.capacities]), axis=1)
         columns = columns[:, columns[:-1].any(axis=0)]
         if columns.shape[1] <= MOST_LINKS:
             columns = columns[:, ~_dominated(columns[:-1] / columns[-1])]
         return columns[:-1], columns[-1]
+
+    @cached_property
+    def shards(self) -> IntArray:
+        """Shards that hops of each kind carry in each move, int64 (kinds, moves)."""
+        masks = np.argsort(self._order)[1:]
+        levels = self.digits.levels
+        found = np.zeros((len(masks), len(self.digits.moves)), dtype=np.int64)
+        for kind, mask in enumerate(masks.tolist()):
+            last = mask.bit_length() - 1
+            before = prod(level.size - 1 for place, level in enumerate(levels[:last]) if mask >> place & 1)
+            found[kind, [move.level == last for move in self.digits.moves]] = before
+        return found
 
     @property
     def limit(self) -> float:
@@ -151,11 +166,6 @@ class Pieces:
             if before >= 0:
                 ends[kind, 1:] = np.minimum(ends[kind, 1:], ends[before, :-1])
         return ends
-
-
-def in_pieces(digits: Digits, routing: Routing, steps: int) -> StepSchedule:
-    """Exchange along several digits in uneven pieces."""
-    return Pieces(digits, routing).schedule(steps)
 
 
 def _dominated(times: FloatArray) -> BoolArray:

@@ -9,9 +9,11 @@ import pytest
 
 from collopt import bound
 from collopt.errors import UnsupportedError
+from collopt.planners.sizes.digits import Digits, Level, with_radix
 from collopt.planners.sizes.families import families
-from collopt.schedules import Forest, StepAllreduce, StepSchedule, verified_loads
+from collopt.schedules import Forest, StepAllreduce, StepSchedule, schedule_time, verified_loads
 from collopt.topologies import (
+    RuntimeCosts,
     Topology,
     complete,
     dgx1_v100,
@@ -161,6 +163,52 @@ def test_other_collectives_are_refused() -> None:
     """Families are for collectives in which all ranks have shards."""
     with pytest.raises(UnsupportedError, match="few steps"):
         list(families(A100, "broadcast"))
+
+
+@pytest.mark.parametrize("topology", [A100, MI300X, DRAGONFLY, hamming(2, 4)], ids=lambda topology: topology.name)
+@pytest.mark.parametrize("collective", ["reduce_scatter", "allreduce"])
+def test_estimates_are_close_to_the_times_of_the_schedules(topology: Topology, collective: str) -> None:
+    """What moves carry, multiplied out, says what the schedule's own loads and latencies say."""
+    for costs in (RuntimeCosts(), RuntimeCosts(alpha=2, send="1/5", launch=3)):
+        for family in families(topology, collective):
+            schedule = family.schedule
+            for size in (1024, 2**20, 2**30):
+                time = float(schedule_time(schedule, topology, size, costs=costs))
+                if isinstance(schedule, StepSchedule | StepAllreduce):
+                    assert family.estimate(size, costs) == pytest.approx(time, rel=0.003)
+                else:
+                    assert family.estimate(size, costs) == pytest.approx(time, rel=0.25)
+
+
+@pytest.mark.parametrize("sizes", [(5,), (4, 3), (2, 9, 2)])
+@pytest.mark.parametrize("radix", [2, 3, 16])
+def test_moves_carry_what_last_hops_do(sizes: tuple[int, ...], radix: int) -> None:
+    """Shards of each step, of both kinds of exchanges, counted hop by hop."""
+    ranks = int(np.prod(sizes))
+    digits = np.stack(np.unravel_index(np.arange(ranks), sizes))
+    levels = [Level(row, size, size) for row, size in zip(digits, sizes, strict=True)]
+    divided = with_radix(Digits(levels), radix)
+    hops = divided.last_hops
+    senders, receivers = divided.partners
+    move = np.zeros((ranks, ranks), dtype=np.int64)
+    move[senders, receivers] = np.arange(len(senders))[:, None]
+    of_pair = move[hops.senders, hops.receivers]
+    for shards, steps in (
+        (divided.shards_in_turn(), hops.places),
+        (divided.shards_overlapping(), hops.counts - 1),
+    ):
+        counted = np.zeros_like(shards)
+        np.add.at(counted, (steps, of_pair), 1)
+        assert np.array_equal(shards * ranks, counted)
+
+
+def test_many_ranks_do_not_send_to_every_other() -> None:
+    """Beyond 512 ranks two steps are always better."""
+    names = [str(rank) for rank in range(520)]
+    topology = Topology.from_links(
+        [(name, "switch", 10) for name in names], compute=names, switches=["switch"], bidirectional=True
+    )
+    assert next(iter(families(topology, "allgather"))).name == "bruck-radix-9"
 
 
 def test_paths_spread_over_equal_switches() -> None:

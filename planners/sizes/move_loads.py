@@ -1,0 +1,100 @@
+"""What the moves of all ranks put on links, and times of families from that, without building their schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from ...schedules.paths.congestion import path_latencies, path_links
+from ...support.arrays import FloatArray, IntArray
+from ...topologies import RuntimeCosts, Topology
+from .digits import Digits
+from .routing import Routing
+
+NS_PER_US = 1000
+MOST_SLICES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class MoveLoads:
+    """Loads and latencies of moves in which all ranks send.
+
+    `loads`: int64 (moves, links); messages of all ranks that cross each link.
+    `paths`: of all messages, move by move, and their links.
+    """
+
+    loads: IntArray
+    starts: IntArray
+    links: IntArray
+    ranks: int
+
+    @classmethod
+    def of(cls, digits: Digits, routing: Routing) -> Self:
+        """Route the messages of all moves."""
+        senders, receivers = digits.partners
+        topology, direction = routing.problem.topology, routing.problem.direction
+        paths = routing.paths(senders.ravel(), receivers.ravel())
+        links = path_links(*paths, topology, direction)
+        lengths = np.diff(paths.path_starts) - 1
+        size, moves = len(topology.links), len(senders)
+        moved = np.repeat(np.arange(moves), lengths.reshape(moves, -1).sum(axis=1))
+        loads = np.bincount(moved * size + links, minlength=moves * size).reshape(moves, size)
+        return cls(loads, paths.path_starts, links, senders.shape[1])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """List the moves of several one after the other."""
+        lengths = np.concatenate([np.diff(part.starts) for part in parts])
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        loads, links = (np.concatenate([getattr(part, name) for part in parts]) for name in ("loads", "links"))
+        return cls(loads, starts, links, parts[0].ranks)
+
+    def latencies(self, network: Topology) -> FloatArray:
+        """Largest latency of each move in µs, float (moves,)."""
+        sums, scale = path_latencies(self.starts, self.links, network)
+        return np.asarray(sums.reshape(-1, self.ranks).max(axis=1) / scale, dtype=np.float64)
+
+
+class Estimator:
+    """Times of moves on a network with the costs of a runtime, in µs, by the alpha-beta model.
+
+    Parameters
+    ----------
+    moves : MoveLoads
+        Of one direction.
+    network : Topology
+        With the costs in its links; see `collopt.topologies.network.assumed_costs.timed_network`.
+    costs : RuntimeCosts
+        Of a message that is started, and of bytes that are added.
+    """
+
+    def __init__(self, moves: MoveLoads, network: Topology, costs: RuntimeCosts) -> None:
+        self._latencies, self._send = moves.latencies(network), float(costs.send)
+        capacities = network.arrays.capacities * float(network.arrays.unit) * NS_PER_US
+        self._times = moves.loads / capacities  # µs per byte
+        self._slowest = 1 / float(capacities[moves.loads.any(axis=0)].min())
+
+    def in_steps(self, shards: FloatArray, shard_bytes: float) -> float:
+        """Time of steps that wait for each other; `shards` of each move, float (steps, moves)."""
+        used, total = shards > 0, 0.0
+        for moves, wire in zip(used, shards @ self._times, strict=True):
+            # The slowest link of each move, whichever moves it serves.
+            slowest = np.where(self._times[moves] > 0, wire, 0).max(axis=1)
+            total += float((slowest * shard_bytes + self._latencies[moves]).max())
+        return max(total, self._send * int(used.sum()))
+
+    def in_trees(self, shards: FloatArray, shard_bytes: float) -> float:
+        """Time of one tree per root, in as many slices as can be started.
+
+        `shards`: of each move, float (hops, moves), each hop of a path in a row of its own.
+        """
+        hops, latency = len(shards), float(np.where(shards > 0, self._latencies, 0).max(axis=1).sum())
+        shards = shards.sum(axis=0)
+        wire = float((shards @ self._times).max()) * shard_bytes
+        starting = self._send * float(shards.sum())
+        slices = max(1, min(MOST_SLICES, int(wire / starting))) if starting else MOST_SLICES
+        waiting = self._slowest * shard_bytes * (hops - 1) / slices
+        return max(latency + wire + waiting, starting * slices + latency / hops)
