@@ -14,6 +14,8 @@ from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
 from .arcs import arcs_to, bidirectional_arcs, check_graph, topology_from_heads
 
+ROUTER_WIDTH = 16  # bandwidth between a node and its router, in multiples of the ports': inside a chip
+
 
 def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: bool = True) -> Topology:
     """Ring of n compute nodes.
@@ -60,8 +62,8 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0, routers: bool =
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
     routers : bool
-        Whether each node has a router that passes messages on without it.  It is a switch, linked to the node by the
-        bandwidth of all its ports, without latency.
+        Whether each node has a router that passes messages on without it.  It is a switch, linked to the node without
+        latency, by 16 times the bandwidth of its ports, so that messages to different ports do not wait for each other.
 
     Returns
     -------
@@ -73,7 +75,7 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0, routers: bool =
     >>> [str(torus(4, 2).link("gpu0.0", node).bandwidth) for node in ("gpu0.1", "gpu1.0")]
     ['2', '1']
     >>> torus(4, 4, routers=True).link("gpu0.0", "router0.0").bandwidth
-    Fraction(4, 1)
+    Fraction(64, 1)
     """
     with_routers = as_flag(routers, "routers")
     if not shape:
@@ -160,12 +162,12 @@ def _network(
 def _with_routers(
     arcs: list[tuple[int, int]], names: list[str], name: str, bandwidth: Exact, latency: Exact
 ) -> Topology:
-    """Make the topology in which arcs join routers, each with the bandwidth of its arcs to a node of its own."""
+    """Make the topology in which arcs join routers, each with a wide link to a node of its own."""
     routers = [name.replace("gpu", "router") for name in names]
     ports, speed = len(arcs) // len(names), as_bandwidth(bandwidth, "every link")
     links = [(routers[tail], routers[head], speed, latency) for tail, head in arcs]
     for ends in zip(names, routers, strict=True):
-        links += [(*ends, ports * speed, 0), (*ends[::-1], ports * speed, 0)]
+        links += [(*each, ROUTER_WIDTH * ports * speed, 0) for each in (ends, ends[::-1])]
     return Topology.from_links(links, compute=names, switches=routers, name=name)
 
 
