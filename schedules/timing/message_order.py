@@ -79,12 +79,14 @@ def merged(transfers: Transfers) -> Transfers:
     within = np.arange(len(transfers.hop_links)) - np.repeat(transfers.hop_starts[:-1], lengths)
     routes[transfers.hop_owners, within] = transfers.hop_links
     alone = np.where(lengths == 0, np.arange(len(lengths)), -1)
-    keys = np.column_stack([transfers.levels, transfers.senders, transfers.receivers, alone, routes])
-    _, first, message = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    message = message.reshape(-1)
+    message = np.zeros(len(lengths), dtype=np.int64)
+    for column in (transfers.levels, transfers.senders, transfers.receivers, alone, *routes.T):
+        # Numbers of rows by their columns so far, which is quicker than to sort rows.
+        message = np.unique(message * (int(column.max(initial=0)) + 2) + column + 1, return_inverse=True)[1]
+    _, first = np.unique(message, return_index=True)
     amounts = np.zeros(len(first), dtype=np.int64)
     np.add.at(amounts, message, transfers.amounts)
-    pairs = np.unique(np.stack([message[transfers.before], message[transfers.after]]), axis=1)
+    pairs = np.divmod(np.unique(message[transfers.before] * len(first) + message[transfers.after]), max(len(first), 1))
     joined = reordered(transfers, first.astype(np.int64))
     order = np.argsort(first, kind="stable")
     return reordered(replace(joined, amounts=amounts, before=pairs[0], after=pairs[1]), order)
