@@ -20,11 +20,10 @@ from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.graphs.rank_groups import RankGroups, rank_groups
-from ...topologies.network.assumed_costs import timed_network
 from ..trees.problem import tree_problem
 from .digits import Digits, compositions, joined, with_radix
 from .exchanges import in_all_orders, in_turn, overlapping, trees
-from .move_loads import Estimator, MoveLoads
+from .move_loads import Estimator, LinkTimes, MoveLoads
 from .pieces import Pieces
 from .routing import Routing
 
@@ -140,9 +139,9 @@ class _Network:
         return Pieces(digits, routing, self.moves(digits, routing))
 
     @cache  # noqa: B019
-    def timed(self, costs: RuntimeCosts) -> Topology:
-        """The network with the costs of a runtime."""
-        return timed_network(self.topology, costs)
+    def times(self, costs: RuntimeCosts) -> LinkTimes:
+        """Times of the links with the costs of a runtime."""
+        return LinkTimes(self.topology, costs)
 
     def estimate(self, choice: Choice, num_bytes: int, costs: RuntimeCosts) -> float:
         """Estimate the time of a family in µs."""
@@ -151,7 +150,7 @@ class _Network:
             routing = self.routing[phase]
             carried = choice.carried(routing)
             moves = MoveLoads.joined([self.moves(digits, routing) for digits, _ in carried])
-            estimator = Estimator(moves, self.timed(costs), costs)
+            estimator = Estimator(moves, self.times(costs))
             shards = np.concatenate([each.astype(np.float64) for _, each in carried], axis=-1)
             if choice.pipelined:
                 total += estimator.in_trees(shards, shard)

@@ -8,9 +8,10 @@ from typing import Self
 
 import numpy as np
 
-from ...schedules.paths.congestion import path_latencies, path_links
+from ...schedules.paths.congestion import path_links
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import RuntimeCosts, Topology
+from ...topologies.network.assumed_costs import timed_network
 from .digits import Digits
 from .routing import Routing
 
@@ -52,10 +53,24 @@ class MoveLoads:
         loads, links = (np.concatenate([getattr(part, name) for part in parts]) for name in ("loads", "links"))
         return cls(loads, starts, links, parts[0].ranks)
 
-    def latencies(self, network: Topology) -> FloatArray:
-        """Largest latency of each move in µs, float (moves,)."""
-        sums, scale = path_latencies(self.starts, self.links, network)
-        return np.asarray(sums.reshape(-1, self.ranks).max(axis=1) / scale, dtype=np.float64)
+    def latencies(self, delays: FloatArray) -> FloatArray:
+        """Largest latency of each move in µs, float (moves,); `delays` of links, float (links,)."""
+        firsts = self.starts[:-1] - np.arange(len(self.starts) - 1)
+        return np.asarray(np.add.reduceat(delays[self.links], firsts).reshape(-1, self.ranks).max(axis=1))
+
+
+class LinkTimes:
+    """Times of links with the costs of a runtime.
+
+    `delays`: float (links,); µs.
+    `capacities`: float (links,); bytes per µs.
+    """
+
+    def __init__(self, topology: Topology, costs: RuntimeCosts) -> None:
+        network = timed_network(topology, costs)
+        self.delays = np.array([float(link.latency) for link in network.links])
+        self.capacities = network.arrays.capacities * (float(network.arrays.unit) * NS_PER_US)
+        self.send = float(costs.send)
 
 
 class Estimator:
@@ -65,15 +80,12 @@ class Estimator:
     ----------
     moves : MoveLoads
         Of one direction.
-    network : Topology
-        With the costs in its links; see `collopt.topologies.network.assumed_costs.timed_network`.
-    costs : RuntimeCosts
-        Of a message that is started, and of bytes that are added.
+    times : LinkTimes
+        Of the links, with the costs of a message that is started.
     """
 
-    def __init__(self, moves: MoveLoads, network: Topology, costs: RuntimeCosts) -> None:
-        self._latencies, self._send = moves.latencies(network), float(costs.send)
-        capacities = network.arrays.capacities * float(network.arrays.unit) * NS_PER_US
+    def __init__(self, moves: MoveLoads, times: LinkTimes) -> None:
+        self._latencies, self._send, capacities = moves.latencies(times.delays), times.send, times.capacities
         self._times = moves.loads / capacities  # µs per byte
         self._slowest = 1 / float(capacities[moves.loads.any(axis=0)].min())
 
