@@ -1,4 +1,7 @@
-"""Order in which the ranks of a plan start their messages: that of a simulation with switches that store messages."""
+"""Order in which the ranks of a plan start their messages.
+
+It is that of a simulation in which switches store messages, and send them as they come.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ def send_order(plan: Plan, num_bytes: int, slices: int) -> tuple[IntArray, IntAr
 
     Slices of one step follow one another.
     """
-    timed = TimedSchedule(plan.schedule, plan.topology, Rules(forwarding="store-and-forward"))
+    timed = TimedSchedule(plan.schedule, plan.topology, Rules(forwarding="store-and-forward", service="arrival"))
     run = timed.run(num_bytes, slices if plan.schedule.pipelined else None)
     crossing = np.flatnonzero(np.diff(run.transfers.hop_starts))
     starts = run.starts[run.transfers.hop_starts[crossing]]

@@ -62,7 +62,8 @@ def simulate(
     forwarding : {"cut-through", "store-and-forward"}
         Whether switches pass a piece on while it arrives, or when all of it has come.
     service : {"pipeline", "arrival"}
-        Whether links take the piece whose data has the farthest to go, or the one that came first.
+        Whether switches, too, send the piece whose data has the farthest to go, as ranks do, or the one that came
+        first.
 
     Returns
     -------

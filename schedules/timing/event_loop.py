@@ -71,7 +71,7 @@ class Network(NamedTuple):
     after: IntArray  # int64 (waits,)
     num_links: int
     store: bool = False  # Whether a piece enters its next link only when all of it has come
-    in_turn: bool = False  # Whether links serve pieces in the order in which they come
+    in_turn: npt.NDArray[np.bool_] | None = None  # bool (links,): those that serve pieces as they come
 
 
 class Timeline(NamedTuple):
@@ -94,7 +94,7 @@ def run_events(network: Network, pieces: int) -> Timeline:
         network.after[np.argsort(network.before, kind="stable")],
         _starts(np.bincount(network.hop_links, minlength=network.num_links) * pieces),
         network.store,
-        network.in_turn,
+        np.zeros(network.num_links, dtype=np.bool_) if network.in_turn is None else network.in_turn,
     )
     waits = np.bincount(network.after, minlength=transfers).astype(np.int32)
     starts, finish, come = _run(plan, np.repeat(waits, pieces), pieces)
@@ -119,7 +119,7 @@ class _Plan(NamedTuple):
     followers: IntArray
     queue_starts: IntArray
     store: bool
-    in_turn: bool
+    in_turn: npt.NDArray[np.bool_]
 
 
 class _State(NamedTuple):
@@ -216,7 +216,7 @@ def _enqueue(plan: _Plan, state: _State, code: int, now: int, pieces: int) -> No
     """Enqueue a piece of a hop for its link."""
     hop, piece = divmod(code, pieces)
     link, key = plan.hop_links[hop], piece + plan.levels[plan.owners[hop]]
-    if plan.in_turn:
+    if plan.in_turn[link]:
         key = now
     heap_push(state.queue_keys, state.queue_codes, plan.queue_starts[link], state.queue_sizes[link], key, code)
     state.queue_sizes[link] += 1

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import CertificateError, UnsupportedError
 from ...support.arrays import IntArray
@@ -42,7 +43,8 @@ class Rules(NamedTuple):
     forwarding : {"cut-through", "store-and-forward"}
         Whether switches pass a piece on while it arrives.
     service : {"pipeline", "arrival"}
-        Whether links take the piece whose data has the farthest to go, or the one that came first.
+        Whether switches, too, send the piece whose data has the farthest to go, as ranks do, or the one that came
+        first.
     """
 
     costs: RuntimeCosts = LINKS_ONLY
@@ -109,6 +111,12 @@ class TimedTransfers:
         """Keys of transfers by which links choose among slices; see `urgency_keys`.  Steps keep their order."""
         transfers = self.transfers
         return urgency_keys(transfers, times, slices, self._ahead) if self.pipelined else transfers.levels
+
+    @cached_property
+    def in_turn(self) -> npt.NDArray[np.bool_]:
+        """Links of switches; those that stand for the software of ranks follow those of the network."""
+        tails = self.topology.arrays.tails
+        return np.concatenate([tails >= self.topology.num_ranks, np.zeros(self.topology.num_ranks, dtype=np.bool_)])
 
     @cached_property
     def _ahead(self) -> IntArray:
@@ -219,6 +227,6 @@ def _network(
         place[transfers.after[both]],
         links + timed.topology.num_ranks,
         store,
-        timed.rules.service == "arrival",
+        timed.in_turn if timed.rules.service == "arrival" else None,
     )
     return network, hops, kept
