@@ -52,7 +52,7 @@ def plan_few_steps(
     --------
     >>> from collopt.topologies import dgx_h100
     >>> plan_few_steps(dgx_h100(boxes=4), "allgather", size="4K").provenance["family"]
-    'rails-then-box'
+    'direct'
     """
     check_request(topology, collective)
     known = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")

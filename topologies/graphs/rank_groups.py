@@ -9,6 +9,7 @@ Where near ranks form a grid in rank order, such as a torus or a Hamming graph, 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,7 @@ class RankGroups(NamedTuple):
         return np.asarray(np.ravel_multi_index(tuple(self.digits.T), self.sizes), dtype=np.int64)
 
 
+@lru_cache(maxsize=4)  # every schedule on a network asks for them
 def rank_groups(topology: Topology) -> RankGroups:
     """Find nested groups of ranks of equal sizes.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from ...errors import UnsupportedError
@@ -27,6 +28,9 @@ and for kernels that are compiled for one schedule (assumed).
 SHARES = {"nvswitch": Fraction(7, 10), "nic": Fraction(9, 10), "gpu-gpu": Fraction(11, 20)}
 """Shares of line rates by a part of a link class's kinds, fitted to the same tables; others: `OTHER_SHARE`."""
 OTHER_SHARE = Fraction(17, 20)
+
+
+CACHED = 8  # networks: schedules are timed one after the other on one
 
 
 def guessed_costs(name: CostsName, topology: Topology) -> RuntimeCosts:
@@ -75,6 +79,7 @@ def as_costs(value: RuntimeCosts | CostsName | None, topology: Topology) -> Runt
     return guessed_costs(value, topology)
 
 
+@lru_cache(maxsize=CACHED)
 def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     """Return the network with the bandwidths that data reaches; nodes and the order of links stay.
 
@@ -109,6 +114,7 @@ def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     return replace(topology, links=links, costs=stated)
 
 
+@lru_cache(maxsize=CACHED)
 def timed_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     """Return `reached_network` with the times of starting a message and of alpha in the links that leave ranks."""
     network, more = reached_network(topology, costs), costs.alpha + costs.send
