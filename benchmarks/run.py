@@ -19,6 +19,7 @@ import finder
 import models
 import optimality_test
 import planning_cpu
+import plans_for_sizes
 import scaling
 import step_patterns
 from rich.console import Console
@@ -26,6 +27,7 @@ from rich.table import Table
 
 BENCHMARKS = {
     "planning": planning_cpu.measure,
+    "sizes": plans_for_sizes.measure,
     "optimality-test": optimality_test.measure,
     "models": models.measure,
     "scaling": scaling.measure,
@@ -60,6 +62,8 @@ COLUMNS = {
     "steps": "steps",
     "bandwidth_factor": "T_B",
     "factor": "time / bound",
+    "predicted_us": "predicted, µs",
+    "gain": "plan for large data / this",
     "schedule_cpu_s": "schedule, CPU s",
     "verify_cpu_s": "check, CPU s",
     "sends": "sends",

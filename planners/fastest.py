@@ -19,6 +19,7 @@ from .catalogue import PLANNERS
 from .plans.plan import Plan
 
 NS_PER_US = 1000
+NEAR = Fraction(101, 100)  # no other plan is sought for less
 
 TREES: tuple[tuple[str, Mapping[str, Any]], ...] = (("forestcoll", {"trees_per_root": 1}), ("nvls", {}))
 """Planners of trees beside the exact ones, and the options that they are tried with."""
@@ -43,11 +44,11 @@ def plan_for_size(
     search.try_planner("few-steps")
     if not search.beats_all_trees():
         search.add(exact())
-        for name, more in TREES:
-            search.try_planner(name, more)
-    if not search.in_few_steps:
-        for name in DIRECT if collective in EVERY_ROOT else OTHERS:
-            search.try_planner(name)
+        more = () if search.in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
+        for name, options_of in (*TREES, *((name, {}) for name in more)):
+            if search.is_near_the_bound():
+                break
+            search.try_planner(name, options_of)
     return search.result()
 
 
@@ -88,10 +89,18 @@ class _Search:
             return False
         time, plan = self._tried[0]
         messages = (plan.topology.num_ranks - 1) * len(self._collective.phases)
-        shortest = min(link.latency for link in self._topology.links)
+        return time <= self._least_time(plan, messages)
+
+    def is_near_the_bound(self) -> bool:
+        """Whether a plan takes hardly longer than the wire of the slowest cut and a hop, as all schedules do."""
+        time, plan = min(self._tried, key=lambda tried: tried[0])
+        return time <= NEAR * self._least_time(plan, 0)
+
+    def _least_time(self, plan: Plan, messages: int) -> Fraction:
+        """Time in µs that so many messages of one rank and the bandwidth bound take at least, and one hop."""
         wire = self._bytes / (plan.bound.algbw * NS_PER_US)
-        hop = self._costs.alpha + shortest
-        return time <= self._costs.launch + hop + max(messages * self._costs.send, wire)
+        hop = self._costs.alpha + min(link.latency for link in self._topology.links)
+        return self._costs.launch + hop + max(messages * self._costs.send, wire)
 
     def result(self) -> Plan:
         """Return the fastest."""
