@@ -49,6 +49,8 @@ def plan_for_size(
             if search.is_near_the_bound():
                 break
             search.try_planner(name, options_of)
+        if not (search.is_near_the_bound() or search.beats_all_rings()):
+            search.try_planner("ring")
     return search.result()
 
 
@@ -59,6 +61,7 @@ class _Search:
         self._topology, self._collective = topology, collective
         self._bytes, self._options = num_bytes, options
         self._costs = as_costs(None, topology)
+        self._hop = self._costs.alpha + min(link.latency for link in topology.links)
         self._tried: list[tuple[Fraction, Plan]] = []
         self.in_few_steps = False
 
@@ -91,6 +94,11 @@ class _Search:
         messages = (plan.topology.num_ranks - 1) * len(self._collective.phases)
         return time <= self._least_time(plan, messages)
 
+    def beats_all_rings(self) -> bool:
+        """Whether a plan is faster than the N - 1 hops of any ring."""
+        hops = (self._topology.num_ranks - 1) * len(self._collective.phases)
+        return min(self._tried, key=lambda tried: tried[0])[0] <= hops * self._hop
+
     def is_near_the_bound(self) -> bool:
         """Whether a plan takes hardly longer than the wire of the slowest cut and a hop, as all schedules do."""
         time, plan = min(self._tried, key=lambda tried: tried[0])
@@ -99,8 +107,7 @@ class _Search:
     def _least_time(self, plan: Plan, messages: int) -> Fraction:
         """Time in µs that so many messages of one rank and the bandwidth bound take at least, and one hop."""
         wire = self._bytes / (plan.bound.algbw * NS_PER_US)
-        hop = self._costs.alpha + min(link.latency for link in self._topology.links)
-        return self._costs.launch + hop + max(messages * self._costs.send, wire)
+        return self._costs.launch + self._hop + max(messages * self._costs.send, wire)
 
     def result(self) -> Plan:
         """Return the fastest."""
