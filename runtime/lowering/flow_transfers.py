@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from math import gcd, lcm
 from typing import NamedTuple
@@ -17,14 +17,40 @@ import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
-from ...schedules.timing.message_order import message_rounds
+from ...schedules.timing.message_order import is_even, message_rounds, sending_turns
+from ...schedules.timing.schedule_transfers import flow_transfers as flow_paths
 from ...schedules.trees.tree_chunks import split_range
+from ...topologies import Topology
 from ...topologies.graphs.rank_groups import RankGroups
 from ..programs.layout import Layout
 from ..programs.program import Buffer
 from .tree_transfers import MAX_TRANSFERS
 
 MAX_WEIGHT = 2**62
+
+Turns = Callable[
+    [int, int, int], int
+]  # Of the transfers of a step, from a sender to a receiver, among those of the step
+
+
+def round_turns(groups: RankGroups) -> Turns:
+    """Turns by rounds."""
+    ranks = len(groups.digits)
+    rounds = message_rounds(groups, *np.divmod(np.arange(ranks**2), ranks)).reshape(ranks, ranks).tolist()
+    return lambda _, sender, receiver: rounds[sender][receiver]
+
+
+def flow_turns(schedule: FlowSchedule, topology: Topology | None, groups: RankGroups) -> Turns:
+    """Turns as in simulations of the flow: those of the first of the transfers between two ranks."""
+    if topology is None or is_even(schedule.traffic):
+        return round_turns(groups)
+    transfers = flow_paths(schedule, topology)
+    found: dict[tuple[int, int, int], int] = {}
+    turns = sending_turns(schedule, transfers, topology, groups)
+    columns = (transfers.levels, transfers.senders, transfers.receivers, turns)
+    for step, sender, receiver, turn in zip(*(column.tolist() for column in columns), strict=True):
+        found[step, sender, receiver] = min(turn, found.get((step, sender, receiver), turn))
+    return lambda step, sender, receiver: found[step, sender, receiver]
 
 
 class PathChunks(NamedTuple):
@@ -189,7 +215,7 @@ class PlacedTransfer(NamedTuple):
 
 
 class PlacedTransfers(NamedTuple):
-    """All transfers, ordered by step and round, and the chunks of scratch that each rank needs."""
+    """All transfers, ordered by step and turn, and the chunks of scratch that each rank needs."""
 
     transfers: list[PlacedTransfer]
     scratch: list[int]
@@ -198,7 +224,7 @@ class PlacedTransfers(NamedTuple):
 class _Hop(NamedTuple):
     """One hop of a chunk range; fields are in sorting order."""
 
-    round: int
+    turn: int
     sender: int
     receiver: int
     arrives: bool
@@ -215,11 +241,14 @@ class _Hop(NamedTuple):
 
 
 def merged_transfers(
-    ranges: Sequence[PathChunks], layout: Layout, groups: RankGroups, max_count: int, borders: Collection[int] = ()
+    ranges: Sequence[PathChunks],
+    layout: Layout,
+    num_ranks: int,
+    turns: Turns,
+    max_count: int,
+    borders: Collection[int] = (),
 ) -> PlacedTransfers:
-    """Order all transfers by step and round, merge adjacent ones and assign each its memory."""
-    num_ranks = len(groups.digits)
-    rounds = message_rounds(groups, *np.divmod(np.arange(num_ranks**2), num_ranks)).reshape(num_ranks, -1).tolist()
+    """Order all transfers by step and turn, merge adjacent ones and assign each its memory."""
     outputs = _output_offsets(layout, num_ranks)
     inputs = [layout.input_range(rank)[0] for rank in range(num_ranks)]
     places: list[tuple[Buffer, int]] = [("input", each.first - inputs[each.ranks[0]]) for each in ranges]
@@ -231,7 +260,7 @@ def merged_transfers(
             steps[step].append((number, at))
     for step, found in sorted(steps.items()):
         left = []
-        ready = sorted(_hop(ranges[number], at, places[number], number, rounds) for number, at in found)
+        ready = sorted(_hop(ranges[number], at, places[number], number, turns) for number, at in found)
         for joined in _merge(ready, max_count, borders):
             one, chunks = joined[0], sum(hop.chunks for hop in joined)
             target: tuple[Buffer, int]
@@ -258,9 +287,9 @@ def _output_offsets(layout: Layout, num_ranks: int) -> list[int]:
     return [columns[pair % num_ranks][pair // num_ranks] for pair in range(num_ranks**2)]
 
 
-def _hop(chunks: PathChunks, hop: int, place: tuple[Buffer, int], number: int, rounds: Sequence[Sequence[int]]) -> _Hop:
+def _hop(chunks: PathChunks, hop: int, place: tuple[Buffer, int], number: int, turns: Turns) -> _Hop:
     sender, receiver = chunks.ranks[hop : hop + 2]
-    arrives, turn = hop + 2 == len(chunks.ranks), rounds[sender][receiver]
+    arrives, turn = hop + 2 == len(chunks.ranks), turns(chunks.steps[hop], sender, receiver)
     return _Hop(turn, sender, receiver, arrives, *place, chunks.first, chunks.chunks, number)
 
 

@@ -21,9 +21,12 @@ from ..programs.program import ChunkRange, Dependency, Instruction, Program
 from .flow_transfers import (
     PathChunks,
     PlacedTransfers,
+    Turns,
     flow_chunks,
     flow_layout,
+    flow_turns,
     merged_transfers,
+    round_turns,
     staged_chunks,
     staged_layout,
 )
@@ -37,18 +40,18 @@ BLOCK_SHIFT = 2**32  # A step's code is its thread block times this, plus its nu
 def lower_flow(schedule: FlowSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower a flow; see `collopt.runtime.lowering.lower.lower`, which has checked everything but the schedule."""
     layout = flow_layout(schedule, collective)
-    return _write_program(
-        name, layout, flow_chunks(schedule, layout, options.max_count), [0] * schedule.num_ranks, options
-    )
+    ranges = flow_chunks(schedule, layout, options.max_count)
+    turns = flow_turns(schedule, options.topology, options.groups)
+    return _write_program(name, layout, ranges, [0] * schedule.num_ranks, turns, options)
 
 
 def lower_stages(schedule: AllToAllvSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower a schedule in stages; see `lower_flow`."""
     schedule.verify()
-    options = options._replace(groups=_server_groups(schedule))
     layout, chunk = staged_layout(schedule, collective)
     ranges = staged_chunks(schedule, layout, chunk, options.max_count)
-    return _write_program(name, layout, ranges, schedule.homes.tolist(), options)
+    turns = round_turns(_server_groups(schedule))
+    return _write_program(name, layout, ranges, schedule.homes.tolist(), turns, options)
 
 
 def _server_groups(schedule: AllToAllvSchedule) -> RankGroups:
@@ -62,10 +65,15 @@ def _server_groups(schedule: AllToAllvSchedule) -> RankGroups:
 
 
 def _write_program(
-    name: str, layout: Layout, ranges: Sequence[PathChunks], servers: Sequence[int], options: LoweringOptions
+    name: str,
+    layout: Layout,
+    ranges: Sequence[PathChunks],
+    servers: Sequence[int],
+    turns: Turns,
+    options: LoweringOptions,
 ) -> Program:
     """Write the programs of all ranks; transfers between servers are ordered by stage."""
-    placed = merged_transfers(ranges, layout, options.groups, options.max_count, options.borders(layout))
+    placed = merged_transfers(ranges, layout, len(servers), turns, options.max_count, options.borders(layout))
     sizes = [transfer.chunks for transfer in placed.transfers]
     writer = partial(_FlowRankWriter, layout, placed, servers, options.max_count)
     return write_program(name, layout.collective, layout, len(servers), placed.transfers, sizes, options, writer)

@@ -108,7 +108,7 @@ def lower(
     collective = as_collective(collective, COLLECTIVES.values(), "there is no lowering for")
     _check_fitting(schedule, collective)
     groups = _groups(schedule, topology)
-    options = LoweringOptions(max_steps, max_count, channels, instances, groups)
+    options = LoweringOptions(max_steps, max_count, channels, instances, topology, groups)
     with _collector_paused():
         return replicated(lowered(schedule, collective, options, name or collective.name), instances)
 

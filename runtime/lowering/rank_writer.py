@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from ...schedules import Collective
 from ...schedules.trees.tree_chunks import TreeChunks, split_range
+from ...topologies import Topology
 from ...topologies.graphs.rank_groups import RankGroups
 from ..programs.channels import assign_channels
 from ..programs.layout import Layout
@@ -28,6 +29,7 @@ class LoweringOptions(NamedTuple):
     max_count: int
     channels: int
     instances: int
+    topology: Topology | None
     groups: RankGroups  # Whose rounds order transfers of one level
 
     def borders(self, layout: Layout) -> frozenset[int]:

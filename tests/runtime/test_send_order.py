@@ -14,6 +14,8 @@ from collopt.runtime.distributed.execution.execute import program_of
 from collopt.runtime.distributed.rounds.rounds import rounds_of
 from collopt.runtime.lowering.tree_transfers import from_rank_to_rank, ordered_hops
 from collopt.schedules import AllToAllvSchedule, Forest, Send, StepSchedule
+from collopt.schedules.timing.message_order import sending_turns
+from collopt.schedules.timing.schedule_transfers import transfers_of
 from collopt.schedules.trees.tree_chunks import shard_chunks, tree_chunks
 from collopt.topologies import Topology, dgx_a100, dgx_h100, fat_tree, torus
 from collopt.topologies.graphs.rank_groups import rank_groups
@@ -125,3 +127,22 @@ def test_stages_take_servers_as_groups() -> None:
     run_program(program, interleavings=1)
     for turn in zip(*receivers(program), strict=True):
         assert sorted(turn) == list(range(6))
+
+
+def test_programs_send_uneven_traffic_as_simulations_do() -> None:
+    """On a fat tree the thread blocks of each rank are in the order of the turns, and the data is right."""
+    network = fat_tree(4)
+    chance = np.random.default_rng(3)
+    plan = collopt.plan(network, "all_to_allv", traffic=chance.integers(0, 9, (16, 16)))
+    program = lower(plan.schedule, "all_to_allv", topology=network)
+    run_program(program, interleavings=1)
+    transfers = transfers_of(plan.schedule, network)
+    turns = sending_turns(plan.schedule, transfers, network, rank_groups(network))
+    first: dict[tuple[int, int], int] = {}
+    for sender, receiver, turn in sorted(
+        zip(transfers.senders.tolist(), transfers.receivers.tolist(), turns.tolist(), strict=True)
+    ):
+        first.setdefault((sender, receiver), turn)
+    for rank, others in enumerate(receivers(program)):
+        begun = [first[rank, other] for other in others]
+        assert begun == sorted(begun)
