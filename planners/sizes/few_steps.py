@@ -86,6 +86,8 @@ def _fastest(topology: Topology, found: list[Family], num_bytes: int | None) -> 
     costs = LINKS_ONLY if num_bytes is None else as_costs(None, topology)
     estimates = [family.estimate(num_bytes or MUCH, costs) for family in found]
     near = [family for family, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES]
+    if len(near) == 1:
+        return near[0]
     if num_bytes is None:
         return min(near, key=lambda family: family.schedule.inverse_rate(topology))
     return min(near, key=lambda family: Predictor(family.schedule, topology, costs).time(num_bytes))

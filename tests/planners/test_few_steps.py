@@ -44,18 +44,6 @@ FACTORS = [  # of today's bound, as hand-made formulas have them
 ]
 
 
-def routed_torus(height: int, width: int) -> Topology:
-    """Return a torus of switches, each with one rank, as fast as the links between switches."""
-    places = [(row, column) for row in range(height) for column in range(width)]
-    links = [(f"rank{row}-{column}", f"router{row}-{column}", 25) for row, column in places]
-    links += [(f"router{row}-{column}", f"router{(row + 1) % height}-{column}", 25) for row, column in places]
-    links += [(f"router{row}-{column}", f"router{row}-{(column + 1) % width}", 25) for row, column in places]
-    names = [link[0] for link in links]
-    return Topology.from_links(
-        links, compute=names[: len(places)], switches=names[len(places) : 2 * len(places)], bidirectional=True
-    )
-
-
 @pytest.mark.parametrize(("topology", "factors"), FACTORS, ids=lambda value: getattr(value, "name", None))
 def test_bandwidth_times_are_those_of_the_formulas(topology: Topology, factors: dict[str, float]) -> None:
     """Each family has the factor over the bound that its formula gives."""
@@ -125,7 +113,7 @@ def test_all_orders_of_rows_and_columns_share_the_links() -> None:
 
 def test_on_a_torus_of_routers_columns_follow_rows() -> None:
     """Two steps, whatever the size, with the factors of both orders together over one."""
-    topology = routed_torus(8, 8)
+    topology = torus(8, 8, bandwidth=25, routers=True)
     found = {family.name: family for family in families(topology, "allgather")}
     for name in ("direct", "rails-then-box", "rows-and-columns"):
         verified_loads(found[name].schedule, topology)
