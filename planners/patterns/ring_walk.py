@@ -203,13 +203,13 @@ class _Walk:
 
     def _close(self) -> None:
         """Note the hops without capacity."""
-        for link in self._near.links:
-            if self._capacity[link] <= 0:
-                for rank, heads in self._near.needs[link].items():
-                    self._closed[rank] = self._closed.get(rank, 0) | heads
-                for rank, head in self._near.offers[link]:
-                    if not self._is_open(rank, head):
-                        self._closed[rank] = self._closed.get(rank, 0) | 1 << head
+        full = [link for link in self._near.links if self._capacity[link] <= 0]
+        for link in full:
+            for rank, heads in self._near.needs[link].items():
+                self._closed[rank] = self._closed.get(rank, 0) | heads
+        for rank, head in set[tuple[int, int]]().union(*(self._near.offers[link] for link in full)):
+            if not self._is_open(rank, head):
+                self._closed[rank] = self._closed.get(rank, 0) | 1 << head
         self._open = {rank: mask & ~self._closed.get(rank, 0) for rank, mask in self._near.inside_masks.items()}
 
     def _is_open(self, rank: int, head: int) -> bool:
