@@ -43,9 +43,12 @@ def plan_for_size(
     search = _Search(topology, collective, as_bytes(size), options)
     search.try_planner("few-steps")
     if not search.beats_all_trees():
-        search.add(exact())
+        found = exact()
+        search.add(found)
+        # Where each root has one tree already, there are no fewer.
+        fewer = TREES[found.schedule.num_trees == topology.num_ranks * len(collective.phases) :]
         more = () if search.in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
-        for name, options_of in (*TREES, *((name, {}) for name in more)):
+        for name, options_of in (*fewer, *((name, {}) for name in more)):
             if search.is_near_the_bound():
                 break
             search.try_planner(name, options_of)

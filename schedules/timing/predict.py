@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cached_property
 
 from ...topologies import RuntimeCosts, Topology
 from ..paths.schedule import Schedule, schedule_time
 from .run import Rules, TimedSchedule
 
-FEW_EVENTS = 2**18  # about a tenth of a second
+FEW_EVENTS = 2**16  # some hundredths of a second
 
 
 class Predictor:
@@ -18,12 +19,19 @@ class Predictor:
         self, schedule: Schedule, topology: Topology, costs: RuntimeCosts, few_events: int = FEW_EVENTS
     ) -> None:
         self._schedule, self._topology, self._costs, self._few = schedule, topology, costs, few_events
-        self._timed = TimedSchedule(schedule, topology, Rules(costs))
+
+    @cached_property
+    def _timed(self) -> TimedSchedule | None:
+        """The schedule with its transfers, unless they alone, each over one link, are too many events."""
+        if int(self._schedule.messages.sum()) > self._few:
+            return None
+        return TimedSchedule(self._schedule, self._topology, Rules(self._costs))
 
     def time(self, num_bytes: int) -> Fraction:
         """Time in µs for so many bytes in all."""
-        slices = self._timed.chosen_slices(num_bytes)
-        if len(self._timed.transfers.hop_links) * slices <= self._few:
-            return self._timed.run(num_bytes).time
+        timed = self._timed
+        slices = None if timed is None else timed.chosen_slices(num_bytes)
+        if timed is not None and slices is not None and len(timed.transfers.hop_links) * slices <= self._few:
+            return timed.run(num_bytes).time
         given = slices if self._schedule.pipelined else None
         return schedule_time(self._schedule, self._topology, num_bytes, given, costs=self._costs)
