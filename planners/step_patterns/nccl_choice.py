@@ -82,7 +82,10 @@ def plan_nccl(
         "generation": machine.generation,
         "nccl_us": round(float(best.time), 3),
     }
-    options: dict[str, int | str] = {} if size is None else {"size": num_bytes}
+    options: dict[str, int | str] = {}
+    if size is not None:
+        options["size"] = num_bytes
+        notes["planned_for"] = f"{num_bytes} bytes, NCCL's {best.algorithm} with {best.protocol}"
     return replace(made, planner="nccl", options=options, provenance={**made.provenance, **notes})
 
 

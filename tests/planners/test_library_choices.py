@@ -119,6 +119,7 @@ def test_choices_are_those_of_the_model(
         algorithm,
         protocol,
     )
+    assert notes["planned_for"] == f"{size} bytes, NCCL's {algorithm} with {protocol}"
     if time is not None:
         assert notes["nccl_us"] == pytest.approx(time, abs=0.002)
     plan.verify()
