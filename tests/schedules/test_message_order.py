@@ -97,13 +97,13 @@ def test_turns_of_uneven_traffic_are_times_at_which_links_are_free(network: coll
 
 
 def test_turns_of_uneven_traffic_beat_rounds() -> None:
-    """On one switch, in the mean of ten matrices: 1.03 times the bound where ports serve what comes first."""
+    """On one switch, in the mean of ten matrices: within 3 % of the bound where ports serve what comes first."""
     network, ratios = star(8), []
     for seed in range(10):
         plan = uneven_plan(network, seed)
-        run = simulate(plan, "128M", 16, service="arrival", forwarding="store-and-forward")
+        run = simulate(plan, "128M", 1, service="arrival")
         ratios.append(float(plan.algbw) / run.algbw)
-    assert 1 <= np.mean(ratios) < 1.06
+    assert 1 <= np.mean(ratios) < 1.03
 
 
 def test_two_boxes_are_as_fast_as_their_nics() -> None:
