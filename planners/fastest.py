@@ -19,6 +19,7 @@ from .catalogue import PLANNERS
 from .plans.plan import Plan
 
 NS_PER_US = 1000
+SIMULATED = 2**18  # events of the plan that is returned, some tenths of a second; those of more are estimated
 NEAR = Fraction(101, 100)  # no other plan is sought for less
 
 TREES: tuple[tuple[str, Mapping[str, Any]], ...] = (("forestcoll", {"trees_per_root": 1}), ("nvls", {}))
@@ -114,7 +115,8 @@ class _Search:
 
     def result(self) -> Plan:
         """Return the fastest."""
-        time, fastest = min(self._tried, key=lambda tried: tried[0])
+        _, fastest = min(self._tried, key=lambda tried: tried[0])
+        time = Predictor(fastest.schedule, self._topology, self._costs, SIMULATED).time(self._bytes)
         notes: dict[str, float | str] = {
             "planned_for": f"{self._bytes} bytes",
             "predicted_us": float(time),
