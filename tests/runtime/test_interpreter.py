@@ -69,8 +69,9 @@ def test_refuses_swapped_chunks() -> None:
 def test_refuses_swapped_peers() -> None:
     """Rank 0 takes rank 1's data for rank 2's."""
     program = lower(star_forest(3), "allgather")
-    swapped = with_block(program, 0, 0, lambda old: replace(old, recv_peer=2))
-    swapped = with_block(swapped, 0, 1, lambda old: replace(old, recv_peer=1))
+    # Rank 2 sends to rank 0 first.
+    swapped = with_block(program, 0, 0, lambda old: replace(old, recv_peer=1))
+    swapped = with_block(swapped, 0, 1, lambda old: replace(old, recv_peer=2))
     with pytest.raises(ProgramError, match="rank 0 ends with chunk 0 of rank 2 in output chunk 1"):
         run_program(swapped)
 
