@@ -67,7 +67,7 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda d: d["gpus"][0]["threadblocks"][0].update(ops=[]), "ops of gpu 0 threadblock 0 is ..; expected"),
     (lambda d: d["gpus"][0]["threadblocks"][0]["ops"].extend([{"name": "nop"}] * 64), "the limit is 64"),
     (
-        lambda d: d["gpus"][2]["threadblocks"][1].update(channels=d["gpus"][2]["threadblocks"][0]["channels"]),
+        lambda d: d["gpus"][2]["threadblocks"][4].update(channels=d["gpus"][2]["threadblocks"][0]["channels"]),
         "gpu 2 uses port channel 0 in several threadblocks",
     ),
     (lambda d: first(d, "put").update(name="putt"), "has name 'putt'; expected one of"),
@@ -90,7 +90,7 @@ CHANGES: list[tuple[Change, str]] = [
     ),
     (
         # Memory of GPU 3, by a channel to GPU 2.
-        lambda d: d["gpus"][0]["threadblocks"][7]["remote_buffer_refs"][0].update(remote_buffer_ids=[2]),
+        lambda d: d["gpus"][0]["threadblocks"][5]["remote_buffer_refs"][0].update(remote_buffer_ids=[2]),
         "puts to gpu 3 by a channel to gpu 2",
     ),
     (lambda d: first(d, "re").update(reduce_op="max"), "has 'reduce_op', which the executor does not read"),
@@ -99,7 +99,7 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda d: first(d, "wait").update(name="rlxsignal"), "waits .* times on .* channel"),
     (
         lambda d: (operation := first(d, "rlxwait"), operation.clear(), operation.update(name="nop")),
-        "waits 0 times on memory channel 0, but its other end signals 1 times",
+        "waits 1 times on port channel 0, but its other end signals 2 times",
     ),
     (lambda d: first(d, "sem_acquire").update(name="sem_release"), "not acquired by one threadblock|is acquired"),
     (lambda d: first(d, "pipeline")["ops"].append(copy.deepcopy(first(d, "pipeline"))), "a pipeline in a pipeline"),
