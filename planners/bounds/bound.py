@@ -110,10 +110,12 @@ def bound_sizes(
 
     Parameters
     ----------
-    topology, collective, costs, root, weights, traffic
+    topology, collective
         As for `bound`.
     sizes : iterable of int or str
         Each as the `size` of `bound`.
+    costs, root, weights, traffic
+        As for `bound`.
 
     Returns
     -------

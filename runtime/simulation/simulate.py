@@ -114,9 +114,11 @@ def simulate_sizes(
 
     Parameters
     ----------
-    plan, slices, costs, steps, forwarding, service
-        Each as for `simulate`.
+    plan : Plan
+        As for `simulate`.
     sizes : iterable of int or str
+        Each as for `simulate`.
+    slices, costs, steps, forwarding, service
         Each as for `simulate`.
 
     Returns
