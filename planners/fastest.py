@@ -24,6 +24,8 @@ NEAR = Fraction(101, 100)  # no other plan is sought for less
 
 TREES: tuple[tuple[str, Mapping[str, Any]], ...] = (("forestcoll", {"trees_per_root": 1}), ("nvls", {}))
 """Planners of trees beside the exact ones, and the options that they are tried with."""
+AT_SWITCHES = ("nvls",)
+"""Planners whose trees always branch at switches."""
 DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubling", "multitree")
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
 OTHERS = ("double-binary-tree", "shortest-paths")
@@ -76,6 +78,10 @@ class _Search:
     def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Plan with a planner, if it suits."""
         planner, given = PLANNERS[name], {**self._options, **more}
+        if name in AT_SWITCHES and not given.get("in_network", True):
+            return
+        if not planner.takes(self._collective, "in_network"):
+            given.pop("in_network", None)  # it lets no switch copy or add
         if self._collective.name not in planner.options:
             return
         if not all(planner.takes(self._collective, each) for each in given):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from ...errors import TooLargeError
 from ...schedules import Collective
+from ...support.quantities import as_bytes
 from ...support.writing import write_whole
 from ..terminal.output import note
 from ..terminal.progress import computing, working
@@ -137,8 +138,11 @@ def write_fitting(made: Plan, write: Callable[[Plan], None], planner: str, given
     else:
         return made
     smaller: Iterator[tuple[Plan, str]] = iter(())
-    if takes_option(planner, made.collective, "trees_per_root"):
-        smaller = _fewer_trees(made, planner, given)
+    unsized = {name: value for name, value in given.items() if name not in ("size", "costs")}
+    if "size" in given and "family" in made.provenance:
+        smaller = _other_families(made, as_bytes(given["size"]))
+    elif takes_option(planner, made.collective, "trees_per_root"):
+        smaller = _fewer_trees(made, planner, unsized)
     elif takes_option(planner, made.collective, "chunks"):
         smaller = _fewer_chunks(made, planner, given)
     for other, choice in smaller:
@@ -153,6 +157,19 @@ def write_fitting(made: Plan, write: Callable[[Plan], None], planner: str, given
         )
         return other
     raise refusal
+
+
+def _other_families(made: Plan, num_bytes: int) -> Iterator[tuple[Plan, str]]:
+    """Yield plans of the families in few steps that have fewer chunks, the fastest for the size first."""
+    from ...planners import plan
+    from ...planners.sizes.families import families
+    from ...topologies.network.assumed_costs import as_costs
+
+    network, costs = made.topology, as_costs(None, made.topology)
+    found = sorted(families(network, made.collective), key=lambda family: family.estimate(num_bytes, costs))
+    for family in found:
+        if not family.schedule.num_steps or max(family.schedule.load_units) < _chunks(made):
+            yield plan(network, made.collective, planner="few-steps", family=family.name), f"the family {family.name}"
 
 
 def _fewer_trees(made: Plan, planner: str, given: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:

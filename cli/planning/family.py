@@ -13,6 +13,7 @@ from ...support.formatting import count_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     CollectiveArgument,
+    CostsOption,
     JsonOption,
     RootOption,
     ShardOptions,
@@ -52,6 +53,7 @@ def family(
     described: NetworkOptions,
     runtime: RuntimeOption = "msccl-executor-nccl",
     root: RootOption = None,
+    costs: CostsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export a folder of files from which a runtime picks the fastest plan for every size."""
@@ -64,7 +66,7 @@ def family(
     free_folder(output)
     network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
-        shards = ShardOptions(root).read()
+        shards = ShardOptions(root).read() | ({} if costs is None else {"costs": costs})
         made = {name: _plans(network, known, name, ends, shards | _for_format(format, name, known)) for name in names}
     plans = [each for found in made.values() for each, _ in found]
     with working(f"writing {output}"):
@@ -130,19 +132,36 @@ def _notes(network: Topology, collective: Collective, plans: list[Plan], frame: 
 def _plans(
     network: Topology, collective: Collective, planner: str, ends: tuple[int, int], shards: dict[str, Any]
 ) -> list[tuple[Plan, dict[str, Any]]]:
-    """Make a planner's plan, or one for each end of the sizes if it plans for a size, with its options."""
+    """Make a planner's plan, or several in the range of sizes if it plans for a size, each with its options."""
     from ...planners import plan as make_plan
     from ...planners.registry import as_planner
 
     found: list[tuple[Plan, dict[str, Any]]] = []
-    for size in ends:
-        options = size_option(planner, collective, str(max(size, 1)))
-        if not found or options:
-            with _name_planner_in_errors(planner):
-                made = make_plan(network, collective, planner=as_planner(planner), **options, **shards)
+    for size in _sizes_between(*ends):
+        options = size_option(planner, collective, str(size))
+        if found and not options:
+            break
+        with _name_planner_in_errors(planner):
+            made = make_plan(network, collective, planner=as_planner(planner), **options, **shards)
+        if not any(_is_same(made, known) for known, _ in found):
             found.append((made, options | shards))
-    # Not of every network: links of equal latency are used in the same way for all sizes.
-    return found if all("planned_for" in made.provenance for made, _ in found) else found[:1]
+        if "planned_for" not in made.provenance:
+            break  # links of equal latency are used in the same way for all sizes
+    return found
+
+
+def _sizes_between(low: int, high: int) -> list[int]:
+    """Both ends of a range, and two powers of two between them, evenly apart; some runtimes load four files at most."""
+    least = max(low, 1)
+    apart = (high.bit_length() - least.bit_length()) / 3
+    between = (2 ** round(least.bit_length() - 1 + apart * part) for part in (1, 2))
+    return sorted({least, high, *(size for size in between if least < size < high)})
+
+
+def _is_same(plan: Plan, other: Plan) -> bool:
+    """Whether two plans of one planner put the same loads on all links in as many steps or trees."""
+    alike = (plan.planner, plan.schedule.size_text) == (other.planner, other.schedule.size_text)
+    return alike and plan.link_loads.tolist() == other.link_loads.tolist()
 
 
 def _fitting(made: Plan, planner: str, given: dict[str, Any], runtime: str) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 
 from ...errors import UnsupportedError
@@ -18,6 +19,7 @@ from ..trees.problem import check_request
 from .families import Family, families
 
 CLOSE_ESTIMATES = 5 / 4  # by the least one: families whose schedules are built, and run
+AS_FAST = Fraction(1005, 1000)  # of which the one in the fewest chunks is taken: runtimes limit these
 MUCH = 2**50  # bytes for which no latency counts
 
 
@@ -90,4 +92,6 @@ def _fastest(topology: Topology, found: list[Family], num_bytes: int | None) -> 
         return near[0]
     if num_bytes is None:
         return min(near, key=lambda family: family.schedule.inverse_rate(topology))
-    return min(near, key=lambda family: Predictor(family.schedule, topology, costs).time(num_bytes))
+    times = [Predictor(family.schedule, topology, costs).time(num_bytes) for family in near]
+    fast = (family for family, time in zip(near, times, strict=True) if time <= min(times) * AS_FAST)
+    return min(fast, key=lambda family: max(family.schedule.load_units))
