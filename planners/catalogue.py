@@ -72,6 +72,10 @@ class Planner:
     function: Callable[..., Plan] | str
     options: Mapping[str, tuple[str, ...]]
 
+    def plans(self, collective: AnyCollective) -> bool:
+        """Whether it plans a collective."""
+        return self.options.get(str(collective)) is not None
+
     def takes(self, collective: AnyCollective, option: str) -> bool:
         """Whether it has an option for a collective."""
         return option in self.options.get(str(collective), ())

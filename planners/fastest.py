@@ -22,10 +22,10 @@ NS_PER_US = 1000
 SIMULATED = 2**18  # events of the plan that is returned, some tenths of a second; those of more are estimated
 NEAR = Fraction(101, 100)  # no other plan is sought for less
 
-TREES: tuple[tuple[str, Mapping[str, Any]], ...] = (("forestcoll", {"trees_per_root": 1}), ("nvls", {}))
-"""Planners of trees beside the exact ones, and the options that they are tried with."""
-AT_SWITCHES = ("nvls",)
-"""Planners whose trees always branch at switches."""
+Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
+"""Planners, and the options that they are tried with."""
+FEWER_TREES: Candidates = (("forestcoll", {"trees_per_root": 1}),)
+AT_SWITCHES: Candidates = (("nvls", {}),)
 DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubling", "multitree")
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
 OTHERS = ("double-binary-tree", "shortest-paths")
@@ -44,14 +44,15 @@ def plan_for_size(
     `options` are those of the user, which every planner has to take; `size` is left to those that have it.
     """
     search = _Search(topology, collective, as_bytes(size), options)
-    search.try_planner("few-steps")
+    in_few_steps = search.try_planner("few-steps")
     if not search.beats_all_trees():
         found = exact()
         search.add(found)
         # Where each root has one tree already, there are no fewer.
-        fewer = TREES[found.schedule.num_trees == topology.num_ranks * len(collective.phases) :]
-        more = () if search.in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
-        for name, options_of in (*fewer, *((name, {}) for name in more)):
+        has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
+        trees = (() if has_fewest else FEWER_TREES) + (AT_SWITCHES if options.get("in_network", True) else ())
+        more = () if in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
+        for name, options_of in (*trees, *((name, {}) for name in more)):
             if search.is_near_the_bound():
                 break
             search.try_planner(name, options_of)
@@ -69,28 +70,24 @@ class _Search:
         self._costs = as_costs(None, topology)
         self._hop = self._costs.alpha + min(link.latency for link in topology.links)
         self._tried: list[tuple[Fraction, Plan]] = []
-        self.in_few_steps = False
 
     def add(self, plan: Plan) -> None:
         """Predict the time of a plan."""
         self._tried.append((Predictor(plan.schedule, self._topology, self._costs).time(self._bytes), plan))
 
-    def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """Plan with a planner, if it suits."""
+    def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({})) -> bool:
+        """Plan with a planner, if it suits; return whether it does."""
         planner, given = PLANNERS[name], {**self._options, **more}
-        if name in AT_SWITCHES and not given.get("in_network", True):
-            return
         if not planner.takes(self._collective, "in_network"):
             given.pop("in_network", None)  # it lets no switch copy or add
-        if self._collective.name not in planner.options:
-            return
-        if not all(planner.takes(self._collective, each) for each in given):
-            return
+        if not planner.plans(self._collective) or not all(planner.takes(self._collective, each) for each in given):
+            return False
         if planner.takes(self._collective, "size"):
             given["size"] = self._bytes
         with suppress(UnsupportedError, BoundError, CapacityOverflowError, NoAnswerError):
             self.add(planner(self._topology, self._collective, **given))
-            self.in_few_steps |= name == "few-steps"
+            return True
+        return False
 
     def beats_all_trees(self) -> bool:
         """Whether a plan in few steps is faster than any trees can be, for which each rank has N - 1 messages to start.

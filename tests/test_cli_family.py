@@ -19,7 +19,7 @@ WORDS = ("family", "dgx1-v100", "allgather", "--sizes", "1K-1M")
 def test_writes_a_folder_and_says_how_to_load_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A table, the variables, and which planner was asked in vain."""
     folder = tmp_path / "family"
-    answer = call(capsys, *WORDS, "--planners", "auto,ring,bfb", "--runtime", "rccl", "-o", folder)
+    answer = call(capsys, *WORDS, "--planners", "forestcoll,ring,bfb", "--runtime", "rccl", "-o", folder)
     assert answer.status == 0
     assert [path.name for path in sorted(folder.iterdir())] == ["00-allgather-bfb.xml", "01-allgather-forestcoll.xml"]
     lines = answer.out.splitlines()
@@ -65,7 +65,7 @@ def test_switches_copy_and_add_where_the_runtime_can_ask_them_to(
     """MSCCL XML cannot, so plans for it are others; a note says so, and what MSCCL++ makes of a plan."""
     for boxes, rates in {1: {"msccl": 267, "mscclpp": 400}, 2: {"msccl": 200, "mscclpp": 200}}.items():
         network = netfile(tmp_path, switched_boxes(boxes, 4))
-        words = ("family", network, "allreduce", "--sizes", "1M-1G", "--planners", "auto")
+        words = ("family", network, "allreduce", "--sizes", "1M-1G", "--planners", "forestcoll")
         found = {
             runtime: call(capsys, *words, "--runtime", runtime, "-o", tmp_path / f"{runtime}{boxes}", "--json")
             for runtime in ("msccl", "mscclpp")
@@ -103,7 +103,7 @@ def test_the_current_folder_is_filled_if_it_is_empty(
     """It stays the current folder; no name at all is refused."""
     monkeypatch.chdir(tmp_path)
     assert "the folder is ''; expected the name of one" in refusal(call(capsys, *WORDS, "--planners", "auto", "-o", ""))
-    answer = call(capsys, *WORDS, "--planners", "auto", "-o", ".")
+    answer = call(capsys, *WORDS, "--planners", "forestcoll", "-o", ".")
     assert answer.status == 0
     assert list(Path().iterdir()) == [Path("00-allgather-forestcoll.xml")]
 

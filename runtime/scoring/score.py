@@ -307,7 +307,7 @@ class _Scorer:
     def _with_plan(self, made: Score, planner: str, size: int) -> Score:
         """Add collopt's plan for a size, if it is not there or is another one for each size."""
         collective, chosen = made.collective, PLANNERS[planner]
-        if collective is None or collective.name not in chosen.options:
+        if collective is None or not chosen.plans(collective):
             return made
         for_size = {"size": size} if chosen.takes(collective, "size") else {}
         if made.remark or (made.plan is not None and not for_size):
