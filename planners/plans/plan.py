@@ -232,7 +232,7 @@ class Plan:
         >>> import collopt
         >>> plan = collopt.plan(collopt.topologies.ring(4, bandwidth=25, latency=1), "allgather")
         >>> plan.estimate("64K"), plan.simulate("64K", slices=1)
-        (2.98304, 2.98304)
+        (2.98304, 2.65536)
         """
         time: float = call_registered(SIMULATORS, "simulator", simulator, (self, size), options)
         return time

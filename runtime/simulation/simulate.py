@@ -132,8 +132,8 @@ def simulate_sizes(
     >>> plan = collopt.plan(collopt.topologies.ring(4, bandwidth=25, latency=1), "allgather")
     >>> print(simulate_sizes(plan, ["64K", "64M"], slices=1).round(2).to_string(index=False))
         size  time_us  algbw  busbw
-       65536     2.98  21.97  16.48
-    67108864  1008.63  66.53  49.90
+       65536     2.66  24.68  18.51
+    67108864  1007.63  66.60  49.95
     """
     import pandas as pd
 
