@@ -13,9 +13,10 @@ from ..errors import BoundError, CapacityOverflowError, NoAnswerError, Unsupport
 from ..schedules import Collective, as_bytes
 from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
-from ..topologies import Topology
+from ..topologies import Topology, reached_network
 from ..topologies.network.assumed_costs import as_costs
 from .catalogue import PLANNERS
+from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
 
 NS_PER_US = 1000
@@ -36,7 +37,7 @@ def plan_for_size(
     topology: Topology,
     collective: Collective,
     size: int | str,
-    exact: Callable[[], Plan],
+    exact: Callable[[Topology], Plan],
     options: Mapping[str, Any],
 ) -> Plan:
     """Return the fastest plan for so many bytes: in few steps, of the exact planners, or of other planners.
@@ -46,8 +47,9 @@ def plan_for_size(
     search = _Search(topology, collective, as_bytes(size), options)
     in_few_steps = search.try_planner("few-steps")
     if not search.beats_all_trees():
-        found = exact()
+        found = exact(topology)
         search.add(found)
+        search.add_for_reached(exact)
         # Where each root has one tree already, there are no fewer.
         has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
         trees = (() if has_fewest else FEWER_TREES) + (AT_SWITCHES if options.get("in_network", True) else ())
@@ -74,6 +76,14 @@ class _Search:
     def add(self, plan: Plan) -> None:
         """Predict the time of a plan."""
         self._tried.append((Predictor(plan.schedule, self._topology, self._costs).time(self._bytes), plan))
+
+    def add_for_reached(self, exact: Callable[[Topology], Plan]) -> None:
+        """Add the plan for the bandwidths that data reaches, if these are not the line rates."""
+        network = reached_network(self._topology, self._costs)
+        if network is not self._topology:
+            made = exact(network)
+            call = self._topology, self._collective, made.schedule
+            self.add(plan_of_schedule(*call, planner=made.planner, options=made.options))
 
     def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({})) -> bool:
         """Plan with a planner, if it suits; return whether it does."""

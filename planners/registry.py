@@ -131,7 +131,9 @@ def plan_auto(topology: Topology, collective: Collective, *, size: int | str | N
     """Plan with the exact planner of the collective, for an allreduce with the best of three; or for a size."""
     if size is None:
         return _plan_exactly(topology, collective, **options)
-    return plan_for_size(topology, collective, size, lambda: _plan_exactly(topology, collective, **options), options)
+    return plan_for_size(
+        topology, collective, size, lambda network: _plan_exactly(network, collective, **options), options
+    )
 
 
 def _plan_exactly(topology: Topology, collective: Collective, **options: Any) -> Plan:

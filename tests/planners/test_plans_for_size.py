@@ -53,6 +53,16 @@ def test_costs_go_with_the_plan(tmp_path: Path) -> None:
     assert loaded.estimate("64K") == plan.estimate("64K")
 
 
+def test_plans_for_the_bandwidths_that_data_reaches() -> None:
+    """NVLink at a tenth: less of the data is to take it, as no plan for line rates knows."""
+    network = dgx_a100(boxes=2)
+    costs = RuntimeCosts(efficiency={"gpu-nvswitch": "1/10"})
+    exact = collopt.plan(network, "allgather", costs=costs)
+    plan = collopt.plan(network, "allgather", size="1G", costs=costs)
+    plan.verify(network)
+    assert plan.simulate("1G", slices=16) < 0.99 * exact.simulate("1G", slices=16)
+
+
 def test_few_steps_by_family() -> None:
     """Named, or the fastest for much data."""
     network = dgx_h100(boxes=2)
