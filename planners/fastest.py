@@ -22,6 +22,7 @@ from .plans.plan import Plan
 NS_PER_US = 1000
 SIMULATED = 2**18  # events of the plan that is returned, some tenths of a second; those of more are estimated
 NEAR = Fraction(101, 100)  # no other plan is sought for less
+MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks take gigabytes
 
 Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
 """Planners, and the options that they are tried with."""
@@ -112,7 +113,9 @@ class _Search:
         return time <= self._least_time(plan, messages)
 
     def beats_all_rings(self) -> bool:
-        """Whether a plan is faster than the N - 1 hops of any ring."""
+        """Whether a plan is faster than the N - 1 hops of any ring; counted as such for very many ranks."""
+        if self._topology.num_ranks > MANY_RANKS:
+            return True
         hops = (self._topology.num_ranks - 1) * len(self._collective.phases)
         return min(self._tried, key=lambda tried: tried[0])[0] <= hops * self._hop
 

@@ -319,10 +319,13 @@ class Forest(RoutedSchedule):
         delays, scale = path_latencies(self.path_starts, links, topology)
         if max(delays.tolist()) * self.num_ranks >= INT64_LIMIT:
             delays = delays.astype(object)
-        senders, used = np.maximum(self.parents, 0), self.routes >= 0
-        arrival = np.zeros(self.routes.shape, dtype=delays.dtype)
-        for _ in range(self.depth):
-            arrival = np.where(used, np.take_along_axis(arrival, senders, axis=1) + delays[self.routes], 0)
+        used = self.routes >= 0
+        above = np.where(used, self.parents, np.arange(self.num_ranks))
+        arrival = np.where(used, delays[self.routes], 0)
+        # After n rounds, `arrival` has the last 2^n hops to each vertex, and `above` is where they begin.
+        for _ in range(max(self.depth - 1, 0).bit_length()):
+            arrival = arrival + np.take_along_axis(arrival, above, axis=1)
+            above = np.take_along_axis(above, above, axis=1)
         return Fraction(int(arrival.max()), scale)
 
     def to_json(self) -> dict[str, Any]:

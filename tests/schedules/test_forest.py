@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
 
 import numpy as np
@@ -210,3 +210,13 @@ def test_numpy_integers_make_the_same_forest() -> None:
     for name in ("roots", "weights", "routes", "path_starts", "path_nodes"):
         assert np.array_equal(getattr(plain, name), getattr(numpy_like, name))
         assert getattr(plain, name).dtype == getattr(numpy_like, name).dtype
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 9])
+def test_latency_adds_all_hops_of_chains(count: int) -> None:
+    """Chains of any number of hops with unequal latencies, in both directions."""
+    hops = [(f"gpu{rank}", f"gpu{rank + 1}", 1, 1 + rank**2) for rank in range(count - 1)]
+    network = Topology.from_links(hops, compute=[f"gpu{rank}" for rank in range(count)], bidirectional=True)
+    chain = Forest.from_paths(count, 1, [(0, 1, [(rank, rank + 1) for rank in range(count - 1)])])
+    longest = sum(1 + rank**2 for rank in range(count - 1))
+    assert chain.latency(network) == replace(chain, direction="reduce").latency(network) == longest
