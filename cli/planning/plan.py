@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...schedules import EVERY_SCHEDULE, as_bytes
-from ...support.formatting import percentage_text, rate_text, time_text
+from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.assumed_costs import as_costs
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets
@@ -183,7 +183,7 @@ def _times(made: Plan, size: str) -> dict[str, str]:
     counted = as_costs(None, made.topology).label
     if "predicted_us" in made.provenance:
         predicted = time_text(float(made.provenance["predicted_us"]))
-        among = f"the fastest of {made.provenance['plans_compared']} plans"
+        among = f"the fastest of {count_text(int(made.provenance['plans_compared']), 'plan')}"
         return {"time": f"{predicted} for {size} bytes ({counted}), {among}"}
     return {"estimate": f"{time_text(made.estimate(size))} for {size} bytes ({counted}), {_flow(made)}"}
 

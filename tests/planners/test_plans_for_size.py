@@ -8,7 +8,7 @@ import pytest
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import simulate
-from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, mi300x, ring, torus
+from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, fat_tree, mi300x, ring, torus
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")
 
@@ -96,3 +96,12 @@ def test_compares_planners_at_sizes() -> None:
         assert plans.loc["auto", f"us_{size}"] <= 1.01 * plans[f"us_{size}"].min()
         simulated = plans.loc["ring", "plan"].simulate(size, costs=COSTS)
         assert plans.loc["ring", f"us_{size}"] == pytest.approx(simulated, rel=0.02)
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_small_data_of_one_root_takes_few_hops(collective: str) -> None:
+    """On a fat tree of 16 hosts no rank is more than four hops from the root."""
+    plan = collopt.plan(fat_tree(4), collective, root=0, size="1K", costs=COSTS)
+    assert (plan.planner, plan.schedule.depth) == ("bine", 4)
+    trees = collopt.plan(fat_tree(4), collective, root=0)
+    assert plan.simulate("1K") < trees.simulate("1K", costs=COSTS)
