@@ -22,6 +22,8 @@ from .plans.plan import Plan
 NS_PER_US = 1000
 SIMULATED = 2**18  # events of the plan that is returned, some tenths of a second; those of more are estimated
 NEAR = Fraction(101, 100)  # no other plan is sought for less
+AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
+FEW_RANKS = 8  # up to which more planners are tried
 MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks take gigabytes
 
 Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
@@ -32,6 +34,9 @@ DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubli
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
 OTHERS = ("bine", "double-binary-tree", "shortest-paths")
 """Planners of collectives with one root, and of pairs."""
+
+ON_FEW_RANKS = ("strength", "allreduce-lp", "multitree", "blink", "hierarchical-ring", "recursive-halving-doubling")
+"""Planners that are tried as well where they take no time, for irregular networks."""
 
 
 def plan_for_size(
@@ -50,6 +55,7 @@ def plan_for_size(
     if not search.beats_all_trees():
         found = exact(topology)
         search.add(found)
+        search.large = found
         search.add_for_reached(exact)
         # Where each root has one tree already, there are no fewer.
         has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
@@ -61,6 +67,8 @@ def plan_for_size(
             search.try_planner(name, options_of)
         if not (search.is_near_the_bound() or search.beats_all_rings()):
             search.try_planner("ring")
+    for name in ON_FEW_RANKS if topology.num_ranks <= FEW_RANKS else ():
+        search.try_planner(name)
     return search.result()
 
 
@@ -73,6 +81,7 @@ class _Search:
         self._costs = as_costs(None, topology)
         self._hop = self._costs.alpha + min(link.latency for link in topology.links)
         self._tried: list[tuple[Fraction, Plan]] = []
+        self.large: Plan | None = None
 
     def add(self, plan: Plan) -> None:
         """Predict the time of a plan."""
@@ -131,7 +140,8 @@ class _Search:
 
     def result(self) -> Plan:
         """Return the fastest."""
-        _, fastest = min(self._tried, key=lambda tried: tried[0])
+        least, fastest = min(self._tried, key=lambda tried: tried[0])
+        fastest = next((p for time, p in self._tried if p is self.large and time <= AS_FAST * least), fastest)
         time = Predictor(fastest.schedule, self._topology, self._costs, SIMULATED).time(self._bytes)
         notes: dict[str, float | str] = {
             "planned_for": f"{self._bytes} bytes",

@@ -36,6 +36,7 @@ COMMANDS = [
     "family",
     "compare",
     "verify",
+    "score",
     "show",
     "report",
     "run",

@@ -20,6 +20,7 @@ from .families import Family, families
 
 CLOSE_ESTIMATES = 5 / 4  # by the least one: families whose schedules are built, and run
 AS_FAST = Fraction(1005, 1000)  # of which the one in the fewest chunks is taken: runtimes limit these
+MAX_RANKS = 2048
 MUCH = 2**50  # bytes for which no latency counts
 
 
@@ -59,6 +60,11 @@ def plan_few_steps(
     check_request(topology, collective)
     known = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
     num_bytes = None if size is None else as_bytes(size)
+    if topology.num_ranks > MAX_RANKS:
+        raise UnsupportedError(
+            f"{topology!r} has {topology.num_ranks} ranks; few-steps plans for up to {MAX_RANKS}, as a schedule has a "
+            "send for each pair of ranks"
+        )
     trace = Trace()
     with trace.stage("families"):
         chosen = _fastest(topology, _named(list(families(topology, known)), family, topology), num_bytes)

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from ...errors import CertificateError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import as_whole
-from ...topologies import LINKS_ONLY, RuntimeCosts, Topology, reached_network
+from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
+from ...topologies.network.assumed_costs import reached_links
 from ..paths.schedule import DEFAULT_SLICES, Schedule
 from .message_order import merged, ordered_transfers
 from .message_times import NS_PER_US, PieceTimes, piece_times
@@ -160,7 +161,7 @@ class TimedSchedule(TimedTransfers):
         transfers = ordered_transfers(schedule, topology)
         if not schedule.pipelined:
             transfers = in_steps(transfers, rules)
-        super().__init__(transfers, reached_network(topology, rules.costs), rules, pipelined=schedule.pipelined)
+        super().__init__(transfers, reached_links(topology, rules.costs), rules, pipelined=schedule.pipelined)
 
 
 def in_steps(transfers: Transfers, rules: Rules) -> Transfers:

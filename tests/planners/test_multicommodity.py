@@ -246,8 +246,8 @@ def test_a_flow_that_is_there_becomes_a_plan() -> None:
 def test_comparisons_show_what_one_path_for_each_pair_costs() -> None:
     """Only with planners that are about pairs."""
     table = collopt.compare(dgx1_v100(), "all_to_all", sizes=["1G"])
-    assert table["planner"].tolist() == ["multicommodity", "multicommodity", "shortest-paths"]
-    assert table["status"].tolist() == ["ok"] * 3
+    assert table["planner"].tolist() == ["multicommodity", "multicommodity", "shortest-paths", "auto"]
+    assert table["status"].tolist() == ["ok"] * 4
     assert table["gap"][1] == 0 < table["gap"][2]
     assert table["us_1G"][1] < table["us_1G"][2]
     traffic = np.eye(8, k=1, dtype=np.int64)

@@ -174,7 +174,7 @@ def test_bus_bandwidth_is_that_of_the_root_of_the_plan() -> None:
 
 def test_planners_list_options_of_registered_collectives() -> None:
     """Those of all-to-alls, and the root if there is one; planners of trees have none of them."""
-    assert PLANNERS["auto"].options["scatter"] == ("root", "chunks", "order")
+    assert PLANNERS["auto"].options["scatter"] == ("root", "chunks", "order", "size")
     assert PLANNERS["multicommodity"].options["halo"] == ("chunks", "order")
     assert PLANNERS["shortest-paths"].options["gather"] == ("root",)
     assert "scatter" not in PLANNERS["forestcoll"].options

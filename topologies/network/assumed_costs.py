@@ -79,7 +79,6 @@ def as_costs(value: RuntimeCosts | CostsName | None, topology: Topology) -> Runt
     return guessed_costs(value, topology)
 
 
-@lru_cache(maxsize=CACHED)
 def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     """Return the network with the bandwidths that data reaches; nodes and the order of links stay.
 
@@ -112,6 +111,10 @@ def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     links = tuple(link._replace(bandwidth=link.bandwidth * reached[link[:2]]) for link in topology.links)
     stated = topology.costs and replace(topology.costs, efficiency=())
     return replace(topology, links=links, costs=stated)
+
+
+# Only the links of these count: equal topologies may differ in their names and costs.
+reached_links = lru_cache(maxsize=CACHED)(reached_network)
 
 
 @lru_cache(maxsize=CACHED)
