@@ -9,7 +9,18 @@ import pytest
 
 import collopt
 from collopt.errors import ColloptError, FileFormatError, TopologyError, UnsupportedError
-from collopt.topologies import LINKS_ONLY, RuntimeCosts, dgx_a100, guessed_costs, mi250, reached_network, ring
+from collopt.topologies import (
+    LINKS_ONLY,
+    RuntimeCosts,
+    dgx_a100,
+    guessed_costs,
+    mi250,
+    reached_network,
+    read_topology,
+    ring,
+    write_topology,
+)
+from collopt.topologies.network.assumed_costs import as_costs
 
 
 def test_numbers_are_exact() -> None:
@@ -99,7 +110,31 @@ def test_shares_count_once() -> None:
 def test_without_shares_the_network_stays() -> None:
     """Not even a copy is made."""
     network = ring(4)
-    assert reached_network(network, RuntimeCosts(alpha=1, efficiency={"gpu-nic": "1/2"})) is network
+    assert reached_network(network, RuntimeCosts(alpha=1, efficiency={"gpu-gpu": 1})) is network
+
+
+@pytest.mark.parametrize("given", ["argument", "topology", "file"])
+def test_shares_of_unknown_classes(tmp_path: Path, given: str) -> None:
+    """A typo would give times that are too short."""
+    costs = RuntimeCosts(efficiency={"gpu-nci": "1/2", "gpu-nvswitch": "1/2"})
+    network, told = dgx_a100(boxes=2), "no link class 'gpu-nci' .did you mean gpu-nic.*gpu-nvswitch, gpu-nic, nic-ib"
+    stated = replace(network, costs=costs)
+    if given == "file":
+        write_topology(stated, tmp_path / "network.json")
+        with pytest.raises(FileFormatError, match=told):
+            read_topology(tmp_path / "network.json")
+        return
+    with pytest.raises(TopologyError, match=told):
+        as_costs(costs, network) if given == "argument" else as_costs(None, stated.without_node("box0/nic0"))
+
+
+def test_shares_of_lost_classes_leave() -> None:
+    """What a network without its switch cannot have is no typo."""
+    costs = RuntimeCosts(2, efficiency={"gpu-nvswitch": "1/2", "gpu-nic": "3/4", "nic-ib": "3/4"})
+    network = replace(dgx_a100(boxes=2), costs=costs)
+    alone = network.without_node("ib")
+    assert alone.costs == RuntimeCosts(2, efficiency={"gpu-nvswitch": "1/2", "gpu-nic": "3/4"})
+    assert as_costs(None, alone) == alone.costs
 
 
 def test_guesses() -> None:

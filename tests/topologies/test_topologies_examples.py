@@ -29,8 +29,8 @@ from collopt.topologies.importing.sources.text_matrix import find_headers, line_
 from collopt.topologies.importing.vendor_tools.box_from_links import DisjointSets, box_name, directly_linked
 from collopt.topologies.importing.vendor_tools.pcie_paths import PcieLocation, pcie_link_bandwidth, pcie_path_tree
 from collopt.topologies.network.hop_distances import hop_distances, partial_hop_distances
-from collopt.topologies.network.link_classes import link_classes, matching_classes, node_kind
-from collopt.topologies.network.links import rank_number
+from collopt.topologies.network.link_classes import link_classes, matching_classes
+from collopt.topologies.network.links import node_kind, rank_number
 from collopt.topologies.network.topology import Topology
 from collopt.topologies.network.topology_json import topology_from_json, topology_to_json
 from collopt.topologies.switched.nic_shares import max_min_shares

@@ -8,7 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ...support.quantities import Exact, nic_unit_warning
-from ..network.link_classes import link_classes, node_kind
+from ..network.link_classes import link_classes
+from ..network.links import node_kind
 from ..network.topology import Topology
 from ..switched.scale_out import Box
 from .formats import Format, find_format

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ...errors import UnsupportedError
 from ...support.validation import shown
-from .link_classes import link_classes
+from .link_classes import link_classes, matching_classes
 from .runtime_costs import LINKS_ONLY, RuntimeCosts
 from .topology import Topology
 
@@ -71,12 +71,16 @@ def guessed_costs(name: CostsName, topology: Topology) -> RuntimeCosts:
 
 
 def as_costs(value: RuntimeCosts | CostsName | None, topology: Topology) -> RuntimeCosts:
-    """Return the costs given, guessed by name, or None: the topology's own, by default `LINKS_ONLY`."""
-    if isinstance(value, RuntimeCosts):
-        return value
-    if value is None:
-        return topology.costs or LINKS_ONLY
-    return guessed_costs(value, topology)
+    """Return the costs given, guessed by name, or None: the topology's own, by default `LINKS_ONLY`.
+
+    A share of a link class that the network does not have raises `TopologyError`.
+    """
+    if value is not None and not isinstance(value, RuntimeCosts):
+        return guessed_costs(value, topology)
+    costs = value or topology.costs or LINKS_ONLY
+    if costs.efficiency:
+        reached_network(topology, costs)
+    return costs
 
 
 def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
@@ -87,12 +91,17 @@ def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     topology : Topology
         The network at line rate.
     costs : RuntimeCosts
-        Of which only `RuntimeCosts.efficiency` matters; classes that the network does not have are left out.
+        Of which only `RuntimeCosts.efficiency` matters.
 
     Returns
     -------
     Topology
         The same one where no share is below 1; of its own costs, nothing but the efficiency is left out.
+
+    Raises
+    ------
+    TopologyError
+        If a share is of a link class that the network does not have.
 
     Examples
     --------
@@ -100,17 +109,22 @@ def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     >>> reached_network(dgx_a100(), RuntimeCosts(efficiency={"gpu-nvswitch": "0.7"})).links[0].bandwidth
     Fraction(210, 1)
     """
+    return _reached(topology, costs, topology.name, topology.costs)
+
+
+@lru_cache(maxsize=CACHED)
+def _reached(topology: Topology, costs: RuntimeCosts, name: str, stated: RuntimeCosts | None) -> Topology:
+    """Compute `reached_network`; topologies that differ in name or costs alone are equal, but not for the cache."""
     shares = dict(costs.efficiency)
+    classes = link_classes(topology) if shares else ()
+    matching_classes(classes, shares)  # a misspelt name would make times too short
     reached = {
-        link[:2]: shares.get(each.name, shares.get(each.kinds, Fraction(1)))
-        for each in (link_classes(topology) if shares else ())
-        for link in each.links
+        link[:2]: shares.get(each.name, shares.get(each.kinds, Fraction(1))) for each in classes for link in each.links
     }
     if all(share == 1 for share in reached.values()):
         return topology
     links = tuple(link._replace(bandwidth=link.bandwidth * reached[link[:2]]) for link in topology.links)
-    stated = topology.costs and replace(topology.costs, efficiency=())
-    return replace(topology, links=links, costs=stated)
+    return replace(topology, links=links, name=name, costs=stated and replace(stated, efficiency=()))
 
 
 # Only the links of these count: equal topologies may differ in their names and costs.
@@ -119,7 +133,7 @@ reached_links = lru_cache(maxsize=CACHED)(reached_network)
 
 @lru_cache(maxsize=CACHED)
 def timed_network(topology: Topology, costs: RuntimeCosts) -> Topology:
-    """Return `reached_network` with the times of starting a message and of alpha in the links that leave ranks."""
+    """Return links of `reached_network`, those that leave ranks with the times of alpha and of starting a message."""
     network, more = reached_network(topology, costs), costs.alpha + costs.send
     if not more:
         return network

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,9 +9,8 @@ from fractions import Fraction
 
 from ...errors import TopologyError
 from ...support.validation import shown
-from .topology import Link, Topology
-
-_NUMBERING = re.compile(r"[\d._:,()\[\] -]*$")  # the numbering at the end of node names
+from .links import Link, grouped_links
+from .topology import Topology
 
 
 @dataclass(frozen=True)
@@ -68,18 +66,8 @@ def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
     """
     if not isinstance(topology, Topology):
         raise TopologyError(f"the topology is {shown(topology)}; expected a Topology")
-    kinds = {node: node_kind(node, "rank") for node in topology.compute_nodes}
-    kinds |= {node: node_kind(node, "switch") for node in topology.switch_nodes}
-    order = topology.node_index
-    groups: dict[tuple[str, Fraction], list[Link]] = {}
-    for link in topology.links:
-        ends = sorted((link.tail, link.head), key=order.__getitem__)
-        groups.setdefault(("-".join(kinds[end] for end in ends), link.bandwidth), []).append(link)
-    alike = [ends for ends, _ in groups]
-    return tuple(
-        LinkClass(ends if alike.count(ends) == 1 else f"{ends}:{bandwidth}", ends, tuple(links))
-        for (ends, bandwidth), links in groups.items()
-    )
+    groups = grouped_links(topology.compute_nodes, topology.switch_nodes, topology.links)
+    return tuple(LinkClass(name, kinds, links) for name, (kinds, links) in groups.items())
 
 
 def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tuple[LinkClass, ...]:
@@ -94,8 +82,3 @@ def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tupl
             raise TopologyError(f"there is no link class {shown(name)}{hint}; expected one of {', '.join(known)}")
         found |= {each.name: each for each in meant}
     return tuple(each for each in classes if each.name in found)
-
-
-def node_kind(node: str, default: str = "") -> str:
-    """Return the kind of a node: the end of its name, after the last slash and without its number."""
-    return _NUMBERING.sub("", node.rpartition("/")[2]) or default

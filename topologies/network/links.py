@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, lcm
@@ -15,6 +16,9 @@ from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import as_list, as_name, is_whole, shown
 
 INT64_MAX = 2**63 - 1
+
+
+_NUMBERING = re.compile(r"[\d._:,()\[\] -]*$")  # the numbering at the end of node names
 
 
 class Link(NamedTuple):
@@ -121,3 +125,25 @@ def as_root(compute_nodes: Sequence[str], root: object) -> int:
             f"root {shown(root)} is not a rank; expected 0..{len(compute_nodes) - 1} or a compute node's name"
         )
     return number
+
+
+def node_kind(node: str, default: str = "") -> str:
+    """Return the kind of a node: the end of its name, after the last slash and without its number."""
+    return _NUMBERING.sub("", node.rpartition("/")[2]) or default
+
+
+def grouped_links(
+    ranks: Sequence[str], switches: Sequence[str], links: Sequence[Link]
+) -> dict[str, tuple[str, tuple[Link, ...]]]:
+    """Return kinds and links of the classes of a network by their names; see `link_classes`."""
+    kinds = {node: node_kind(node, "rank") for node in ranks} | {node: node_kind(node, "switch") for node in switches}
+    order = {node: number for number, node in enumerate(kinds)}
+    groups: dict[tuple[str, Fraction], list[Link]] = {}
+    for link in links:
+        ends = sorted((link.tail, link.head), key=order.__getitem__)
+        groups.setdefault(("-".join(kinds[end] for end in ends), link.bandwidth), []).append(link)
+    alike = [ends for ends, _ in groups]
+    return {
+        ends if alike.count(ends) == 1 else f"{ends}:{bandwidth}": (ends, tuple(found))
+        for (ends, bandwidth), found in groups.items()
+    }

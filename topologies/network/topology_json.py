@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import FileFormatError, TopologyError
 from ...support.json_files import check_header
+from .link_classes import link_classes, matching_classes
 from .switch_limits import check_ports
 from .topology import Topology
 
@@ -46,6 +47,8 @@ def topology_from_json(data: object, where: str) -> Topology:
             tuple(switch.limits for switch in document.switches),
             None if document.costs is None else document.costs.costs,
         )
+        if topology.costs is not None:
+            matching_classes(link_classes(topology), dict(topology.costs.efficiency))
         check_ports(topology.multicast | topology.aggregation, (link[:2] for link in topology.links))
         return topology
     except ValidationError as error:

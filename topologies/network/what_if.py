@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 from ...errors import TopologyError
 from ...support.quantities import Exact, as_amount, as_factor
 from ...support.validation import as_flag, as_names, as_several, shown
-from .links import Link, rank_number
+from .links import Link, grouped_links, rank_number
 from .runtime_costs import RuntimeCosts
 from .switch_limits import SwitchLimits
 
@@ -104,7 +104,13 @@ class WhatIf:
         return self._with(links=alive, name=f"{self.name} with other bandwidths")
 
     def _with(self, **changes: object) -> Self:
-        return cast("Self", replace(cast("Any", self), **changes))
+        """Change fields; shares of link classes that are lost leave the costs."""
+        changed: Any = replace(cast("Any", self), **changes)
+        if changed.costs is not None and changed.costs.efficiency:
+            lost = _class_names(self) - _class_names(changed)
+            kept = [row for row in changed.costs.efficiency if row[0] not in lost]
+            changed = replace(changed, costs=replace(changed.costs, efficiency=kept))
+        return cast("Self", changed)
 
     def _restricted(self, ranks: tuple[str, ...], links: tuple[Link, ...], name: str) -> Self:
         """Keep these ranks and links, and the switches that still have a link."""
@@ -136,6 +142,11 @@ class WhatIf:
             last = len(self.compute_nodes) - 1
             raise TopologyError(f"rank {shown(rank)} is not in {self!r}; expected 0..{last} or a compute node's name")
         return self.compute_nodes[number]
+
+
+def _class_names(topology: WhatIf) -> set[str]:
+    classes = grouped_links(topology.compute_nodes, topology.switch_nodes, topology.links)
+    return {*classes, *(kinds for kinds, _ in classes.values())}
 
 
 def _scaled(link: Link, factor: Fraction) -> Link:
