@@ -55,6 +55,7 @@ def test_no_build_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert capsys.readouterr().out == f"skipped: {tmp_path} holds no AstraSim_Analytical_Congestion_Aware\n"
 
 
+@pytest.mark.slow
 def test_a_network_file_is_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

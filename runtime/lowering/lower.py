@@ -136,7 +136,8 @@ def _groups(schedule: Schedule | AllToAllvSchedule, topology: Topology | None) -
     """Nested groups of the ranks of a topology, which has to be as large as the schedule."""
     ranks = getattr(schedule, "num_ranks", None)
     if topology is None or ranks is None:
-        return one_group(ranks or 0)
+        # More ranks than transfers are refused later, without an array of them.
+        return one_group(ranks if ranks is not None and ranks <= MAX_TRANSFERS else 0)
     if not isinstance(topology, Topology) or topology.num_ranks != ranks:
         found = f"{topology.num_ranks} ranks" if isinstance(topology, Topology) else shown(topology)
         raise UnsupportedError(f"the topology has {found}; expected the {ranks} ranks of the schedule, or None")

@@ -140,7 +140,7 @@ def test_racks_are_joined_by_trees_between_stars(racks: int) -> None:
     assert 0 < plan.gap < Fraction(1, 20)
 
 
-@pytest.mark.parametrize("racks", [1, 2])
+@pytest.mark.parametrize("racks", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_racks_are_planned_without_trees_of_ranks_alone(racks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """There these take long to pack, and nothing without switches that add is as fast."""
     topology = gb200_nvl72(racks)
