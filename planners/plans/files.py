@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ...errors import FileFormatError, UnsupportedError
 from ...schedules import Bound, Witness, schedule_from_json
 from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
+from ...schedules.schedule_json import SCHEDULE_READERS
 from ...schedules.traffic.collective import Collective, collective_or_given
 from ...support.file_kinds import PLAN_KIND, wrong_kind
 from ...support.json_files import read_json
@@ -63,7 +64,11 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
     from ...topologies.network.schema import first_error
     from .schema import document_kind
 
-    kind = document_kind(data.get("schedule"))
+    schedule = data.get("schedule")
+    if isinstance(schedule, dict) and "kind" not in schedule:
+        # What the other fields must hold depends on it.
+        raise FileFormatError(f"{where}: field schedule has no kind; expected one of {', '.join(SCHEDULE_READERS)}")
+    kind = document_kind(schedule)
     try:
         document = kind.model_validate(data)
     except ValidationError as error:
