@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 
 import collopt
@@ -13,9 +13,6 @@ from cli_calls import call, netfile
 from collopt.topologies import Topology, mi250
 from sample_sizes import examples
 from strategies import eulerian_topologies
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_two_boxes_of_mi250_as_the_paper_has_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,10 +122,19 @@ def test_least_times_at_several_sizes(capsys: pytest.CaptureFixture[str]) -> Non
     assert len(lines) == 3
 
 
+@pytest.mark.parametrize("sizes", [("64K", "1M"), ("64K,1M",)])
+def test_several_sizes_repeat_the_option(capsys: pytest.CaptureFixture[str], sizes: tuple[str, ...]) -> None:
+    """A list is refused with what to write instead."""
+    answer = call(capsys, "bound", "ring", "--nodes", 4, "allgather", "--size", *sizes)
+    assert answer.status == 2
+    assert answer.err == "collopt: error: --size takes one value at a time; repeat it: --size 64K --size 1M\n"
+
+
 def test_costs_need_a_size(capsys: pytest.CaptureFixture[str]) -> None:
     """They do not change the bound for endless data."""
-    answer = call(capsys, "bound", "ring", "--set", "n=4", "allgather", "--costs", "fused")
-    assert (answer.status, answer.err) == (2, "collopt: error: --costs matter at a size; give --size too\n")
+    for command in ("bound", "plan", "compare"):
+        answer = call(capsys, command, "ring", "--set", "n=4", "allgather", "--costs", "fused")
+        assert (answer.status, answer.err) == (2, "collopt: error: --costs matter at a size; give --size too\n")
     answer = call(capsys, "bound", "ring", "--set", "n=4", "allgather", "--size", "1M", "--costs", "fast")
     assert answer.status == 2
     assert "there are no costs 'fast'" in answer.err

@@ -6,7 +6,8 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -32,13 +33,15 @@ class UsageError(typer.TyperException):
 
 
 class Command(TyperCommand):
-    """A command that refuses a repeated option that is not repeatable, and two output formats."""
+    """A command that refuses two output formats, and options that are repeated wrongly."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after a check for repeated options."""
         if not ctx.resilient_parsing:
-            given = self.make_parser(ctx).parse_args(args=list(args))[2]
+            values, unexpected, given = self.make_parser(ctx).parse_args(args=list(args))
             for each in given:
+                if each.param_type_name == "option" and each.multiple:
+                    _check_repeatable(each.opts[0], values[each.name], unexpected, args)
                 takes_no_value = getattr(each, "is_flag", False) or getattr(each, "count", False)
                 once = each.param_type_name == "option" and not (each.multiple or takes_no_value)
                 if once and given.count(each) > 1:
@@ -47,6 +50,16 @@ class Command(TyperCommand):
         if ctx.params.get("as_json") and ctx.params.get("as_csv"):
             raise UsageError("--json and --csv are mutually exclusive; give one of them")
         return rest
+
+
+def _check_repeatable(name: str, values: Sequence[str], unexpected: Sequence[str], args: Sequence[str]) -> None:
+    """Refuse several values behind a repeatable option, such as ``--size 64K 1M`` or ``--size 64K,1M``."""
+    several = next((value.split(",") for value in values if name == "--size" and "," in value), [])
+    if unexpected and (values[-1], unexpected[0]) in pairwise(args):
+        several = [values[-1], *unexpected]
+    if several:
+        text = " ".join(f"{name} {part.strip()}" for part in several)
+        raise UsageError(f"{name} takes one value at a time; repeat it: {text[:100]}")
 
 
 def complete_topology(incomplete: str) -> list[str]:

@@ -104,7 +104,7 @@ def plan(
     if size is not None:
         as_bytes(size)
     elif costs is not None:
-        raise UsageError("--costs matter for a size; give --size too")
+        raise UsageError("--costs matter at a size; give --size too")
     check_targets(
         {"--output": output, "--xml": files.xml, "--mscclpp": files.mscclpp},
         sources=(network_file(topology), data.traffic),
