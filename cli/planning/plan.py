@@ -32,7 +32,7 @@ from ..terminal.progress import computing
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import Bound
+    from ...schedules import Bound, SizeBound
 
 TreesOption = Annotated[
     int | None,
@@ -178,13 +178,29 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
     emit_rows(f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified", rows)
 
 
+BOUNDED_RANKS = 256  # up to which bounding the time takes a second
+
+
+def _bound_at_size(made: Plan, size: str) -> SizeBound:
+    """Return what any schedule takes at least for a size, with the costs that the plan was made for."""
+    from ...planners import bound_sizes
+
+    return bound_sizes(made.topology, made.collective, [size], **made.schedule.problem(made.collective))[0]
+
+
 def _times(made: Plan, size: str) -> dict[str, str]:
     """Times for a size: predicted if the plan is for that size, or else estimated; and what they count."""
+    from ...report.tables.summary import optimality
+
     counted = as_costs(None, made.topology).label
     if "predicted_us" in made.provenance:
         predicted = time_text(float(made.provenance["predicted_us"]))
+        gap = optimality(made) if made.gap == 0 else f"{optimality(made)} for endless data"
+        rows = {"optimality gap": gap}
+        if made.topology.num_ranks <= BOUNDED_RANKS:
+            rows["bound at size"] = f"at least {time_text(float(_bound_at_size(made, size).time))}"
         among = f"the fastest of {count_text(int(made.provenance['plans_compared']), 'plan')}"
-        return {"time": f"{predicted} for {size} bytes ({counted}), {among}"}
+        return rows | {"time": f"{predicted} for {size} bytes ({counted}), {among}"}
     return {"estimate": f"{time_text(made.estimate(size))} for {size} bytes ({counted}), {_flow(made)}"}
 
 
