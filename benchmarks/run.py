@@ -21,12 +21,14 @@ import optimality_test
 import planning_cpu
 import plans_for_sizes
 import scaling
+import send_order
 import step_patterns
 from rich.console import Console
 from rich.table import Table
 
 BENCHMARKS = {
     "planning": planning_cpu.measure,
+    "send-order": send_order.measure,
     "sizes": plans_for_sizes.measure,
     "optimality-test": optimality_test.measure,
     "models": models.measure,
@@ -61,9 +63,10 @@ COLUMNS = {
     "flow_cpu_s": "flow, CPU s",
     "steps": "steps",
     "bandwidth_factor": "T_B",
+    "peer_factor": "by receiver, time / bound",
     "factor": "time / bound",
     "predicted_us": "predicted, µs",
-    "gain": "plan for large data / this",
+    "gain": "peer / this",
     "schedule_cpu_s": "schedule, CPU s",
     "verify_cpu_s": "check, CPU s",
     "sends": "sends",

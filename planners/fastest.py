@@ -11,16 +11,17 @@ from typing import Any
 
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import Collective, as_bytes
+from ..schedules.paths.schedule import NS_PER_US
 from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
-from ..topologies import Topology, reached_network
+from ..topologies import RuntimeCosts, Topology, reached_network
 from ..topologies.network.assumed_costs import as_costs
 from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
 
-NS_PER_US = 1000
-SIMULATED = 2**18  # events of the plan that is returned, some tenths of a second; those of more are estimated
+SIMULATED = 2**21  # events of the fastest plans, about a second; those of more are estimated
+CLOSE = Fraction(21, 20)  # of the fastest: plans whose times are refined
 NEAR = Fraction(101, 100)  # no other plan is sought for less
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
 FEW_RANKS = 8  # up to which more planners are tried
@@ -34,7 +35,6 @@ DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubli
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
 OTHERS = ("bine", "double-binary-tree", "shortest-paths")
 """Planners of collectives with one root, and of pairs."""
-
 ON_FEW_RANKS = ("strength", "allreduce-lp", "multitree", "blink", "hierarchical-ring", "recursive-halving-doubling")
 """Planners that are tried as well where they take no time, for irregular networks."""
 
@@ -54,8 +54,7 @@ def plan_for_size(
     in_few_steps = search.try_planner("few-steps")
     if not search.beats_all_trees():
         found = exact(topology)
-        search.add(found)
-        search.large = found
+        search.add_for_large(found)
         search.add_for_reached(exact)
         # Where each root has one tree already, there are no fewer.
         has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
@@ -68,8 +67,24 @@ def plan_for_size(
         if not (search.is_near_the_bound() or search.beats_all_rings()):
             search.try_planner("ring")
     for name in ON_FEW_RANKS if topology.num_ranks <= FEW_RANKS else ():
-        search.try_planner(name)
+        if not (search.has_tried(name) or search.is_near_the_bound()):
+            search.try_planner(name)
     return search.result()
+
+
+class _Tried:
+    """A plan and its predicted time, at first estimated if a simulation has many events."""
+
+    def __init__(self, plan: Plan, num_bytes: int, costs: RuntimeCosts) -> None:
+        self.plan, self._bytes, self._costs = plan, num_bytes, costs
+        self.time = Predictor(plan.schedule, plan.topology, costs).time(num_bytes)
+        self.is_refined = False
+
+    def refine(self) -> None:
+        """Predict the time again, simulating up to `SIMULATED` events."""
+        if not self.is_refined:
+            self.time = Predictor(self.plan.schedule, self.plan.topology, self._costs, SIMULATED).time(self._bytes)
+            self.is_refined = True
 
 
 class _Search:
@@ -80,20 +95,29 @@ class _Search:
         self._bytes, self._options = num_bytes, options
         self._costs = as_costs(None, topology)
         self._hop = self._costs.alpha + min(link.latency for link in topology.links)
-        self._tried: list[tuple[Fraction, Plan]] = []
-        self.large: Plan | None = None
+        self._tried: list[_Tried] = []
+        self._large: _Tried | None = None
 
     def add(self, plan: Plan) -> None:
         """Predict the time of a plan."""
-        self._tried.append((Predictor(plan.schedule, self._topology, self._costs).time(self._bytes), plan))
+        self._tried.append(_Tried(plan, self._bytes, self._costs))
+
+    def add_for_large(self, plan: Plan) -> None:
+        """Add the plan for endless data, which is kept if it is as fast as any."""
+        self.add(plan)
+        self._large = self._tried[-1]
 
     def add_for_reached(self, exact: Callable[[Topology], Plan]) -> None:
         """Add the plan for the bandwidths that data reaches, if these are not the line rates."""
         network = reached_network(self._topology, self._costs)
-        if network is not self._topology:
+        if network != self._topology:
             made = exact(network)
             call = self._topology, self._collective, made.schedule
             self.add(plan_of_schedule(*call, planner=made.planner, options=made.options))
+
+    def has_tried(self, name: str) -> bool:
+        """Whether a plan of a planner is there."""
+        return any(tried.plan.planner == name for tried in self._tried)
 
     def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({})) -> bool:
         """Plan with a planner, if it suits; return whether it does."""
@@ -117,21 +141,27 @@ class _Search:
         """
         if not self._tried or self._topology.multicast | self._topology.aggregation:
             return False
-        time, plan = self._tried[0]
-        messages = (plan.topology.num_ranks - 1) * len(self._collective.phases)
-        return time <= self._least_time(plan, messages)
+        messages = (self._topology.num_ranks - 1) * len(self._collective.phases)
+        fastest = self._fastest()
+        return fastest.time <= self._least_time(fastest.plan, messages)
 
     def beats_all_rings(self) -> bool:
         """Whether a plan is faster than the N - 1 hops of any ring; counted as such for very many ranks."""
         if self._topology.num_ranks > MANY_RANKS:
             return True
         hops = (self._topology.num_ranks - 1) * len(self._collective.phases)
-        return min(self._tried, key=lambda tried: tried[0])[0] <= hops * self._hop
+        return self._fastest().time <= hops * self._hop
 
     def is_near_the_bound(self) -> bool:
         """Whether a plan takes hardly longer than the wire of the slowest cut and a hop, as all schedules do."""
-        time, plan = min(self._tried, key=lambda tried: tried[0])
-        return time <= NEAR * self._least_time(plan, 0)
+        fastest = self._fastest()
+        return fastest.time <= NEAR * self._least_time(fastest.plan, 0)
+
+    def _fastest(self) -> _Tried:
+        """Return the plan with the least time, which is refined."""
+        while not (best := min(self._tried, key=lambda tried: tried.time)).is_refined:
+            best.refine()
+        return best
 
     def _least_time(self, plan: Plan, messages: int) -> Fraction:
         """Time in µs that so many messages of one rank and the bandwidth bound take at least, and one hop."""
@@ -140,12 +170,17 @@ class _Search:
 
     def result(self) -> Plan:
         """Return the fastest."""
-        least, fastest = min(self._tried, key=lambda tried: tried[0])
-        fastest = next((p for time, p in self._tried if p is self.large and time <= AS_FAST * least), fastest)
-        time = Predictor(fastest.schedule, self._topology, self._costs, SIMULATED).time(self._bytes)
+        if not self.is_near_the_bound():
+            limit = CLOSE * self._fastest().time
+            for tried in self._tried:
+                if tried.time <= limit:
+                    tried.refine()
+        fastest = self._fastest()
+        if self._large is not None and self._large.is_refined and self._large.time <= AS_FAST * fastest.time:
+            fastest = self._large
         notes: dict[str, float | str] = {
             "planned_for": f"{self._bytes} bytes",
-            "predicted_us": float(time),
+            "predicted_us": float(fastest.time),
             "plans_compared": len(self._tried),
         }
-        return replace(fastest, provenance={**fastest.provenance, **notes})
+        return replace(fastest.plan, provenance={**fastest.plan.provenance, **notes})

@@ -90,7 +90,7 @@ def _named(found: list[Family], name: str | None, topology: Topology) -> list[Fa
 
 
 def _fastest(topology: Topology, found: list[Family], num_bytes: int | None) -> Family:
-    """Choose by bandwidth, or by predicted time of those with the least estimates; of several, the fewest steps."""
+    """Choose by bandwidth, or by predicted time of those with the least estimates; of equally fast ones, by chunks."""
     costs = LINKS_ONLY if num_bytes is None else as_costs(None, topology)
     estimates = [family.estimate(num_bytes or MUCH, costs) for family in found]
     near = [family for family, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES]

@@ -113,6 +113,19 @@ def lower(
         return replicated(lowered(schedule, collective, options, name or collective.name), instances)
 
 
+def lower_plan(plan: Plan, *, max_steps: int, channels: int, instances: int) -> Program:
+    """Lower a plan for the files of a runtime, with its name and the groups of its network; see `lower`."""
+    return lower(
+        plan.schedule,
+        plan.collective,
+        max_steps=max_steps,
+        channels=channels,
+        instances=instances,
+        name=program_name(plan),
+        topology=plan.topology,
+    )
+
+
 def program_name(plan: Plan) -> str:
     """Name of a plan's program in files: letters, digits and ._+- only, as MSCCL's runtimes take at most 63 of them."""
     rooted = plan.collective.has_one_root and plan.schedule.root is not None

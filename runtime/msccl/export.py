@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ...errors import UnsupportedError
 from ...planners import Plan
-from ..lowering.lower import lower, program_name
+from ..lowering.lower import lower_plan
 from ..lowering.tree_transfers import refuse_switches
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
@@ -85,18 +85,9 @@ def export_msccl_xml(
 
 def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, max_thread_blocks: int) -> Program:
     """Lower a plan within the runtime's limit of steps per block, and merge blocks if there are too many."""
-    name = program_name(plan)
     max_steps = limits.max_steps
     while True:
-        program = lower(
-            plan.schedule,
-            plan.collective,
-            max_steps=max_steps,
-            channels=channels,
-            instances=instances,
-            name=name,
-            topology=plan.topology,
-        )
+        program = lower_plan(plan, max_steps=max_steps, channels=channels, instances=instances)
         check_channels(program, channels, instances)
         if not limits.adds_on_receive:
             program = without_receive_reduce(program)

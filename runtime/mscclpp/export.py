@@ -13,7 +13,7 @@ from ...planners import Plan
 from ...schedules import Allreduce, TreeSchedule, rate_of_loads
 from ...support.writing import write_whole
 from ...topologies import Topology
-from ..lowering.lower import lower, program_name
+from ..lowering.lower import lower_plan, program_name
 from ..lowering.tree_transfers import branches_at_switches
 from ..programs.channels import check_channels
 from ..programs.checks import check_choice, check_counts
@@ -217,17 +217,7 @@ class _Lowering:
 
     def program(self, max_steps: int, instances: int) -> Program:
         """Lower the plan with at most `max_steps` per thread block."""
-        plan, channels = self.plan, self.channels
-        name = program_name(plan)
-        return lower(
-            plan.schedule,
-            plan.collective,
-            max_steps=max_steps,
-            channels=channels,
-            instances=instances,
-            name=name,
-            topology=plan.topology,
-        )
+        return lower_plan(self.plan, max_steps=max_steps, channels=self.channels, instances=instances)
 
     def single_programs(self, instances: int = 1) -> Iterator[tuple[int, Program]]:
         """Yield the different single programs, after a check of the capacity for replicas of the first."""

@@ -120,10 +120,3 @@ def _transfers(messages: Messages, links: list[tuple[int, ...]]) -> Transfers:
 
 def _column(values: Iterable[int]) -> IntArray:
     return np.array(list(values), dtype=np.int64)
-
-
-def link_loads(transfers: Transfers, num_links: int) -> IntArray:
-    """Units of data on each link, shape (links,)."""
-    found = np.zeros(num_links, dtype=np.int64)
-    np.add.at(found, transfers.hop_links, transfers.amounts[transfers.hop_owners])
-    return found

@@ -21,7 +21,7 @@ from ...support.reading import name_of
 from ...support.validation import as_whole, shown
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
-from .messages import link_loads, routed
+from .messages import routed
 from .readings import DataCheck, Hints, Reading, read_schedule
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class _Scorer:
             reading.collective,
             reading.data,
             self._routes,
-            None if transfers is None else link_loads(transfers, len(self._topology.links)),
+            None if transfers is None else transfers.link_loads(len(self._topology.links)),
             Fraction(1) if transfers is None else transfers.unit,
             limit,
             None,

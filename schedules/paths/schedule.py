@@ -231,6 +231,16 @@ class AllreduceSchedule(Schedule):
         """Sum of the weights of all shards."""
         return int(self.broadcast.total_weight)
 
+    @property
+    def messages(self) -> IntArray:
+        """Of both together."""
+        return cast("IntArray", self.reduce.messages + self.broadcast.messages)
+
+    @property
+    def most_added(self) -> Fraction:
+        """Of the reduction."""
+        return cast("Fraction", self.reduce.most_added)
+
     def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
         """Always true: every rank ends with all data."""
         return True

@@ -80,16 +80,6 @@ class StepAllreduce(AllreduceSchedule):
         """
         return np.concatenate([schedule.link_loads(topology) for schedule in self.schedules])
 
-    @property
-    def messages(self) -> IntArray:
-        """Of both together; see `StepSchedule.messages`."""
-        return self.reduce.messages + self.broadcast.messages
-
-    @property
-    def most_added(self) -> Fraction:
-        """Of the reduction; see `StepSchedule.most_added`."""
-        return self.reduce.most_added
-
     def check_fit(self, network: Topology | DirectGraph) -> None:
         """Raise `UnsupportedError` unless both are for as many ranks, one reduces and the other broadcasts."""
         for part in self.schedules:

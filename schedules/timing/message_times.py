@@ -11,11 +11,10 @@ import numpy as np
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ...topologies.network.runtime_costs import RuntimeCosts
+from ..paths.schedule import BYTES_PER_MB, NS_PER_US
 from .transfers import Transfers
 
-NS_PER_US = 1000
 MAX_TICKS = 2**60  # All times that a simulation could add up to, so that a sum of two stays within int64
-BYTES_PER_MB = 10**6
 
 
 class PieceTimes(NamedTuple):

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from ...errors import CertificateError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import as_whole
-from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
-from ...topologies.network.assumed_costs import reached_links
-from ..paths.schedule import DEFAULT_SLICES, Schedule
+from ...topologies import LINKS_ONLY, RuntimeCosts, Topology, reached_network
+from ..paths.congestion import congestion
+from ..paths.schedule import DEFAULT_SLICES, NS_PER_US, Schedule
 from .message_order import merged, ordered_transfers
-from .message_times import NS_PER_US, PieceTimes, piece_times
+from .message_times import PieceTimes, piece_times
 from .transfers import Transfers, add_step_gates
 from .urgency import transfers_ahead, urgency_keys
 
@@ -100,8 +100,7 @@ class TimedTransfers:
         """
         if not self.pipelined:
             return 1
-        most = max(1, MAX_EVENTS // len(self.transfers.hop_links))
-        most = min(DEFAULT_SLICES, most)
+        most = max(1, min(DEFAULT_SLICES, MAX_EVENTS // len(self.transfers.hop_links)))
         if not self.rules.costs.send:
             return most
         smallest = num_bytes * self.transfers.unit * int(self.transfers.amounts.min()) / LEAST_SLICE
@@ -126,14 +125,8 @@ class TimedTransfers:
     @cached_property
     def _wire_time(self) -> Fraction:
         """µs for each byte in all that the busiest link is busy."""
-        transfers, arrays = self.transfers, self.topology.arrays
-        loads = np.zeros(len(self.topology.links), dtype=np.int64)
-        np.add.at(loads, transfers.hop_links, transfers.amounts[transfers.hop_owners])
-        largest: dict[int, int] = {}
-        for load, capacity in zip(loads.tolist(), arrays.capacities.tolist(), strict=True):
-            largest[capacity] = max(load, largest.get(capacity, 0))
-        busiest = max(Fraction(load, capacity) for capacity, load in largest.items())
-        return busiest * transfers.unit / (arrays.unit * NS_PER_US)
+        loads = self.transfers.link_loads(len(self.topology.links))
+        return congestion(loads, 1, self.topology) * self.transfers.unit / NS_PER_US
 
     @cached_property
     def _messages(self) -> int:
@@ -161,7 +154,7 @@ class TimedSchedule(TimedTransfers):
         transfers = ordered_transfers(schedule, topology)
         if not schedule.pipelined:
             transfers = in_steps(transfers, rules)
-        super().__init__(transfers, reached_links(topology, rules.costs), rules, pipelined=schedule.pipelined)
+        super().__init__(transfers, reached_network(topology, rules.costs), rules, pipelined=schedule.pipelined)
 
 
 def in_steps(transfers: Transfers, rules: Rules) -> Transfers:

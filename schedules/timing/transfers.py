@@ -34,6 +34,12 @@ class Transfers:
         """Transfer of each hop."""
         return np.repeat(np.arange(len(self.senders)), np.diff(self.hop_starts))
 
+    def link_loads(self, num_links: int) -> IntArray:
+        """Units of data on each link, shape (links,)."""
+        found = np.zeros(num_links, dtype=np.int64)
+        np.add.at(found, self.hop_links, self.amounts[self.hop_owners])
+        return found
+
 
 class Part(NamedTuple):
     """Transfers in one direction: columns of `Transfers`, and their paths."""

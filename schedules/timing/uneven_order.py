@@ -15,6 +15,7 @@ import numpy as np
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from .transfers import Transfers
+from .urgency import transfers_ahead
 
 LONGEST = 2**40  # Ticks of the longest message on one link
 NEVER = 2**62
@@ -26,18 +27,8 @@ def uneven_turns(transfers: Transfers, topology: Topology, rounds: IntArray) -> 
     ticks = np.ceil(busy * (LONGEST / busy.max(initial=1e-9))).astype(np.int64)
     longest = np.zeros(len(rounds), dtype=np.int64)
     np.maximum.at(longest, transfers.hop_owners, ticks)
-    order = np.lexsort((rounds, -longest, -_behind(transfers)))
+    order = np.lexsort((rounds, -longest, -transfers_ahead(transfers)))
     return _starts(order, transfers.hop_starts, transfers.hop_links, ticks, len(topology.links))
-
-
-def _behind(transfers: Transfers) -> IntArray:
-    """Most transfers that wait for each one, one after the other, int64 (transfers,)."""
-    behind = np.zeros(len(transfers.senders), dtype=np.int64)
-    while True:
-        known = behind.copy()
-        np.maximum.at(behind, transfers.before, known[transfers.after] + 1)
-        if np.array_equal(known, behind):
-            return behind
 
 
 @numba.njit(cache=True, nogil=True)

@@ -90,16 +90,6 @@ class Allreduce(AllreduceSchedule):
         return max(forest.hop_rate(topology) for forest in self.forests)
 
     @property
-    def messages(self) -> IntArray:
-        """Of both together; see `Forest.messages`."""
-        return self.reduce.messages + self.broadcast.messages
-
-    @property
-    def most_added(self) -> Fraction:
-        """Of the reduction; see `Forest.most_added`."""
-        return self.reduce.most_added
-
-    @property
     def depth(self) -> int:
         """Heights of the highest trees of both kinds together."""
         return sum(forest.depth for forest in self.forests)

@@ -29,7 +29,6 @@ SHARES = {"nvswitch": Fraction(7, 10), "nic": Fraction(9, 10), "gpu-gpu": Fracti
 """Shares of line rates by a part of a link class's kinds, fitted to the same tables; others: `OTHER_SHARE`."""
 OTHER_SHARE = Fraction(17, 20)
 
-
 CACHED = 8  # networks: schedules are timed one after the other on one
 
 
@@ -109,14 +108,13 @@ def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     >>> reached_network(dgx_a100(), RuntimeCosts(efficiency={"gpu-nvswitch": "0.7"})).links[0].bandwidth
     Fraction(210, 1)
     """
-    return _reached(topology, costs, topology.name, topology.costs)
+    return _reached(topology, costs, topology.name, topology.costs) if costs.efficiency else topology
 
 
 @lru_cache(maxsize=CACHED)
 def _reached(topology: Topology, costs: RuntimeCosts, name: str, stated: RuntimeCosts | None) -> Topology:
     """Compute `reached_network`; topologies that differ in name or costs alone are equal, but not for the cache."""
-    shares = dict(costs.efficiency)
-    classes = link_classes(topology) if shares else ()
+    shares, classes = dict(costs.efficiency), link_classes(topology)
     matching_classes(classes, shares)  # a misspelt name would make times too short
     reached = {
         link[:2]: shares.get(each.name, shares.get(each.kinds, Fraction(1))) for each in classes for link in each.links
@@ -125,10 +123,6 @@ def _reached(topology: Topology, costs: RuntimeCosts, name: str, stated: Runtime
         return topology
     links = tuple(link._replace(bandwidth=link.bandwidth * reached[link[:2]]) for link in topology.links)
     return replace(topology, links=links, name=name, costs=stated and replace(stated, efficiency=()))
-
-
-# Only the links of these count: equal topologies may differ in their names and costs.
-reached_links = lru_cache(maxsize=CACHED)(reached_network)
 
 
 @lru_cache(maxsize=CACHED)
