@@ -78,7 +78,7 @@ def test_blocks_of_one_direction_or_of_two_channels_stay_apart() -> None:
 def test_plans_with_more_peers_than_blocks_are_written(tmp_path: Path) -> None:
     """Of 48 GPUs each sends to 47 and receives from 47, which makes 95 blocks; RCCL runs 64 at once."""
     plan = collopt.plan(dgx_h100(boxes=6), "all_to_all", planner="shortest-paths")
-    program = lower(plan.schedule, "all_to_all")
+    program = lower(plan.schedule, "all_to_all", topology=plan.topology)
     assert most_blocks(program) == 95
     export_msccl_xml(plan, tmp_path / "a.xml", runtime="rccl")
     assert most_blocks(read_xml(tmp_path / "a.xml")) == 64
