@@ -76,14 +76,7 @@ class _Task:
 
 @contextmanager
 def task(total: int) -> Iterator[Callable[[int], None]]:
-    """Report how many parts are done within the context.
-
-    >>> with listening(lambda done, total: print(f"{done} of {total}"), print), task(9) as reached:
-    ...     reached(4)
-    0 of 9
-    4 of 9
-    9 of 9
-    """
+    """Report how many parts are done within the context."""
     callbacks, depth = _callbacks.get(), _depth.get()
     if callbacks is None or depth > MAX_DEPTH or total < 2:
         yield _ignore
@@ -122,17 +115,7 @@ def batches(total: int) -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def status() -> Iterator[Callable[[str], None]]:
-    """Report texts on the work within the context; at its end the text is reset.
-
-    >>> with listening(lambda done, total: None, lambda text: print(repr(text))), status() as say:
-    ...     say("round 1")
-    ...     with status() as say_more:
-    ...         say_more("5 cuts")
-    'round 1'
-    'round 1, 5 cuts'
-    'round 1'
-    ''
-    """
+    """Report texts on the work within the context; at its end the text is reset."""
     callbacks = _callbacks.get()
     if callbacks is None:
         yield _ignore

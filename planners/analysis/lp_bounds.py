@@ -79,10 +79,7 @@ def lp_bound(
 
 
 def counted(topology: Topology) -> tuple[Topology, Fraction]:
-    """Count bandwidths in a unit that suits HiGHS, whose tolerances are absolute.
-
-    Units: result in GB/s.
-    """
+    """Count bandwidths in a unit, GB/s, that suits HiGHS, whose tolerances are absolute."""
     try:
         _, _, capacities, unit = topology.arrays
         whole = len(capacities) > 0 and int(capacities.max()) <= MAX_BANDWIDTH

@@ -43,9 +43,7 @@ class CirculantCandidate(NamedTuple):
 def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantCandidate, ...]:
     """List the searched circulant digraphs, and those with opposite links, that are Pareto-optimal in T_L and T_B.
 
-    All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run: see
-    `collopt.topologies.direct_connect.circulant_search`.  For two-way links of degree 2 and 4 nothing is searched, for
-    theorems say which circulant graphs are best.
+    All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run.
     """
     return tuple(found.base for found in _search(nodes, degree, effort))
 
@@ -143,12 +141,11 @@ optimum = cache(bandwidth_optimum)
 class Entry(NamedTuple):
     """A topology with the cost of its schedule, and properties that expansions require.
 
-    `hops`: Sum of all distances, or an estimate of it: of two topologies that are alike otherwise, the one with fewer
-        hops is kept for all-to-all.
-    `breadth_first`: `steps` and `factor` are those of the best breadth-first broadcast; otherwise that may be better or
-        worse.
-    `reduce_factor`: T_B of the reduce-scatter in M/B where it is another than `factor`, and then more: of a graph and
-        its transpose the one with the better allgather stands for both.  T_L is the same.
+    `hops`: Sum of all distances or an estimate; of two topologies alike otherwise, the one with fewer is kept.
+    `breadth_first`: `steps` and `factor` are those of the best breadth-first broadcast, which may be better or worse
+        else.
+    `reduce_factor`: T_B of the reduce-scatter in M/B where it is more than `factor`: of a graph and its transpose the
+        one with the better allgather stands for both.  T_L is the same.
     """
 
     steps: int  # T_L in alpha

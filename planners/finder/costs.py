@@ -43,10 +43,7 @@ class _PredictedCost(NamedTuple):
 
 
 class Costing:
-    """Creates candidates of one size and degree.
-
-    `unmeasured`: Graphs that were left out because they, or all before them, take too long.
-    """
+    """Creates candidates of one size and degree; graphs that would take too long are counted as `unmeasured`."""
 
     def __init__(self, nodes: int, degree: int, *, two_way: bool, trace: Trace) -> None:
         self._nodes, self._degree, self._two_way, self._trace = nodes, degree, two_way, trace

@@ -80,10 +80,7 @@ def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) ->
 
 
 def exact_rate(graph: DirectGraph, alike: IntArray) -> Fraction:
-    """Solve linear program (3) exactly.
-
-    Shapes: `alike` int64 (generators, nodes).
-    """
+    """Solve linear program (3) exactly; `alike` int64 (generators, nodes)."""
     from ...formulations import all_to_all
     from ...solvers import Algorithm, HighsOptions, solve
 

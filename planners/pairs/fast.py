@@ -126,10 +126,7 @@ def _traffic_error(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> Unsup
 
 
 def as_traffic(traffic: Any, servers: object, gpus_per_server: object) -> tuple[npt.NDArray[np.int64], int, int]:
-    """Read the traffic between servers of equally many GPUs, with all checks.
-
-    Shapes: `traffic` (ranks, ranks); returns int64 (ranks, ranks).
-    """
+    """Read traffic of shape (ranks, ranks) between servers of equally many GPUs, with all checks."""
     from ...solvers.fast.stages import fault_of
 
     n, m = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server")
@@ -150,10 +147,7 @@ def as_sizes(values: object, servers: int) -> tuple[int, ...]:
 
 
 def shaped(traffic: Any, servers: int, ranks: int, expectation: str) -> npt.NDArray[np.int64]:
-    """Copy a matrix of the right size and of integers; the kernel checks their values.
-
-    Shapes: returns int64 (ranks, ranks).
-    """
+    """Copy a matrix to int64 (ranks, ranks), of the right size and of integers; the kernel checks their values."""
     try:
         given = np.asarray(traffic)
     except (TypeError, ValueError, OverflowError, RuntimeError):

@@ -55,10 +55,7 @@ class PairAnswer(Protocol):
 
 
 def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnswer:
-    """Find flows that minimize the time of the busiest link.
-
-    Shapes: `traffic` int64 (ranks, ranks).
-    """
+    """Find flows that minimize the time of the busiest link; `traffic` int64 (ranks, ranks)."""
     check_pairs_reachable(topology, traffic)
     with trace.stage("symmetries"):
         alike = symmetries(topology, traffic)

@@ -52,10 +52,7 @@ def as_chunks(value: object) -> int:
 def shared_chunks(
     paths: Paths, topology: Topology, traffic: IntArray, chunks: int | None, bound: Bound
 ) -> tuple[int, Paths]:
-    """Divide the chunks of each pair among its paths.
-
-    Shapes: `traffic` int64 (ranks, ranks).
-    """
+    """Divide the chunks of each pair among its paths; `traffic` int64 (ranks, ranks)."""
     from ...solvers.paths.chunk_rounding import rounded
     from ...solvers.paths.decomposition import path_loads
 
@@ -107,12 +104,7 @@ def plan_pairs(
     chunks: int | None = None,
     order: str | None = None,
 ) -> Plan:
-    """Plan an all-to-all, an all-to-allv or another collective between pairs.
-
-    Linear program (3) of the direct-connect paper (appendix A.5), with bandwidths, switches and traffic.
-
-    Shapes: `traffic` (ranks, ranks).
-    """
+    """Plan a collective between pairs by linear program (3) of the direct-connect paper; `traffic` (ranks, ranks)."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     count = None if chunks is None else as_chunks(chunks)
@@ -183,10 +175,7 @@ MAX_UNITS = 2**52  # all lengths together, in their common unit
 
 
 def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray, lengths: Sequence[Fraction]) -> Bound:
-    """Return the bound that length duals prove, by a cut if one proves the same.
-
-    Shapes: `traffic` int64 (ranks, ranks).
-    """
+    """Return the bound that length duals prove for traffic, (ranks, ranks), by a cut if one proves the same."""
     weights = tuple(map(int, traffic.ravel().tolist())) if collective.parts_differ else ()
     weighted = tuple(
         LinkValue(link.tail, link.head, length)

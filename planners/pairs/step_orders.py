@@ -49,10 +49,7 @@ ORDERS: Mapping[str, Order] = {"hops": order_by_hops, "rounds": order_by_rounds}
 def best_order(
     topology: Topology, traffic: IntArray, chunks_per_unit: int, paths: Paths, order: str | None
 ) -> FlowSchedule:
-    """Choose the order with the least time, and build the schedule.
-
-    Shapes: `traffic` int64 (ranks, ranks).
-    """
+    """Choose the order with the least time, and build the schedule; `traffic` int64 (ranks, ranks)."""
     used = _nonempty(paths)
 
     def ordered(name: str) -> FlowSchedule:

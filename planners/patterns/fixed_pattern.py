@@ -192,14 +192,7 @@ class Hops:
 
 
 class LinkLoads:
-    """Load of each link, and its time in one exact unit.
-
-    Shapes: `capacities` int64 (links,).
-
-    `common`: The unit: a link of this capacity would take it for one use.
-    `costs`: Time that one use of each link takes.
-    `uses`: So far.
-    """
+    """Uses of each link so far, and `costs`, the time of one in the unit that a link of capacity `common` takes."""
 
     def __init__(self, capacities: IntArray) -> None:
         whole: list[int] = capacities.tolist()
@@ -281,10 +274,7 @@ def forest_along(
     hops: npt.NDArray[np.integer],
     routes: Sequence[Route],
 ) -> Forest:
-    """Build a forest whose hops follow given routes.
-
-    Shapes: `roots`, `weights` int64 (trees,); `hops` (trees, ranks).
-    """
+    """Build a forest whose hops, shape (trees, ranks), follow given routes; `roots`, `weights` int64 (trees,)."""
     numbers = hops.astype(np.int32)
     numbers[np.arange(len(roots)), roots] = -1
     shards = np.zeros(problem.topology.num_ranks, dtype=np.int64)

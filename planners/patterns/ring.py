@@ -35,10 +35,7 @@ def plan_ring(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan a collective with rings.
-
-    Two boxes: all but one shard cross between them for every ring, and in an optimal plan only half of them do.
-    """
+    """Plan a collective with rings."""
     options: dict[str, int | str] = {}
     ranks: list[int] = []
     if order is not None:

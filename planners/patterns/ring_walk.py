@@ -42,8 +42,7 @@ class Preference(NamedTuple):
 class RingContext:
     """Possible successors of each rank, inside its box and in the next box, with their routes.
 
-    `order`: All ranks.
-    `place`: Where each of them is in `order`.
+    `order`: All ranks; `place` says where each of them is there.
     `inside`, `onward`: Per rank, the ranks of its own and of the next box that one hop leads to, with routes.
     `starts`: Ranks of the first box that one hop from the last box leads to.
     `needs`: Per link and rank, the heads that only routes over the link lead to, as bits of an integer.

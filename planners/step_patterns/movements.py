@@ -18,14 +18,11 @@ from .torus_shapes import Torus
 
 
 class Move(NamedTuple):
-    """One message of every rank, along a dimension; the receivers are all different.
-
-    Shapes: `signs` int64 (ranks,), the direction of each rank's message, 1 or -1.
-    """
+    """One message of every rank, along a dimension; the receivers are all different."""
 
     axis: int
     distance: int
-    signs: IntArray
+    signs: IntArray  # int64 (ranks,): the direction of each rank's message, 1 or -1
 
 
 Pattern = Sequence[Sequence[Move]]
@@ -60,36 +57,18 @@ def distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
 
 
 class _Message(NamedTuple):
-    """What ranks get in one step, and from which.
-
-    Shapes: `brought` bool (ranks, shards), by receiving rank; `tails` int64 (ranks,), the sender by receiving rank.
-    """
+    """What ranks get in one step, bool (ranks, shards), and from which, int64 (ranks,), both by receiving rank."""
 
     brought: BoolArray
     tails: IntArray
 
 
 def spread(torus: Torus, patterns: Sequence[Pattern], relays: bool, roots: IntArray | None = None) -> tuple[int, Sends]:
-    """Find all sends of an allgather by several patterns at once, each for an equal part of every shard.
+    """Return chunks per shard and sends of an allgather by several patterns at once, each for a part of every shard.
 
-    Raises `UnsupportedError` if the patterns do not bring all shards to all ranks.
-
-    Parameters
-    ----------
-    torus : Torus
-        Coordinates of the ranks.
-    patterns : sequence of Pattern
-        Of equally many steps; all wait for the longest distance of a step.
-    relays : bool
-        Whether ranks in between pass messages on.
-    roots : ndarray of int64, optional
-        The ranks whose shards are spread; all by default.
-
-    Returns
-    -------
-    int
-        Chunks per shard.
-    Sends
+    Raises `UnsupportedError` if they do not bring all shards to all ranks.  The patterns have equally many steps, and
+    wait for the longest distance of a step; with `relays`, ranks in between pass messages on.  Only the shards of
+    `roots`, int64, are spread; all by default.
     """
     shards = np.arange(len(torus.ranks)) if roots is None else roots
     width = max(len(moves) for pattern in patterns for moves in pattern)

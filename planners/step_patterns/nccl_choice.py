@@ -41,23 +41,9 @@ PLANS: dict[str, Callable[..., Plan]] = {
 def plan_nccl(
     topology: Topology, collective: AnyCollective, *, size: int | str | None = None, root: int | str | None = None
 ) -> Plan:
-    """Plan as NCCL would choose for a size.
+    """Plan as NCCL would choose for a size, by default one so large that bandwidth decides.
 
-    Parameters
-    ----------
-    topology : Topology
-        Boxes of GPUs, or GPUs that are boxes of their own.
-    collective : str or Collective
-        One that trees carry out.
-    size : int or str, optional
-        Bytes in all, such as ``"1M"``; so many that bandwidth decides by default.
-    root : int or str, optional
-        As for `collopt.plan`.
-
-    Returns
-    -------
-    Plan
-        Its ``provenance`` says which algorithm and protocol it is, and the µs of NCCL's model.
+    The ``provenance`` says which algorithm and protocol it is, and the µs of NCCL's model.
     """
     check_topology(topology)
     known = as_collective(collective, TREE_COLLECTIVES, "NCCL's planner does not implement")

@@ -102,24 +102,7 @@ class Choice(NamedTuple):
 def choices(
     machine: Machine, collective: Collective, algorithm: str, rate: Fraction, channels: int, size: int
 ) -> list[Choice]:
-    """Compute the time of an algorithm with each of its protocols.
-
-    Parameters
-    ----------
-    machine, collective, algorithm
-        What runs where.
-    rate : Fraction
-        GB/s of its plan.
-    channels : int
-        Rings that share the data.
-    size : int
-        Bytes in all.
-
-    Returns
-    -------
-    list of Choice
-        Empty if the hardware does not have it.
-    """
+    """Time an algorithm with each of its protocols, at `rate` GB/s; none if the hardware does not have it."""
     found = []
     for place, protocol in enumerate(PROTOCOLS):
         speed = rate * _share(machine, collective, algorithm, place)

@@ -48,22 +48,7 @@ def plan_ring_unwinding(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan with switches unwound to rings.
-
-    Parameters
-    ----------
-    topology : Topology
-        With switches whose neighbors are ranks, or nodes with one other neighbor, a rank, such as NICs.
-    collective : str or Collective
-        One that trees carry out.
-    root, weights
-        As for `collopt.plan`.
-
-    Returns
-    -------
-    Plan
-        Of trees, on the links of the topology.
-    """
+    """Plan with trees on rings to which switches are unwound, or other nodes with one neighbor besides, a rank."""
     known = check_request(topology, collective)
     network, ways = _unwound(topology)
     made = plan_trees(network, known, root=root, weights=weights)

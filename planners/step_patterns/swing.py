@@ -45,19 +45,9 @@ from .torus_shapes import Torus, grid_of
 
 
 def plan_swing(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan with Swing: on a torus with all ports of the ranks, on a network of switches with one.
+    """Plan with Swing: on a torus of even sizes with all ports of the ranks, on evenly many ranks at switches with one.
 
-    Parameters
-    ----------
-    topology : Topology
-        A torus of even sizes, with or without routers, or an even number of ranks joined by switches.
-    collective : str or Collective
-        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
-
-    Returns
-    -------
-    Plan
-        In steps; where ranks are linked themselves and pass messages on, in one for each link that these pass.
+    Where ranks are linked themselves and pass messages on, there is one step for each link that these pass.
     """
     return plan_in_steps(topology, collective, "swing", lambda problem: _exchanges(problem, "swing"))
 

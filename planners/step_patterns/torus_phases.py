@@ -30,20 +30,7 @@ PLANNER = "torus-2-phase"
 
 
 def plan_torus_phases(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan with rings along one dimension after the other.
-
-    Parameters
-    ----------
-    topology : Topology
-        A torus, with or without routers.
-    collective : str or Collective
-        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
-
-    Returns
-    -------
-    Plan
-        In steps.
-    """
+    """Plan in steps with rings along one dimension of a torus after the other."""
     return plan_in_steps(topology, collective, PLANNER, _rings)
 
 

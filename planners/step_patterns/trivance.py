@@ -32,19 +32,9 @@ from .torus_shapes import Torus, grid_of
 
 
 def plan_trivance(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan with Trivance.
+    """Plan with Trivance on a torus, with or without routers, or on ranks joined by switches, which are then one ring.
 
-    Parameters
-    ----------
-    topology : Topology
-        A torus, with or without routers, or ranks joined by switches, which are then taken as one ring.
-    collective : str or Collective
-        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
-
-    Returns
-    -------
-    Plan
-        In steps; where ranks are linked themselves and pass messages on, in one for each link that these pass.
+    Where ranks are linked themselves and pass messages on, there is one step for each link that these pass.
     """
     return plan_in_steps(topology, collective, "trivance", _exchanges)
 

@@ -63,12 +63,7 @@ class Duals(NamedTuple):
 
 @dataclass(frozen=True)
 class Optimum:
-    """Best rates of trees.
-
-    `bound`: For these trees.
-    `rates`: GB/s in any unit of each tree that is used.
-    `exact`: Whether the trees reach the bound.
-    """
+    """The bound of trees, GB/s in any unit of each tree that is used, and whether the trees reach the bound."""
 
     bound: Bound
     rates: tuple[tuple[SteinerTree, Fraction], ...]
@@ -130,10 +125,7 @@ def plan_steiner(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan a collective with the best trees that branch at ranks and at able switches.
-
-    If they reach the bound of all schedules, that one is the plan's, else the one of such trees.
-    """
+    """Plan a collective with the best trees that branch at ranks and at able switches, and with the bound of these."""
     from .forestcoll import bound_trees  # with kernels
 
     check_abilities(topology)

@@ -129,18 +129,14 @@ class _Links(NamedTuple):
 
 
 def strength_bound(topology: Topology) -> Bound:
-    """Compute the strength of a network, which bounds any allreduce, with the partition that proves it.
-
-    A path of three ranks: two links between three parts.
-    """
+    """Compute the strength of a network, which bounds any allreduce, with the partition that proves it."""
     return _bound(topology, _slice(topology, ()).best)
 
 
 def plan_strength(topology: Topology, *, in_network: bool = True) -> Plan:
     """Plan an allreduce at the strength of the network: each tree reduces to its root and broadcasts back.
 
-    A path of three ranks: one tree, rooted in the middle.  With `in_network`, trees also span switches that multicast
-    and aggregate, where that makes the plan faster.
+    With `in_network`, trees also span switches that multicast and aggregate, where that makes the plan faster.
     """
     trace = Trace()
     choices, bound = _choices(topology, trace, in_network=in_network)

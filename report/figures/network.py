@@ -318,12 +318,7 @@ WIDE = 20.0  # Points between neighbors from which on lines have their full widt
 
 
 class Scale(NamedTuple):
-    """Sizes of what is drawn.
-
-    `width`, `height`: Of the figure, in inches.
-    `radius`: Of a node, in points.
-    `unit`: Points between neighbors.
-    """
+    """Size of a figure in inches, radius of a node in points, and points between neighbors."""
 
     width: float
     height: float

@@ -62,16 +62,7 @@ class Certificate(NamedTuple):
 
 
 def certificate(bound: Bound) -> Certificate:
-    """Return the certificate of a bound.
-
-    >>> from collopt.topologies import ring
-    >>> cut = Cut(frozenset({"gpu0", "gpu1", "gpu2"}))
-    >>> proof = certificate(Bound.from_witness(ring(4, bandwidth=25), "allgather", cut))
-    >>> proof.terms, proof.total
-    ((Term(links=2, bandwidth=Fraction(25, 1), dual=Fraction(1, 1)),), Fraction(50, 1))
-    >>> proof.divisions[0]
-    'time ≥ 3 / 50 = 0.06 ns per byte of a shard'
-    """
+    """Return the certificate of a bound."""
     counted = witness_view(bound).links
     links = tuple((link.tail, link.head) for link in bound.topology.links if (link.tail, link.head) in counted)
     return _of(bound.witness, bound, links)

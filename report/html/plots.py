@@ -199,13 +199,7 @@ class Parts(NamedTuple):
 
 
 def parts(plan: Plan) -> Parts:
-    """Divide a plan's schedule into parts for display.
-
-    >>> import collopt
-    >>> taken = parts(collopt.plan(collopt.topologies.ring(3, bidirectional=False), "allgather"))
-    >>> taken.title, taken.shown[0]
-    ('Trees, one at a time', Part(label='root gpu0, 33.33 % of all data, 2 hops', ends=[0, 1, 1, 2], ranks=[1, 2]))
-    """
+    """Divide a plan's schedule into parts for display."""
     return _parts(plan.schedule, plan)
 
 

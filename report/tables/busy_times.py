@@ -153,16 +153,7 @@ class TreeHop(NamedTuple):
 
 
 def tree_hops(forest: Forest, tree: int, before: int = 0, looped: BoolArray | None = None) -> Iterator[TreeHop]:
-    """Yield the hops of a tree, each after those that it waits for.
-
-    Shapes: `looped` (trees, vertices), as `Forest.looped` returns it; none by default.
-
-    Sums of a chain run to its root: the leaf, rank 2, sends first.
-
-    >>> chain = Forest.from_paths(3, 1, [(0, 1, [(0, 1), (1, 2)])], root_weights=[1, 0, 0], direction="reduce")
-    >>> [(hop.number, hop.path) for hop in tree_hops(chain, 0)]
-    [(1, (2, 1)), (2, (1, 0))]
-    """
+    """Yield the hops of a tree, each after those that it waits for; `looped` is as of `Forest.looped`."""
     ranks, edges, outwards = forest.num_ranks, list(forest.edges(tree)), forest.direction == "broadcast"
     depths = {int(forest.roots[tree]): 0}
     for edge in edges:

@@ -92,11 +92,7 @@ class Hints(NamedTuple):
 
 
 def read_schedule(path: str | os.PathLike[str], topology: Topology, hints: Hints) -> Reading:
-    """Read a schedule that ranks of a topology run.
-
-    Raises `FileFormatError` if the file cannot be read or is of no kind that is scored; `UnsupportedError` if it is for
-    another number of ranks, or does not say what is needed.
-    """
+    """Read a schedule that ranks of a topology run; raises as `score`."""
     file = as_path(path)
     if (prefix := trace_prefix(file)) is not None:
         return _traces(prefix, topology, hints)

@@ -67,19 +67,9 @@ def read_sends(
     collective: Collective | None = None,
     root: int | str | None = None,
 ) -> SendList:
-    """Read a list of sends.
+    """Read a list of sends, as CSV with a header or as JSON.
 
-    Raises `FileFormatError` if the file is no such list, or does not say what it is for and the arguments do not
-    either.
-
-    Parameters
-    ----------
-    path : str or path
-        CSV with a header, or JSON.
-    topology : Topology
-        Whose ranks send.
-    collective, root : Collective, int or str, optional
-        Must be given unless the file says so; if it does, they must agree.
+    Raises `FileFormatError` if it is none, or neither says what it is for nor do the arguments, or they disagree.
     """
     where = name_of(path)
     text = read_text(path, MAX_BYTES)

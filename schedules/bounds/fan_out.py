@@ -71,23 +71,12 @@ class FanOut(TimeWitness):
 
 @cache
 def spreading_time(near: Fraction, far: Fraction, send: Fraction, receivers: tuple[int, ...], most: int) -> Fraction:
-    """Return the least time until ranks of other groups know what one rank knows; all times in µs.
+    """Return the least time until `receivers` in each of the other groups, most first, know what one rank knows, in µs.
 
-    Parameters
-    ----------
-    near, far : Fraction
-        Least time of a hop inside a group, and between groups.
-    send : Fraction
-        Between the begins of two messages of a rank.
-    receivers : tuple of int
-        How many there are in each of the other groups, most first.
-    most : int
-        Ranks of the largest group.
-
-    Notes
-    -----
-    By time T, a group has all that it needs if a message reached it by ``T - near``, or else one for each receiver.  As
-    many messages have arrived by some time as if each made one more group know, `near` later all of it.
+    `near` and `far` are least times of a hop in a group and between groups, `send` is the time between the begins of
+    two messages of a rank, `most` the size of the largest group.  By time T, a group has all that it needs if a message
+    reached it by ``T - near``, or else one for each receiver.  As many messages have arrived by some time as if each
+    made one more group know, `near` later all of it.
     """
     scale = lcm(near.denominator, far.denominator, send.denominator)
     inside, between, gap = (int(time * scale) for time in (near, far, send))

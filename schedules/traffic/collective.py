@@ -330,13 +330,6 @@ def as_collective(
     """Look up a collective by the name that a user gave; a collective stays as it is.
 
     With `among`, only those of `COLLECTIVES` are taken, and `refusal` begins the message about others.
-
-    >>> as_collective("reduce_scatter").direction
-    'reduce'
-    >>> as_collective("all_reduce")
-    Traceback (most recent call last):
-        ...
-    collopt.errors.UnsupportedError: there is no collective 'all_reduce'; did you mean allreduce?
     """
     found = collective_or_given(value)
     known = tuple(COLLECTIVES.values()) if among is None else tuple(among)

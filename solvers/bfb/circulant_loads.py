@@ -30,18 +30,7 @@ class CirculantCosts(NamedTuple):
 
 
 def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
-    """Compute the costs of breadth-first broadcast on circulant digraphs of one size and degree.
-
-    Shapes: `offsets` int64 (sets, d).
-
-    Seven nodes with the offsets 1, 2 and 4 have even loads, 3/3 and 3/3; C(15, {1, 4, 5}) has 6/6 and 6/4, not 8/6:
-
-    >>> for n, offsets in (7, [1, 2, 4]), (15, [1, 4, 5, 10, 11, 14]):
-    ...     found = circulant_costs(n, np.array([offsets]))
-    ...     print(found.steps[0], found.loads[0] / found.unit)
-    2 2.0
-    2 2.5
-    """
+    """Compute the costs of breadth-first broadcast on circulant digraphs of n nodes; `offsets` int64 (sets, d)."""
     degree = offsets.shape[1]
     if degree > MAX_OFFSETS:
         raise UnsupportedError(

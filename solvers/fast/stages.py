@@ -25,11 +25,7 @@ NEGATIVE, TOO_LARGE, TOO_MANY = 1, 2, 3
 def staged_exchange(
     traffic: IntArray, servers: int, gpus: int, way: int, cap: int
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Plan an all-to-allv on servers of equally many GPUs.
-
-    Shapes: `traffic` int64 (servers * gpus, servers * gpus); returns int64 (stages,); returns int64 (stages, servers).
-    Units: `cap` in bytes.
-    """
+    """Plan an all-to-allv on servers of equally many GPUs, in stages of `cap` bytes; `traffic` int64 (ranks, ranks)."""
     nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
     fault = fault_of(traffic)
     if fault:

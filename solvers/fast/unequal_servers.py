@@ -106,8 +106,7 @@ def _keep(
 ) -> tuple[int, IntArray, IntArray]:
     """Write the own segments of GPUs from one server to another, and the stream number of each segment.
 
-    Also returns the remaining bytes of each GPU with their first cell and byte, int64 (GPUs, 3), and the deficit of
-    each of its streams, int64 (GPUs, peers).
+    Also returns each GPU's remaining bytes, first cell and byte, (GPUs, 3), and its streams' deficits, (GPUs, peers).
     """
     size, width = rows[1] - rows[0], columns[1] - columns[0]
     peers = width // gpus

@@ -41,12 +41,8 @@ def workspace(num_nodes: int) -> Workspace:
 def unmet_demand(network: FlowNetwork, residual: IntArray, supplies: IntArray, sink: int, space: Workspace) -> int:
     """Push the supplies of the first nodes towards a sink and return the deficit: supplies minus maximum flow.
 
-    `residual` holds the capacities at first and is changed.  If the deficit is positive, ``space.labels`` is
-    non-negative at exactly the nodes that reach the sink: the smallest sink side of a minimum cut.
-
-    Steps: (1) take an active node of the highest label; (2) push to nodes one label below, from its current arc on;
-    (3) if excess is left, relabel just above the lowest residual neighbor.
-    Shapes: `residual` int64 (arcs,).
+    `residual`, int64 (arcs,), holds the capacities at first and is changed.  If the deficit is positive,
+    ``space.labels`` is non-negative at exactly the nodes that reach the sink: the smallest sink side of a minimum cut.
     """
     # Local names: numba counts references whenever a field of a tuple is looked up.
     first_arc, next_arc, heads, _ = network

@@ -78,11 +78,9 @@ def _max_placement(rows: IntArray, columns: IntArray, entries: BoolArray, limit:
 def rounded_flow(
     num_nodes: int, tails: IntArray, heads: IntArray, flow: FloatArray, source: int, demands: IntArray
 ) -> IntArray:
-    """Find an integral flow that meets all demands and exceeds a fractional flow on each link as little as possible.
+    """Find an integral flow that meets all demands, near a fractional one; `flow` float64 (links,), `demands` (nodes,).
 
     Integral capacities have integral maximum flows, so rounding an exact `flow` up leaves enough capacity.
-
-    Shapes: `flow` float64 (links,); `demands` int64 (nodes,); returns int64 (links,).
     """
     sinks = np.flatnonzero(demands)
     all_tails = np.concatenate([tails, sinks])

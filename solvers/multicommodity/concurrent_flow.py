@@ -48,13 +48,10 @@ def concurrent_flow(
     max_rounds: int = 10_000,
     automorphisms: IntArray | None = None,
 ) -> ConcurrentFlow:
-    """Route all demands concurrently at nearly the maximum common rate, and bound that rate.
+    """Route all demands at nearly the maximum common rate, f of linear program (3) of the direct-connect paper.
 
-    The rate is f of linear program (3) of the direct-connect paper, appendix A.5, with capacities and demands.  By
-    convexity and symmetry some optimum has equal loads on all links of an orbit, so one source and one link per orbit
-    suffice.
-
-    Shapes: `demands` int64 (ranks, ranks); `automorphisms` int64 (generators, nodes).
+    By convexity and symmetry some optimum has equal loads on all links of an orbit, so one source and one link per
+    orbit suffice.  Shapes: `demands` int64 (ranks, ranks); `automorphisms` int64 (generators, nodes).
     """
     if not 0 < gap < 1 or max_rounds < 1:
         raise UnsupportedError(

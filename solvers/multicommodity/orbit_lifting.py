@@ -45,18 +45,8 @@ def lift_flows(
 ) -> LiftedFlows:
     """Compute flows of all sources that put equal loads on all links of an orbit.
 
-    Memory is O(ranks * links), time O(ranks * links * generators).
-
-    Shapes: `symmetries` int64 (generators, nodes); `sources` int64 (sources,); `flows` int64 (sources, links).
-
-    Rank 0 of a ring of three sends both units over the same link; rotated, every link carries both units of a source:
-
-    >>> import numpy as np
-    >>> ring = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([5, 5, 5])
-    >>> lift_flows(3, *ring, np.array([[1, 2, 0]]), np.array([0]), np.array([[2, 1, 0]]))
-    LiftedFlows(flows=array([[2, 1, 0],
-           [0, 2, 1],
-           [1, 0, 2]]), scale=1)
+    Memory is O(ranks * links), time O(ranks * links * generators).  Shapes: `symmetries` int64 (generators, nodes);
+    `sources` int64 (sources,); `flows` int64 (sources, links).
     """
     _check(num_ranks, tails, symmetries, sources, flows)
     images = link_images(tails, heads, capacities, symmetries)

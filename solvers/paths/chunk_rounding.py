@@ -38,9 +38,7 @@ def rounded(
     goal: Fraction | None = None,
     effort: int = 2 * 10**8,
 ) -> IntArray:
-    """Distribute integral chunks over the paths of each pair, with a small maximum link load.
-
-    Deterministic: random choices start from a fixed seed.
+    """Distribute integral chunks over the paths of each pair, with a small maximum link load, from a fixed seed.
 
     Shapes: `pairs` int64 (paths,); `amounts` int64 (pairs,); returns int64 (paths,).
     """

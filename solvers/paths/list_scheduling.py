@@ -231,9 +231,7 @@ def step_quotas(paths: Paths, capacities: IntArray, batch: int = 1) -> IntArray:
 
 
 def min_steps(paths: Paths, quotas: IntArray) -> int:
-    """Return a lower bound on the number of steps: the longest path, or head, work and tail of a link.
-
-    The head of a link is the fewest hops of a path before it, its tail the fewest after it.
+    """Bound the number of steps from below: the longest path, or fewest hops before a link, its work, and those after.
 
     Shapes: `quotas` int64 (links,).
     """

@@ -53,10 +53,8 @@ def min_cut_around(
 ) -> int:
     """Minimize ``factor c(S) + weight(S without rank)`` over sets S with `rank` inside and inactive nodes outside.
 
-    The largest minimizer is left where ``scratch[0] < 0``.
-
-    Shapes: `node_weights` int64 (ranks,); `active` bool (nodes,); `residual` int64 (arcs,) and `scratch` int64 (4,
-    nodes) are written to.
+    The largest minimizer is left where ``scratch[0] < 0``.  Shapes: `node_weights` int64 (ranks,); `active` bool
+    (nodes,); `residual` int64 (arcs,) and `scratch` int64 (4, nodes) are written to.
     """
     heads, capacities, num_links = cuts.heads, cuts.capacities, cuts.num_links
     sink = len(cuts.first_arc) - 2
@@ -88,11 +86,9 @@ def min_cut_around(
 
 @numba.njit(cache=True, nogil=True)
 def add_switches(cuts: NodeWeightedCuts, parts: int, sets: IntArray) -> None:
-    """Label switches in `sets` by the part, from 0, whose smallest minimum cut contains them; keep other labels.
+    """Label switches in disjoint `sets`, int64 (nodes,), by the part, from 0, whose smallest minimum cut contains them.
 
-    The sets are disjoint: of two that share switches, neither has a larger cut without them.
-
-    Shapes: `sets` int64 (nodes,), which holds the parts of the ranks.
+    Of two sets that share switches, neither has a larger cut without them.
     """
     nodes, sink = len(cuts.first_arc), len(cuts.first_arc) - 2
     scratch = np.empty((4, nodes), dtype=np.int64)

@@ -79,11 +79,8 @@ def balanced_demands(
 ) -> IntArray:
     """Divide `level` among the ranks so that every set of ranks gets at least `level` minus any cut around it.
 
-    In symbols: ``demand(all) = level``, and ``demand(X) >= level - c(S)`` for every set of nodes S that holds the ranks
-    X and no others.  Demands may be negative.  They are near `target`: every rank first gets its target, or more if a
-    cut requires it; the excess is then removed in equal steps as far as cuts allow.
-
-    Shapes: `target` int64 (ranks,); returns int64 (ranks,).
+    Demands may be negative.  They are near `target`: every rank first gets its target, or more if a cut requires it;
+    the excess is then removed in equal steps as far as cuts allow.  Shapes: `target` and result int64 (ranks,).
     """
     check_capacities(4 * sum(map(int, capacities)) + 2 * level * (len(target) + 1))
     cuts = node_weighted_cuts(num_nodes, len(target), tails, heads, capacities)

@@ -119,10 +119,9 @@ def _arcs_from(network: FlowNetwork, node: int) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _pairs(degree: int) -> IntArray:
-    """List all ordered pairs of neighbor indices, shape (degree^2, 2).
+    """List all ordered pairs of neighbor indices, shape (degree^2, 2), in rotations to spread links over many others.
 
-    Rotations spread each neighbor's links over many others.  Pairs of a neighbor with itself come last: they only give
-    up capacity, which the theorem needs if one neighbor holds more than half of the switch.
+    Pairs of a neighbor with itself come last, needed only if one neighbor holds more than half of the switch.
     """
     pairs = np.empty((degree * degree, 2), dtype=np.int64)
     for shift in range(1, degree + 1):

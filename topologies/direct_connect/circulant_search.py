@@ -163,26 +163,18 @@ def _offset_sets(largest: int, size: int, tries: int) -> Iterator[tuple[int, ...
 
 
 def digraph_offset_sets(n: int, degree: int, most: int) -> IntArray:
-    """List sets of offsets of circulant digraphs.
+    """List sets of offsets of circulant digraphs, int64 (sets, degree).
 
     First come geometric sequences 1, h, h**2, ... modulo n, those with h**degree = 1 before the others: multiplication
     by such an h is an automorphism that permutes the arcs of a node, so that broadcasts and all-to-all can load all
-    arcs evenly.  Then come all sets, if they are at most `most`; else all with the offset 1, if these are; else the
-    sample of `sampled_offset_sets`.  Multiplying all offsets by a number prime to n gives an isomorphic graph, so sets
-    with the offset 1 represent all that have an offset prime to n.
-
-    Shapes: returns int64 (sets, degree).
+    arcs evenly.  Then come all sets, if they are at most `most`; else all with the offset 1, which represent all that
+    have an offset prime to n; else the sample of `sampled_offset_sets`.
     """
     return np.concatenate((_geometric(n, degree, n - 1), _subsets(n - 1, degree, most)))
 
 
 def bidirectional_offset_sets(n: int, degree: int, most: int) -> IntArray:
-    """List sets of offsets that contain -a with each a, modulo n, so that each link has an opposite one.
-
-    As for `digraph_offset_sets`, with pairs of offsets in place of offsets.
-
-    Shapes: returns int64 (sets, degree).
-    """
+    """List sets of offsets as `digraph_offset_sets`, with -a for each a, modulo n, so that links have opposite ones."""
     pairs, below = degree // 2, (n - 1) // 2
     if degree % 2 and n % 2:
         return np.empty((0, degree), dtype=np.int64)

@@ -36,8 +36,7 @@ def link_orbits(
 ) -> LinkOrbits:
     """Return the orbits that symmetries generate, after checking them; `UnsupportedError` if one is no symmetry.
 
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `demands` int64 (ranks, ranks); `symmetries` int64
-    (generators, nodes).
+    Shapes: `capacities` int64 (links,); `demands` int64 (ranks, ranks); `symmetries` int64 (generators, nodes).
     """
     num_ranks = len(demands)
     apart = ~np.eye(num_ranks, dtype=np.bool_)
@@ -58,11 +57,7 @@ def link_orbits(
 
 
 def link_images(tails: IntArray, heads: IntArray, capacities: IntArray, symmetries: IntArray) -> IntArray:
-    """Return the image of each link under each symmetry, after checking that there is one.
-
-    Shapes: `tails`, `heads`, `capacities` int64 (links,); `symmetries` int64 (generators, nodes); returns int64
-    (generators, links).
-    """
+    """Return the image of each link under each symmetry, int64 (generators, links), after checking that it exists."""
     order = np.lexsort((capacities, heads, tails))
     links = [side[order] for side in (tails, heads, capacities)]
     images = np.empty((len(symmetries), len(tails)), dtype=np.int64)

@@ -21,19 +21,10 @@ UNREACHED = np.iinfo(np.int16).max
 
 
 class RankGroups(NamedTuple):
-    """Mixed-radix digits of the ranks: the group on each level, the outermost first.
+    """Mixed-radix digits of the ranks: the group on each level, the outermost first."""
 
-    Attributes
-    ----------
-    digits : ndarray of int64, shape (ranks, levels)
-        Of each rank: its group on the outermost level, the group inside that on the next, ..., its place in the
-        innermost group.
-    sizes : tuple of int
-        How many digits there are on each level; their product is the number of ranks.
-    """
-
-    digits: IntArray
-    sizes: tuple[int, ...]
+    digits: IntArray  # int64 (ranks, levels)
+    sizes: tuple[int, ...]  # How many digits there are on each level
 
     @property
     def places(self) -> IntArray:
@@ -50,26 +41,9 @@ class RankGroups(NamedTuple):
 
 @lru_cache(maxsize=4)  # every schedule on a network asks for them
 def rank_groups(topology: Topology) -> RankGroups:
-    """Find nested groups of ranks of equal sizes.
+    """Find nested groups of ranks of equal sizes; ranks on one switch, and those of networks without groups, are one.
 
-    Parameters
-    ----------
-    topology : Topology
-        Any; ranks on one switch, and those of networks without such a structure, are one group.
-
-    Returns
-    -------
-    RankGroups
-        Equal innermost digits are peers: where each rank of the first group has one nearest rank in another, as on
-        rails, that is its peer; else ranks are numbered in their order.
-
-    Examples
-    --------
-    >>> from collopt.topologies import dgx_a100, torus
-    >>> rank_groups(dgx_a100(boxes=2)).sizes
-    (2, 8)
-    >>> rank_groups(torus(4, 6)).digits[13].tolist()
-    [2, 1]
+    Equal innermost digits are peers: the nearest ranks of each other's groups, as on rails, or else by their order.
     """
     distances = rank_distances(topology)
     labels = _nested_labels(distances)

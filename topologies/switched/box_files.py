@@ -111,8 +111,7 @@ def torus_links(
 ) -> Iterator[tuple[int, int, int]]:
     """Yield two ranks and the dimension of each link of a grid, whose `closed` dimensions are rings.
 
-    Ranks count the last coordinate fastest.  In twisted tori, the links that close a dimension of the smallest size k
-    are shifted by k along those of size 2 k.
+    In twisted tori, the links that close a dimension of the smallest size k are shifted by k along those of size 2 k.
     """
     short = min(shape)
     for rank, place in enumerate(product(*map(range, shape))):

@@ -237,13 +237,7 @@ class Extent:
 
 
 def sweep(minbytes: int, maxbytes: int, stepfactor: int | None, stepbytes: int) -> tuple[int, ...]:
-    """List the sizes of a sweep, in bytes.
-
-    >>> sweep(1024, 16384, 2, 1)
-    (1024, 2048, 4096, 8192, 16384)
-    >>> sweep(1000, 2500, None, 500)
-    (1000, 1500, 2000, 2500)
-    """
+    """List the sizes of a sweep, in bytes."""
     if maxbytes < minbytes:
         raise UnsupportedError(f"the sweep ends at {maxbytes} bytes and begins at {minbytes}; expected it to end later")
     sizes: list[int] = []
@@ -259,11 +253,7 @@ def sweep(minbytes: int, maxbytes: int, stepfactor: int | None, stepbytes: int) 
 
 
 def extents(layout: Layout, num_ranks: int, sizes: tuple[int, ...], element_bytes: int) -> tuple[Extent, ...]:
-    """Round sizes, in bytes, down to equal numbers of whole elements in all parts; leave out empty and repeated ones.
-
-    >>> extents(Layout.of("allgather", 3, 3), 3, (8, 16, 20, 100), 4)
-    (Extent(size=12, count=1, elements=3), Extent(size=96, count=8, elements=24))
-    """
+    """Round sizes, in bytes, down to whole elements of all parts; leave out empty and repeated ones."""
     # Elements of the smallest whole, ranks among which its bytes are divided, and parts among which its elements are.
     unit, ranks, parts = 1, 1, 1
     if layout.in_pairs:

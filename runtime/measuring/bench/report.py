@@ -31,12 +31,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One size, measured for one plan or library.
-
-    `name`: Of the plan or library.
-    `size`, `count`: Bytes, and elements as nccl-tests counts them.
-    `out_of_place`, `in_place`: None where that cannot be done.
-    """
+    """One size in bytes and elements, measured for one plan or library; None where that cannot be done."""
 
     name: str
     size: int

@@ -69,11 +69,7 @@ class FittedCost(NamedTuple):
 
 
 class RunFit(NamedTuple):
-    """How the costs describe a measurement.
-
-    `model`: What was assumed of it.
-    `median_residual`, `worst_residual`: Relative errors of its times.
-    """
+    """How the costs describe a measurement, of which `model` says what was assumed, by relative errors of its times."""
 
     model: str
     num_points: int

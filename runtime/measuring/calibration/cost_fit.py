@@ -26,11 +26,7 @@ Kind = Literal["inverse", "alpha", "launch", "extra", "reduction"]
 
 
 class Unknown(NamedTuple):
-    """A cost that is fitted.
-
-    `kind`: ``"inverse"`` of the efficiency; ``"extra"`` multiples of a group's latencies; or a time of `RuntimeCosts`.
-    `group`: Of the links concerned; empty for costs of ranks.
-    """
+    """A fitted cost: ``"inverse"`` of efficiency, ``"extra"`` multiples of latencies, or a time of `RuntimeCosts`."""
 
     kind: Kind
     group: Group = ()
@@ -55,12 +51,7 @@ class Told(NamedTuple):
 
 @dataclass
 class CostFit:
-    """Result of `fit_costs`.
-
-    `told`, `untold`: Costs that the times tell, and reasons for those that they do not.
-    `terms`: Of each run, near these costs.
-    `residuals`: Relative errors of each run's times.
-    """
+    """What times tell of costs, reasons why not, and of each run the terms near these costs and the relative errors."""
 
     told: dict[Unknown, Told] = field(default_factory=dict)
     untold: dict[Unknown, str] = field(default_factory=dict)
@@ -81,20 +72,12 @@ def fit_costs(
     known: Mapping[Unknown, Fraction],
     send: Fraction = Fraction(0),
 ) -> CostFit:
-    """Fit costs to the times of runs.
+    """Fit costs to the right times of runs.
 
-    Which path is the deepest and which links are the busiest depends on the costs: the terms of the runs are taken
-    near the costs that were found last, until they stay.
-
-    Parameters
-    ----------
-    runs, measured
-        What was done in each measurement, and the right times of it.
-    known
-        All unknowns, and their values where the times do not tell them.  If those that come first explain the times,
-        those that come later cannot be told.
-    send
-        µs that starting a message adds to each hop; see `RuntimeCosts`.
+    Which path is the deepest and which links are the busiest depends on the costs: the terms of the runs are taken near
+    the costs that were found last, until they stay.  Of the unknowns, with their values where the times do not tell
+    them, those that come later cannot be told if the first explain the times.  `send`: µs that starting a message adds
+    to each hop.
     """
     rows = [(number, row) for number, times in enumerate(measured) for row in times.rows]
     points = _Points(

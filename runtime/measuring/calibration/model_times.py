@@ -39,13 +39,7 @@ Group = tuple[str, ...]
 class LinkGroups:
     """Links of a network by the classes that are fitted together.
 
-    Attributes
-    ----------
-    classes : dict of Group to sequence of LinkClass
-    of : dict of (str, str) to Group
-        By tail and head.
-    waits : dict of (str, str) to Fraction
-        By tail and head, µs: latencies as stated, or 1 for each link of a group that states none.
+    `of`, `waits`: The group of a link by tail and head; its latency in µs as stated, or 1 where a group states none.
     """
 
     def __init__(self, topology: Topology, groups: Sequence[Sequence[LinkClass]]) -> None:

@@ -75,10 +75,9 @@ def host_of(element: Element) -> str:
 
 
 def read_machine(system: Element, options: BoxOptions) -> Machine:
-    """Find the GPUs and NICs.
+    """Find the GPUs, by ``dev``, or by ``rank`` in files of several hosts, and NICs.
 
-    GPUs are ordered by ``dev``, or by ``rank`` in files of several hosts.  In a file without ``gpu`` elements, GPUs are
-    the leaf ``pci`` elements of a display or accelerator class, in file order, and likewise NICs.
+    Without ``gpu`` elements, they are the leaf ``pci`` elements of a display or accelerator class, in file order.
     """
     _check_addresses(system)
     notes: list[str] = []
