@@ -25,26 +25,11 @@ if TYPE_CHECKING:
     from .tables.plan_tables import bound_links, curve_table, link_table, step_table, tree_table
 
 __all__ = [
-    "bandwidth_figure",
-    "best_runtime_figure",
-    "bound_links",
-    "curve_table",
-    "gantt_figure",
-    "link_curves",
-    "link_table",
-    "node_layout",
-    "pareto_figure",
-    "relative_bandwidth_figure",
-    "runtime_figure",
-    "save_figure",
-    "step_table",
-    "timeline_figure",
-    "topology_figure",
-    "tree_figure",
-    "tree_table",
-    "utilization_figure",
+    "bandwidth_figure", "best_runtime_figure", "bound_links", "curve_table", "gantt_figure", "link_curves",
+    "link_table", "node_layout", "pareto_figure", "relative_bandwidth_figure", "runtime_figure", "save_figure",
+    "step_table", "timeline_figure", "topology_figure", "tree_figure", "tree_table", "utilization_figure",
     "write_report",
-]
+]  # fmt: skip
 
 _MODULES = {
     "figures.evaluation": (
