@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,9 +29,9 @@ from ..terminal.progress import working
 
 if TYPE_CHECKING:
     from ...runtime import Calibration
-    from ...runtime.measuring.calibration.alpha_beta import AlphaBeta
     from ...runtime.measuring.calibration.calibrate import FittedCost
     from ...runtime.measuring.calibration.measured_times import MeasuredTimes
+    from ...runtime.measuring.calibration.relative_fit import RelativeFit
     from ...topologies import Topology
 
 MAX_MEDIAN_ERROR, MAX_WORST_ERROR = (
@@ -180,23 +181,25 @@ def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
 
 def _lines(measured: Sequence[tuple[MeasuredTimes, tuple[str, ...]]]) -> list[dict[str, Any]]:
     """Fit a line to each file alone."""
-    from ...runtime.measuring.calibration.alpha_beta import fit_times
+    from ...runtime.measuring.calibration.cost_fit import fit_line
 
     return [
-        {"file": times.source, "collective": times.collective and str(times.collective)} | _line(fit_times(times))
+        {"file": times.source, "collective": times.collective and str(times.collective)} | _line(fit_line(times))
         for times, _ in measured
     ]
 
 
-def _line(line: AlphaBeta) -> dict[str, Any]:
+def _line(line: RelativeFit) -> dict[str, Any]:
+    (latency, slope), (latency_error, slope_error) = line.values.tolist(), line.reach.tolist()
+    residuals = sorted(line.residuals.tolist())
     return {
-        "alpha_us": line.latency if line.has_latency else None,
-        "alpha_error": line.latency_error / line.latency if line.has_latency else None,
-        "algbw": 1 / line.slope if line.has_slope else None,
-        "algbw_error": line.slope_error / line.slope if line.has_slope else None,
-        "points": line.num_points,
-        "median_residual": line.median_residual,
-        "worst_residual": line.worst_residual,
+        "alpha_us": latency if latency > latency_error else None,
+        "alpha_error": latency_error / latency if latency > latency_error else None,
+        "algbw": 1 / slope if slope > slope_error else None,
+        "algbw_error": slope_error / slope if slope > slope_error else None,
+        "points": len(residuals),
+        "median_residual": median(residuals),
+        "worst_residual": residuals[-1],
     }
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from measured_sweeps import SIZES, measured
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.measuring.calibration.alpha_beta import fit_times
+from collopt.runtime.measuring.calibration.cost_fit import fit_line
 from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
 from collopt.runtime.measuring.calibration.relative_fit import RelativeFit, fit_relative, independent_columns
 from collopt.support.arrays import FloatArray
@@ -76,29 +76,28 @@ def test_a_fit_takes_three_points() -> None:
 )
 def test_alpha_and_bandwidth_are_recovered(alpha: float, bandwidth: float, noise: float, seed: int) -> None:
     """From noisy times of a known link, within what the noise allows."""
-    line = fit_times(measured(lambda size: alpha + size / bandwidth / 1e3, noise=noise, seed=seed))
-    assert line.latency == pytest.approx(alpha, rel=1e-6 + 2 * noise)
-    assert 1 / line.slope == pytest.approx(bandwidth, rel=1e-6 + 2 * noise)
-    assert line.median_residual <= noise + 1e-9
-    assert line.has_latency
-    assert line.has_slope
+    line = fit_line(measured(lambda size: alpha + size / bandwidth / 1e3, noise=noise, seed=seed))
+    assert line.values[0] == pytest.approx(alpha, rel=1e-6 + 2 * noise)
+    assert 1 / line.values[1] == pytest.approx(bandwidth, rel=1e-6 + 2 * noise)
+    assert np.median(line.residuals) <= noise + 1e-9
+    assert (line.values > line.reach).all()
 
 
 def test_one_stray_time_does_not_tilt_the_line() -> None:
     """A run that took ten times as long as the others."""
     times = measured(lambda size: 5 + size / 25e3)
     rows = [row._replace(microseconds=row.microseconds * (10 if row.size == 2**20 else 1)) for row in times.rows]
-    line = fit_times(MeasuredTimes("times.txt", "sendrecv", 2, tuple(rows)))
-    assert (line.latency, 1 / line.slope) == (pytest.approx(5, rel=0.03), pytest.approx(25, rel=0.03))
-    assert line.worst_residual > 0.5
+    line = fit_line(MeasuredTimes("times.txt", "sendrecv", 2, tuple(rows)))
+    assert (line.values[0], 1 / line.values[1]) == (pytest.approx(5, rel=0.03), pytest.approx(25, rel=0.03))
+    assert line.residuals.max() > 0.5
 
 
 def test_confidence_intervals_mostly_hold() -> None:
     """About 95 of 100 have the true value."""
     inside = 0
     for seed in range(100):
-        line = fit_times(measured(lambda size: 5 + size / 25e3, noise=0.05, seed=seed))
-        inside += abs(line.slope - 1 / 25) <= line.slope_error
+        line = fit_line(measured(lambda size: 5 + size / 25e3, noise=0.05, seed=seed))
+        inside += abs(line.values[1] - 1 / 25) <= line.reach[1]
     assert inside >= 80
 
 
@@ -110,10 +109,10 @@ def rounded(sizes: Sequence[int], time: Callable[[int], float], digits: int = 2)
 
 def test_rounded_times_of_small_sizes_tell_no_bandwidth() -> None:
     """At 200 GB/s, 128 bytes take less than the last digit shows."""
-    line = fit_times(rounded((8, 16, 32, 64, 128), lambda size: 4 + size / 200e3))
-    assert (line.has_latency, line.has_slope) == (True, False)
-    assert line.latency == pytest.approx(4, abs=0.01)
-    assert 0.004 < line.latency_error < 0.02
+    line = fit_line(rounded((8, 16, 32, 64, 128), lambda size: 4 + size / 200e3))
+    assert (line.values > line.reach).tolist() == [True, False]
+    assert line.values[0] == pytest.approx(4, abs=0.01)
+    assert 0.004 < line.reach[0] < 0.02
 
 
 @settings(max_examples=examples(40))
@@ -121,15 +120,15 @@ def test_rounded_times_of_small_sizes_tell_no_bandwidth() -> None:
 def test_errors_cover_what_rounding_does(alpha: float, bandwidth: float, digits: int, largest: int) -> None:
     """True figures lie within the error, whether or not the sizes tell them."""
     sizes = [2**power for power in range(3, largest)]
-    line = fit_times(rounded(sizes, lambda size: max(1, alpha + size / bandwidth / 1e3), digits))
-    assert abs(line.latency - alpha) <= line.latency_error + 1e-6 * alpha
-    assert abs(line.slope - 1 / bandwidth) <= line.slope_error + 1e-6 / bandwidth
+    line = fit_line(rounded(sizes, lambda size: max(1, alpha + size / bandwidth / 1e3), digits))
+    true = np.array([alpha, 1 / bandwidth])
+    assert (np.abs(line.values - true) <= line.reach + 1e-6 * true).all()
 
 
 def test_a_file_of_one_size_has_no_line() -> None:
     """Nor one of two times."""
     one = MeasuredTimes("times.txt", "sendrecv", 2, tuple(MeasuredRow(SIZES[0], 5.0) for _ in range(3)))
     with pytest.raises(UnsupportedError, match=r"times\.txt: the measured sizes cannot separate latency"):
-        fit_times(one)
+        fit_line(one)
     with pytest.raises(UnsupportedError, match=r"times\.txt: there are 2 measured times"):
-        fit_times(MeasuredTimes("times.txt", "sendrecv", 2, one.rows[:2]))
+        fit_line(MeasuredTimes("times.txt", "sendrecv", 2, one.rows[:2]))

@@ -15,8 +15,7 @@ from ....support.formatting import count_text, percentage_text
 from ....topologies import RuntimeCosts, Topology
 from ....topologies.network.assumed_costs import as_costs
 from ....topologies.network.link_classes import LinkClass, link_classes, matching_classes
-from .alpha_beta import fit_times
-from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Unknown, fit_costs
+from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Unknown, fit_costs, fit_line
 from .measured_times import MeasuredTimes
 from .model_times import AssumedRun, Group, LinkGroups, PathRun, PlanRun, Terms, assumed_run
 
@@ -237,7 +236,7 @@ def _unknowns(
     latencies: dict[Group, float] = {}
     for run, times in zip(runs, measured, strict=True):
         if isinstance(run, PathRun) and len(crossed := {groups.of[link[:2]] for link in run.path}) == 1:
-            latencies.setdefault(crossed.pop(), fit_times(times).latency / run.messages)
+            latencies.setdefault(crossed.pop(), float(fit_line(times).values[0]) / run.messages)
     # The fastest last, as it cannot be told from alpha.
     slowest = sorted(latencies, key=lambda group: -latencies[group])
     extra = {Unknown("extra", group): Fraction(0) for group in slowest} if len(slowest) > 1 else {}

@@ -11,16 +11,20 @@ import numpy as np
 
 from ....errors import UnsupportedError
 from ....support.arrays import FloatArray, IntArray
-from .alpha_beta import CANNOT_SEPARATE
 from .measured_times import MeasuredTimes
 from .model_times import AssumedRun, Group, Terms
 from .relative_fit import MIN_POINTS, RelativeFit, fit_relative, independent_columns
 
 BYTES_PER_MB = 1_000_000
+BYTES_PER_US = 1000  # At 1 GB/s
 LINEARISATIONS = 10
 DECIMALS = 4  # Of the costs near which the terms are taken
 NOT_TOLD = "not identifiable from these sizes"
 MAY_BE_ZERO = "0 is in its 95 % interval"
+CANNOT_SEPARATE = (
+    "the measured sizes cannot separate latency from bandwidth; measure at least two that are far apart, such as "
+    "-b 1K -e 1G -f 4"
+)
 
 Kind = Literal["inverse", "alpha", "launch", "extra", "reduction"]
 
@@ -57,6 +61,19 @@ class CostFit:
     untold: dict[Unknown, str] = field(default_factory=dict)
     terms: list[Terms] = field(default_factory=list)
     residuals: list[FloatArray] = field(default_factory=list)
+
+
+def fit_line(times: MeasuredTimes) -> RelativeFit:
+    """Fit latency in µs, and µs per kB, to the right times of one measurement, without a network."""
+    rows = times.right().rows
+    measured = np.array([row.microseconds for row in rows])
+    columns = np.array([(1.0, row.size / BYTES_PER_US) for row in rows])
+    if len(rows) > 2 and len(independent_columns(columns / measured[:, None])) < 2:
+        raise UnsupportedError(f"{times.source}: {CANNOT_SEPARATE}")
+    try:
+        return fit_relative(columns, measured, np.zeros(2), roundings=np.array([row.rounding for row in rows]))
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{times.source}: {error}") from None
 
 
 class _Points(NamedTuple):

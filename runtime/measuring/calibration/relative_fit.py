@@ -31,6 +31,11 @@ class RelativeFit(NamedTuple):
     high: FloatArray
     residuals: FloatArray
 
+    @property
+    def reach(self) -> FloatArray:
+        """How far the intervals reach at most."""
+        return np.maximum(self.values - self.low, self.high - self.values)
+
 
 def independent_columns(columns: FloatArray) -> list[int]:
     """Choose columns from the left, each unless those chosen before it say the same."""
