@@ -17,9 +17,9 @@ from ..traffic.collective import AnyCollective, as_collective
 from .witness import (
     EVERY_SCHEDULE,
     Crossing,
+    LinkDuals,
     LinkValue,
     Pair,
-    Witness,
     as_link_values,
     as_node_set,
     as_parts,
@@ -32,7 +32,7 @@ Adjacency = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class CutDual(Witness):
+class CutDual(LinkDuals):
     """Dual values of links, and for every rank how they are divided over what it must receive and send.
 
     Data goes in hops between ranks, past switches that can only pass it on.  Switches where it may branch or be reduced
@@ -80,13 +80,12 @@ class CutDual(Witness):
 
     field: ClassVar[str] = "prices"
 
-    links: tuple[LinkValue, ...]
     into: tuple[tuple[LinkValue, ...], ...] = ()
     out_of: tuple[tuple[LinkValue, ...], ...] = ()
     relays: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "links", as_link_values(self.links))
+        super().__post_init__()
         for name in ("into", "out_of"):
             lists = as_parts(getattr(self, name), f"dual values {name}", "lists of dual values, one per rank")
             object.__setattr__(self, name, tuple(as_link_values(duals) for duals in lists))
@@ -115,7 +114,7 @@ class CutDual(Witness):
 
     def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up shortest paths, and what all links are worth; see `Witness.crossing`."""
-        value = sum((dual * topology.link(tail, head).bandwidth for tail, head, dual in self.links), Fraction(0))
+        value = self.value(topology)
         sizes = weights or (1,) * topology.num_ranks
         collective = as_collective(collective)
         if collective.has_two_phases:
@@ -145,10 +144,6 @@ class CutDual(Witness):
         if as_collective(collective).has_two_phases:
             return "allreduces that reduce every byte at one rank and broadcast it from there"
         return EVERY_SCHEDULE
-
-    def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
-        """Return the dual value of every link."""
-        return {(tail, head): dual for tail, head, dual in self.links}
 
     def to_json(self) -> dict[str, Any]:
         """Rows of both ends and a dual value, and names of the relays, sorted."""

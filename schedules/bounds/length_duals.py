@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,13 +15,13 @@ from ...support.arrays import FloatArray
 from ...topologies import Topology
 from ..traffic.collective import AnyCollective, as_collective
 from ..traffic.sizes import traffic_matrix
-from .witness import Crossing, LinkValue, Pair, Witness, as_link_values, value_by_link, value_rows, values_from_rows
+from .witness import Crossing, LinkDuals, value_by_link
 
 EXACT_FLOATS = 2**53  # floats up to here are whole numbers that add up exactly
 
 
 @dataclass(frozen=True)
-class LengthDual(Witness):
+class LengthDual(LinkDuals):
     """Length duals of links: data that goes from one rank to another takes at least their distance from the network.
 
     *All-to-all(v)*: let T be the traffic and f the rate that a traffic of 1 gets.  What goes from s to t at the rate f
@@ -39,6 +39,7 @@ class LengthDual(Witness):
     --------
     On a one-way ring of three, each pair is one or two hops apart:
 
+    >>> from collopt.schedules import LinkValue
     >>> from collopt.topologies import ring
     >>> network = ring(3, bandwidth=10, bidirectional=False)
     >>> lengths = LengthDual(tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in network.links))
@@ -48,11 +49,6 @@ class LengthDual(Witness):
 
     field: ClassVar[str] = "lengths"
 
-    links: tuple[LinkValue, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "links", as_link_values(self.links))
-
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless the lengths fit the topology and none is negative."""
         value_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
@@ -61,7 +57,6 @@ class LengthDual(Witness):
         """Add up distances, and what all links have to give away; see `Witness.crossing`."""
         if not (collective := as_collective(collective)).in_pairs:
             raise CertificateError(f"dual lengths of links do not bound {collective.name!r}")
-        value = sum((length * topology.link(tail, head).bandwidth for tail, head, length in self.links), Fraction(0))
         scale = lcm(*(length.denominator for _, _, length in self.links))
         amount = 0
         traffic = traffic_matrix(weights, topology.num_ranks)
@@ -73,24 +68,11 @@ class LengthDual(Witness):
                 )
             whole = distances[wanted].astype(np.int64).astype(object)
             amount += int((whole * traffic[source, wanted]).sum())
-        return Crossing(Fraction(amount, scale), value)
+        return Crossing(Fraction(amount, scale), self.value(topology))
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say what the bound compares."""
         return f"dual lengths of {len(self.links)} links: traffic times distance is at most bandwidth times length"
-
-    def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
-        """Return the length of every link."""
-        return {(tail, head): length for tail, head, length in self.links}
-
-    def to_json(self) -> list[list[str]]:
-        """Rows of both ends of a link and its length."""
-        return value_rows(self.links)
-
-    @classmethod
-    def from_json(cls, value: Iterable[tuple[str, str, str]]) -> Self:
-        """Build it from such rows."""
-        return cls(values_from_rows(value))
 
     def _distances(self, topology: Topology, scale: int) -> Iterator[FloatArray]:
         """Distances of all ranks from each rank, whole numbers in units of ``1 / scale``."""

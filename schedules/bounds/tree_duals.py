@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +15,7 @@ from ...errors import CertificateError
 from ...support.formatting import exact
 from ...topologies import Topology
 from ..traffic.collective import AnyCollective, Direction, as_collective
-from .witness import (
-    Crossing,
-    LinkValue,
-    Pair,
-    Witness,
-    as_link_values,
-    value_by_link,
-    value_rows,
-    values_from_rows,
-)
+from .witness import Crossing, LinkDuals, Pair, value_by_link
 
 MAX_RANKS = 12  # the check takes time and memory in proportion to 3^ranks
 INT64_LIMIT = 2**62
@@ -33,7 +24,7 @@ Costs = npt.NDArray[Any]  # whole numbers: int64, or Python's where those have n
 
 
 @dataclass(frozen=True)
-class TreeDual(Witness):
+class TreeDual(LinkDuals):
     """Dual values of links: every tree costs at least what the cheapest one costs.
 
     A tree spans all ranks and branches at ranks and, in a broadcast, at switches that multicast, in a reduction at
@@ -57,6 +48,7 @@ class TreeDual(Witness):
     --------
     Three ranks around a switch that adds and copies: every tree takes a link of each rank, either way.
 
+    >>> from collopt.schedules import LinkValue
     >>> star = Topology.from_links(
     ...     [(rank, "s", 30) for rank in "abc"],
     ...     compute="abc",
@@ -72,11 +64,6 @@ class TreeDual(Witness):
 
     field: ClassVar[str] = "tree_dual"
 
-    links: tuple[LinkValue, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "links", as_link_values(self.links))
-
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless the dual values fit the topology, which is small enough to check them."""
         value_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
@@ -90,18 +77,17 @@ class TreeDual(Witness):
         collective = as_collective(collective)
         if collective.in_pairs:
             raise CertificateError(f"dual values of trees do not bound {collective.name!r}")
-        value = sum((dual * topology.link(tail, head).bandwidth for tail, head, dual in self.links), Fraction(0))
         sizes = weights or (1,) * topology.num_ranks
         costs = [self._cheapest(topology, direction) for direction in collective.phases]
         if collective.has_two_phases:
             sums = [sum(both) for both in zip(*costs, strict=True) if None not in both]
-            return Crossing(sum(sizes) * min(sums, default=Fraction(0)), value)
+            return Crossing(sum(sizes) * min(sums, default=Fraction(0)), self.value(topology))
         amount = Fraction(0)
         for rank, size, cost in zip(topology.compute_nodes, sizes, costs[0], strict=True):
             if size and cost is None:
                 raise CertificateError(f"no tree connects rank {rank!r} with every other in {topology!r}")
             amount += size * (cost or 0)
-        return Crossing(amount, value)
+        return Crossing(amount, self.value(topology))
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:
         """Say what the bandwidth is worth, and what the trees cost."""
@@ -114,19 +100,6 @@ class TreeDual(Witness):
     def scope(self, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say which schedules the bound is about."""
         return "schedules made of trees that branch at ranks and at able switches"
-
-    def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
-        """Return the dual value of every link."""
-        return {(tail, head): dual for tail, head, dual in self.links}
-
-    def to_json(self) -> list[list[str]]:
-        """Rows of both ends of a link and its dual value."""
-        return value_rows(self.links)
-
-    @classmethod
-    def from_json(cls, value: Iterable[tuple[str, str, str]]) -> Self:
-        """Build it from such rows."""
-        return cls(values_from_rows(value))
 
     def _cheapest(self, topology: Topology, direction: Direction) -> list[Fraction | None]:
         """Cost of the cheapest tree of each root, None if there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -105,6 +106,33 @@ class LinkValue(NamedTuple):
     tail: str
     head: str
     dual: Fraction
+
+
+@dataclass(frozen=True)
+class LinkDuals(Witness):
+    """Dual values of links, which weigh their bandwidths."""
+
+    links: tuple[LinkValue, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "links", as_link_values(self.links))
+
+    def value(self, topology: Topology) -> Fraction:
+        """Return what all links together are worth, in GB/s."""
+        return sum((dual * topology.link(tail, head).bandwidth for tail, head, dual in self.links), Fraction(0))
+
+    def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
+        """Return the dual value of every link."""
+        return {(tail, head): dual for tail, head, dual in self.links}
+
+    def to_json(self) -> Any:
+        """Rows of both ends of a link and its dual value."""
+        return value_rows(self.links)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Build it from such rows."""
+        return cls(values_from_rows(value))
 
 
 def as_link_values(rows: object) -> tuple[LinkValue, ...]:
