@@ -1,4 +1,4 @@
-"""Array types, and read-only views of arrays."""
+"""Array types, read-only views of arrays, and components of graphs in arrays."""
 
 from __future__ import annotations
 
@@ -24,3 +24,13 @@ def read_only(array: npt.NDArray[Item]) -> npt.NDArray[Item]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def components(size: int, pairs: npt.ArrayLike) -> IntArray:
+    """Number the components that pairs of nodes join, (pairs, 2), by their first nodes; int64 (size,)."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    tails, heads = np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(tails), dtype=np.bool_), (tails, heads)), shape=(size, size))
+    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)

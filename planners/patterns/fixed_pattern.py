@@ -18,7 +18,7 @@ from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Collective, Forest, TreeSchedule
 from ...schedules.traffic.collective import AnyCollective
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, components
 from ...topologies import Topology
 from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
@@ -222,27 +222,12 @@ def find_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
 
     That finds GPUs on one NVSwitch, in one mesh of direct links, or hosts on one leaf switch, whatever they are called.
     """
-    ranks = range(hops.problem.topology.num_ranks)
-    nearest = [hops.nearest(rank) for rank in ranks]
+    nearest = [hops.nearest(rank) for rank in range(hops.problem.topology.num_ranks)]
     shortest = min((length for length, found in nearest if found), default=0)
-    joined: list[set[int]] = [set() for _ in ranks]
-    for rank, (length, found) in enumerate(nearest):
-        if length == shortest:
-            joined[rank].update(found)
-            for other in found:
-                joined[other].add(rank)
-    boxes, seen = [], set()
-    for rank in ranks:
-        if rank in seen:
-            continue
-        box, frontier = {rank}, [rank]
-        while frontier:
-            fresh = joined[frontier.pop()] - box
-            box |= fresh
-            frontier += fresh
-        seen |= box
-        boxes.append(tuple(sorted(box)))
-    return tuple(boxes)
+    joined = [(rank, other) for rank, (length, found) in enumerate(nearest) for other in found if length == shortest]
+    labels = components(len(nearest), joined)
+    boxes = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
+    return tuple(tuple(box.tolist()) for box in boxes)
 
 
 def plan_baseline(

@@ -22,7 +22,7 @@ from ...schedules import ALLREDUCE, Allreduce, Bound, Cut, Forest, Partition, Tr
 from ...solvers.strength.orientation import Orientation, orient
 from ...solvers.strength.strength import Strength, strength
 from ...solvers.trees.bottleneck import Bottleneck
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, components
 from ...topologies import Topology
 from ..plans.plan import Plan, verified_plan
 from ..plans.stages import Trace
@@ -82,20 +82,13 @@ def _best_partitions(topology: Topology) -> list[Partition]:
 
 def _joined(topology: Topology, most: int) -> npt.NDArray[np.int64]:
     """Number groups of nodes, those with ranks first; a switch that reduces is grouped with `most` neighbors."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     tails, heads, _, _ = topology.arrays
     joins: list[tuple[int, int]] = []
     for switch in sorted(map(topology.node_index.__getitem__, topology.aggregation)):
         near = np.unique(heads[tails == switch])[:most]
         joins += [(switch, node) for node in near.tolist()]
-    size = len(topology.nodes)
-    ends = np.array(joins, dtype=np.int64).reshape(-1, 2).T
-    graph = coo_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(size, size))
-    labels = connected_components(graph, directed=False)[1]
-    # A group gets the number of its first node, so groups with ranks, which come first, stay in front.
-    return np.unique(np.unique(labels, return_index=True)[1][labels], return_inverse=True)[1]
+    # Groups are numbered by their first nodes, so those with ranks, which come first, stay in front.
+    return components(len(topology.nodes), joins)
 
 
 def _best_partition(topology: Topology, groups: npt.NDArray[np.int64]) -> Partition | None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import CertificateError
-from ...support.arrays import BoolArray, IntArray
+from ...support.arrays import BoolArray, IntArray, components
 from ...support.formatting import exact
 from ...topologies import Topology
 from ..traffic.collective import ALLREDUCE, AnyCollective, as_collective
@@ -87,15 +87,11 @@ class TreePartition(Partition):
 
 def _saved(topology: Topology, parts: IntArray, able: frozenset[str]) -> int:
     """Crossings that switches of no part save in a tree at most, where those in `able` branch it."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     tails, heads, _, _ = topology.arrays
     idle = parts < 0
     inner = idle[tails] & idle[heads]
     size = len(parts)
-    graph = coo_array((np.ones(int(inner.sum())), (tails[inner], heads[inner])), shape=(size, size))
-    labels = connected_components(graph, directed=False)[1]
+    labels = components(size, np.column_stack((tails[inner], heads[inner])))
     branches = _mask(topology, able) & idle
     whole = branches & ~_mask(topology, topology.loopback)
     saved = 0

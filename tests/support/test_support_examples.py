@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from collopt.support.arrays import read_only
+from collopt.support.arrays import components, read_only
 from collopt.support.formatting import (
     abbreviated_names,
     bandwidth_text,
@@ -118,3 +118,9 @@ def test_as_integers() -> None:
 def test_as_size() -> None:
     """Return a size from `least` to `most`, or raise `TopologyError`."""
     assert as_size(4, "boxes") == 4
+
+
+def test_components() -> None:
+    """By their first nodes; nodes without a pair are alone."""
+    assert components(4, [(3, 1)]).tolist() == [0, 1, 2, 1]
+    assert components(2, []).tolist() == [0, 1]

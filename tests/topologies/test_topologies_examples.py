@@ -26,7 +26,7 @@ from collopt.topologies.importing.sources.document import Document
 from collopt.topologies.importing.sources.json_text import as_decimal
 from collopt.topologies.importing.sources.options import BoxOptions, find_product, is_always_linked, product_of
 from collopt.topologies.importing.sources.text_matrix import find_headers, line_below, plain_lines
-from collopt.topologies.importing.vendor_tools.box_from_links import DisjointSets, box_name, directly_linked
+from collopt.topologies.importing.vendor_tools.box_from_links import box_name, directly_linked
 from collopt.topologies.importing.vendor_tools.pcie_paths import PcieLocation, pcie_link_bandwidth, pcie_path_tree
 from collopt.topologies.network.hop_distances import hop_distances, partial_hop_distances
 from collopt.topologies.network.link_classes import link_classes, matching_classes
@@ -204,13 +204,6 @@ def test_find_headers() -> None:
 def test_line_below() -> None:
     """Return the next line with text after a line number, from 1; an empty text at the end."""
     assert line_below(["Hops", "", "GPU0 0"], 1) == "GPU0 0"
-
-
-def test_disjointsets() -> None:
-    """Union-find over the numbers from 0."""
-    groups = DisjointSets(3)
-    groups.union(0, 2)
-    assert groups.labels() == [0, 1, 0]
 
 
 def test_directly_linked() -> None:

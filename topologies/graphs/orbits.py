@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, components
 
 
 class LinkOrbits(NamedTuple):
@@ -49,8 +49,7 @@ def link_orbits(
             )
         if different and (demands[np.ix_(mapping[:num_ranks], mapping[:num_ranks])] != demands).any(where=apart):
             raise UnsupportedError(f"row {row} of the symmetries does not take every demand to an equal one")
-    kinds = _merged(num_ranks, symmetries[:, :num_ranks])
-    classes = _merged(len(tails), images)
+    kinds, classes = _merged(symmetries[:, :num_ranks]), _merged(images)
     _, first, counts = np.unique(kinds, return_index=True, return_counts=True)
     sending = _sends(demands)[first]
     return LinkOrbits(first[sending], counts[sending], classes, np.bincount(classes))
@@ -72,14 +71,10 @@ def link_images(tails: IntArray, heads: IntArray, capacities: IntArray, symmetri
     return images
 
 
-def _merged(size: int, mappings: IntArray) -> IntArray:
+def _merged(mappings: IntArray) -> IntArray:
     """Number the orbits that mappings generate."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    tails = np.tile(np.arange(size), len(mappings))
-    edges = coo_array((np.ones(len(tails), dtype=np.bool_), (tails, mappings.ravel())), shape=(size, size))
-    return np.asarray(connected_components(edges, directed=False)[1], dtype=np.int64)
+    count, size = mappings.shape
+    return components(size, np.column_stack((np.tile(np.arange(size), count), mappings.ravel())))
 
 
 def _sends(demands: IntArray) -> npt.NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import BoolArray, IntArray, read_only
+from ..network.hop_distances import partial_hop_distances
 from ..network.topology import Topology
 
 UNREACHED = np.iinfo(np.int16).max
@@ -66,23 +67,9 @@ def rank_distances(topology: Topology) -> IntArray:
 
     The longer direction counts; `UNREACHED` where one has no such path.
     """
-    ranks, nodes = topology.num_ranks, len(topology.nodes)
-    tails, heads, _, _ = topology.arrays
-    order = np.argsort(heads, kind="stable")
-    tails, heads = tails[order], heads[order]
-    reachable, starts = np.unique(heads, return_index=True)
-    reached = np.zeros((nodes, (ranks + 7) // 8), dtype=np.uint8)
-    reached[:ranks] = np.packbits(np.eye(ranks, dtype=np.bool_), axis=1)
-    found = np.where(np.eye(ranks, dtype=np.bool_), np.int16(0), np.int16(UNREACHED))  # [rank, source]
-    frontier, distance = reached.copy(), 0
-    while frontier.any():
-        distance += 1
-        arrived = np.zeros_like(reached)
-        arrived[reachable] = np.bitwise_or.reduceat(frontier[tails], starts, axis=0)
-        frontier = arrived & ~reached
-        reached |= frontier
-        found[np.unpackbits(frontier[:ranks], axis=1, count=ranks).astype(np.bool_)] = distance
-        frontier[:ranks] = 0  # ranks do not pass anything on
+    ranks, (tails, heads, _, _) = topology.num_ranks, topology.arrays
+    found = partial_hop_distances(len(topology.nodes), tails, heads, ranks)[:, :ranks]
+    found = np.where(found < 0, np.int16(UNREACHED), found)
     return np.maximum(found, found.T)
 
 

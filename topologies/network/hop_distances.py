@@ -20,11 +20,17 @@ def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -
     return distances
 
 
-def partial_hop_distances(num_nodes: int, tails: IntArray, heads: IntArray) -> npt.NDArray[np.int16]:
-    """Return hop distances as `hop_distances`, -1 where there is no path; 8 sources are searched per byte."""
-    found = np.full((num_nodes, num_nodes), -1, dtype=np.int16)  # [node, source]
+def partial_hop_distances(
+    num_nodes: int, tails: IntArray, heads: IntArray, num_ranks: int | None = None
+) -> npt.NDArray[np.int16]:
+    """Return hop distances as `hop_distances`, -1 where there is no path; 8 sources are searched per byte.
+
+    With `num_ranks`, the sources are the first nodes, and these do not pass anything on.
+    """
+    sources = num_nodes if num_ranks is None else num_ranks
+    found = np.full((num_nodes, sources), -1, dtype=np.int16)  # [node, source]
     np.fill_diagonal(found, 0)
-    reached = np.packbits(np.eye(num_nodes, dtype=np.bool_), axis=1)
+    reached = np.packbits(np.eye(num_nodes, sources, dtype=np.bool_), axis=1)
     frontier, distance = reached.copy(), 0
     by_head = np.argsort(heads, kind="stable")
     tails, heads = tails[by_head], heads[by_head]
@@ -35,7 +41,8 @@ def partial_hop_distances(num_nodes: int, tails: IntArray, heads: IntArray) -> n
         arrived[nodes] = np.bitwise_or.reduceat(frontier[tails], starts, axis=0)
         frontier = arrived & ~reached
         reached |= frontier
-        found[np.unpackbits(frontier, axis=1, count=num_nodes).astype(np.bool_)] = distance
+        found[np.unpackbits(frontier, axis=1, count=sources).astype(np.bool_)] = distance
+        frontier[: num_ranks or 0] = 0
     distances = np.ascontiguousarray(found.T)
     distances.flags.writeable = False
     return distances

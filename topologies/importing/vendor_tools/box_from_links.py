@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
+from ....support.arrays import components
 from ...network.topology import Link
 from ...switched.nic_shares import GPU_LINK, OWN_LINK, AttachedNics, attach_nics
 from ...switched.scale_out import SCALE_UP_LATENCY, Box, SharedLink
@@ -13,30 +14,6 @@ from ..sources.options import PRODUCTS, BoxOptions, GpuProduct
 from .pcie_paths import PcieLocation, pcie_link_bandwidth, pcie_path_tree
 
 Pair = tuple[int, int]  # two GPUs, the smaller number first
-
-
-class DisjointSets:
-    """Union-find over the numbers from 0."""
-
-    def __init__(self, count: int) -> None:
-        self._first = list(range(count))
-
-    def find(self, item: int) -> int:
-        """Return the least item of the set."""
-        while self._first[item] != item:
-            self._first[item] = self._first[self._first[item]]
-            item = self._first[item]
-        return item
-
-    def union(self, one: int, other: int) -> None:
-        """Merge two sets."""
-        low, high = sorted((self.find(one), self.find(other)))
-        self._first[high] = low
-
-    def labels(self) -> list[int]:
-        """Return the set of every item; sets are numbered from 0 in the order of their least items."""
-        number: dict[int, int] = {}
-        return [number.setdefault(self.find(item), len(number)) for item in range(len(self._first))]
 
 
 def needed_product(document: Document, options: BoxOptions, vendor: str, why: str) -> GpuProduct:
@@ -70,10 +47,7 @@ def check_counts(
 
 def directly_linked(gpus: int, pairs: Mapping[Pair, object]) -> bool:
     """Return whether the pairs connect all GPUs."""
-    groups = DisjointSets(gpus)
-    for pair in pairs:
-        groups.union(*pair)
-    return max(groups.labels()) == 0
+    return not components(gpus, [*pairs]).any()
 
 
 def box_name(vendor: str, options: BoxOptions, gpus: int) -> str:

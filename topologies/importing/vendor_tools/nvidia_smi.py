@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from ....support.arrays import components
 from ....support.validation import shown
 from ...network.topology import Link
 from ...switched.scale_out import SCALE_UP_LATENCY, Box
@@ -19,7 +20,6 @@ from ..sources.document import Document
 from ..sources.options import BoxOptions, GpuProduct
 from ..sources.text_matrix import MAX_LINE, CellKind, Header, TextMatrix, plain_lines, read_rows
 from .box_from_links import (
-    DisjointSets,
     Pair,
     box_name,
     check_counts,
@@ -148,22 +148,23 @@ def _locations(document: Document, table: Table) -> tuple[list[PcieLocation], st
         for one in range(len(devices))
         for other in range(one)
     }
-    bridges, cpus = DisjointSets(len(devices)), DisjointSets(len(devices))
-    for pair, kind in kinds.items():
-        if kind in BRIDGE:
-            bridges.union(*pair)
-        if kind in BRIDGE + CPU or (kind.startswith("NV") and _same_affinity(table, pair)):
-            cpus.union(*pair)
+    below = [pair for pair, kind in kinds.items() if kind in BRIDGE]
+    near = [
+        pair
+        for pair, kind in kinds.items()
+        if kind in BRIDGE + CPU or (kind.startswith("NV") and _same_affinity(table, pair))
+    ]
+    bridges, cpus = (components(len(devices), pairs).tolist() for pairs in (below, near))
     for (one, other), kind in kinds.items():
         apart = cpus if kind in FAR else bridges if kind in CPU else None
-        if apart is not None and apart.find(one) == apart.find(other):
+        if apart is not None and apart[one] == apart[other]:
             row, column = devices[one], devices[other]
             raise document.error(
                 f"{table.matrix.cell_name(row, column)} is {kind}, but both are nearer than that to the same others; "
                 "expected classes that fit together",
                 table.matrix.lines[row],
             )
-    return _renumbered(len(table.gpus), bridges.labels(), cpus.labels()), (
+    return _renumbered(len(table.gpus), bridges, cpus), (
         "PIX and PXB are modeled as one bridge above all such GPUs, PHB and NODE as one CPU"
     )
 

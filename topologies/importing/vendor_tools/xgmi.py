@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import NoReturn
 
+from ....support.arrays import components
 from ....support.validation import shown
 from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import CellKind, TextMatrix
-from .box_from_links import DisjointSets, Pair, box_name, check_counts, linked_box, needed_product
+from .box_from_links import Pair, box_name, check_counts, linked_box, needed_product
 from .pcie_paths import PcieLocation
 
 BANDWIDTH = CellKind(re.compile(r"(?:N/A|\d+-\d+)(?!\S)", re.ASCII), "min-max in MB/s, such as 50000-100000, or N/A")
@@ -173,13 +174,13 @@ def locations_by_weight(weights: TextMatrix | None, gpus: int) -> tuple[list[Pci
     """Assign GPUs to CPUs by the weight of the path between them, and return a note on it."""
     if weights is None:
         return [PcieLocation(0)] * gpus, "all GPUs are assumed to be on one CPU, as there is no table of weights"
-    cpus = DisjointSets(gpus)
-    for one in range(gpus):
-        for other in range(one):
-            cell = weights.cells[one][other]
-            if cell.isdigit() and len(cell) <= MAX_DIGITS and int(cell) <= MAX_WITHIN_CPU:
-                cpus.union(one, other)
-    return [PcieLocation(cpu) for cpu in cpus.labels()], (
+    near = [
+        (one, other)
+        for one, cells in enumerate(weights.cells)
+        for other, cell in enumerate(cells[:one])
+        if cell.isdigit() and len(cell) <= MAX_DIGITS and int(cell) <= MAX_WITHIN_CPU
+    ]
+    return [PcieLocation(cpu) for cpu in components(gpus, near).tolist()], (
         f"GPUs are assumed to be on one CPU if the weight of their path is at most {MAX_WITHIN_CPU}, as that of two "
         "PCIe segments"
     )
