@@ -90,8 +90,16 @@ CHANGES: list[tuple[Change, str]] = [
     ),
     (
         # Memory of GPU 3, by a channel to GPU 2.
-        lambda d: d["gpus"][0]["threadblocks"][5]["remote_buffer_refs"][0].update(remote_buffer_ids=[2]),
+        lambda d: d["gpus"][0]["threadblocks"][5]["remote_buffer_refs"][0].update(remote_buffer_ids=[2, 3]),
         "puts to gpu 3 by a channel to gpu 2",
+    ),
+    (
+        lambda d: first(d, "pws")["src_buff"][0].update(type="s"),
+        "has type s and buffer_id .*; the executor takes the number for the type",
+    ),
+    (
+        lambda d: d["gpus"][0]["threadblocks"][5]["remote_buffer_refs"][0].update(remote_buffer_ids=[1, 1]),
+        "has type i and buffer_id 0, of type o",
     ),
     (lambda d: first(d, "re").update(reduce_op="max"), "has 'reduce_op', which the executor does not read"),
     (lambda d: first(d, "re")["src_buff"].pop(), "a re from 1 places to 1"),

@@ -5,6 +5,10 @@ Read from microsoft/mscclpp 0.9.0 (``execution_plan.cc``, ``execution_kernel.hpp
 *puts* into the memory of another GPU; a *signal* on a channel notifies the other end, which *waits*.  The k-th channel
 of GPU a to b and the k-th of b to a are the two ends of one channel.  A *switch channel* is one buffer of all GPUs of a
 group (NVLS): ``glres`` adds up their chunks and stores the sum to all of them, ``gstore`` stores chunks of its GPU.
+
+Whole allocations are registered.  The loader adds the offset of this GPU's own buffer in its allocation to what has a
+``buffer_id`` (``execution_plan.cc`` of 0.9.0, lines 526 and 556), and a port channel reads the registered memory
+(``execution_kernel.hpp``, line 172): a source without ``buffer_id`` is read from where its allocation starts.
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ SWITCH_OPERATIONS = ("glres", "gstore")
 """Load-reduce-store of 0.9.0 (``execution_kernel.hpp`` line 523), and store, in the main branch only (line 587)."""
 VERSION, MAIN = VERSIONS = ("0.9.0", "main")
 """Releases of MSCCL++; its main branch, of August 2026, has loaded ``gstore`` since 414f6d1 of July 2026."""
+OFFSET_IDS: Mapping[Buffer, int] = {"input": 0, "output": 1}
+"""``buffer_id`` of a source of a port channel that gets its offset: the value of its ``BufferType`` in the executor."""
 DATA_OPERATIONS = ("put", "pws", "copy", "re", *SWITCH_OPERATIONS)
 WAITING = ("wait", "rlxwait")
 SIGNALLING = ("signal", "rlxsignal")
@@ -66,6 +72,7 @@ class Operation:
     sources: tuple[Place, ...] = ()  # a put copies each to the target beside it, ``re`` reduces all into one
     targets: tuple[Place, ...] = ()
     semaphores: tuple[int, ...] = ()
+    from_base: bool = False  # Whether a port channel reads the sources from where their allocation starts
     unit_bytes: int = 0  # of a pipeline: bytes of the slices for which `body` is repeated
     num_chunks: int = 0  # of a pipeline: chunks of its operations
     body: tuple[Operation, ...] = ()
@@ -235,11 +242,17 @@ def document_of(plan: ExecutionPlan) -> dict[str, Any]:
 
 def _gpu_document(rank: int, gpu: Gpu) -> dict[str, Any]:
     remote: dict[tuple[int, str], set[str]] = defaultdict(set)
-    for block in gpu.thread_blocks:
-        for operation in flat(block):
-            for place in remote_places(operation):
-                remote[place.rank, place.buffer].add(operation.channel_type or "")
+    offset_by: dict[str, int] = {}
+    for operation in (each for block in gpu.thread_blocks for each in flat(block)):
+        for place in remote_places(operation):
+            remote[place.rank, place.buffer].add(operation.channel_type or "")
+        if operation.targets:
+            offset_by |= dict.fromkeys(offset_buffers(operation), operation.targets[0].rank)
+    for buffer, peer in offset_by.items():
+        if not any(kind == buffer and "port" in kinds for (_, kind), kinds in remote.items()):
+            remote[peer, buffer].add("port")
     numbers = {key: number for number, key in enumerate(sorted(remote))}
+    on_ports = {number: key[1] for key, number in numbers.items() if "port" in remote[key]}
     return {
         "id": rank,
         "input_chunks": gpu.input_chunks,
@@ -265,29 +278,48 @@ def _gpu_document(rank: int, gpu: Gpu) -> dict[str, Any]:
             for owner, buffer in sorted(remote)
         ],
         "semaphores": [{"init_value": value} for value in gpu.semaphores],
-        "threadblocks": [_block_document(number, block, numbers) for number, block in enumerate(gpu.thread_blocks)],
+        "threadblocks": [
+            _block_document(number, block, numbers, on_ports) for number, block in enumerate(gpu.thread_blocks)
+        ],
     }
 
 
-def _block_document(number: int, block: tuple[Operation, ...], buffers: dict[tuple[int, str], int]) -> dict[str, Any]:
+def _block_document(
+    number: int, block: tuple[Operation, ...], buffers: dict[tuple[int, str], int], on_ports: Mapping[int, str]
+) -> dict[str, Any]:
     channels: dict[str, set[int]] = defaultdict(set)
-    refs: dict[str, set[int]] = defaultdict(set)
+    listed: dict[str, set[int]] = defaultdict(set)
+    offset: set[Buffer] = set()
     for operation in flat(block):
         if operation.channel_type:
             channels[operation.channel_type].update(operation.channels)
             places = remote_places(operation)
-            refs[operation.channel_type].update(buffers[place.rank, place.buffer] for place in places)
+            listed[operation.channel_type].update(buffers[place.rank, place.buffer] for place in places)
+            offset |= offset_buffers(operation)
+    refs = {kind: sorted(numbers) for kind, numbers in listed.items() if numbers}
+    if offset:
+        refs["port"] = _with_offsets(refs["port"], offset, on_ports)
     numbers = _Numbers(buffers, _positions(channels), _positions(refs))
     return {
         "id": number,
         "channels": [{"channel_type": kind, "channel_ids": sorted(channels[kind])} for kind in sorted(channels)],
-        "remote_buffer_refs": [
-            {"access_channel_type": kind, "remote_buffer_ids": sorted(refs[kind])}
-            for kind in sorted(refs)
-            if refs[kind]
-        ],
+        "remote_buffer_refs": [{"access_channel_type": kind, "remote_buffer_ids": refs[kind]} for kind in sorted(refs)],
         "ops": [_operation_document(operation, numbers) for operation in block],
     }
+
+
+def _with_offsets(refs: list[int], offset: set[Buffer], kinds: Mapping[int, str]) -> list[int]:
+    """Put a remote input at position 0 and a remote output at position 1, where sources need offsets of their kind.
+
+    In the executor the number of the remote buffer whose offset is added and the type of the local buffer are one
+    field (``BufferRef``, ``execution_common.hpp`` of 0.9.0, line 87), and these are the values of the two types.
+    """
+    # Prefer those that the block puts into anyway.
+    first = {buffer: next(each for each in (*refs, *kinds) if kinds[each] == buffer) for buffer in offset}
+    lead = [first.get("input", next((each for each in refs if each != first.get("output")), refs[0]))]
+    if "output" in first:
+        lead.append(first["output"])
+    return [*lead, *(each for each in refs if each not in lead)]
 
 
 class _Numbers(NamedTuple):
@@ -298,8 +330,10 @@ class _Numbers(NamedTuple):
     refs: dict[tuple[str, int], int]
 
 
-def _positions(numbers: Mapping[str, set[int]]) -> dict[tuple[str, int], int]:
-    return {(kind, each): at for kind, ids in numbers.items() for at, each in enumerate(sorted(ids))}
+def _positions(numbers: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], int]:
+    """First position of each number in its list; sets are listed in order."""
+    listed = {kind: sorted(ids) if isinstance(ids, set) else [*ids] for kind, ids in numbers.items()}
+    return {(kind, each): at for kind, ids in listed.items() for at, each in reversed([*enumerate(ids)])}
 
 
 def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, Any]:
@@ -319,6 +353,8 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
     ):
         for place in places:
             end: dict[str, Any] = {"type": place.buffer[0]}
+            if key == "src_buff" and place.buffer in offset_buffers(operation):
+                end["buffer_id"] = OFFSET_IDS[place.buffer]
             if switch is not None:
                 end = {"switch_channel_id": numbers.channels["switch", switch]}
             elif remote:
@@ -329,6 +365,13 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
     if operation.semaphores:
         fields["semaphore_ids"] = list(operation.semaphores)
     return fields
+
+
+def offset_buffers(operation: Operation) -> set[Buffer]:
+    """Buffers that a port channel reads where they begin in their allocation; scratch always begins its own."""
+    if operation.channel_type != "port" or operation.from_base:
+        return set()
+    return {place.buffer for place in operation.sources if place.buffer != "scratch"}
 
 
 def remote_places(operation: Operation) -> tuple[Place, ...]:

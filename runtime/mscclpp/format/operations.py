@@ -10,6 +10,7 @@ from ....support.validation import shown
 from ...programs.program import Buffer
 from .execution_plan import (
     DATA_OPERATIONS,
+    OFFSET_IDS,
     SEMAPHORE_OPERATIONS,
     SIGNALLING,
     SWITCH_OPERATIONS,
@@ -86,15 +87,17 @@ class OperationReader:
             channels = tuple(own[each] for each in at)
         if name in SEMAPHORE_OPERATIONS:
             semaphores = fields.integers(found["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
-        sources: tuple[Place, ...] = ()
-        targets: tuple[Place, ...] = ()
-        if name in DATA_OPERATIONS:
-            sources, targets = (
-                tuple(self._place(each, what, remote) for each in fields.entries(found[key], what, 1))
-                for key, remote in (("src_buff", None), ("dst_buff", kind))
-                for what in (f"{key} of {where}",)
-            )
-        return Operation(name, kind, channels, sources, targets, semaphores)
+        if name not in DATA_OPERATIONS:
+            return Operation(name, kind, channels, semaphores=semaphores)
+        given, put = fields.entries(found["src_buff"], f"src_buff of {where}", 1), found["dst_buff"]
+        with_ids = [isinstance(each, dict) and "buffer_id" in each for each in given] if kind == "port" else [False]
+        local = self._offset_place if any(with_ids) else self._place
+        sources = tuple(local(each, f"src_buff of {where}", None) for each in given)
+        targets = tuple(
+            self._place(each, f"dst_buff of {where}", kind) for each in fields.entries(put, f"dst_buff of {where}", 1)
+        )
+        from_base = kind == "port" and not any(with_ids) and any(place.buffer != "scratch" for place in sources)
+        return Operation(name, kind, channels, sources, targets, semaphores, from_base)
 
     def _pipeline(self, found: Mapping[str, Any], where: str) -> Operation:
         context = self.fields.mapping(found["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))
@@ -134,6 +137,19 @@ class OperationReader:
             number = self.fields.integer(found["buffer_id"], f"buffer_id of {where}", 0, len(known) - 1)
             owner, buffer, _ = known[number]
         return self._range(found, owner, buffer, where)
+
+    def _offset_place(self, value: object, where: str, _: None) -> Place:
+        """Read a source of a port channel that gets the offset of its buffer; see `Operation.from_base`."""
+        found = self.fields.mapping(value, where, ("type", "index", "size"), ("buffer_id",))
+        buffer, known = self.fields.buffer(found["type"], where), self.remote["port"]
+        if "buffer_id" in found or buffer != "scratch":
+            number = self.fields.integer(found.get("buffer_id"), f"buffer_id of {where}", 0, len(known) - 1)
+            if number != OFFSET_IDS.get(buffer) or known[number][1] != buffer:
+                self.fields.fail(
+                    f"{where} has type {buffer[0]} and buffer_id {number}, of type {known[number][1][0]}; the executor "
+                    "takes the number for the type, 0 for i and 1 for o, and the remote buffer's offset for its own"
+                )
+        return self._range(found, self.rank, buffer, where)
 
     def _range(self, found: Mapping[str, Any], owner: int, buffer: Buffer, where: str) -> Place:
         start = self.fields.integer(found["index"], f"index of {where}", 0, MAX_CHUNKS)

@@ -23,6 +23,8 @@ from ..format.execution_plan import (
     Operation,
     Place,
     flat_length,
+    offset_buffers,
+    remote_places,
 )
 from .multicasts import Multicast, Multicasts
 from .transfers import Connections, End, Transfers, stays_in_place
@@ -291,6 +293,14 @@ class RankWriter:
                 raise TooLargeError(
                     f"{where} uses {len(channels)} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}; plan "
                     "with fewer trees"
+                )
+            own = [one for one in flat if one.channel_type == kind]
+            buffers = {(place.rank, place.buffer) for one in own for place in remote_places(one)}
+            # The first two of port channels may be there for the offsets of their sources.
+            if len(buffers) + 2 * any(map(offset_buffers, own)) > MAX_CHANNELS:
+                raise TooLargeError(
+                    f"{where} uses {len(buffers)} buffers of other ranks by {kind} channels, more than the MSCCL++ "
+                    "executor takes; plan with fewer trees"
                 )
 
 

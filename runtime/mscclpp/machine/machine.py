@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,12 +29,14 @@ from ..format.execution_plan import (
 )
 from ..format.reader import read_mscclpp
 from ..format.switch_channels import same_memory
-from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, check_data, layout_of, unroll
+from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, Site, check_data, layout_of, unroll
 
 Resource = tuple[str, int, int]
 """What processes wait for: ("memory" or "port", rank, position of a channel) or ("semaphore", rank, number)."""
 
 INT64 = np.iinfo(np.int64)
+PADS = 1, 2
+"""A part of a chunk: a plan that is right with input and output there is right wherever they begin."""
 MAX_NUMBERS = 2**26  # In the memory of all GPUs
 MAX_PROCESSES = 2**14  # Thread blocks, port channels and GPUs together; each keeps a clock of every other one
 
@@ -49,9 +52,17 @@ class ExecutionReport(NamedTuple):
 
 
 def run_execution_plan(
-    plan: ExecutionPlan, *, interleavings: int = 8, seed: int = 0, slices: int = 3
+    plan: ExecutionPlan,
+    *,
+    interleavings: int = 8,
+    seed: int = 0,
+    slices: int = 3,
+    pads: tuple[int, int] = PADS,
 ) -> ExecutionReport:
-    """Run a plan under several random interleavings, check the results and detect races."""
+    """Run a plan under several random interleavings, check the results and detect races.
+
+    `pads`: elements in front of input and output in their allocations; those of calls in place share the first one.
+    """
     check_counts({"interleavings": interleavings, "slices": slices})
     check_counts({"seed": seed}, least=0)
     chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
@@ -69,7 +80,7 @@ def run_execution_plan(
     layout = layout_of(plan)
     machine = None
     for number in range(interleavings):
-        machine = _Machine(plan, layout, slices, seed * 1_000_003 + number)
+        machine = _Machine(plan, layout, slices, seed * 1_000_003 + number, pads)
         machine.run()
     assert machine is not None
     return ExecutionReport(plan.name, interleavings, machine.operations, machine.puts, machine.chunks_put)
@@ -103,7 +114,7 @@ def interpret_mscclpp(
 class _Machine:
     """One run of the interpreter."""
 
-    def __init__(self, plan: ExecutionPlan, layout: Layout, slices: int, seed: int) -> None:
+    def __init__(self, plan: ExecutionPlan, layout: Layout, slices: int, seed: int, pads: tuple[int, int]) -> None:
         self.plan = plan
         self.layout = layout
         self.slices = slices
@@ -115,7 +126,8 @@ class _Machine:
             return generator.integers(INT64.min, INT64.max, elements, endpoint=True)
 
         self.memory = [
-            Memory(gpu, layout, rank, plan.in_place, slices, random_elements) for rank, gpu in enumerate(plan.gpus)
+            Memory(gpu, layout, rank, plan.in_place, slices, random_elements, pads)
+            for rank, gpu in enumerate(plan.gpus)
         ]
         self.inputs = [memory.arrays["input"].copy() for memory in self.memory]
         self.pairs = channel_pairs(plan.gpus)
@@ -239,28 +251,41 @@ class _Machine:
             self.puts += len(operation.sources)
             self.chunks_put += sum(place.count for place in operation.sources)
         if operation.channel_type == "port":
-            for thread, (source, target) in enumerate(zip(operation.sources, operation.targets, strict=True)):
+            sites = zip(
+                self._sites(block, operation.sources, from_base=operation.from_base),
+                self._sites(block, operation.targets),
+                strict=True,
+            )
+            for thread, (source, target) in enumerate(sites):
                 job = Job(block.thread_clock(thread).copy(), source, target, operation.name == "pws", part)
                 self._enqueue(block, operation.channels[thread], job)
             return
-        sources, targets = copies(self.plan.gpus[block.rank], operation)
+        sources, targets = (self._sites(block, places) for places in copies(self.plan.gpus[block.rank], operation))
         # What all threads know, and not what the first one does: each of them does its share.
         for source in sources:
             self.accesses.add(source, part, block.clock, block.index, block.at, writes=False)
         for target in targets:
             # A store of what is there already changes nothing for others who read it.
-            if operation.name != "gstore" or not same_memory(self.plan, sources[0], target):
+            if operation.name != "gstore" or not same_memory(self.plan, sources[0][0], target[0]):
                 self.accesses.add(target, part, block.clock, block.index, block.at, writes=True)
         if operation.name in ("re", *SWITCH_OPERATIONS):
-            total = sum(self.memory[place.rank].view(place, part) for place in sources)
+            total = sum(self._view(source, part) for source in sources)
             for target in targets:
                 self._store(target, part, total)
         else:
             for source, target in zip(sources, targets, strict=True):
-                self._store(target, part, self.memory[source.rank].view(source, part).copy())
+                self._store(target, part, self._view(source, part).copy())
 
-    def _store(self, target: Place, part: int | None, data: Any) -> None:
-        self.memory[target.rank].view(target, part)[...] = data
+    def _sites(self, block: Process, places: Iterable[Place], *, from_base: bool = False) -> list[Site]:
+        """Places where a GPU finds them: it takes the buffers of all GPUs to begin where its own do."""
+        first = self.memory[block.rank].first
+        return [(place, 0 if from_base else first[place.buffer]) for place in places]
+
+    def _view(self, site: Site, part: int | None) -> Any:
+        return self.memory[site[0].rank].view(site, part)
+
+    def _store(self, target: Site, part: int | None, data: Any) -> None:
+        self._view(target, part)[...] = data
 
     def _proxy_turn(self, proxy: Proxy) -> bool:
         job = proxy.jobs.popleft()
@@ -270,7 +295,7 @@ class _Machine:
         if job.source is not None and job.target is not None:
             self.accesses.add(job.source, job.part, clock, proxy.index, proxy.done, writes=False)
             self.accesses.add(job.target, job.part, clock, proxy.index, proxy.done, writes=True)
-            self._store(job.target, job.part, self.memory[job.source.rank].view(job.source, job.part).copy())
+            self._store(job.target, job.part, self._view(job.source, job.part).copy())
         if job.signals:
             clock[proxy.index] = proxy.done
             self._release(self._other_end("port", proxy.rank, proxy.channel), clock)

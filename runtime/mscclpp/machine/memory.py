@@ -16,6 +16,9 @@ from ...programs.layout import Layout
 from ...programs.program import Buffer, Program
 from ..format.execution_plan import ExecutionPlan, Gpu, Operation, Place
 
+Site = tuple[Place, int]
+"""A place, and the element of its allocation at which the executor takes its buffer to begin."""
+
 
 class Accesses:
     """Detects races: conflicting accesses that are not ordered by happens-before."""
@@ -25,8 +28,9 @@ class Accesses:
         self.names = names
         self.starts = starts
 
-    def add(self, place: Place, part: int | None, clock: Clock, index: int, count: int, *, writes: bool) -> None:
+    def add(self, site: Site, part: int | None, clock: Clock, index: int, count: int, *, writes: bool) -> None:
         """Check an access against earlier conflicting ones, and record it."""
+        place = site[0]
         memory = self.memory[place.rank]
         if not clock[self.starts + place.rank]:
             way = "writes to" if writes else "reads"
@@ -34,16 +38,16 @@ class Accesses:
                 f"race: {self.names[index]} {way} {place.buffer} chunk {place.start} of rank {place.rank}, which may "
                 "not have started yet; let it wait for a signal"
             )
-        for cell in memory.cells(place, part):
+        for cell in memory.cells(site, part):
             last = memory.writes.get(cell)
             if last is not None and clock[last[0]] < last[1] and (last[0], last[1]) != (index, count):
-                self._refuse(place, cell, last[0], index, ("writes", "writes" if writes else "reads"))
+                self._refuse(site, cell, last[0], index, ("writes", "writes" if writes else "reads"))
             if not writes:
                 memory.reads[cell][index] = count
                 continue
             for reader, at in memory.reads.pop(cell, {}).items():
                 if clock[reader] < at and (reader, at) != (index, count):
-                    self._refuse(place, cell, reader, index, ("reads", "writes"))
+                    self._refuse(site, cell, reader, index, ("reads", "writes"))
             memory.writes[cell] = index, count
 
     def check_end(self, rank: int, clock: Clock) -> None:
@@ -55,12 +59,12 @@ class Accesses:
             if clock[index] < count:
                 raise ProgramError(
                     f"race: rank {rank} may end before {self.names[index]} has finished with {buffer} chunk "
-                    f"{element // memory.slices}; let it wait for that"
+                    f"{(element - memory.pads[buffer]) // memory.slices}; let it wait for that"
                 )
 
-    def _refuse(self, place: Place, cell: tuple[str, int], earlier: int, later: int, ways: tuple[str, str]) -> None:
-        memory = self.memory[place.rank]
-        chunk = (cell[1] - memory.first[place.buffer]) // memory.slices
+    def _refuse(self, site: Site, cell: tuple[str, int], earlier: int, later: int, ways: tuple[str, str]) -> None:
+        place, first = site
+        chunk = (cell[1] - first) // self.memory[place.rank].slices
         raise ProgramError(
             f"race: {self.names[earlier]} {ways[0]} {place.buffer} chunk {chunk} of rank {place.rank} and "
             f"{self.names[later]} {ways[1]} it, but nothing keeps them in order"
@@ -104,8 +108,8 @@ class Job(NamedTuple):
     """A request to a proxy: a copy, a signal, or both."""
 
     clock: Clock
-    source: Place | None
-    target: Place | None
+    source: Site | None
+    target: Site | None
     signals: bool
     part: int | None
 
@@ -125,47 +129,66 @@ class Proxy:
 
 
 class Memory:
-    """Buffers of one rank."""
+    """Allocations of one rank, and the buffers in them.
 
-    def __init__(self, gpu: Gpu, layout: Layout, rank: int, in_place: bool, slices: int, random_elements: Any) -> None:
+    `pads`: elements of the allocations in front of the input and the output; in place, the first of them.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        layout: Layout,
+        rank: int,
+        in_place: bool,
+        slices: int,
+        random_elements: Any,
+        pads: tuple[int, int] = (0, 0),
+    ) -> None:
         self.slices = slices
-        self.arrays: dict[str, Data] = {}
-        self.first: dict[str, int] = {}
+        self.pads = {"input": pads[0], "output": pads[1], "scratch": 0, "shared": pads[0]}
+        self.first = self.pads.copy()
         self.names: dict[str, str] = {buffer: buffer for buffer in gpu.chunks}
         if in_place:
-            shared = random_elements(max(gpu.input_chunks, gpu.output_chunks) * slices)
-            starts: dict[Buffer, int] = {"input": 0, "output": 0}
+            self.names |= {"input": "shared", "output": "shared"}
+            self.first["output"] = pads[0]
             if layout.collective.is_sharded:
                 smaller: Buffer = "input" if layout.collective.input == "shard" else "output"
-                starts[smaller] = layout.offsets[rank]
-            for buffer, start in starts.items():
-                begin = start * slices
-                self.arrays[buffer] = shared[begin : begin + gpu.chunks[buffer] * slices]
-                self.first[buffer] = begin
-                self.names[buffer] = "shared"
+                self.first[smaller] += layout.offsets[rank] * slices
+        ends: dict[str, int] = defaultdict(int)
         for buffer, chunks in gpu.chunks.items():
-            if buffer not in self.arrays:
-                self.arrays[buffer], self.first[buffer] = random_elements(chunks * slices), 0
+            allocation = self.names[buffer]
+            ends[allocation] = max(ends[allocation], self.first[buffer] + chunks * slices)
+        self.allocations: dict[str, Data] = {name: random_elements(end) for name, end in ends.items()}
+        self.arrays: dict[str, Data] = {
+            buffer: self.allocations[self.names[buffer]][self.first[buffer] :][: chunks * slices]
+            for buffer, chunks in gpu.chunks.items()
+        }
         self.writes: dict[tuple[str, int], tuple[int, int]] = {}
         self.reads: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
 
-    def span(self, place: Place, part: int | None) -> tuple[int, int]:
-        """Elements of a place, or of one slice of it."""
-        begin, size = place.start * self.slices, place.count * self.slices
+    def span(self, site: Site, part: int | None) -> tuple[int, int]:
+        """Elements in its allocation of a place, or of one slice of it."""
+        place, first = site
+        begin = first + place.start * self.slices
         if part is None:
-            return begin, begin + size
+            return begin, begin + place.count * self.slices
         return begin + part * place.count, begin + (part + 1) * place.count
 
-    def view(self, place: Place, part: int | None) -> Data:
+    def view(self, site: Site, part: int | None) -> Data:
         """Return a view of the data."""
-        begin, end = self.span(place, part)
-        return self.arrays[place.buffer][begin:end]
+        (begin, end), place = self.span(site, part), site[0]
+        found: Data = self.allocations[self.names[place.buffer]][begin:end]
+        if len(found) < end - begin:
+            raise ProgramError(
+                f"{place.buffer} chunk {place.start} of rank {place.rank} is looked for beyond the end of its "
+                "allocation, as another rank has it elsewhere"
+            )
+        return found
 
-    def cells(self, place: Place, part: int | None) -> list[tuple[str, int]]:
+    def cells(self, site: Site, part: int | None) -> list[tuple[str, int]]:
         """Keys of the elements; aliased elements have the same key."""
-        begin, end = self.span(place, part)
-        first = self.first[place.buffer]
-        return [(self.names[place.buffer], first + element) for element in range(begin, end)]
+        begin, end = self.span(site, part)
+        return [(self.names[site[0].buffer], element) for element in range(begin, end)]
 
 
 def unroll(operations: Sequence[Operation], slices: int) -> list[tuple[Operation, int | None]]:
