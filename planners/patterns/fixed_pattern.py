@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import lcm
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import Allreduce, Collective, Forest, TreeSchedule
+from ...schedules import Allreduce, Collective, Forest, StepAllreduce, StepSchedule
 from ...schedules.traffic.collective import AnyCollective
 from ...support.arrays import IntArray, components
 from ...topologies import Topology
@@ -247,7 +247,7 @@ def plan_baseline(
     with trace.stage("bottleneck"):
         bound = bound_trees(topology, collective, root=root, weights=weights)
     with trace.stage("trees"):
-        schedule = _schedule(topology, collective, shards, build)
+        schedule = in_phases(topology, collective, shards, build, Allreduce)
     return verified_plan(topology, collective, schedule, planner, options or {}, trace, bound)
 
 
@@ -277,14 +277,23 @@ def forest_along(
     )
 
 
-def _schedule(
-    topology: Topology, collective: Collective, shards: tuple[int, ...], build: Callable[[TreeProblem], Forest]
-) -> TreeSchedule:
-    if not collective.has_two_phases:
-        (direction,) = collective.phases
-        return build(tree_problem(topology, direction, shards))
-    broadcast = build(tree_problem(topology, "broadcast", shards))
+Phase = TypeVar("Phase", Forest, StepSchedule)
+Both = TypeVar("Both", Allreduce, StepAllreduce)
+
+
+def in_phases(
+    topology: Topology,
+    collective: Collective,
+    shards: tuple[int, ...],
+    build: Callable[[TreeProblem], Phase],
+    join: Callable[[Phase, Phase], Both],
+) -> Phase | Both:
+    """Build the schedule of the only phase of a collective, or those of both phases, and join them."""
+    *first, last = collective.phases
+    made = build(tree_problem(topology, last, shards))
+    if not first:
+        return made
     if opposite_links(topology) is not None:
-        # Sums come in on the links that they go out on, turned around: as fast as any other trees of the kind.
-        return Allreduce(replace(broadcast, direction="reduce"), broadcast)
-    return Allreduce(build(tree_problem(topology, "reduce", shards)), broadcast)
+        # Sums come in on the links that they go out on, turned around: as fast as any others of the kind.
+        return join(replace(made, direction="reduce"), made)
+    return join(build(tree_problem(topology, first[0], shards)), made)

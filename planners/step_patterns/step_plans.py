@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import AnyStepSchedule, StepAllreduce, StepSchedule
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
+from ...schedules import StepAllreduce, StepSchedule
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..from_schedule import bound_of_schedule
-from ..patterns.fixed_pattern import Hops, LinkLoads, Route
+from ..patterns.fixed_pattern import Hops, LinkLoads, Route, in_phases
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
-from ..trees.problem import TreeProblem, check_request, tree_problem
+from ..trees.problem import TreeProblem, check_request
 from .movements import Sends, distinct
 from .relays import relayed
 from .torus_shapes import Torus
@@ -44,20 +42,10 @@ def plan_in_steps(
         raise UnsupportedError(f"{topology!r} has {topology.num_ranks} ranks; {planner} plans for up to {MAX_RANKS}")
     trace = Trace()
     with trace.stage("steps"):
-        schedule = _schedule(topology, known.phases, build)
+        schedule = in_phases(topology, known, (), build, StepAllreduce)
     trace.note("steps", schedule.num_steps)
     find = partial(bound_of_schedule, topology, known, schedule)
     return proved_plan(topology, known, schedule, planner, dict(options or {}), trace, find)
-
-
-def _schedule(topology: Topology, phases: tuple[Direction, ...], build: Build) -> AnyStepSchedule:
-    if len(phases) == 1:
-        return build(tree_problem(topology, phases[0], ()))
-    broadcast = build(tree_problem(topology, "broadcast", ()))
-    if opposite_links(topology) is not None:
-        # Sums come in on the links that they go out on, turned around.
-        return StepAllreduce(replace(broadcast, direction="reduce"), broadcast)
-    return StepAllreduce(build(tree_problem(topology, "reduce", ())), broadcast)
 
 
 def schedule_along(problem: TreeProblem, chunks: int, sends: Sends, torus: Torus | None = None) -> StepSchedule:
