@@ -1,21 +1,13 @@
 """Algorithms in steps that depend on the numbers of ranks only: recursive doubling, recursive halving, Bruck, PAT.
 
 In each of them the shard of rank s reaches the rank at offset x from s by one hop for each nonzero digit of x, and so
-along the same tree for each s.  With S bytes in all, N ranks and one switch, each port takes ``(N - 1) S / N`` bytes,
-the least there is.  They differ in the number of steps, and elsewhere in how far much data goes.
+along the same tree for each s; docs/explanation/algorithms.md has what they take.
 
-- *Recursive doubling* (Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005) exchanges with ranks that differ in one bit,
-  the lowest first: ``log2 N`` steps of 1, 2, 4, ... shards at distances 1, 2, 4, ...  Much data goes far.
-- *Recursive halving and doubling* in steps (Rabenseifner, ICCS 2004) takes the highest bit first: 1 shard at distance
-  N/2, at last N/2 shards at distance 1.  One exchange in each step, hence one port.
-- *Bruck* (Bruck et al., IEEE TPDS 8(11), 1997) sends to ranks at distance ``j r^k``, j = 1, ..., r - 1, in step k:
-  ``ceil(log_r N)`` steps with any number of ranks and any radix r.  With p ports no algorithm has fewer than
-  ``ceil(log_(p+1) N)``, for a step multiplies the ranks that have a shard by p + 1 at most.
+- *Recursive doubling* (Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005): the lowest bit first.
+- *Recursive halving and doubling* in steps (Rabenseifner, ICCS 2004): the highest bit first.
+- *Bruck* (Bruck et al., IEEE TPDS 8(11), 1997): digits of any radix, on any number of ranks.
 - *PAT*, parallel aggregated trees (Jeaugey, 2025, arXiv 2506.20252; `PatAGAlgorithm` in src/include/collectives.h of
-  NCCL at 5067397) takes the highest bit first with any number of ranks.  Of ``A = 2^a`` trees, rooted as far apart as
-  possible, hops of the same offset from the roots are one message: ``a`` steps reach the roots, and ``2^b / A - 1``,
-  ``b = ceil(log2 N)``, pass through all trees, depth first, so that few shards are on the way at any time.  By default
-  A is ``2^(b - 1)``: b steps in all, as NCCL has for small sizes.
+  NCCL at 5067397): the highest bit first, on any number of ranks.
 """
 
 from __future__ import annotations

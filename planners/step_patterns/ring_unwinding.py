@@ -3,11 +3,7 @@
 TACCL and TACOS turn switches into point-to-point networks that they choose before they plan, such as rings.  ForestColl
 (Zhao et al., NSDI 2026, on edge splitting, Figure 15d) compares its own removal of switches with that.  Here the ranks
 at a switch, in their order, each send to the next one through the switch, at the lower of the bandwidths of the two
-ports, and ForestColl's trees are optimal on what results.
-
-The cost is the bottleneck of the unwound network: a set of ranks that r links join to a switch has r times the
-bandwidth of a port to send through it, and in a ring that of one port if the ranks of the set follow each other.  So
-on B boxes of g ranks with slow links to one switch and fast ones inside, it takes g times as long as the bound.
+ports, and ForestColl's trees are optimal on what results; docs/explanation/algorithms.md has what that costs.
 """
 
 from __future__ import annotations

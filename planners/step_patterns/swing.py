@@ -1,29 +1,10 @@
-"""Swing and Bine trees: exchanges at distances 1, 1, 3, 5, 11, ..., to and fro.
+"""Swing and Bine trees: exchanges at distances 1, 1, 3, 5, 11, ..., to and fro; see docs/explanation/algorithms.md.
 
-In step s of a reduce-scatter on p ranks in a ring, rank r exchanges with rank r + rho(s) if r is even, and r - rho(s)
-if it is odd, where ``rho(s) = 1 - 2 + 4 - ... = (1 - (-2)^(s+1)) / 3``; an allgather takes the steps in reverse order.
-Swing (De Sensi, Bonato, Saam and Hoefler, NSDI 2024, arXiv 2401.09356) does so on a torus of D dimensions, one after
-the other in turn, by 2D such collectives at the same time: each begins with another dimension, D of them mirrored.
-
-With p a power of two the steps are ``log2 p``, and a rank exchanges half, a quarter, ... of the data.  On a torus of
-``d^D`` ranks, with links of bandwidth b, step j of a dimension has distance ``delta_j = (2^(j+1) + (-1)^j) / 3``.  A
-collective and its mirror image put delta_j messages on each link of a dimension, in each direction, and each of the D
-pairs has ``1 / D`` of the data and another dimension at any time.  So the bandwidth time, as a multiple of the bound's
-``(p - 1) / (2 D b p)``, is the congestion deficiency ::
-
-    p / (p - 1) * (1 - 2^-D) * sum over j < log2 d of delta_j * 2^(-D j)
-
-with the limits 6/5 for D = 2, 28/27 for D = 3 and 1.008 for D = 4.  The messages pass ``D * sum of delta_j`` links.
-
-Where ranks pass messages on and keep them, each link takes a step, and the bandwidth time is the bound on any torus of
-equal even sizes: a coordinate x turned to ``1 - x`` or ``x + 2`` keeps every collective, -x in all dimensions swaps
-each with its mirror image, and turning the dimensions permutes the collectives.  These map any link to any other, so
-all links carry the same in each step; and as every rank gets each part once, that is ``(p - 1) / 2D`` shards in all.
-
-Bine trees (De Sensi et al., SC 2025, arXiv 2508.17311) are the trees that the shards of these exchanges follow, in
-networks of any kind; `plan_bine` has broadcast and reduce too.  A step of recursive doubling has distance 2^j, so that
-Bine's distances are ``(2 + (-1/2)^j) / 3`` of those, two thirds in the limit: hence a third less traffic between groups
-of ranks, at most.
+In step s of a reduce-scatter in a ring, rank r exchanges with rank r + rho(s) if r is even, and r - rho(s) if it is
+odd, where ``rho(s) = 1 - 2 + 4 - ... = (1 - (-2)^(s+1)) / 3``; an allgather takes the steps in reverse order.  Swing
+(De Sensi, Bonato, Saam and Hoefler, NSDI 2024, arXiv 2401.09356) does so on a torus of D dimensions, one after the
+other in turn, by 2D such collectives at the same time: each begins with another dimension, D of them mirrored.  Bine
+trees (De Sensi et al., SC 2025, arXiv 2508.17311) are the trees that the shards of these exchanges follow.
 """
 
 from __future__ import annotations

@@ -3,12 +3,7 @@
 An allgather runs along the rings of the first dimension, then along those of the second with what these collected, and
 so on; a reduce-scatter is its reverse (Jain and Sabharwal, ICS 2010; Sack and Gropp, PPoPP 2012).  On a torus of D
 dimensions 2D such collectives run at the same time, for each dimension to begin with and each way round, with
-``1 / 2D`` of the data each, so that all ports are busy.
-
-A ring of d ranks takes ``d - 1`` steps: with the dimensions' sum in all.  With equal sizes, the collectives use
-different dimensions at any time, and in a step of phase k each sends its part of ``d^(k-1)`` shards.  So a port takes
-``(d - 1) (1 + d + ... + d^(D-1)) / 2D = (N - 1) / 2D`` shards, which is the bound.  With unequal sizes phases overlap,
-and collectives share links: 47/31 of the bound on 4x8.
+``1 / 2D`` of the data each, so that all ports are busy; see docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations

@@ -1,20 +1,10 @@
 """Trivance: exchanges with both neighbors at distances 1, 3, 9, ... (Jürß, Addanki and Schmid, 2026, arXiv 2602.17254).
 
-In step j of a reduce-scatter, a rank exchanges with the ranks at distance ``3^j`` on both sides, and so has to do with
-three times as many ranks after each step: ``ceil(log3 n)`` steps on n ranks.  The last distance is
-``ceil((n - 3^(k-1)) / 2)`` with k steps, which reaches all ranks if n is no power of three; what both sides could bring
-then comes from each by half.  An allgather takes the steps in reverse order.  On a torus of D dimensions there are D
-such collectives at the same time, each of which begins with another dimension.
-
-With ``3^k`` ranks in each dimension and N in all, a link carries ``3^j`` messages of ``3^-(i+1)`` of a collective's
-data in step i, which is step ``j = i // D`` of its dimension.  The sum over all steps is, as a multiple of the bound's
-``(N - 1) / (2 D b N)`` ::
-
-    N / (N - 1) * (1 - 3^-D) * sum over j < k of 3^(-j (D - 1))
-
-which is ``2 k 3^(k-1) / (3^k - 1)`` for D = 1, and at most 4/3 for D = 2 and 13/12 for D = 3.  Where ranks pass
-messages on and keep them, each link takes a step, and on a torus of equal sizes the bandwidth time is the bound: all
-links are alike in all steps, and every rank gets each part once.
+In step j of a reduce-scatter, a rank exchanges with the ranks at distance ``3^j`` on both sides: ``ceil(log3 n)`` steps
+on n ranks.  The last distance is ``ceil((n - 3^(k-1)) / 2)`` with k steps, which reaches all ranks if n is no power of
+three; what both sides could bring then comes from each by half.  An allgather takes the steps in reverse order.  On a
+torus of D dimensions there are D such collectives at the same time, each of which begins with another dimension.  What
+they take is in docs/explanation/algorithms.md.
 """
 
 from __future__ import annotations
