@@ -1,4 +1,4 @@
-"""Strict reader of collopt's versioned JSON files."""
+"""Strict reader of JSON, and of collopt's versioned JSON files."""
 
 from __future__ import annotations
 
@@ -24,32 +24,29 @@ def read_json(path: str | os.PathLike[str], expected_format: str, max_version: i
 
 def parse_json(text: str, where: str, expected_format: str, max_version: int) -> dict[str, Any]:
     """Decode the text of the JSON file `where` and check its header."""
+    if text.lstrip().startswith("<"):
+        raise FileFormatError(f"{where} is an XML file; expected a JSON file of format {expected_format!r}")
+    data = decode_json(text, where, parse_float=Decimal, object_pairs_hook=_unique_keys)
+    check_header(data, expected_format, max_version, where)
+    assert isinstance(data, dict)
+    return data
+
+
+def decode_json(text: str, where: str, **hooks: Any) -> Any:
+    """Decode the JSON text of the file `where`, whose numbers are finite and short; hooks as for `json.loads`."""
     try:
-        data = json.loads(
-            text,
-            parse_float=Decimal,
-            parse_int=_short_integer,
-            parse_constant=_refuse_constant,
-            object_pairs_hook=_unique_keys,
-        )
+        return json.loads(text, **{"parse_int": _short_integer, "parse_constant": _refuse_constant, **hooks})
     except json.JSONDecodeError as error:
-        if text.lstrip().startswith("<"):
-            raise FileFormatError(
-                f"{where} is an XML file; expected a JSON file of format {expected_format!r}"
-            ) from None
         raise FileFormatError(
             f"{where} is not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
             "is it cut short, or another kind of file?"
         ) from None
     except RecursionError:
-        raise FileFormatError(f"{where} is nested too deeply; expected the few levels of {expected_format}") from None
+        raise FileFormatError(f"{where} is nested too deeply; expected a few levels") from None
     except ArithmeticError:
         raise FileFormatError(f"{where} has a number whose exponent is too large; expected ordinary numbers") from None
     except ValueError as error:
         raise FileFormatError(f"{where}: {error}") from None
-    check_header(data, expected_format, max_version, where)
-    assert isinstance(data, dict)
-    return data
 
 
 def check_header(data: object, expected_format: str, max_version: int, where: str) -> None:

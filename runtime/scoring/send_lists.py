@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 from ...errors import FileFormatError
 from ...schedules import Collective
 from ...schedules.traffic.collective import as_collective
+from ...support.json_files import decode_json
 from ...support.reading import name_of, read_text
 from ...support.validation import is_int, shown
 from ...topologies import Topology
@@ -101,10 +101,7 @@ def _csv_table(text: str, where: str) -> _Table:
 
 
 def _json_table(text: str, where: str) -> _Table:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{where} is not JSON ({' '.join(str(error).split())[:200]})") from None
+    document = decode_json(text, where)
     _check_names(list(document), FIELDS, "field", where)
     entries = document.get("sends")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

@@ -260,7 +260,7 @@ REFUSED_LISTS = [
     ('{"sends": 3}', {}, "sends is 3; expected a list"),
     ('{"sends": [{"step": 0}]}', {}, "send 0 has no from"),
     ('{"sends": [], "more": 1}', {}, "field 'more' is not known"),
-    ('{"sends": [', {}, "is not JSON"),
+    ('{"sends": [', {}, "is not valid JSON"),
     ('{"collective": "allreduce", "sends": [{"step":0,"from":0,"to":1,"chunk":0}]}', {}, "is of allreduce, not"),
     ('{"chunks": 1, "sends": [{"step":0,"from":0,"to":1,"chunk":1,"owner":0}]}', {}, "chunks is 1; expected a"),
 ]

@@ -98,7 +98,7 @@ def test_the_topology_inside_an_algorithm_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (topology(mesh(2))[:-1], "line 1: it is not valid JSON"),
+        (topology(mesh(2))[:-1], "is not valid JSON at line 1"),
         (topology(mesh(2), msccl_type="instance"), "its msccl_type is 'instance'; expected topology or algorithm"),
         (topology([]), "field links is []; expected 2 to 512 rows"),
         (topology([[0]]), "field links is [[0]]; expected 2 to 512 rows"),

@@ -203,7 +203,7 @@ TWO_HIVES = rocm_topology(two_hives())
         (TWO_HIVES.replace("\t15", "\t16", 1), "mi100", "line 6: cell GPU1-GPU0 is '15', but cell GPU0-GPU1 on line 5"),
         (TWO_HIVES + "GPU[0] : (Topology) Numa Node: 0\nGPU[0] : (Topology) Numa Node: 1\n", "mi100",
          "GPU0 is on two NUMA nodes, 0 and 1; expected one"),
-        (TWO_HIVES[:TWO_HIVES.index("Link Type") + 40], "mi100", "no line that names the GPUs follows the title"),
+        (TWO_HIVES[:TWO_HIVES.index("Link Type") + 40], "mi100", "two GPUs or more follows the title"),
         (TWO_HIVES.replace("\nGPU7\t72", "\nGPU8\t72", 1).replace("GPU7", "GPU8", 1), "mi100",
          "its tables of weights and of link types are of different GPUs"),
         (TWO_HIVES.replace("\t72\n", "\t72\t72\n", 1), "mi100", "line 5: row GPU0 goes on with '72' after its 8 cells"),

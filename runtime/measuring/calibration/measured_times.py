@@ -7,7 +7,6 @@ between.  Versions differ in their columns, so they are taken from that comment.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, Self
 from ....errors import FileFormatError, UnsupportedError
 from ....schedules import COLLECTIVES, Collective
 from ....schedules.traffic.collective import collective_or_given
+from ....support.json_files import decode_json
 from ....support.reading import name_of, read_text
 from ....support.validation import shown
 
@@ -293,7 +293,6 @@ def _places(columns: tuple[str, ...]) -> tuple[_Place, ...]:
     )
 
 
-MAX_DIGITS = 100
 JSON_TIMES = ("time", "cpu_time")
 ROUNDING = 0.005
 """Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
@@ -312,7 +311,7 @@ class _PrintedNumber(float):
 
 def read_results(text: str, where: str) -> MeasuredTimes:
     """Read measured times from JSON; sizes in bytes."""
-    data = _decoded(text, where)
+    data = decode_json(text, where, parse_float=_PrintedNumber)
     if isinstance(data, list):
         return _of_flat(data, where)
     if not isinstance(data, Mapping) or not isinstance(data.get("results"), list):
@@ -343,19 +342,6 @@ def _of_flat(data: Sequence[object], where: str) -> MeasuredTimes:
     if len(names) > 1:
         raise FileFormatError(f"{where} holds {', '.join(map(str, names))}; put each into a file of its own")
     return MeasuredTimes(where, next(iter(names), None), ranks or None, tuple(rows))
-
-
-def _decoded(text: str, where: str) -> object:
-    try:
-        return json.loads(text, parse_int=_short_integer, parse_float=_PrintedNumber)
-    except json.JSONDecodeError as error:
-        raise FileFormatError(
-            f"{where} is not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); is it cut short?"
-        ) from None
-    except RecursionError:
-        raise FileFormatError(f"{where} is nested too deeply; expected the few levels of nccl-tests") from None
-    except ValueError as error:
-        raise FileFormatError(f"{where}: {error}") from None
 
 
 def _row(
@@ -408,9 +394,3 @@ def _num_ranks(data: Mapping[str, Any]) -> int | None:
     devices = data.get("devices")
     count = data.get("num_ranks", len(devices) if isinstance(devices, list) else 0)
     return count if isinstance(count, int) and not isinstance(count, bool) and 0 < count < 10**9 else None
-
-
-def _short_integer(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"an integer has {len(text)} digits; expected at most {MAX_DIGITS}")
-    return int(text)

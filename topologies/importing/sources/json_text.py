@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 from typing import Any
 
+from ....support.json_files import decode_json
 from ....support.validation import shown
 from .document import Document
 
@@ -16,14 +16,7 @@ MAX_EXPONENT = 400  # writing out a larger power of ten would take long; floats 
 
 def decode(document: Document) -> dict[str, Any]:
     """Decode a JSON object."""
-    try:
-        data = json.loads(document.text, parse_float=as_decimal, parse_constant=_refuse_constant, parse_int=_whole)
-    except json.JSONDecodeError as error:
-        raise document.error(f"it is not valid JSON ({error.msg}); is it cut short?", error.lineno) from None
-    except RecursionError:
-        raise document.error("its JSON is nested too deeply") from None
-    except (ValueError, ArithmeticError) as error:
-        raise document.error(str(error) or "it has a number that is too large") from None
+    data = decode_json(document.text, document.where, parse_float=as_decimal)
     if not isinstance(data, dict):
         raise document.error(f"it holds {shown(data)}; expected a JSON object")
     return data
@@ -106,13 +99,3 @@ def as_decimal(text: str) -> Decimal:
             f"-{MAX_EXPONENT} to {MAX_EXPONENT}"
         )
     return Decimal(text)
-
-
-def _whole(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"it has an integer of {len(text)} digits; expected ordinary numbers")
-    return int(text)
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"it holds {text}, which is no number; expected a finite one")

@@ -165,12 +165,15 @@ def _cells(
 
 
 def titled_table(
-    document: Document, lines: Sequence[str], title: int, label: re.Pattern[str], cell: CellKind, refusal: str
-) -> TextMatrix:
-    """Read the table whose header follows the title on a line; `refusal` is the error if none does."""
-    header = next(find_headers(lines[title:], label), None)
-    if header is None or any(line.strip() for line in lines[title : title + header.line - 1]):
-        raise document.error(refusal, title)
-    matrix = read_rows(document, lines, header._replace(line=title + header.line), cell)
+    document: Document, lines: Sequence[str], title: str, label: re.Pattern[str], cell: CellKind
+) -> TextMatrix | None:
+    """Read the table whose header follows the line with a title; None if there is no such line."""
+    at = next((number for number, line in enumerate(lines, 1) if title in line), None)
+    if at is None:
+        return None
+    header = next(find_headers(lines[at:], label), None)
+    if header is None or any(line.strip() for line in lines[at : at + header.line - 1]):
+        raise document.error(f"no line that names two GPUs or more follows the title '{title}'; is it cut short?", at)
+    matrix = read_rows(document, lines, header._replace(line=at + header.line), cell)
     matrix.check_ends(document)
     return matrix

@@ -6,11 +6,11 @@ Bandwidths are as in ``rocm-smi --shownodesbw``; without them, weights and link 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ....support.json_files import decode_json
 from ....support.validation import shown
 from ...switched.scale_out import Box
 from ..sources.document import Document
@@ -78,13 +78,8 @@ def _check_agreement(
 
 def _text_tables(document: Document) -> dict[str, TextMatrix]:
     lines = plain_lines(document)
-    tables = {}
-    for title, cell in TABLES.items():
-        at = next((number for number, line in enumerate(lines, 1) if f"{title} TABLE:" in line), None)
-        if at is not None:
-            refusal = f"no line that names two GPUs or more follows the title of table {title}; is it cut short?"
-            tables[title] = titled_table(document, lines, at, ADDRESS, cell, refusal)
-    return tables
+    tables = {title: titled_table(document, lines, f"{title} TABLE:", ADDRESS, cell) for title, cell in TABLES.items()}
+    return {title: table for title, table in tables.items() if table is not None}
 
 
 NEW_KEYS = {"LINK TYPE": "link_type", "WEIGHT": "weight", "NUMA BW": "bandwidth"}
@@ -117,14 +112,7 @@ def read_json_tables(document: Document) -> dict[str, TextMatrix]:
 
 
 def _entries(document: Document) -> list[Mapping[str, Any]]:
-    try:
-        data = json.loads(document.text)
-    except json.JSONDecodeError as error:
-        raise document.error(f"it is not valid JSON ({error.msg}); is it cut short?", error.lineno) from None
-    except RecursionError:
-        raise document.error("it is nested too deeply; expected what `amd-smi topology --json` prints") from None
-    except ValueError as error:
-        raise document.error(f"it is not valid JSON: {shown(str(error))}") from None
+    data = decode_json(document.text, document.where)
     if not isinstance(data, list) or not all(isinstance(entry, Mapping) for entry in data):
         raise document.error("it is not a list of GPUs; expected what `amd-smi topology --json` prints")
     if not 2 <= len(data) <= MAX_LABELS:

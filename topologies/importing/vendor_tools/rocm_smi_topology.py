@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
-from ..sources.text_matrix import CellKind, TextMatrix, plain_lines, titled_table
+from ..sources.text_matrix import TextMatrix, plain_lines, titled_table
 from .pcie_paths import PcieLocation
 from .xgmi import LINK_TYPE, WEIGHT, box_of_types, locations_by_weight
 
@@ -30,10 +30,10 @@ def matches(document: Document) -> bool:
 def read_box(document: Document, options: BoxOptions) -> Box:
     """Read the tables of weights, link types and NUMA nodes."""
     lines = plain_lines(document)
-    types = _table(document, lines, TYPES, LINK_TYPE)
+    types = titled_table(document, lines, TYPES, GPU, LINK_TYPE)
     if types is None:
         raise document.error(f"there is no table '{TYPES}'; expected all that `rocm-smi --showtopo` prints")
-    weights = _table(document, lines, WEIGHTS, WEIGHT)
+    weights = titled_table(document, lines, WEIGHTS, GPU, WEIGHT)
     if weights is not None:
         if weights.labels != types.labels:
             raise document.error(
@@ -42,14 +42,6 @@ def read_box(document: Document, options: BoxOptions) -> Box:
             )
         weights.check_symmetry(document)
     return box_of_types(document, options, types, weights, lambda: _locations(document, lines, types, weights))
-
-
-def _table(document: Document, lines: Sequence[str], title: str, cell: CellKind) -> TextMatrix | None:
-    at = next((number for number, line in enumerate(lines, 1) if title in line), None)
-    if at is None:
-        return None
-    refusal = f"no line that names the GPUs follows the title '{title}'; is it cut short?"
-    return titled_table(document, lines, at, GPU, cell, refusal)
 
 
 def _locations(
