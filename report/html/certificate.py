@@ -22,6 +22,7 @@ from ...schedules import (
     TreePartition,
     Witness,
 )
+from ...schedules.bounds.witness import LinkDuals
 from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text
 from ..tables.plan_tables import witness_view
 
@@ -174,44 +175,32 @@ def _of_tree_partition(witness: TreePartition, bound: Bound, links: Pairs) -> Ce
     return _added_up("Partition for trees", reasons, "ingress and egress of the parts with ranks", links, bound)
 
 
-@_of.register(LengthDual)
-def _of_length_dual(witness: LengthDual, bound: Bound, links: Pairs) -> Certificate:
+@_of.register(LinkDuals)
+def _of_duals(witness: LinkDuals, bound: Bound, links: Pairs) -> Certificate:
     amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
-    reasons = (
-        f"Assign the dual lengths below to {count_text(len(links), 'link')}, and length 0 to all others.",
-        "On every path from one rank to another, the lengths sum to at least the shortest distance.",
-        f"Over all pairs, traffic times distance is {exact(amount)}: what each unit of rate uses.",
-        f"All links together offer bandwidth times length: {exact(value)}.",
-    )
-    return _weighted("Dual lengths of links", reasons, "bandwidth times length", witness.links, links, bound)
-
-
-@_of.register(CutDual)
-def _of_cut_dual(witness: CutDual, bound: Bound, links: Pairs) -> Certificate:
-    amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
-    assigned = (
-        f"Assign the dual values below to the bandwidth of {count_text(len(links), 'link')}, and 0 to all others."
-    )
+    what, count = "length" if isinstance(witness, LengthDual) else "value", count_text(len(links), "link")
+    assigned = f"Assign the dual values below to the bandwidth of {count}, and 0 to all others."
     hops = "Data travels in hops between ranks; the dual values of all ranks for one hop sum to at most"
-    reasons = (
-        f"{assigned} They come from a linear program, and were verified without it.",
-        f"{hops} those of the links on its cheapest path.",
-        f"Weighted by dual values, {bound.scope} use bandwidth of {exact(amount)} per unit of rate.",
-        f"All links together offer bandwidth times dual value: {exact(value)}.",
-    )  # fmt: skip
-    return _weighted("Dual values of links", reasons, "bandwidth times dual value", witness.links, links, bound)
-
-
-@_of.register(TreeDual)
-def _of_tree_dual(witness: TreeDual, bound: Bound, links: Pairs) -> Certificate:
-    amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
-    reasons = (
-        f"Assign the dual values below to the bandwidth of {count_text(len(links), 'link')}, and 0 to all others.",
-        "The bound is about trees that branch at ranks and at switches that multicast or aggregate.",
-        f"The cheapest of these use bandwidth worth {exact(amount)} per unit of rate.",
-        f"All links together offer bandwidth times dual value: {exact(value)}.",
-    )
-    return _weighted("Dual values of links", reasons, "bandwidth times dual value", witness.links, links, bound)
+    arguments = {
+        LengthDual: (
+            f"Assign the dual lengths below to {count}, and length 0 to all others.",
+            "On every path from one rank to another, the lengths sum to at least the shortest distance.",
+            f"Over all pairs, traffic times distance is {exact(amount)}: what each unit of rate uses.",
+        ),
+        CutDual: (
+            f"{assigned} They come from a linear program, and were verified without it.",
+            f"{hops} those of the links on its cheapest path.",
+            f"Weighted by dual values, {bound.scope} use bandwidth of {exact(amount)} per unit of rate.",
+        ),
+        TreeDual: (
+            assigned,
+            "The bound is about trees that branch at ranks and at switches that multicast or aggregate.",
+            f"The cheapest of these use bandwidth worth {exact(amount)} per unit of rate.",
+        ),
+    }
+    counted = "bandwidth times length" if what == "length" else "bandwidth times dual value"
+    reasons = (*arguments[type(witness)], f"All links together offer {counted}: {exact(value)}.")
+    return _weighted(f"Dual {what}s of links", reasons, counted, witness.links, links, bound)
 
 
 def _added_up(title: str, reasons: tuple[str, ...], counted: str, links: Pairs, bound: Bound) -> Certificate:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
+from ...schedules import Allreduce, FlowSchedule, Forest, Schedule
 from ...support.arrays import IntArray
 from ...support.formatting import count_text, percentage_text
 from ..layout import link_curves, node_layout
@@ -20,6 +20,7 @@ from ..tables.busy_times import (
     STEPS,
     busiest,
     busy_times,
+    count_hops,
     hops_before,
     step_run,
     tree_hops,
@@ -29,7 +30,7 @@ from ..tables.summary import branching_switches
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import AnyStepSchedule, TreeSchedule
+    from ...schedules import TreeSchedule
     from ...topologies import Topology
 
 
@@ -118,7 +119,7 @@ def sizes_data(plans: Mapping[str, Plan]) -> dict[str, Any]:
 
 def _timeline(plan: Plan, size: int) -> dict[str, Any]:
     """Bars of the busiest links, or the reason why there are none."""
-    pieces = _pieces(plan.schedule)
+    pieces = count_hops(plan.schedule)
     slices = min(SLICES, MAX_PIECES // max(pieces, 1))
     if not slices:
         return {
@@ -147,32 +148,6 @@ def _timeline(plan: Plan, size: int) -> dict[str, Any]:
         "done": round(run.microseconds, 4),
         "note": f"{slicing if plan.schedule.pipelined else ''} {busy.sentence}".strip(),
     }
-
-
-@singledispatch
-def _pieces(schedule: Schedule) -> int:
-    """Estimate the number of events of a simulation in one slice."""
-    return schedule.num_ranks * schedule.depth
-
-
-@_pieces.register(StepSchedule)
-@_pieces.register(StepAllreduce)
-def _step_pieces(schedule: AnyStepSchedule) -> int:
-    return schedule.num_sends
-
-
-@_pieces.register(FlowSchedule)
-def _flow_pieces(schedule: FlowSchedule) -> int:
-    return len(schedule.steps)
-
-
-@_pieces.register(Forest)
-@_pieces.register(Allreduce)
-def _tree_pieces(schedule: TreeSchedule) -> int:
-    links = sum(len(forest.path_nodes) - len(forest.path_starts) + 1 for forest in schedule.forests)
-    paths = sum(len(forest.path_starts) - 1 for forest in schedule.forests)
-    # Every tree reaches every rank, over paths that are this long on average.
-    return schedule.num_trees * schedule.num_ranks * links // max(paths, 1)
 
 
 MAX_PARTS = 512

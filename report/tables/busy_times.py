@@ -18,7 +18,16 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import Simulation, simulate
-from ...schedules import Allreduce, FlowSchedule, Forest, Schedule, TreeSchedule
+from ...schedules import (
+    Allreduce,
+    AnyStepSchedule,
+    FlowSchedule,
+    Forest,
+    Schedule,
+    StepAllreduce,
+    StepSchedule,
+    TreeSchedule,
+)
 from ...schedules.trees.tree_chunks import shard_chunks, tree_chunks
 from ...support.arrays import BoolArray, IntArray
 from ...support.validation import shown
@@ -61,7 +70,7 @@ def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulati
     if not plan.schedule.pipelined:
         return simulate(plan, size, slices, steps="wait")
     if slices is None:
-        slices = max(1, min(DEFAULT_SLICES, MAX_EVENTS // max(_hops(plan.schedule), 1)))
+        slices = max(1, min(DEFAULT_SLICES, MAX_EVENTS // max(count_hops(plan.schedule), 1)))
     return numbered(plan.schedule, simulate(plan, size, slices))
 
 
@@ -103,18 +112,24 @@ def busy_times(run: Simulation, links: IntArray | None = None) -> pd.DataFrame:
 
 
 @singledispatch
-def _hops(schedule: Schedule) -> int:
+def count_hops(schedule: Schedule) -> int:
     """Links that data passes, one by one: the events of a run in one slice, as far as that is known without one."""
     return schedule.num_ranks * schedule.depth
 
 
-@_hops.register(FlowSchedule)
+@count_hops.register(StepSchedule)
+@count_hops.register(StepAllreduce)
+def _step_hops(schedule: AnyStepSchedule) -> int:
+    return schedule.num_sends
+
+
+@count_hops.register(FlowSchedule)
 def _flow_hops(schedule: FlowSchedule) -> int:
     return len(schedule.steps)
 
 
-@_hops.register(Forest)
-@_hops.register(Allreduce)
+@count_hops.register(Forest)
+@count_hops.register(Allreduce)
 def _tree_hops(schedule: TreeSchedule) -> int:
     hops = 0
     for forest in schedule.forests:

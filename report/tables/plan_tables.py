@@ -19,17 +19,15 @@ from ...runtime import simulate
 from ...schedules import (
     Bound,
     Cut,
-    CutDual,
     Forest,
     LengthDual,
-    LinkValue,
     Partition,
     RankCuts,
-    TreeDual,
     Witness,
     as_bytes,
     schedule_time,
 )
+from ...schedules.bounds.witness import LinkDuals
 from ...support.validation import as_several, shown
 from ...topologies import Topology
 from .busy_times import busy_times, hops_before, step_run, tree_hops
@@ -373,19 +371,10 @@ def _of_partition(witness: Partition, bound: Bound) -> WitnessView:
     return WitnessView(parts, frozenset(witness.link_weights(bound.topology, bound.collective)), "link into a part")
 
 
-@_view.register(LengthDual)
-def _of_length_dual(witness: LengthDual, bound: Bound) -> WitnessView:  # noqa: ARG001
-    return _weighted(witness.links, "dual length")
-
-
-@_view.register(CutDual)
-@_view.register(TreeDual)
-def _of_duals(witness: CutDual | TreeDual, bound: Bound) -> WitnessView:  # noqa: ARG001
-    return _weighted(witness.links, "dual value")
-
-
-def _weighted(links: Iterable[LinkValue], what: str) -> WitnessView:
-    weighted = frozenset((entry.tail, entry.head) for entry in links if entry.dual > 0)
+@_view.register(LinkDuals)
+def _of_duals(witness: LinkDuals, bound: Bound) -> WitnessView:  # noqa: ARG001
+    what = "dual length" if isinstance(witness, LengthDual) else "dual value"
+    weighted = frozenset((entry.tail, entry.head) for entry in witness.links if entry.dual > 0)
     return WitnessView((), weighted, f"link with a {what} in the bound")
 
 

@@ -190,7 +190,7 @@ def test_time_lines_of_large_plans_have_fewer_slices(made: Plan, monkeypatch: py
     """They end later than the page predicts elsewhere, and say why; steps are not sliced, and do not."""
     fine = data_of(text_of(made, sizes=["64M"]))["plans"][0]["timelines"][0]
     assert fine["note"].startswith("Simulated with 8 slices; the predicted times of this page assume full pipelining.")
-    monkeypatch.setattr(plots, "MAX_PIECES", 2 * plots._pieces(made.schedule))
+    monkeypatch.setattr(plots, "MAX_PIECES", 2 * plots.count_hops(made.schedule))
     coarse = data_of(text_of(made, sizes=["64M"]))["plans"][0]["timelines"][0]
     assert coarse["note"].startswith("Simulated with 2 slices; ")
     assert coarse["done"] > fine["done"] > made.estimate("64M")
