@@ -141,6 +141,11 @@ def topology_option(text: str, panel: str) -> Any:
     return option("--topology TOPOLOGY", text, panel=panel, autocompletion=complete_topology)
 
 
+def collective_option(text: str, panel: str | None = None) -> Any:
+    """Make the option ``--collective`` with its help."""
+    return option("--collective NAME", text, panel=panel, autocompletion=complete_collective)
+
+
 def planners_option(text: str, panel: str | None = None) -> Any:
     """Make the option ``--planner`` of a command that takes several, with its help."""
     return option("--planner NAME", text, panel=panel, autocompletion=complete_planner)

@@ -14,9 +14,10 @@ from ..arguments.parameters import (
     CsvOption,
     JsonOption,
     RootOption,
+    ShardOptions,
     UsageError,
     check_planners,
-    complete_collective,
+    collective_option,
     complete_planner,
     count_option,
     option,
@@ -46,14 +47,7 @@ TopologyOption = Annotated[
         "Network",
     ),
 ]
-CollectiveOption = Annotated[
-    str | None,
-    option(
-        "--collective NAME",
-        "Collective of traces or sends that do not say.",
-        autocompletion=complete_collective,
-    ),
-]
+CollectiveOption = Annotated[str | None, collective_option("Collective of traces or sends that do not say.")]
 BytesOption = Annotated[
     str | None, option("--bytes SIZE", "Total size in bytes that traces were made for, if they do not say.")
 ]
@@ -97,7 +91,7 @@ def score(
             file,
             network,
             collective=collective,
-            root=_rank(root),
+            root=ShardOptions(root).read().get("root"),
             num_bytes=num_bytes,
             sizes=list(dict.fromkeys(size or SIZES)),
             slices=slices,
@@ -129,11 +123,6 @@ def _network(file: Path, topology: str | None, described: NetworkOptions) -> Top
     from ...planners import load_plan
 
     return load_plan(file).topology
-
-
-def _rank(root: str | None) -> int | str | None:
-    """Read a rank's number or name."""
-    return int(root) if root is not None and root.isascii() and root.isdigit() and len(root) < 10 else root
 
 
 def _print(found: Score, planner: str) -> None:

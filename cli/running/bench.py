@@ -21,7 +21,7 @@ from ..arguments.parameters import (
     TimeoutOption,
     UsageError,
     check_planners,
-    complete_collective,
+    collective_option,
     count_option,
     option,
     planners_option,
@@ -86,15 +86,7 @@ TopologyOption = Annotated[
     str | None,
     topology_option("Also plan for this network: name from `collopt topologies`, or path of a topology file.", PANEL),
 ]
-CollectiveOption = Annotated[
-    str | None,
-    option(
-        "--collective NAME",
-        "Collective to plan for --topology.",
-        panel=PANEL,
-        autocompletion=complete_collective,
-    ),
-]
+CollectiveOption = Annotated[str | None, collective_option("Collective to plan for --topology.", PANEL)]
 PlannersOption = Annotated[list[str] | None, planners_option("Planner to use (default: auto). Repeatable.", PANEL)]
 
 

@@ -20,7 +20,7 @@ from ..arguments.parameters import (
     JsonOption,
     UsageError,
     check_planners,
-    complete_collective,
+    collective_option,
     option,
     topology_option,
 )
@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from ...runtime.measuring.calibration.relative_fit import RelativeFit
     from ...topologies import Topology
 
-MAX_MEDIAN_ERROR, MAX_WORST_ERROR = (
-    0.1,
-    0.3,
-)  # Median and worst relative error beyond which a model is said not to describe its times
+MAX_MEDIAN_ERROR, MAX_WORST_ERROR = 0.1, 0.3  # Relative; beyond, a model is said not to describe its times
 NOT_IDENTIFIABLE = "not identifiable from these sizes"
 UNITS = {"launch": "µs", "alpha": "µs per hop", "reduction": "µs per MB", "latency": "µs"}
 
@@ -57,12 +54,7 @@ TopologyOption = Annotated[
     topology_option("Network: name from `collopt topologies`, or path of a topology file.", "Network"),
 ]
 CollectiveOption = Annotated[
-    str | None,
-    option(
-        "--collective NAME",
-        "Measured collective, if a file does not say; also sendrecv, gather and scatter.",
-        autocompletion=complete_collective,
-    ),
+    str | None, collective_option("Measured collective, if a file does not say; also sendrecv, gather and scatter.")
 ]
 ByOption = Annotated[str | None, option("--by NAME", "Backend or plan whose times to use, if a file has several.")]
 PlannerOption = Annotated[
