@@ -146,7 +146,8 @@ def outcome(
             if kind == "plan":
                 answer, times = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
             else:
-                answer, reason = BOUNDS[name](topology, collective, shards)
+                answer = found = BOUNDS[name](topology, collective, shards)
+                reason = "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"
     except (UnsupportedError, BoundError, CapacityOverflowError) as error:
         status, reason = "not applicable", str(error)
     except ColloptError as error:
@@ -233,27 +234,29 @@ LARGEST_PROGRAM = 10_000  # columns beyond which the linear program is not solve
 TIME_LIMIT = 30  # seconds that the linear program may take
 
 
-def _forestcoll_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
+def _forestcoll_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
     as_collective(collective, TREE_COLLECTIVES, "cuts of shards do not bound")
-    return bound(topology, collective, **shards), ""
+    found: Bound = bound(topology, collective, **shards)
+    return found
 
 
-def _multicommodity_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
+def _multicommodity_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
     if not collective.in_pairs:
         about = " and ".join(map(str, PAIR_COLLECTIVES))
         raise UnsupportedError(f"flows between pairs bound {about}, not {collective}")
-    return bound(topology, collective, **shards), ""
+    found: Bound = bound(topology, collective, **shards)
+    return found
 
 
-def _strength_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:  # noqa: ARG001
+def _strength_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:  # noqa: ARG001
     from ..trees.strength import strength_bound
 
     if collective is not ALLREDUCE:
         raise UnsupportedError(f"the network strength bounds allreduce, not {collective}")
-    return strength_bound(topology), ""
+    return strength_bound(topology)
 
 
-def _linear_program_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
+def _linear_program_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
     from ...solvers import HighsOptions
     from .lp_bounds import lp_bound
 
@@ -264,32 +267,26 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
             f"the linear program has about {columns} columns; expected up to {LARGEST_PROGRAM} for a comparison: "
             "call collopt.planners.lp_bound to solve it all the same"
         )
-    found = lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
-    return found, _about(found)
+    return lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
 
 
-def _steiner_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> tuple[Bound, str]:
+def _steiner_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
     from ..trees.steiner import steiner_bound
     from ..trees.steiner_limits import check_abilities
 
     as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     check_abilities(topology)
-    found = steiner_bound(topology, collective, **shards)
-    return found, _about(found)
+    return steiner_bound(topology, collective, **shards)
 
 
-def _about(found: Bound) -> str:
-    return "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"
-
-
-BOUNDS: dict[str, Callable[[Topology, Collective, dict[str, Any]], tuple[Bound, str]]] = {
+BOUNDS: dict[str, Callable[[Topology, Collective, dict[str, Any]], Bound]] = {
     "forestcoll": _forestcoll_bound,
     "strength": _strength_bound,
     "linear-program": _linear_program_bound,
     "steiner": _steiner_bound,
     "multicommodity": _multicommodity_bound,
 }
-"""Ways to bound the speed of a collective: each returns a bound, and what it is about if not all schedules."""
+"""Ways to bound the speed of a collective."""
 
 
 def compare(

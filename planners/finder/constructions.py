@@ -94,9 +94,8 @@ class Base(Construction):
             _, nodes = self.arguments
             assert isinstance(nodes, int)
             return (nodes + 1) // 2
-        return (
-            1 if self.family in VERTEX_TRANSITIVE or (self.family == "de_bruijn" and self.arguments[1] == 1) else None
-        )
+        is_complete = self.family == "de_bruijn" and self.arguments[1] == 1
+        return 1 if is_complete or self.family in VERTEX_TRANSITIVE else None
 
     def _graph(self) -> DirectGraph:
         return _built(self.family, self.arguments)
@@ -187,46 +186,44 @@ class LineGraph(Expansion):
 
 
 @dataclass(frozen=True)
-class DegreeExpansion(Expansion):
+class Repetition(Expansion):
+    """An expansion with a number of copies, factors or links."""
+
+    times: int
+
+    @property
+    def factor(self) -> tuple[int, ...]:
+        """How many there are."""
+        return (self.times,)
+
+
+@dataclass(frozen=True)
+class DegreeExpansion(Repetition):
     """G * n, with the schedule of Definition 2."""
 
     expansion: ClassVar[str] = "degree_expansion"
 
-    copies: int
-
     @cached_property
     def name(self) -> str:
         """G*n."""
-        return f"{_operand(self.base)}*{self.copies}"
-
-    @property
-    def factor(self) -> tuple[int, ...]:
-        """How many copies."""
-        return (self.copies,)
+        return f"{_operand(self.base)}*{self.times}"
 
     def orbit_representatives(self, degree: int) -> int | None:
         """Up to the first copy of the last of the base's: copies of a node can change places."""
-        count = self.base.orbit_representatives(degree // self.copies)
-        return count and (count - 1) * self.copies + 1
+        count = self.base.orbit_representatives(degree // self.times)
+        return count and (count - 1) * self.times + 1
 
 
 @dataclass(frozen=True)
-class CartesianPower(Expansion):
+class CartesianPower(Repetition):
     """G^□n, with the schedule of Definition 14."""
 
     expansion: ClassVar[str] = "cartesian_power"
-
-    times: int
 
     @cached_property
     def name(self) -> str:
         """G^□n."""
         return f"{_operand(self.base)}^□{self.times}"
-
-    @property
-    def factor(self) -> tuple[int, ...]:
-        """The exponent."""
-        return (self.times,)
 
     def orbit_representatives(self, degree: int) -> int | None:
         """1 if the base is vertex-transitive."""
@@ -262,22 +259,15 @@ class CartesianProduct(Construction):
 
 
 @dataclass(frozen=True)
-class Parallel(Expansion):
+class Parallel(Repetition):
     """k·G, k links in place of each: the base's schedule takes as long, for each port has 1/k of the bandwidth."""
 
     expansion: ClassVar[str] = "parallel"
-
-    times: int
 
     @cached_property
     def name(self) -> str:
         """k·G."""
         return f"{self.times}·{_operand(self.base)}"
-
-    @property
-    def factor(self) -> tuple[int, ...]:
-        """How many links."""
-        return (self.times,)
 
     def orbit_representatives(self, degree: int) -> int | None:
         """Those of the base."""

@@ -174,20 +174,10 @@ def sweep_topologies(
 
 
 COLUMNS = [
-    "nodes",
-    "degree",
-    "name",
-    "steps",
-    "bandwidth_factor",
-    "bandwidth_factor_exact",
-    "reduce_scatter_steps",
-    "reduce_scatter_factor",
-    "reduce_scatter_factor_exact",
-    "breadth_first",
-    "reduce_scatter_breadth_first",
-    "allreduce_us",
-    "best",
-]
+    "nodes", "degree", "name", "steps", "bandwidth_factor", "bandwidth_factor_exact", "reduce_scatter_steps",
+    "reduce_scatter_factor", "reduce_scatter_factor_exact", "breadth_first", "reduce_scatter_breadth_first",
+    "allreduce_us", "best",
+]  # fmt: skip
 
 
 def _as_sizes(nodes: object, degree: object) -> tuple[int, int]:
