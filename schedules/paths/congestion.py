@@ -17,10 +17,7 @@ INT64_LIMIT = 2**63
 
 
 def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction: Direction = "broadcast") -> IntArray:
-    """Look up the links of all paths.
-
-    Shapes: `starts` int64 (paths + 1,).
-    """
+    """Look up the links of all paths. Shapes: `starts` int64 (paths + 1,)."""
     if not isinstance(topology, Topology):
         raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
     goes_on = np.ones(len(nodes), dtype=np.bool_)

@@ -143,10 +143,7 @@ def _whole(amounts: list[int], num_ranks: int) -> IntArray:
 
 
 def traffic_matrix(weights: tuple[int, ...], num_ranks: int) -> npt.NDArray[np.object_]:
-    """Lay out weights by source and destination.
-
-    Shapes: returns (ranks, ranks).
-    """
+    """Lay out weights by source and destination. Shapes: returns (ranks, ranks)."""
     flat = np.array(weights or (1,) * num_ranks**2, dtype=object)
     matrix: npt.NDArray[np.object_] = flat.reshape(num_ranks, num_ranks)
     np.fill_diagonal(matrix, 0)
@@ -154,10 +151,7 @@ def traffic_matrix(weights: tuple[int, ...], num_ranks: int) -> npt.NDArray[np.o
 
 
 def crossing_traffic(inside: npt.NDArray[np.bool_], weights: tuple[int, ...]) -> int:
-    """Add up what ranks inside a cut have for ranks outside.
-
-    Shapes: `inside` bool (ranks,).
-    """
+    """Add up what ranks inside a cut have for ranks outside. Shapes: `inside` bool (ranks,)."""
     within = int(inside.sum())
     if not weights:
         return within * (len(inside) - within)
