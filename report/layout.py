@@ -35,11 +35,7 @@ BELOW = -1  # Row of the switches inside boxes
 
 
 class Places(NamedTuple):
-    """Positions of nodes, in the order of `Topology.nodes`; neighbors are about 1 apart.
-
-    `x`, `y` (float64 (nodes,)).
-    `rows`: 0 for ranks, more for switches farther from them, -1 for switches below ranks.
-    """
+    """Positions of nodes in the order of `Topology.nodes`; `rows` are 0 for ranks, -1 for switches below them."""
 
     x: FloatArray
     y: FloatArray

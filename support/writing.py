@@ -27,11 +27,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 
 
 def write_all_whole(contents: Mapping[str, str | bytes]) -> None:
-    """Write all files or none, each as `write_whole` does.
-
-    Old files are moved aside first and restored on failure: a reader may briefly miss some, but never finds old and new
-    ones side by side.
-    """
+    """Write all files or none, each as `write_whole` does; readers never find old and new ones side by side."""
     targets = {_resolved(path): content for path, content in contents.items()}
     if len(targets) < len(contents):
         raise UnsupportedError(f"of {len(contents)} paths, some are the same file; expected different ones")

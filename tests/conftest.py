@@ -15,7 +15,7 @@ from forked_supervisors import ForkedSubprocess
 
 # Numba compiles on first use, so a deadline per example would measure the compiler; CI must not fail by luck.
 settings.register_profile("collopt", deadline=None, derandomize="CI" in os.environ, print_blob=True)
-# `make test` draws a third of the examples (--hypothesis-profile=quick), others in each run; CI draws all, the same ones.
+# `make test` draws a third of the examples (--hypothesis-profile=quick), others each time; CI draws all, the same ones.
 settings.register_profile("quick", settings.get_profile("collopt"), max_examples=33)
 settings.load_profile("collopt")
 

@@ -148,11 +148,7 @@ class _Widened:
         return grain * best.capacity / best.supply
 
     def _solve(self, links: Sequence[Link], factor: Fraction) -> None:
-        """Find dual values with these links widened.
-
-        Their bandwidths reach HiGHS rounded to floats.  That can change which dual values are found, by a hair, but not
-        what they say of the bandwidths themselves.
-        """
+        """Find dual values with these links widened; floats may change which are found, but not what they say."""
         try:
             self._variant.widen(links, factor / self._unit)
         except OverflowError:

@@ -15,10 +15,7 @@ from .timed_cuts import TimedCutSearch, exact_cut
 
 
 def bounds_at_sizes(topology: Topology, rate: Bound, sizes: Sequence[int], costs: RuntimeCosts) -> list[SizeBound]:
-    """Bound the time for each size, by the best timed cut, the fan-out, or the bound for endless data.
-
-    `rate` is about the network with the bandwidths that data reaches.
-    """
+    """Bound the time for each size by the best timed cut, the fan-out, or `rate`, for reached bandwidths."""
     requests = [TimedRequest(rate, size, costs) for size in sizes]
     if not requests:
         return []

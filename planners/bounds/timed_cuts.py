@@ -44,10 +44,7 @@ class TimedCutSearch:
 
 
 def exact_cut(request: TimedRequest, ends: Ends, potentials: FloatArray) -> TimedCut:
-    """Round potentials to fractions, and move them towards latencies until the links carry no more than they may.
-
-    With latencies as potentials links carry nothing, and what they carry is convex in between.
-    """
+    """Round potentials to fractions, and move them towards latencies until the links carry no more than they may."""
     distances = latencies(request, ends)
     amount = request.amount(*ends)
     cuts = [TimedCut(*ends, tuple(distances))]

@@ -169,10 +169,7 @@ class Entry(NamedTuple):
 
 
 class BaseEntry(NamedTuple):
-    """A base graph with the properties that searches require.
-
-    `reverse_symmetric`: The graph with all links reversed is the same up to the order of the nodes (Definition 6).
-    """
+    """A base graph with the properties that searches require; reverse-symmetric as in Definition 6."""
 
     entry: Entry
     reverse_symmetric: bool = True
@@ -180,10 +177,7 @@ class BaseEntry(NamedTuple):
 
 
 def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep Pareto-optimal entries in T_L and T_B, for an allgather or an allreduce.
-
-    A reduce-scatter needs no list of its own, for what an entry's takes is what the allgather of its transpose takes.
-    """
+    """Keep Pareto-optimal entries in T_L and T_B, for an allgather or an allreduce; reduce-scatters are transposes."""
     found = list(entries)
     kept = _front(((order_of_entry(entry), entry) for entry in found), ties)
     if all(entry.reduce_factor is None for entry in kept):

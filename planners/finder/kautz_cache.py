@@ -52,11 +52,7 @@ def stored_transpose_factor(degree: int, size: int) -> Fraction:
 
 
 def load_kautz_table(degree: int) -> None:
-    """Load the figures of all graphs of one degree and their transposes from the cache; fill it if needed.
-
-    A file that cannot be read or is wrong is written anew; where none can be written, the table lasts as long as the
-    process.
-    """
+    """Load the figures of all graphs of one degree and their transposes; fill the cache if needed and possible."""
     if degree in _tables or degree + 1 >= LARGEST:
         return
     path = _path(degree)

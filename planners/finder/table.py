@@ -178,11 +178,7 @@ class FinderTable:
         return self._single[key]
 
     def _products(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
-        """Theorem 13: bases that meet its conditions, and products of such a base and a product.
-
-        All have the same T_B, so only those of fewest steps are worth more than the addition of two numbers; and of
-        these one for each sum of hops.
-        """
+        """Theorem 13: bases that meet its conditions, and products of such a base and a product, of fewest steps."""
         pairs = [
             (entry.steps + other.steps, entry.hops * (nodes // size) ** 2 + other.hops * size**2, entry, other)
             for size in _divisors(nodes)

@@ -218,10 +218,7 @@ class LinkLoads:
 
 
 def find_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
-    """Group the ranks into boxes: those connected by the shortest hops.
-
-    That finds GPUs on one NVSwitch, in one mesh of direct links, or hosts on one leaf switch, whatever they are called.
-    """
+    """Group the ranks into boxes, whatever they are called: those connected by the shortest hops."""
     nearest = [hops.nearest(rank) for rank in range(hops.problem.topology.num_ranks)]
     shortest = min((length for length, found in nearest if found), default=0)
     joined = [(rank, other) for rank, (length, found) in enumerate(nearest) for other in found if length == shortest]

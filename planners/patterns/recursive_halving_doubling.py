@@ -55,11 +55,7 @@ def _route_choices(problem: TreeProblem) -> list[_RouteChoice]:
 
 
 class _RouteChoice(NamedTuple):
-    """Routes and congestion of one choice of orders.
-
-    `congestion`, `stepped`: Time per shard in units of capacity, of the busiest link, and with all waiting for it in
-        every step.
-    """
+    """Routes of one choice of orders, and time per shard of the busiest link, at once or step by step."""
 
     problem: TreeProblem
     orders: Sequence[Sequence[int]]  # per part of the data, the bits from the first step to the last

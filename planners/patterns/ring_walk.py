@@ -85,10 +85,7 @@ class RingContext:
         self._capacities = hops.problem.capacities.tolist()
 
     def ideal(self, counts: Iterable[int], loads: LinkLoads) -> Fraction:
-        """Lower bound on the time per unit of data of so many rings, of the number for which it is least.
-
-        Every ring leaves every rank, and every box by one rank; the others send to ranks of their box.
-        """
+        """Lower bound on the time per unit of data of so many rings, which each leave every rank and box."""
         demands: list[tuple[int, list[int]]] = []  # uses per ring, of links that each take so much time per use
         for box in self.boxes:
             inside = [_first_links(self.inside[rank]) for rank in box]

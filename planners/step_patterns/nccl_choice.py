@@ -76,11 +76,7 @@ def plan_nccl(
 
 
 def machine_of(topology: Topology) -> Machine:
-    """Describe the hardware as NCCL's model sees it.
-
-    Ranks that reach each other by the link that leads out of their group too, such as hosts at a leaf switch, are boxes
-    of their own.
-    """
+    """Describe the hardware as NCCL's model sees it; ranks that only meet outside their group are boxes."""
     problem = tree_problem(topology, "broadcast", ())
     hops = Hops(problem)
     boxes = find_boxes(hops)

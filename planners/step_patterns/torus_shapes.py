@@ -54,10 +54,7 @@ class Torus(NamedTuple):
 
 
 def find_torus(topology: Topology) -> Torus | None:
-    """Find the coordinates of all ranks; None if the network is no torus with links both ways.
-
-    The order of ranks decides where there are several, as for a hypercube.
-    """
+    """Find the coordinates of all ranks, by their order where there are several; None if the network is no torus."""
     found = _arcs_between_ranks(topology)
     if found is None:
         return None

@@ -63,10 +63,7 @@ class BestRates:
 
 
 def best_rates(topology: Topology, num_roots: int | None = None) -> BestRates:
-    """Solve the allreduce program of a topology exactly, adding cuts until none is violated.
-
-    Of all ranks, the first `num_roots` may root trees.
-    """
+    """Solve the allreduce program of a topology exactly, by cuts; the first `num_roots` of all ranks may root trees."""
     _, _, capacities, unit = topology.arrays
     # Whole numbers are exact in floats.
     unit = unit if capacities.max() <= MAX_BANDWIDTH else Fraction(1)

@@ -27,10 +27,7 @@ class BoxGroups(NamedTuple):
 
 
 def box_groups(topology: Topology, able: tuple[str, ...]) -> BoxGroups | None:
-    """Assign every rank to the able switch next to it.
-
-    None unless there are several boxes, every rank is next to exactly one able switch, and these to ranks only.
-    """
+    """Assign every rank to the only able switch next to it; None if that fails, or there is one box."""
     switches = np.array([topology.node_index[switch] for switch in able], dtype=np.int64)
     tails, heads, _, _ = topology.arrays
     place = np.full(len(topology.nodes), -1)
@@ -44,10 +41,7 @@ def box_groups(topology: Topology, able: tuple[str, ...]) -> BoxGroups | None:
 
 
 def network_of_boxes(topology: Topology, able: tuple[str, ...]) -> Topology:
-    """Turn the switches of boxes into the only compute nodes, and ranks into switches that data passes.
-
-    Links inside boxes carry their stars already, so what passes there between boxes is free.
-    """
+    """Turn the switches of boxes into the only compute nodes, and ranks into switches that data passes freely."""
     free = max(link.bandwidth for link in topology.links) * len(topology.links)
     inside = {*able}
     links = tuple(link._replace(bandwidth=free) if inside & {*link[:2]} else link for link in topology.links)

@@ -36,11 +36,7 @@ def bottleneck(problem: TreeProblem) -> Bottleneck:
 
 
 def best_forest(problem: TreeProblem, best: Bottleneck, count: int | None, trace: Trace) -> Forest:
-    """Build a forest at the optimal rate, or at the best rate for a given number of trees.
-
-    If the fast path fails, or its forest is not one or exceeds the capacities, the fallback is used; `trace` records
-    the reason.  Only the fast path's forest is verified here.
-    """
+    """Build a forest at the optimal rate, or the best rate for a number of trees; `trace` says why no fast path."""
     if count is None:
         # `U b_e` of section 5.2 with the smallest integral U.
         count = best.capacity
@@ -97,11 +93,7 @@ def _floored_capacities(problem: TreeProblem, count: int) -> IntArray:
 
 
 def _balanced(problem: TreeProblem, capacities: IntArray) -> IntArray:
-    """Lower capacities, by little, until every switch has equal ingress and egress; ranks may stay unbalanced.
-
-    Surplus ingress of a switch is removed along a flow against the links, to a rank or to a switch with surplus egress;
-    then surplus egress along a flow in the direction of the links.
-    """
+    """Lower capacities, by little, until every switch has equal ingress and egress; ranks may stay unbalanced."""
     without_surplus = capacities - _surplus_flow(problem, capacities, problem.heads, problem.tails)
     return without_surplus - _surplus_flow(problem, without_surplus, problem.tails, problem.heads)
 

@@ -19,10 +19,7 @@ MAX_SINGLE = 16  # switches of which leaving out each one is tried
 
 
 def spannable(topology: Topology) -> tuple[str, ...]:
-    """Switches that multicast and aggregate among all their neighbors, so that trees may span them freely.
-
-    Neighbors in a tree are ranks and other such switches, also behind switches that the tree passes.
-    """
+    """Switches that multicast and aggregate among all their neighbors, so that trees may span them freely."""
     able = topology.multicast & topology.aggregation
     groups = {limits.switch: limits.group for limits in topology.limits if limits.group is not None}
     ends = able | set(topology.compute_nodes)
@@ -44,11 +41,7 @@ def _reached(topology: Topology, switch: str) -> set[str]:
 
 
 def spanning_network(topology: Topology, switches: tuple[str, ...]) -> Topology:
-    """Turn switches into compute nodes, after the ranks, that trees must reach.
-
-    Links between ranks and a switch that loops copies back keep ``n / (n + 1)`` of their bandwidth, n the number of
-    these ranks: each of n equal trees has another one of them above the switch, and loops a copy back to it.
-    """
+    """Turn switches into compute nodes, after the ranks, that trees must reach; loopback takes bandwidth."""
     spanned = frozenset(switches)
     return replace(
         topology,
@@ -83,11 +76,7 @@ Choice = list[tuple[Topology, tuple[str, ...]]]
 
 
 def span_choices(topology: Topology, able: tuple[str, ...]) -> Iterator[Choice]:
-    """Yield ways to span able switches, the most promising ones first.
-
-    All of them; the network in slices, of which each spans one of several switches that are alike, such as one of eight
-    rails; all but those that are alike; all but one.
-    """
+    """Yield ways to span able switches: all; slices with one of those that are alike; none of those; all but one."""
     yield [(topology, able)]
     groups = _alike(topology, able)
     for group in groups:

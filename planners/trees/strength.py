@@ -69,11 +69,7 @@ def narrowest_cut(topology: Topology) -> Cut:
 
 
 def _best_partitions(topology: Topology) -> list[Partition]:
-    """Find the best partition; if switches outside of its parts can reduce data, also ones that contain them.
-
-    Which part is best for such a switch is not known, so two ways are tried: that of all its neighbors, and that of
-    its first neighbor.  Whatever they give is a valid bound.
-    """
+    """Find the best partition; if switches outside of its parts can reduce data, also two that contain them."""
     found = [_best_partition(topology, np.arange(len(topology.nodes)))]
     if found[0] is None:
         found += [_best_partition(topology, _joined(topology, most)) for most in (len(topology.nodes), 1)]

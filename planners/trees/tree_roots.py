@@ -36,11 +36,7 @@ def rooted_at_centers(forest: Forest) -> Forest:
 
 
 def rooted_for_loopback(forest: Forest, topology: Topology, algbw: Fraction) -> Forest:
-    """Root every tree near its center, but where links have room for the copies that switches loop back.
-
-    `algbw` is the rate at which all copies of all trees together are to run; a tree whose copies do not fit below one
-    root is divided among several.
-    """
+    """Root every tree near its center, but where links have room for looped-back copies at the rate `algbw`."""
     forest = _multiplied(forest, topology, algbw)
     spare = _Spare(forest, topology, algbw)
     senders = _vertex_senders(forest)

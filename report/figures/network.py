@@ -169,10 +169,7 @@ def draw_nodes(canvas: Canvas) -> list[Artist]:
 
 
 def draw_boxes(canvas: Canvas) -> None:
-    """Put a rectangle behind the nodes and links of each box, with its name where that can be read.
-
-    There are none where some of them would overlap.
-    """
+    """Put a rectangle with its name behind the nodes and links of each box, unless some of them would overlap."""
     from matplotlib.patches import FancyBboxPatch
 
     boxes = box_of_nodes(canvas.topology)

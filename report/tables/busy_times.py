@@ -41,11 +41,7 @@ TIE_TOLERANCE = 1e-9  # Links that are busy for times this close, as shares of t
 
 
 class Busiest(NamedTuple):
-    """The busiest links, and the number of others.
-
-    `links`: Their numbers: the busiest first, and of equally busy ones the first of the network.
-    `as_busy`, `less_busy`: Links that are left out: as busy as the last of these, and less busy.
-    """
+    """The busiest links by number, the first of equally busy ones, and how many others are as busy, or less."""
 
     links: IntArray
     as_busy: int

@@ -26,8 +26,7 @@ from ...topologies import Topology
 class Messages:
     """Messages and events of a schedule, each of which waits for others.
 
-    Senders and receivers are ranks, or nodes of switches that add up and copy.  An event is a message from a rank to
-    itself, over no link and of no data: the begin or end of a step.
+    An event is a message from a rank to itself, over no link and of no data: the begin or end of a step.
     """
 
     unit: Fraction  # What one unit of `amounts` is of all the data, as nccl-tests counts it

@@ -52,11 +52,7 @@ def stated(traces: Sequence[Trace], name: str) -> object:
 
 
 def trace_messages(traces: Sequence[Trace], num_bytes: int) -> Messages:
-    """List the messages of traces that are of `num_bytes` in all; computations take no time.
-
-    Raises `ProgramError` if sends and receives do not match or nodes wait in a cycle, `UnsupportedError` for other
-    kinds of nodes.
-    """
+    """List the messages of traces that are of `num_bytes` in all; computations take no time."""
     keys = [(rank, node.number) for rank, trace in enumerate(traces) for node in trace.nodes]
     nodes = [node for trace in traces for node in trace.nodes]
     numbers = {key: number for number, key in enumerate(keys)}
@@ -85,10 +81,7 @@ def trace_messages(traces: Sequence[Trace], num_bytes: int) -> Messages:
 
 
 def missing_bytes(messages: Messages, collective: Collective, num_ranks: int, root: int | None) -> str | None:
-    """Say where fewer bytes are moved than the collective needs, whatever the sizes of its shards; None if nowhere.
-
-    Parts of all-to-alls are of one size.
-    """
+    """Say where fewer bytes are moved than the collective needs, whatever the sizes of its shards; None if nowhere."""
     senders, receivers, amounts = (
         np.array(column, dtype=np.int64) for column in (messages.senders, messages.receivers, messages.amounts)
     )

@@ -123,10 +123,7 @@ def copying_groups(network: Topology) -> dict[str, str]:
 
 
 def hop_latencies(network: Topology, group_of: dict[str, str]) -> tuple[Fraction, Fraction]:
-    """Least latency of the links of a hop between any two ranks, and between two of different groups.
-
-    Nodes keep the nearest ranks of two different groups, one of which is another than that of the sender.
-    """
+    """Least latency of the links of a hop between any two ranks, and between two of different groups."""
     nearest: dict[str, list[tuple[Fraction, str]]] = {node: [] for node in network.nodes}
     waiting = [(Fraction(0), name, group) for name, group in group_of.items()]
     while waiting:

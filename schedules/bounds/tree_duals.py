@@ -145,11 +145,7 @@ def _past_switches(topology: Topology, lengths: Mapping[Pair, int], never: int) 
 
 
 def _tree_costs(costs: Costs, num_ranks: int, never: int) -> Costs:
-    """Cost of the cheapest tree of each rank that reaches all ranks, by the algorithm of Dreyfus and Wagner.
-
-    The cheapest tree from a vertex to a set of ranks goes on to some vertex and splits the set there, or the rank
-    there is one of them.  A vertex that occurs twice in it would cost more, or as much as with one of its occurrences.
-    """
+    """Cost of the cheapest tree of each rank that reaches all ranks, by the algorithm of Dreyfus and Wagner."""
     size = len(costs)
     np.fill_diagonal(costs, 0)
     for middle in range(size):

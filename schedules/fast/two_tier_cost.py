@@ -109,10 +109,8 @@ class TwoTierTimes(NamedTuple):
 def two_tier_times(schedule: StagedArrays, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
     """Run the pipeline of FAST, section 4.3, or a finer one.
 
-    Stages between servers follow one another, each once all servers are balanced for it.  Inside each server there is
-    first the balancing, then the local part, then one redistribution after another, each after its stage: so in FAST's
-    pipeline the local part starts with the first stage.  All that happens inside a server at once goes by SpreadOut:
-    one step for each distance between GPUs, as long as its busiest GPU sends.
+    Stages between servers follow one another, each once all servers are balanced for it.  Inside servers there is first
+    the balancing, then the local part, then one redistribution after another; each goes by SpreadOut.
     """
     check_model(model)
     if not isinstance(pipeline, str) or pipeline not in PIPELINES:

@@ -12,10 +12,9 @@ from .segments import StagedArrays
 def verify_all_to_allv(schedule: StagedArrays) -> None:
     """Check an all-to-allv schedule.
 
-    Streams: every byte of every cell between two servers is in exactly one segment, of a stream between the right
-    servers; streams of the same two servers differ by at most one byte.  Stages: each is a partial permutation of the
-    servers, or of their parts, none moves more than its size, sizes ascend, every stream is moved whole and in order.
-    The sizes sum to the largest row or column sum of the matrix of longest streams, below which no such stages can end.
+    Streams: every byte between two servers is in exactly one segment, and streams of two servers differ by one byte at
+    most.  Stages: each is a partial permutation of the servers, sizes ascend, every stream is moved whole and in order.
+    The sizes sum to the largest row or column sum of the longest streams, below which no such stages can end.
     """
     _check_arrays(schedule)
     lengths = _check_segments(schedule)

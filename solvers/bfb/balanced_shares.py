@@ -90,8 +90,7 @@ def _write_intervals(groups: Groups, shares: IntArray, chunks: int, links: IntAr
 def balance(groups: Groups, units: int, capacities: IntArray) -> tuple[IntArray, BoolArray]:
     """Send `units` of every shard over links of some capacities, by maximum flow.
 
-    Returns how many units of each group come over each link, shape (groups, links), and a set of links that cannot
-    take all that only they can bring: empty if everything fits.
+    Returns shares, (groups, links), and a set of links that cannot take all that only they bring: empty if all fits.
     """
     count, degree = len(groups.masks), len(capacities)
     offers = 0

@@ -135,8 +135,7 @@ def search_by_links(
 ) -> tuple[int, int]:
     """Find all sources up to a distance, each with the only link into `node` that it can use; raise the loads.
 
-    Row x of `into` lists the tails of the arcs into x.  Returns how many sources were found, the node itself included,
-    and the sum of their distances.
+    Row x of `into` lists the tails of arcs into x.  Returns how many sources there are, and the sum of their distances.
     """
     degree = into.shape[1]
     counts = np.empty(degree, dtype=np.int64)
@@ -166,11 +165,7 @@ def search_by_links(
 def _worst_run(
     tails: IntArray, reach: int, found: IntArray, starts: IntArray, starts_before: IntArray, piece_of: IntArray
 ) -> tuple[int, int]:
-    """Return the numerator and denominator of the largest c(S) / |S| over runs S of the links into a node.
-
-    The circle is cut into pieces where a run could begin or end to be the right one; sources that are not among
-    `found` are counted by the piece in which they start.
-    """
+    """Return the largest c(S) / |S| over runs S of the links into a node, whose circle is cut into pieces."""
     size, degree = len(piece_of), len(tails)
     cuts = np.unique(np.concatenate(((tails + 1) % size, (tails - reach + 1) % size)))
     pieces = len(cuts)

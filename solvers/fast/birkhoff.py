@@ -133,13 +133,7 @@ LIMIT = 2**62
 
 
 def decompose(matrix: IntArray, way: str = "plain") -> tuple[IntArray, IntArray]:
-    """Decompose a matrix, embedded into one of equal row and column sums, into weighted permutations.
-
-    FAST, section 4.4.  The plain way embeds by the north-west corner rule, on at most 2n - 1 entries.  It also replaces
-    a result of the other way with more than n^2 - 2n + 2 steps.
-
-    Shapes: `matrix` int64 (n, n); returns int64 (steps, n); returns int64 (steps,).
-    """
+    """Decompose a matrix, (n, n), into weighted permutations, (steps, n) and (steps,) (FAST, section 4.4)."""
     if way not in DECOMPOSITIONS:
         raise UnsupportedError(f"the decomposition is {shown(way)}; expected one of {', '.join(DECOMPOSITIONS)}")
     matrix = np.ascontiguousarray(matrix, dtype=np.int64)

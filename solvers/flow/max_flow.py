@@ -153,9 +153,7 @@ def augment(
 ) -> int:
     """Push up to `limit` units in `residual` by Dinic's algorithm and return the amount pushed.
 
-    Phases: (1) distances to the sink by backward BFS up to the source; (2) depth-first blocking flow along decreasing
-    distances, keeping the part of the path before its first saturated arc.  If less than `limit` was pushed, exactly
-    the nodes that reach the sink have ``levels >= 0``.
+    If less than `limit` was pushed, exactly the nodes that reach the sink have ``levels >= 0``.
     """
     total = 0
     while total < limit:

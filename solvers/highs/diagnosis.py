@@ -35,9 +35,7 @@ class Attempt(Protocol):
 def proof(attempt: Attempt, termination: Termination, *, by_simplex: bool) -> FloatArray | None:
     """Return a checked ray that proves infeasibility (per row) or unboundedness (per column), or None.
 
-    Unless HiGHS is set to simplex without presolve, only an existing ray is read.  For a new one HiGHS would solve
-    another program with the algorithm that is set, and interior point without presolve does not terminate on some
-    programs with empty rows (in HiGHS 1.15.1).
+    Only an existing ray is read unless HiGHS is set to simplex: interior point may not terminate (in HiGHS 1.15.1).
     """
     program, highs = attempt.program, attempt.highs
     if termination is Termination.INFEASIBLE:
@@ -69,11 +67,7 @@ def empty_conflicts(program: LinearProgram) -> BoolArray:
 
 
 def conflict(program: LinearProgram, known: bool, ray: FloatArray) -> FloatArray | None:
-    """Check a Farkas ray of infeasibility, and return it with the proving sign, or None.
-
-    The combination of rows by the ray must require more than ``(matrix.T @ ray) @ x`` attains within the bounds of the
-    columns x.
-    """
+    """Check a Farkas ray of infeasibility, and return it with the proving sign, or None."""
     for candidate in _candidates(known, ray):
         for turned in (candidate, -candidate):
             if farkas_violation(program, turned) > 0:

@@ -65,11 +65,7 @@ def _rounded_points(rational: ExactProgram, values: FloatArray) -> Iterator[Exac
 
 
 def _repaired_duals(rational: ExactProgram, duals: FloatArray) -> Iterator[ExactArray]:
-    """Round dual values, and repair reduced costs of the wrong sign by changing dual values of suitable rows.
-
-    A reduced cost of the wrong sign where the column has no bound is repaired in the row with the fewest entries whose
-    dual value may move that way.  This can break others, so there are several rounds.
-    """
+    """Round dual values, and repair reduced costs of the wrong sign in rows with few entries, in several rounds."""
     if not len(duals) or rational.program.whole.any():
         return
     repaired = _simplified(duals)

@@ -181,11 +181,7 @@ def _of_basis(program: LinearProgram, basis: Basis) -> ExactAnswer:
 
 
 def basic_solution(rational: ExactProgram, basis: Basis) -> tuple[ExactArray | None, ExactArray | None]:
-    """Return the basic primal and dual solution of a basis, optimal or not.
-
-    With B the basic columns and T the rows at a bound, the values of B solve ``matrix[T, B] x = rest`` and the dual
-    values of T solve ``matrix[T, B].T y = costs[B]``.
-    """
+    """Return the basic primal and dual solution of a basis, optimal or not."""
     columns, rows = basis.columns, basis.rows
     chosen, tight = np.flatnonzero(columns == BASIC), np.flatnonzero(rows != BASIC)
     if len(chosen) != len(tight):

@@ -67,11 +67,7 @@ def scaled_instance(
 
 
 def scaled_demands(demands: IntArray, sources: IntArray, num_nodes: int) -> tuple[IntArray, Fraction]:
-    """Convert demands to units of flow, rounded up; return them and the units per unit of demand, a power of 2.
-
-    The total is below `UNITS` units, and lower where `MAX_ROUNDS_SUMMED` times the number of nodes times the total
-    would overflow 64 bits.
-    """
+    """Convert demands to units of flow, rounded up, and return the units per unit of demand, a power of 2."""
     limit = min(UNITS.bit_length() - 1, LOAD_BITS - (MAX_ROUNDS_SUMMED * num_nodes).bit_length())
     shift = limit - (_total(demands) - _total(np.diagonal(demands))).bit_length()
     rows = _rows(demands, sources)
@@ -137,11 +133,7 @@ class _Block:
 
 
 class MultiplicativeWeights:
-    """State between phases.
-
-    `upper`: Best upper bound of the rate so far.
-    `best_lengths` (int64 (classes,)): The lengths that prove it.
-    """
+    """State between phases: the best upper bound of the rate so far, and lengths that prove it, (classes,)."""
 
     def __init__(self, instance: ScaledInstance, max_rounds: int) -> None:
         self._instance, self.rounds_left = instance, max_rounds
@@ -170,11 +162,7 @@ class MultiplicativeWeights:
         return self._mixture()
 
     def _run_rounds(self) -> tuple[FloatArray, FloatArray]:
-        """Let lengths follow loads and flows follow lengths; return two averages of the shares.
-
-        The share of an orbit of links is length times capacity, normalized to sum 1.  The first average is that of the
-        second half of the rounds, the other the geometric mean of all rounds.
-        """
+        """Let lengths follow loads and flows follow lengths; return the shares of late rounds, and of all."""
         total, last, log_mean, second_half = (np.zeros(len(self._center)) for _ in range(4))
         start, size = np.log(self._center), -(-self._rounds // BLOCKS)
         for number in progress.iterate(range(self._rounds), self._rounds):

@@ -55,11 +55,7 @@ def initial_orders(sources: IntArray, num_nodes: int) -> OrderArray:
 def _shortest_distances(
     source: int, links: Adjacency, out_lengths: IntArray, order: OrderArray, places: IntArray, distances: IntArray
 ) -> None:
-    """Set the distances from a source, and sort the nodes by distance.
-
-    Lengths change little between calls, so the nodes are nearly in order: (1) relax all links out of the nodes in
-    order, again from the first node whose distance fell after it was passed; (2) sort by insertion.
-    """
+    """Set the distances from a source, and sort the nodes by distance, which changes little between calls."""
     size = len(order)
     for place in range(size):
         places[order[place]] = place
@@ -105,8 +101,7 @@ def _split(
 ) -> None:
     """Meet the `demand` of every node, farthest first; add the flow, by head, `count` times to `flow`.
 
-    The share of a link is proportional to capacity * (1 - sharpness * slack)^8, which approximates an exponential and
-    is faster.  A shortest link takes the rounding remainder.  `demand` is overwritten.
+    Shares of links are proportional to capacity * (1 - sharpness * slack)^8, which is faster than an exponential.
     """
     for place in range(len(order) - 1, 0, -1):
         node = order[place]

@@ -14,10 +14,9 @@ from ...support.arrays import IntArray, SmallArray
 
 
 def centered(roots: IntArray, routes: SmallArray, senders: IntArray, num_ranks: int) -> tuple[IntArray, SmallArray]:
-    """Move every root to the center of its tree, unless that does not lower the tree.
+    """Move every root to the center of its tree, unless that does not lower the tree; reversed hops have new paths.
 
-    A hop that is reversed has the number of its path plus that of all paths.  Shapes: `roots` int64 (trees,); `routes`
-    int32 (trees, vertices); `senders`, the vertex that each path begins at, int64 (paths,).
+    Shapes: `roots` int64 (trees,); `routes` int32 (trees, vertices); `senders`, where each path begins, int64 (paths,).
     """
     moved_roots, moved_routes = roots.copy(), routes.copy()
     _center_all(moved_roots, moved_routes, senders, num_ranks)

@@ -36,11 +36,7 @@ class Bottleneck(NamedTuple):
 def bottleneck_cut(
     num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, weights: IntArray
 ) -> Bottleneck:
-    """Find the largest ``w(S) / c(S)`` over node sets S that miss some rank, exactly.
-
-    ``w(S)`` adds the weights of the ranks in S and ``c(S)`` the capacities of the links that leave S: inequality (*) of
-    ForestColl section 4 when all weights are 1.
-    """
+    """Find the largest ``w(S) / c(S)`` over node sets S that miss some rank, exactly: (*) of ForestColl section 4."""
     total_weight, total_capacity = int(weights.sum()), sum(map(int, capacities))
     # Every ratio has a numerator below total_weight and a denominator of at most total_capacity.
     check_capacities((total_capacity + 1) * total_weight)

@@ -137,8 +137,7 @@ def _split_pair(
 ) -> tuple[int, bool]:
     """Split as many units of one pair as every sink allows; return them and whether some sink limited them.
 
-    The cut of the last limiting sink is written into `cut`: it is tight now, while later reductions left the earlier
-    ones with slack.  A limiting sink moves to the front of `order`, as the likeliest to limit the next pair.
+    The cut of the last limiting sink, which is tight, is written into `cut`; that sink moves to the front of `order`.
     """
     space = workspace(len(network.first_arc))
     into, out = network.heads[from_arc], network.heads[to_arc]

@@ -143,11 +143,7 @@ class Colors(NamedTuple):
 
 
 class NodeMatching:
-    """Search for isomorphisms between two graphs, whose nodes are numbered one after the other.
-
-    The nodes of both graphs share one color array.  Multisets of colors are compared by hashes: a collision fails to
-    distinguish two nodes, which takes more attempts but rules out nothing.
-    """
+    """Search for isomorphisms of two graphs, whose nodes share one color array; colliding hashes only cost attempts."""
 
     def __init__(
         self,

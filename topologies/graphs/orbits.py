@@ -34,10 +34,7 @@ def trivial_link_orbits(num_links: int, demands: IntArray) -> LinkOrbits:
 def link_orbits(
     tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, symmetries: IntArray
 ) -> LinkOrbits:
-    """Return the orbits that symmetries generate, after checking them; `UnsupportedError` if one is no symmetry.
-
-    Shapes: `capacities` int64 (links,); `demands` int64 (ranks, ranks); `symmetries` int64 (generators, nodes).
-    """
+    """Return the orbits that symmetries, (generators, nodes), generate; `UnsupportedError` if one is none."""
     num_ranks = len(demands)
     apart = ~np.eye(num_ranks, dtype=np.bool_)
     different = bool((demands != demands[0, -1]).any(where=apart))

@@ -93,10 +93,9 @@ def _nested_labels(distances: IntArray) -> list[IntArray]:
 
 
 def _cliques(near: BoolArray, inside: IntArray) -> IntArray:
-    """Join groups that all touch each other, as routers of a dragonfly do in a group: all zeros if there are no such.
+    """Join groups, int64 (ranks,), that all touch each other, as routers of a dragonfly do in a group; else all zeros.
 
     Two groups that touch are of one clique if the cliques are what is left of the touching pairs with most in common.
-    Shapes: `near` bool (ranks, ranks); `inside` int64 (ranks,), the groups to join.
     """
     _, first = np.unique(inside, return_index=True)
     by_group = np.argsort(inside, kind="stable")
