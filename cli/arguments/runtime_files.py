@@ -50,7 +50,10 @@ class RuntimeFiles(NamedTuple):
         bool,
         _option("--in-place", "Export for in-place calls. Without it, MSCCL++ plans are for out-of-place calls."),
     ] = False
-    protocol: Annotated[str | None, _option("--protocol", "Protocol of the XML: Simple (default), LL or LL128.")] = None
+    protocol: Annotated[
+        str | None,
+        _option("--protocol", "Protocol of the XML: Simple (default), LL (for broadcast and reduce) or LL128."),
+    ] = None
     min_bytes: Annotated[
         int | None, _count("--min-bytes N", "Smallest buffer, in bytes, for which the runtime uses the plan.")
     ] = None

@@ -45,6 +45,10 @@ BlocksOption = Annotated[
         MAX_BLOCKS,
     ),
 ]
+BoxOption = Annotated[
+    int | None,
+    count_option("--gpus-per-box N", "For XML: GPUs of one box, beyond which a network connects them.", 1),
+]
 
 
 def lint(
@@ -52,6 +56,7 @@ def lint(
     runtime: RuntimeOption = None,
     version: VersionOption = None,
     max_thread_blocks: BlocksOption = None,
+    gpus_per_box: BoxOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check whether a runtime would reject a file, ignore it, deadlock or compute wrong results, and why."""
@@ -62,7 +67,7 @@ def lint(
     if runtime is None:
         raise UsageError(f"--runtime is missing; expected one of {RUNTIME_NAMES}")
     with working(f"reading {', '.join(files)}"):
-        family = lint_family(files, runtime, version, max_thread_blocks=max_thread_blocks)
+        family = lint_family(files, runtime, version, max_thread_blocks=max_thread_blocks, gpus_per_box=gpus_per_box)
     if as_json:
         emit_json(_as_json(family))
     else:

@@ -73,6 +73,7 @@ def lint_family(
     version: str | None = None,
     *,
     max_thread_blocks: int | None = None,
+    gpus_per_box: int | None = None,
 ) -> FamilyReport:
     """Check whether a runtime loads several files, and which one it selects for each size.
 
@@ -84,8 +85,8 @@ def lint_family(
         Files, and folders, of which all files are checked.
     runtime : {"msccl", "msccl-executor-nccl", "rccl", "mscclpp"}
         Runtime that loads them; "mscclpp" takes MSCCL++ plans, the others MSCCL XML.
-    version, max_thread_blocks : str, int or None
-        As for `lint_file`.
+    version, max_thread_blocks, gpus_per_box : str, int or None
+        As for `lint_file`; of MSCCL XML only, the last.
 
     Returns
     -------
@@ -98,7 +99,8 @@ def lint_family(
     dialect = dialect_of(runtime, version)
     # The first runtime has a list to go through, the others a folder.
     files = files if dialect.is_microsoft else sorted(files)
-    reports = tuple(lint_file(path, runtime, version, max_thread_blocks=max_thread_blocks) for path in files)
+    limits = {"max_thread_blocks": max_thread_blocks, "gpus_per_box": gpus_per_box}
+    reports = tuple(lint_file(path, runtime, version, **limits) for path in files)
     if len(reports) == 1:
         note = _neighbor_findings(Path(reports[0].path).absolute(), dialect, version, max_thread_blocks)
         reports = (replace(reports[0], findings=(*reports[0].findings, *note)),)

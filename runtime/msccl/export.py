@@ -9,6 +9,7 @@ from ...errors import UnsupportedError
 from ...planners import Plan
 from ..lowering.lower import lower_plan
 from ..lowering.tree_transfers import refuse_switches
+from ..mscclpp.export import boxes_of
 from ..programs.channels import check_channels
 from ..programs.checks import check_counts
 from ..programs.program import Program
@@ -28,7 +29,7 @@ def export_msccl_xml(
     runtime: str = "msccl-executor-nccl",
     min_bytes: int = 0,
     max_bytes: int | None = None,
-    protocol: str = "Simple",
+    protocol: str | None = None,
     max_thread_blocks: int | None = None,
     placement: str | None = None,
 ) -> None:
@@ -49,7 +50,7 @@ def export_msccl_xml(
         Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
     runtime : {"msccl", "msccl-executor-nccl", "rccl"}
         Its limit of steps decides how many channels a connection needs.
-    min_bytes, max_bytes, protocol : int, int or None, str
+    min_bytes, max_bytes, protocol : int, int or None, str or None
         As for `to_xml_text`.
     max_thread_blocks : int or None
         Where a rank has more, some of them are joined.
@@ -59,6 +60,11 @@ def export_msccl_xml(
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
     refuse_switches(plan.schedule, "MSCCL XML")
+    if protocol == "Simple" and plan.collective.has_one_root and max(boxes_of(plan.topology)) > 0:
+        raise UnsupportedError(
+            f"protocol is 'Simple', with which a {plan.collective} over a network hangs, and {plan.topology.name} has "
+            "several boxes; expected LL, or LL128 where NCCL uses it"
+        )
     limits = runtime_limits(runtime)
     blocks = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
     check_counts({"instances": instances})

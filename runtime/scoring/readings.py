@@ -21,7 +21,8 @@ from ...topologies.network.links import as_root
 from ..interpreter.findings import Findings, TooManyFindingsError
 from ..msccl.format.document import Document, read_document
 from ..msccl.format.limits import dialect_of
-from ..msccl.lint.lint import FIFO_DEPTHS, MAX_BYTES, WRONG, checked_program
+from ..msccl.lint.lint import MAX_BYTES, WRONG, checked_program
+from ..msccl.lint.queues import Queue, queue_of
 from ..msccl.lint.run import buffered_order, check_execution
 from ..mscclpp.format.reader import read_mscclpp
 from ..mscclpp.machine.machine import run_execution_plan
@@ -142,35 +143,31 @@ def _algorithm(file: Path, topology: Topology) -> Reading:
     with suppress(TooManyFindingsError):
         program = checked_program(document, dialect, MANY, findings)
         if program is not None:
-            how = _execute(program, document, findings)
+            how = _execute(program, document, queue_of(document, dialect), findings)
     if program is None:
         raise UnsupportedError(f"{name_of(file)}: {_first(findings)}")
     data = DataCheck("wrong", _first(findings)) if findings.has(*WRONG) else DataCheck("right", how)
-    order = _order(program, document)
+    order = _order(program, queue_of(document, dialect))
     messages = None if order is None else program_messages(program, order)
     return Reading(MSCCL_KIND, program.collective, data, messages, _problem(program.layout), looped=True)
 
 
-def _execute(program: Program, document: Document, findings: Findings) -> str:
+def _execute(program: Program, document: Document, queue: Queue, findings: Findings) -> str:
     """Execute a program as often as the file says that it is for; return in which ways."""
     in_place = bool(document.numbers.get("inplace", 0))
     out_of_place = bool(document.numbers.get("outofplace", not in_place)) or not in_place
-    check_execution(program, in_place, out_of_place, _depth(document), findings)
+    check_execution(program, in_place, out_of_place, queue, findings)
     ways = [way for way, does in (("in place", in_place), ("out of place", out_of_place)) if does]
     return f"executed {' and '.join(ways)}, every rank ends with what the collective says"
 
 
-def _depth(document: Document) -> int:
-    return FIFO_DEPTHS.get(document.words.get("proto", ""), 2)
-
-
-def _order(program: Program, document: Document) -> Order | None:
+def _order(program: Program, queue: Queue) -> Order | None:
     """Order the steps, if need be with what connections buffer; None if they wait for each other for ever."""
     try:
         return global_order(program)
     except ProgramError:
         try:
-            return buffered_order(program, _depth(document))
+            return buffered_order(program, *queue)
         except ProgramError:
             return None
 

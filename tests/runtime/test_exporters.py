@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,10 +19,11 @@ from runtime_forests import (
     weighted_forest,
 )
 
+import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import interpret_file, read_xml
 from collopt.schedules.traffic.collective import as_collective
-from collopt.topologies import complete
+from collopt.topologies import complete, rail
 from slow_cases import slow_where
 
 
@@ -46,6 +48,17 @@ def test_lowers_to_the_limits_of_the_runtime(tmp_path: Path, runtime: str, chann
     assert program.num_channels >= channels
     assert program.name.startswith("allgather-two-boxes-8-of-16-ranks-with")
     assert len(program.name) <= 63
+
+
+@pytest.mark.parametrize(("boxes", "refused"), [(1, False), (2, True)])
+def test_broadcast_between_boxes_is_not_written_with_simple(tmp_path: Path, boxes: int, refused: bool) -> None:
+    """It would hang; inside of a box it may be asked for."""
+    made = collopt.plan(rail(boxes, 2), "broadcast", root=0)
+    made.to_msccl_xml(tmp_path / "default.xml")
+    assert ' proto="LL" ' in (tmp_path / "default.xml").read_text()
+    with pytest.raises(UnsupportedError, match="a broadcast over a network hangs") if refused else nullcontext():
+        made.to_msccl_xml(tmp_path / "simple.xml", protocol="Simple")
+    assert (tmp_path / "simple.xml").exists() != refused
 
 
 @pytest.mark.parametrize(

@@ -100,35 +100,34 @@ def test_missing_attributes_are_named(tmp_path: Path, line: str, runtime: str) -
         ('chan="0"', "chan='0'", "rejected", "near"),
         (' chan="0"', '\tchan="0"', "rejected", "no tab or line end before each"),
         (' chan="0"', 'chan="0"', "rejected", "near"),
-        (' chan="0"', ' chan="0"' + " " * 20, "rejected", "has 24 attributes; the parsers have space for 16"),
-        (' chan="0"', f' chan="0{" " * 300}"', "wrong data", "longer than the 254 characters"),
+        ('s_chunks="0"', " " * 13 + 's_chunks="0"', "rejected", "<gpu> has no attribute s_chunks"),
+        (' chan="0"', f' chan="0{" " * 300}"', "wrong data", "longer than the 255 characters"),
         ("</algo>", "", "rejected", "the file ends before </algo>; it was cut short"),
-        ("</algo>", "</algo><algo></algo>", "rejected", "more than one element"),
+        ("<step", "<step><note/></step><step", "rejected", "an element inside of a step, at which the parsers crash"),
         ("</algo>", "</gpu>", "rejected", "</gpu> closes an element that is not open"),
         ("algo", "algorithm", "rejected", "starts with <algorithm>"),
         ("<gpu", "<!-- for ever <gpu", "rejected", "a comment has no end"),
         ('proto="Simple"', 'proto="simple"', "rejected", "proto is 'simple'; expected Simple, LL, LL128"),
         ('coll="allgather"', 'coll="reduce_scatter"', "rejected", "it is reducescatter there"),
         ('coll="allgather"', 'coll="gossip"', "rejected", "expected one of allgather"),
-        ('nchannels="1"', 'nchannels="0"', "rejected", "nchannels is 0"),
+        ('nchannels="1"', 'nchannels="0"', "hangs", "nchannels is 0"),
         ('nchannels="1"', 'nchannels="33"', "rejected", "nchannels is 33; msccl-executor-nccl 2.23.4 has 32"),
         ('nchunksperloop="3"', 'nchunksperloop="0"', "wrong data", "by which sizes are divided"),
         ('nchunksperloop="3"', 'nchunksperloop="4"', "wrong data", "expected a positive multiple of its 3 ranks"),
         ('ngpus="3"', 'ngpus="0"', "ignored", "ngpus is 0, and no call has as many ranks; expected 1 or more"),
-        ('ngpus="3"', 'ngpus="4"', "rejected", "no gpu element with id 3, but ngpus is 4"),
+        ('ngpus="3"', 'ngpus="4"', "hangs", "no gpu element with id 3, but ngpus is 4"),
         ('ngpus="3"', 'ngpus="three"', "ignored", "is no whole number; the parsers read 0"),
         ('outofplace="1"', 'outofplace="0"', "ignored", "no call picks the file"),
-        ('inplace="0"', 'inplace="2"', "ignored", "inplace is 2; expected 0 or 1"),
-        ('minBytes="0"', 'minBytes="-1"', "rejected", "minBytes is -1"),
+        ('minBytes="0"', 'minBytes="-1"', "ignored", "minBytes is -1"),
         ('minBytes="0" maxBytes="1099511627776"', 'minBytes="9" maxBytes="8"', "ignored", "minBytes 9 and at"),
-        ('<gpu id="1"', '<gpu id="0"', "rejected", "there are 2 gpu elements with id 0"),
+        ('<gpu id="1"', '<gpu id="0"', "rejected", "there are 2 gpu elements with id 0; the last one counts"),
         ('s_chunks="0"', 's_chunks="-1"', "rejected", "s_chunks is -1"),
         ('<tb id="2"', '<tb id="3"', "rejected", "none with id 2"),
         ('<tb id="2"', '<tb id="1"', "rejected", "2 thread blocks with id 1"),
         ('send="-1" recv="2"', 'send="-2" recv="2"', "rejected", "send is -2; expected another rank"),
         ('send="-1" recv="2"', 'send="0" recv="2"', "rejected", "send is 0; expected another rank"),
         ('send="-1" recv="2"', 'send="-1" recv="3"', "hangs", "recv is 3; the last rank is 2"),
-        ('send="-1" recv="2"', 'send="-1" recv="-1"', "hangs", "type is r, but recv of its thread block is -1"),
+        ('send="-1" recv="2"', 'send="-1" recv="-1"', "rejected", "type is r, but recv of its thread block is -1"),
         ('send="-1" recv="2"', 'send="1" recv="2"', "wrong data", "both send to rank 1 on channel 0"),
         ('chan="0"', 'chan="1"', "hangs", "connections exist for 0 to 0 only"),
         ('chan="0"', 'chan="-1"', "rejected", "chan is -1"),
@@ -143,7 +142,8 @@ def test_missing_attributes_are_named(tmp_path: Path, line: str, runtime: str) -
         (WAIT, 'depid="7" deps="0" hasdep="0"', "hangs", "thread block 7 step 0 of rank"),
         (WAIT, 'depid="0" deps="7" hasdep="0"', "hangs", "which does not exist"),
         (WAIT, 'depid="-1" deps="-1" hasdep="0"', "wrong data", "race"),
-        (WAIT, 'depid="-3" deps="-1" hasdep="0"', "rejected", "depid and deps are -3 and -1"),
+        (WAIT, 'depid="-3" deps="-1" hasdep="0"', "wrong data", "depid and deps are -3 and -1, read as -1 for none"),
+        (WAIT, 'depid="0" deps="-1" hasdep="0"', "hangs", "until thread block 0 has signaled anything at all"),
         ('srcoff="0" dstbuf="o" dstoff="0"', 'srcoff="5" dstbuf="o" dstoff="0"', "rejected", "srcoff is 5, but"),
         ('step s="1"', 'step s="64"', "rejected", "s is 64; expected 0 to 63"),
     ],
@@ -165,6 +165,11 @@ def test_one_change_decides_what_becomes_of_a_file(
         ('i_chunks="1"', 'i_chunks="3"', "i_chunks is 3, but the buffer has 1 chunks"),
         ("</gpu>", "<future/></gpu>", "<future> is an element that the parsers ignore"),
         (' chan="0"', ' chan="0" chan="5"', "chan appears twice; the first one is used"),
+        (' chan="0"', ' chan="0"' + " " * 20, ""),
+        ("</algo>", "</algo><algo></algo>", "there is more than one <algo>; the parsers use the first"),
+        ("</algo>", "</algo><note/>", "outside of <algo>, <note> is an element that the parsers ignore"),
+        ("<gpu", '<gpu id="3"><tb/></gpu><gpu', "there is a gpu element with id 3, which none of the 3 ranks reads"),
+        ('inplace="0"', 'inplace="2"', "inplace is 2 and read as 1; expected 0 or 1"),
         ("<gpu", "<!-- a comment --><gpu", ""),
         ('name="allgather"', 'name="caf\xe9 &amp;"', ""),
     ],
@@ -271,16 +276,57 @@ def test_a_chain_of_fused_steps_runs_where_they_are_launched(tmp_path: Path) -> 
     ("proto", "count", "verdict"), [("Simple", 2, "accepted"), ("Simple", 3, "hangs"), ("LL", 3, "accepted")]
 )
 def test_ranks_may_send_first_what_connections_hold(tmp_path: Path, proto: str, count: int, verdict: str) -> None:
-    """Two chunks, or with the other protocols eight; a note says so."""
+    """Two chunks, or with the other protocols eight, where a chunk can be of any size; a note says so."""
     steps = (
         f'type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="{count}"',
         f'type="rrc" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="{count}"',
     )
     sizes = f'i_chunks="{count}" o_chunks="{count}" s_chunks="0"'
-    report = lint(tmp_path, two_ranks("allreduce", count, sizes, *steps).replace("Simple", proto))
+    text = two_ranks("allreduce", count, sizes, *steps).replace("Simple", proto)
+    report = lint(tmp_path, text.replace('maxBytes="1048576"', 'maxBytes="0"'))
     assert report.verdict == verdict
     assert ("ranks send before they receive" in str(report)) == report.runs
     assert ("deadlocks" in str(report)) != report.runs
+
+
+@pytest.mark.parametrize(
+    ("runtime", "largest", "verdict"),
+    [
+        (AZURE, 8 * 2**19, "accepted"),
+        (AZURE, 8 * 2**19 + 1, "hangs"),
+        ("rccl", 8 * 2**19, "accepted"),
+        (AZURE, 0, "hangs"),
+    ],
+)
+def test_a_step_of_many_small_chunks_is_one_transfer(tmp_path: Path, runtime: str, largest: int, verdict: str) -> None:
+    """Eight chunks of 512 KiB are two transfers, as many as a connection holds; larger ones are more."""
+    steps = (
+        'type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="8"',
+        'type="r" srcbuf="i" srcoff="0" dstbuf="s" dstoff="0" cnt="8"',
+        'type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="8"',
+        'type="re" srcbuf="s" srcoff="0" dstbuf="o" dstoff="0" cnt="8"',
+    )
+    text = two_ranks("allreduce", 8, 'i_chunks="8" o_chunks="8" s_chunks="8"', *steps)
+    report = lint(tmp_path, text.replace('maxBytes="1048576"', f'maxBytes="{largest}"'), runtime)
+    assert report.verdict == verdict
+    assert ("needs the 2 times 4 chunks that a connection holds" in str(report)) == report.runs
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+@pytest.mark.parametrize("runtime", ["msccl", AZURE])
+def test_what_hangs_over_a_network_is_told(tmp_path: Path, collective: str, runtime: str) -> None:
+    """Kernel and proxy differ with Simple, so that files are written with LL unless all is in one box."""
+    program = lower(random_schedule(collective, 4, 1, 0, root=1), collective)
+    path, simple = tmp_path / "file.xml", to_xml_text(program, runtime=runtime, protocol="Simple")
+    path.write_text(to_xml_text(program, runtime=runtime))
+    assert ' proto="LL" ' in path.read_text()
+    assert lint_file(path, runtime, gpus_per_box=2).runs
+    path.write_text(simple)
+    for size, verdict in ((None, "accepted"), (4, "accepted"), (2, "hangs")):
+        report = lint_file(path, runtime, gpus_per_box=size)
+        assert (report.verdict, "with proto Simple hangs over a network" in str(report)) == (verdict, size != 4), report
+    with pytest.raises(UnsupportedError, match="gpus_per_box is 0; expected a whole number of at least 1"):
+        lint_file(path, runtime, gpus_per_box=0)
 
 
 SWAP = (
@@ -489,10 +535,10 @@ def test_connections_of_a_channel_are_limited(blocks: int, found: int) -> None:
     [({}, 1), ({"kind": "cpy"}, 0), ({"wait_block": 2}, 0), ({"signals": True}, 0), ({"target_start": None}, 0)],
     ids=["chain", "copies", "waits", "signals", "elsewhere"],
 )
-def test_long_chains_of_reductions_have_a_note(change: dict[str, object], found: int) -> None:
-    """Seventeen that are fused, one more than the limit."""
+def test_long_chains_of_reductions_overflow(change: dict[str, object], found: int) -> None:
+    """Sixteen are the limit, after which the first chain of a block is cut, but not the next."""
     steps = []
-    for number in range(17):
+    for number in range(33):
         fields = {"kind": "re", "target": "o", "target_start": 0, "source": "i", "chunks": 1, "wait_block": -1} | change
         start = number if fields["target_start"] is None else 0
         steps.append(Namespace(**({"signals": False, "line": number} | fields | {"target_start": start})))

@@ -19,6 +19,7 @@ from collopt.runtime.msccl.format.document import read_document
 from collopt.runtime.msccl.format.limits import RUNTIMES, dialect_of
 from collopt.runtime.msccl.lint.lint import layout_of, lint_file, program_of
 from collopt.topologies import ring, torus
+from sample_files import sample
 
 CALLS = [(topology, collective) for topology in sorted(TOPOLOGIES) for collective in COLLECTIVES]
 LARGE = 200_000
@@ -114,3 +115,13 @@ def test_a_thousand_interleavings_of_small_programs_find_no_deadlock(
 ) -> None:
     """Every collective."""
     interleaved(topology, collective)
+
+
+@pytest.mark.slow
+def test_the_files_of_rccl_run() -> None:
+    """The allreduces and all-to-alls that RCCL came with: their vendor ran them."""
+    files = sorted(sample("msccl-algorithms").glob("*.xml"))
+    assert files
+    for path in files:
+        report = lint_file(path, "rccl")
+        assert report.runs, report

@@ -68,7 +68,7 @@ def test_does_without_what_only_some_runtimes_want(tmp_path: Path, name: str) ->
         ('nchannels="1"', 'nchannels="²"', "nchannels"),
         ('nchunksperloop="3"', 'nchunksperloop="99999999999999999999999"', "nchunksperloop is '999"),
         ('ngpus="3"', 'ngpus="4"', "no gpu element with id 3"),
-        ('<gpu id="0"', '<gpu id="3"', "id is 3; expected a whole number from 0 to 2"),
+        ('<gpu id="0"', '<gpu id="3"', "there is a gpu element with id 3, which none of the 3 ranks reads"),
         ('<gpu id="1"', '<gpu id="0"', "two gpu elements with id 0"),
         ('minBytes="0" maxBytes="1099511627776"', 'minBytes="9" maxBytes="8"', "minBytes 9 above maxBytes 8"),
         ('<tb id="2"', '<tb id="3"', "id is 3; expected a whole number from 0 to 2"),
@@ -82,7 +82,7 @@ def test_does_without_what_only_some_runtimes_want(tmp_path: Path, name: str) ->
         ('srcoff="0"', 'srcoff="-2"', "srcoff is -2; expected a whole number from -1"),
         ('cnt="1"', 'cnt="72"', "cnt is 72; expected a whole number from 1 to 71"),
         ('cnt="1"', 'cnt="0"', "cnt is 0; expected a whole number from 1 to 71"),
-        ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="-1" hasdep="0"', "depid is 0 but deps -1"),
+        ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="-1" hasdep="0"', "deps is -1, so the step waits until"),
         (
             'depid="0" deps="0" hasdep="0"',
             'depid="3" deps="0" hasdep="0"',
@@ -100,9 +100,9 @@ def test_does_without_what_only_some_runtimes_want(tmp_path: Path, name: str) ->
         ),
         ('hasdep="1"', 'hasdep="0"', 'has no hasdep="1"'),
         ('hasdep="1"', 'hasdep="2"', "hasdep is 2; expected a whole number from 0 to 1"),
-        ("algo", "algorithm", "starts with <algorithm>"),
+        ("algo", "algorithm", "there is no <algo> element"),
         ("</algo>", "", "the file ends before </algo>; it was cut short"),
-        ("</algo>", "</algo><algo></algo>", "there is more than one element; expected one <algo>"),
+        ("</algo>", "</algo><algo></algo>", "there is more than one <algo>; the parsers use the first"),
     ],
 )
 def test_refuses_a_wrong_value(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -184,7 +184,7 @@ def test_a_dropped_receive_is_found_by_the_checks(tmp_path: Path) -> None:
         (TEXT.replace("  <gpu", "\t<gpu", 1), "a tab"),
         (TEXT.replace('proto="Simple"', "proto='Simple'"), 'name="value", in double quotes'),
         ('<!DOCTYPE algo [<!ENTITY a "b">]>' + TEXT, "do not support a document type; delete it"),
-        (TEXT[: len(TEXT) // 2], "which is no element"),
+        (TEXT[: len(TEXT) // 2], "an element is not written as"),
         ("", "the file ends without an element"),
         ("hello", "there is 'hello', which is no element"),
         (TEXT.encode().replace(b"allgather", b"\xff\xfe", 1), "not UTF-8"),

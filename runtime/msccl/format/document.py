@@ -2,6 +2,7 @@
 
 All three parsers descend from NCCL's: no prolog, no document type, double quotes only, attributes set off by single
 spaces, no text between elements.  Nothing is expanded and nothing recurses, so time and memory are linear in the file.
+The rules, with the lines of the sources, are in docs/reference/msccl-xml.md.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from typing import NamedTuple, NoReturn
 from ....support.validation import shown
 from ...interpreter.findings import Findings
 
-MAX_TEXT = 254  # Characters of a name or a value; the parsers allocate no more and write beyond
-MAX_ATTRIBUTES = 16  # For tags with more than four times as many the expression below is not made
+MAX_NAME = 253  # Characters of a name; the parsers refuse longer ones
+MAX_TEXT = 255  # Characters of a value; the parsers allocate no more and write beyond
+MAX_ATTRIBUTES = 16  # Those after them are not kept
 MAX_CHILDREN = 1024
 MAX_ELEMENTS = 2**20
-DEPTH = 4  # Elements below the steps of the thread blocks of the gpus of the algorithm are none that anybody knows
+KNOWN = ("algo", "gpu", "tb", "step")
 
 _SPACE = re.compile(r"[ \n\r]*")
-_TAG = re.compile(r'<(/?)([A-Za-z_][\w.:-]*)([^<>"]*(?:"[^"]*"[^<>"]*){0,64})>')
-_ATTRIBUTE = re.compile(r' ([A-Za-z_][\w.:-]*)="([^"]*)"')
-_END = re.compile(r" *\/?")
+_TAG = re.compile(r'<([A-Za-z_]\w{0,99})((?: [A-Za-z_]\w{0,99}="[^"]*"){0,15}) ?(/?)>')
+_ATTRIBUTE = re.compile(r' (\w+)="([^"]*)"')
+_TOKEN = re.compile(r"[^ =>/\n\r]*")
 
 
 class Element(NamedTuple):
@@ -40,42 +42,41 @@ class UnreadableError(Exception):
 
 def scan(text: str, findings: Findings) -> Iterator[Element]:
     """Yield the elements in the order in which they open."""
-    stack: list[str] = []
+    stack: list[tuple[str, bool]] = []  # Of each open element its name, and whether the parsers keep it
     children = [0]
     position, line, elements = 0, 1, 0
     while True:
         after = _skip(text, position, line, findings)
         line += text.count("\n", position, after)
-        position = after
-        if position == len(text):
+        if after == len(text):
             break
-        tag = _TAG.match(text, position)
-        if tag is None or (not stack and children[0]):
-            what = "more than one element" if tag else f"{shown(text[position : position + 20])}, which is no element"
-            _refuse(findings, f"there is {what}; expected one <algo> with gpu, tb and step elements", line)
-        closing, name, rest = tag.groups()
-        if closing:
-            if not stack or stack[-1] != name:
-                _refuse(findings, f"</{name[:40]}> closes an element that is not open", line)
-            stack.pop()
-            children.pop()
-        else:
-            attributes = _attributes(rest, line, findings)
-            children[-1] += 1
-            elements += 1
-            if elements > MAX_ELEMENTS:
-                _refuse(findings, f"there are more than {MAX_ELEMENTS} elements; no parser stores as many", line)
-            if stack and children[-1] == MAX_CHILDREN + 1:
-                message = f"<{stack[-1]}> has more than {MAX_CHILDREN} elements, for which the parsers have no space"
-                findings.add("wrong data", message, at(line))
-            yield Element((*stack[:DEPTH], name), line, attributes)
-            if not rest.endswith("/"):
-                stack.append(name)
-                children.append(0)
-        line += rest.count("\n")
-        position = tag.end()
-    if stack or not children[0]:
-        where = f"before </{stack[-1][:40]}>" if stack else "without an element"
+        name, found, single, position = _tag(text, after, line, findings)
+        if name.startswith("/"):
+            # Of what the parsers do not keep they do not keep the name either.
+            if stack and stack[-1][1] and stack[-1][0] != name[1:]:
+                _refuse(findings, f"<{name[:40]}> closes an element that is not open", line)
+            if stack:
+                stack.pop()
+                children.pop()
+                continue
+        known = all(kept for _, kept in stack[-1:]) and name == (*KNOWN, "")[min(len(stack), len(KNOWN))]
+        if stack and stack[-1] == (KNOWN[-1], True):
+            _refuse(findings, "there is an element inside of a step, at which the parsers crash", line)
+        children[-1] += known
+        elements += 1
+        if elements > MAX_ELEMENTS:
+            _refuse(findings, f"there are more than {MAX_ELEMENTS} elements; no parser stores as many", line)
+        if stack and children[-1] == MAX_CHILDREN + 1:
+            message = f"<{stack[-1][0]}> has more than {MAX_CHILDREN} elements, for which the parsers have no space"
+            findings.add("wrong data", message, at(line))
+        path = *(tag for tag, _ in stack[: len(KNOWN)]), name
+        yield Element(path, line, _attributes(found, line, findings))
+        if not single:
+            stack.append((name, known))
+            children.append(0)
+        line += text.count("\n", after, position)
+    if stack or not elements:
+        where = f"before </{stack[-1][0][:40]}>" if stack else "without an element"
         _refuse(findings, f"the file ends {where}; it was cut short", line)
 
 
@@ -96,9 +97,11 @@ def _skip(text: str, position: int, line: int, findings: Findings) -> int:
         position = _SPACE.match(text, position).end()  # type: ignore[union-attr]  # it matches nothing, too
         line += text.count("\n", start, position)
         if text.startswith("<!--", position):
-            end = text.find("-->", position + 4)
+            end, first = text.find("-->", position + 4), _TOKEN.match(text, position).end()  # type: ignore[union-attr]
             if end < 0:
                 _refuse(findings, "a comment has no end", line)
+            if text[first] == "=" or first - position > MAX_NAME + 1:
+                _refuse(findings, "a comment starts with an = or a long word; begin it with a space", line)
             line += text.count("\n", position, end)
             position = end + 3
             continue
@@ -107,42 +110,75 @@ def _skip(text: str, position: int, line: int, findings: Findings) -> int:
         for start_of, what in (("<?", "prolog; delete the line <?xml ...?>"), ("<!", "document type; delete it")):
             if text.startswith(start_of, position):
                 _refuse(findings, f"the parsers do not support a {what}", line)
+        if position < len(text) and text[position] != "<":
+            what = f"{shown(text[position : position + 20])}, which is no element"
+            _refuse(findings, f"there is {what}; expected one <algo> with gpu, tb and step elements", line)
         return position
 
 
-def _attributes(rest: str, line: int, findings: Findings) -> dict[str, str]:
-    """Read the attributes of an element."""
-    left = _ATTRIBUTE.sub("", rest)
-    if not _END.fullmatch(left):
-        _refuse(
-            findings,
-            f'near {shown(left.strip()[:30])} an element is not written as name="value", in double quotes, with a '
-            "space and no tab or line end before each",
-            line,
+def _tag(text: str, start: int, line: int, findings: Findings) -> tuple[str, list[tuple[str, str]], bool, int]:
+    """Read a tag: name, attributes, whether it has no content, and where it ends."""
+    if found := _TAG.match(text, start):
+        return found[1], _ATTRIBUTE.findall(found[2]), bool(found[3]), found.end()
+    try:
+        return _odd_tag(text, start)
+    except ValueError:
+        message = (
+            f'near {shown(text[start : start + 60].strip())} an element is not written as name="value", in double '
+            "quotes, with a space and no tab or line end before each"
         )
+    _refuse(findings, message, line)
+
+
+def _odd_tag(text: str, start: int) -> tuple[str, list[tuple[str, str]], bool, int]:
+    """Read a tag token by token, as the parsers do, to which any space starts an attribute; `ValueError` if none."""
+
+    def token(begin: int) -> tuple[str, int]:
+        end = _TOKEN.match(text, begin).end()  # type: ignore[union-attr]  # it matches nothing, too
+        if end == len(text) or end - begin > MAX_NAME + (text[end] == "="):
+            raise ValueError
+        return text[begin:end], end
+
+    closing = text.startswith("</", start)
+    name, end = token(start + 1 + closing)
+    attributes = []
+    while text[end] == " " and not closing:
+        (key, end), value = token(end + 1), ""
+        if text[end] == "=":
+            close = text.find('"', end + 2)
+            if text[end + 1 : end + 2] not in ('"', "'") or not 0 < close < len(text) - 1:
+                raise ValueError
+            value, end = text[end + 2 : close], close + 1
+        attributes.append((key, value))
+    single = text[end] == "/"
+    if single and not closing:
+        end = token(end + 1)[1]
+    if text[end] != ">":
+        raise ValueError
+    return "/" * closing + name, attributes[:MAX_ATTRIBUTES], single, end + 1
+
+
+def _attributes(found: list[tuple[str, str]], line: int, findings: Findings) -> dict[str, str]:
+    """Attributes by name."""
     attributes: dict[str, str] = {}
-    number = left.count(" ")  # To the parsers a space with nothing after it starts an attribute, too.
-    for found in _ATTRIBUTE.finditer(rest):
-        name, value = found.groups()
-        number += 1
-        if max(len(name), len(value)) > MAX_TEXT:
+    for name, value in found:
+        if len(value) > MAX_TEXT:
             message = (
                 f"attribute {name[:40]} is longer than the {MAX_TEXT} characters that the parsers allocate, and "
                 "they write beyond it"
             )
             findings.add("wrong data", message, at(line))
-        if name in attributes:
+        if name in attributes and name:
             findings.add("note", f"attribute {name[:40]} appears twice; the first one is used", at(line))
         attributes.setdefault(name, value)
-    if number > MAX_ATTRIBUTES:
-        _refuse(findings, f"an element has {number} attributes; the parsers have space for {MAX_ATTRIBUTES}", line)
     return attributes
 
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+BITS = {"minBytes": 64, "maxBytes": 64, "srcoff": 16, "dstoff": 16}  # That are kept of a number, if not 32
 IGNORED = "is an element that the parsers ignore"
-_INTEGER = re.compile(r"[ \n\r]*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
+_INTEGER = re.compile(r"[ \t-\r]*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
 class Step(NamedTuple):
@@ -197,7 +233,6 @@ class Document:
 
 WORDS = ("name", "proto", "coll")
 NUMBERS = ("nchannels", "nchunksperloop", "ngpus", "inplace", "outofplace", "minBytes", "maxBytes", "nthreads")
-LARGE = ("minBytes", "maxBytes")
 GPU = ("id", "i_chunks", "o_chunks", "s_chunks")
 BLOCK = ("id", "send", "recv", "chan")
 STEP_NUMBERS = ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
@@ -212,6 +247,8 @@ def read_document(text: str, required: tuple[str, ...], findings: Findings) -> D
             builder.add(element)
     except UnreadableError:
         return None
+    if builder.document is None and not builder.broken:
+        findings.add("rejected", "there is no <algo> element")
     return None if builder.broken else builder.document
 
 
@@ -223,20 +260,20 @@ class _Builder:
         self.findings = findings
         self.document: Document | None = None
         self.broken = False
+        self.complete = False  # Whether the algo element has ended
+        self.skips = False  # Whether what comes is inside of a gpu element that no rank reads
 
     def add(self, element: Element) -> None:
         """Add an element."""
         line, path = element.line, element.path
-        if len(path) == 1 and path[0] != "algo":
-            self.findings.add("rejected", f"the file starts with <{path[0][:40]}>; expected <algo>", at(line))
-            self.broken = True
-        elif path == ("algo",):
-            self._add_algorithm(element)
-        elif self.broken or self.document is None:
+        if len(path) == 1:
+            self._add_outermost(element)
+        elif self.broken or self.complete or self.document is None:
             return
         elif path == ("algo", "gpu"):
-            if self._has(element, GPU):
-                self.document.gpus.append(Gpu(line, *self._integers(element, GPU)))
+            self._add_gpu(element, self.document)
+        elif self.skips:
+            return
         elif path == ("algo", "gpu", "tb"):
             if self._has(element, BLOCK):
                 self.document.gpus[-1].blocks.append(Block(line, *self._integers(element, BLOCK)))
@@ -248,6 +285,32 @@ class _Builder:
                 self.document.gpus[-1].blocks[-1].steps.append(step)
         else:
             self.findings.add("note", f"<{path[-1][:40]}> {IGNORED}", at(line))
+
+    def _add_outermost(self, element: Element) -> None:
+        """Add the algo element; runtimes that read a folder take its attributes from the first element of all."""
+        name, where = element.path[0], at(element.line)
+        if self.document is None and name == KNOWN[0]:
+            self._add_algorithm(element)
+        elif self.document is None and "outofplace" in self.required:
+            self.findings.add("rejected", f"the file starts with <{name[:40]}>; expected <algo>", where)
+            self.broken = True
+        else:
+            self.complete = self.document is not None
+            message = f"outside of <algo>, <{name[:40]}> {IGNORED}"
+            twice = f"there is more than one <{KNOWN[0]}>; the parsers use the first"
+            self.findings.add("note", twice if name == KNOWN[0] else message, where)
+
+    def _add_gpu(self, element: Element, document: Document) -> None:
+        """Add a gpu element; those of ranks that do not exist are not read."""
+        if not self._has(element, ("id",)):
+            return
+        rank, ranks = self._integer(element, "id"), document.numbers["ngpus"]
+        self.skips = not 0 <= rank < ranks
+        if self.skips:
+            message = f"there is a gpu element with id {rank}, which none of the {ranks} ranks reads"
+            self.findings.add("note", message, at(element.line))
+        elif self._has(element, GPU):
+            document.gpus.append(Gpu(element.line, *self._integers(element, GPU)))
 
     def _add_algorithm(self, element: Element) -> None:
         self._has(element, self.required)
@@ -270,32 +333,37 @@ class _Builder:
     def _integer(self, element: Element, name: str) -> int:
         """Read a number as strtol with base 0 does; a finding where that differs from its decimal value."""
         text = element.attributes[name]
-        if text.isascii() and text.isdigit() and len(text) < 10 and (text[0] != "0" or text == "0"):
+        if (
+            text.isascii()
+            and text.isdigit()
+            and len(text) < (5 if name in BITS else 10)
+            and (text[0] != "0" or text == "0")
+        ):
             return int(text)
         found = _INTEGER.match(text)
-        whole = found is not None and found.end() == len(text)
-        value = 0 if found is None else _wrap_integer(found)
-        most = INT64_MAX if name in LARGE else INT32_MAX
-        if not whole:
+        value = 0 if found is None else _read_integer(found)
+        bits = BITS.get(name, 32)
+        # strtol gives the largest number instead of a larger one, of which the last bits are kept.
+        kept: int = (max(-INT64_MAX - 1, min(value, INT64_MAX)) + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+        if found is None or found.end() < len(text):
             self._add_integer_finding(
-                element, name, f"which is no whole number; the parsers read {value} and do not say so"
+                element, name, f"which is no whole number; the parsers read {kept} and do not say so"
             )
-        elif not -most - 1 <= value <= most:
-            self._add_integer_finding(element, name, f"which does not fit an int of {64 if name in LARGE else 32} bits")
-            return max(-most - 1, min(value, most))
+        elif value != kept:
+            self._add_integer_finding(element, name, f"which does not fit an int of {bits} bits and is read as {kept}")
         elif text.isdigit() and int(text) != value:
             self._add_integer_finding(
                 element, name, f"which is read as {value}, because numbers that begin with 0 are octal"
             )
         elif str(value) != text:
             self.findings.add("note", f"{name} {shown(text)} is read as {value}", at(element.line))
-        return value
+        return kept
 
     def _add_integer_finding(self, element: Element, name: str, what: str) -> None:
         self.findings.add("wrong data", f"{name} is {shown(element.attributes[name])}, {what}", at(element.line))
 
 
-def _wrap_integer(found: re.Match[str]) -> int:
+def _read_integer(found: re.Match[str]) -> int:
     sign, digits = found.groups()
     if digits[:2] in ("0x", "0X"):
         value = int(digits[:34], 16)

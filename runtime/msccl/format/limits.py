@@ -23,6 +23,7 @@ from ...programs.transformations import document_steps
 MAX_COUNT = 71  # Chunks that one step may move: MSCCL_MAX_COUNT is 72, exclusive
 MAX_NODES = 4095
 """XML elements that a rank keeps: the algorithm, all ranks' gpu elements, its own thread blocks and their steps."""
+MAX_OFFSET = 2**15 - 1  # Chunks are numbered by an int16
 MAX_AWAITED_BLOCK = 127  # Thread blocks that others wait for are named by an int8
 
 
@@ -146,6 +147,11 @@ def _check_steps(program: Program, rank: RankProgram, limits: RuntimeLimits) -> 
                     f"rank {rank.rank} thread block {number} step {position} moves {step.count} chunks, MSCCL takes "
                     f"{MAX_COUNT}; lower it with max_count={MAX_COUNT}"
                 )
+            if (last := max((end.start for end in (step.source, step.target) if end), default=0)) > MAX_OFFSET:
+                raise TooLargeError(
+                    f"rank {rank.rank} thread block {number} step {position} names chunk {last}, MSCCL's last is "
+                    f"{MAX_OFFSET}; {_remedy(program)}"
+                )
     nodes = 1 + program.num_ranks + len(rank.thread_blocks) + total
     if nodes > MAX_NODES:
         raise TooLargeError(
@@ -175,6 +181,9 @@ ATTRIBUTES = ("proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace"
 
 _LATER_DEFAULTS = (*ATTRIBUTES, "outofplace", "minBytes", "maxBytes")
 """What the two later runtimes read, and do without a default for: Azure/msccl#26, #37."""
+TRANSFER_BYTES = {"Simple": 2**21, "LL": 2**15, "LL128": 576000}
+"""Data that one transfer takes, with NCCL's own sizes of buffers on x86, by protocol."""
+RCCL_TRANSFER_BYTES = {"Simple": 2**21, "LL": 2**14, "LL128": 50176}
 _SPELLED = {theirs: ours for ours, theirs in JOINED.items()}
 
 
@@ -192,6 +201,7 @@ class Dialect:
     collectives: Mapping[str, Collective] = field(default_factory=_SPELLED.copy)  # that collopt knows, by spelling
     other_collectives: tuple[str, ...] = ("send", "recv", "gather", "scatter", "alltoallv")  # also taken
     step_types: frozenset[str] = PLAIN | FUSED
+    transfer_bytes: Mapping[str, int] = field(default_factory=TRANSFER_BYTES.copy)
 
     @property
     def name(self) -> str:
@@ -213,7 +223,7 @@ class Dialect:
         if self.is_microsoft:
             most = MSCCL_DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
         else:
-            most = max_bytes + 1 if max_bytes else UNLIMITED
+            most = max_bytes + 1 if max_bytes and max_bytes > 0 else UNLIMITED
         return least, max(least, most)
 
 
@@ -254,7 +264,8 @@ def _rccl(limits: RuntimeLimits, version: str | None) -> Dialect:
     channels = 32 if release < (6, 1) else 64 if release < (6, 2) else 128
     blocks = 1024 if release < (6, 0) else 64
     # ROCm/rccl#1005 took the kernels of the fused steps out.
-    return Dialect(limits, f"of ROCm {version or LAST_WITH_MSCCL}", channels, blocks, release < (6, 1), absent)
+    name, sizes = f"of ROCm {version or LAST_WITH_MSCCL}", RCCL_TRANSFER_BYTES
+    return Dialect(limits, name, channels, blocks, release < (6, 1), absent, transfer_bytes=sizes)
 
 
 def _release(version: str) -> tuple[int, int]:

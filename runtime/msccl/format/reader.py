@@ -286,18 +286,21 @@ class _Waits:
         """Return the step that a step waits for; an invalid wait becomes a finding."""
         where, wait = at(step.line), (step.wait_block, step.wait_step)
         waits = min(wait) >= 0
-        if min(wait) < -1:
-            self.findings.add("rejected", f"depid and deps are {wait[0]} and {wait[1]}; expected -1 for none", where)
+        if wait[0] >= 0 > wait[1]:
+            message = f"deps is {wait[1]}, so the step waits until thread block {wait[0]} has signaled anything at all"
+            self.findings.add("hangs", message, where)
         elif not waits and max(wait) >= 0:
             self.findings.add("note", f"depid is {wait[0]} but deps {wait[1]}, so the step waits for nothing", where)
-        if self.chain and not waits and step.kind != "nop":
-            self.findings.add("rejected", "the step waits for nothing, but comes after a nop", where)
+        elif min(wait) < -1:
+            self.findings.add("note", f"depid and deps are {wait[0]} and {wait[1]}, read as -1 for none", where)
+        if self.chain and wait[0] < 0 and step.kind != "nop":
+            self.findings.add("rejected", "the step waits for nothing, but comes after a nop that waits", where)
         if step.kind == "nop" and not waits:
             message = "a nop that waits for nothing shifts the numbers of the steps after it"
             self.findings.add("wrong data", message, where)
         if step.kind == "nop" and position == len(self.block.steps) - 1:
             self.findings.add("note", "the thread block ends with a nop, which delays nothing", where)
-        self.chain = step.kind == "nop"
+        self.chain = step.kind == "nop" and (self.chain or wait[0] >= 0)
         return self._answer(position, *wait, where) if waits else None
 
     def _answer(self, position: int, number: int, awaited: int, where: str) -> Dependency | None:

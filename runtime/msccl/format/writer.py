@@ -46,7 +46,7 @@ def write_xml(
     runtime: str = "msccl-executor-nccl",
     min_bytes: int = 0,
     max_bytes: int | None = None,
-    protocol: str = "Simple",
+    protocol: str | None = None,
     max_thread_blocks: int | None = None,
     placement: str | None = None,
 ) -> None:
@@ -79,7 +79,7 @@ def to_xml_text(
     runtime: str = "msccl-executor-nccl",
     min_bytes: int = 0,
     max_bytes: int | None = None,
-    protocol: str = "Simple",
+    protocol: str | None = None,
     max_thread_blocks: int | None = None,
     placement: str | None = None,
 ) -> str:
@@ -98,8 +98,9 @@ def to_xml_text(
     min_bytes, max_bytes : int or None
         Sizes of the whole buffer for which the runtime picks this algorithm.  By default `max_bytes` is 2^40, or 2^30
         where microsoft/msccl would allocate scratch for that much at once.
-    protocol : {"Simple", "LL", "LL128"}
-        NCCL's transport protocol.
+    protocol : {"Simple", "LL", "LL128"} or None
+        NCCL's transport protocol.  None is "Simple", and for broadcast and reduce "LL": with "Simple", they hang in all
+        three runtimes as soon as a connection is over a network, so that it is for ranks in one box.
     max_thread_blocks : int or None
         Thread blocks that the GPU runs at once, if not the 108 of an A100 (RCCL: always 64).
     placement : {"out-of-place", "in-place", "both"} or None
@@ -125,6 +126,8 @@ def to_xml_text(
     if max_bytes is None:
         loads_scratch = limits.name == "msccl" and any(rank.scratch_chunks for rank in program.ranks)
         max_bytes = max(min_bytes, SCRATCH_MAX_BYTES) if loads_scratch else DEFAULT_MAX_BYTES
+    if protocol is None:
+        protocol = "LL" if program.collective.has_one_root else "Simple"
     check_choice("protocol", protocol, PROTOCOLS)
     _check_window(min_bytes, max_bytes)
     if not _NAME.fullmatch(program.name):

@@ -17,19 +17,23 @@ from ...programs.program import Program
 from ..format.document import Document, at, read_document
 from ..format.limits import SPELLINGS, UNLIMITED, Dialect, dialect_of
 from ..format.reader import rank_program
+from .queues import check_network, queue_of
 from .rules import buffer_chunks, check_blocks, check_gpus, check_header
 from .run import check_execution
 
 MAX_BYTES = 2**26
 """Enough for hundreds of ranks with the maximum of 4095 elements of about 130 bytes each."""
 
-FIFO_DEPTHS = {"Simple": 2, "LL": 8, "LL128": 8}
-"""Chunks that a connection buffers, by protocol: eight steps of NCCL, of which Simple uses four per chunk."""
 WRONG: tuple[Severity, ...] = ("rejected", "hangs", "wrong data")  # With one of these there is nothing to run
 
 
 def lint_file(
-    path: str | os.PathLike[str], runtime: str, version: str | None = None, *, max_thread_blocks: int | None = None
+    path: str | os.PathLike[str],
+    runtime: str,
+    version: str | None = None,
+    *,
+    max_thread_blocks: int | None = None,
+    gpus_per_box: int | None = None,
 ) -> LintReport:
     """Check whether a runtime loads an MSCCL XML file, selects it, and computes correct results with it.
 
@@ -45,6 +49,9 @@ def lint_file(
         For RCCL the release of ROCm, such as ``"6.4"``; by default the last that has MSCCL.
     max_thread_blocks : int or None
         Thread blocks that the GPU runs at once, if not the 108 of an A100 (RCCL: 64).
+    gpus_per_box : int or None
+        Ranks whose connections are no network, box by box.  A broadcast or reduce with the protocol Simple hangs over a
+        network; without this number that is a note.
 
     Returns
     -------
@@ -58,7 +65,7 @@ def lint_file(
     """
     dialect = dialect_of(runtime, version)
     resident = dialect.limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
-    check_counts({"max_thread_blocks": resident})
+    check_counts({"max_thread_blocks": resident, "gpus_per_box": 1 if gpus_per_box is None else gpus_per_box})
     # The parsers know no encoding: each byte is a character of its own.
     text = read_bytes(path, MAX_BYTES).decode("latin-1")
     findings = Findings()
@@ -71,7 +78,7 @@ def lint_file(
         else:
             document = read_document(text, dialect.required, findings)
         if document is not None:
-            _check(document, dialect, resident, findings)
+            _check(document, dialect, resident, gpus_per_box, findings)
     except TooManyFindingsError:
         pass
     return LintReport(
@@ -94,11 +101,12 @@ def _json_finding(path: str | os.PathLike[str], dialect: Dialect) -> str:
     return f"the file is {plan}, and no MSCCL XML; {remedy}, and look at it with --runtime {RUNTIME}"
 
 
-def _check(document: Document, dialect: Dialect, resident: int, findings: Findings) -> None:
+def _check(document: Document, dialect: Dialect, resident: int, gpus_per_box: int | None, findings: Findings) -> None:
     check_header(document, dialect, findings)
+    check_network(document, gpus_per_box, findings)
     if (program := checked_program(document, dialect, resident, findings)) is not None:
         placements = dialect.placements(document.numbers.get("inplace", 0), document.numbers.get("outofplace", 1))
-        check_execution(program, *placements, FIFO_DEPTHS.get(document.words.get("proto", ""), 2), findings)
+        check_execution(program, *placements, queue_of(document, dialect), findings)
 
 
 def checked_program(document: Document, dialect: Dialect, resident: int, findings: Findings) -> Program | None:

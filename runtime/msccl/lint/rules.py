@@ -53,7 +53,7 @@ def check_header(document: Document, dialect: Dialect, findings: Findings) -> No
 
 def _check_channels(channels: int, dialect: Dialect, findings: Findings, where: str) -> None:
     if channels < 1:
-        findings.add("rejected", f"nchannels is {channels}; expected 1 or more", where)
+        findings.add("hangs", f"nchannels is {channels}, so nothing is connected; expected 1 or more", where)
     if channels > dialect.max_channels:
         message = f"nchannels is {channels}; {dialect.name} {dialect.version} has {dialect.max_channels}"
         if dialect.is_microsoft:
@@ -65,7 +65,7 @@ def _check_channels(channels: int, dialect: Dialect, findings: Findings, where: 
 def _check_placement(document: Document, dialect: Dialect, findings: Findings, where: str) -> None:
     for name in ("inplace", "outofplace"):
         if name in document.numbers and document.numbers[name] not in (0, 1):
-            findings.add("ignored", f"{name} is {document.numbers[name]}; expected 0 or 1", where)
+            findings.add("note", f"{name} is {document.numbers[name]} and read as 1; expected 0 or 1", where)
     inplace, outofplace = document.numbers.get("inplace", 0), document.numbers.get("outofplace", 0)
     if not any(dialect.placements(inplace, outofplace)) and "outofplace" in document.numbers:
         findings.add("ignored", "inplace and outofplace are 0, so no call picks the file; set one of them to 1", where)
@@ -81,7 +81,9 @@ def _check_window(document: Document, dialect: Dialect, findings: Findings, wher
     least, most = document.numbers.get("minBytes"), document.numbers.get("maxBytes")
     for name, value in (("minBytes", least), ("maxBytes", most)):
         if value is not None and value < 0:
-            findings.add("rejected", f"{name} is {value}; expected 0 or more", where)
+            # Elsewhere they are compared as numbers without a sign, and are larger than any size.
+            severity: Severity = "rejected" if dialect.is_microsoft else "ignored" if value is least else "note"
+            findings.add(severity, f"{name} is {value}; expected 0 or more", where)
     if (least or 0) < 0 or (most or 0) < 0:
         return
     first, beyond = dialect.sizes(least, most)
@@ -114,12 +116,12 @@ def check_gpus(document: Document, layout: Layout | None, dialect: Dialect, find
     if ranks < 1:
         return
     found = Counter(gpu.number for gpu in document.gpus)
-    for number in sorted(number for number, times in found.items() if times > 1 or not 0 <= number < ranks):
-        what = f"there are {found[number]} gpu elements with id {number}"
-        findings.add("rejected", f"{what}; expected one for each rank from 0 to {ranks - 1}")
+    for number in sorted(number for number, times in found.items() if times > 1):
+        findings.add("wrong data", f"there are {found[number]} gpu elements with id {number}; the last one counts")
     missing = next((number for number in range(min(ranks, len(found) + 1)) if number not in found), None)
     if missing is not None:
-        findings.add("rejected", f"there is no gpu element with id {missing}, but ngpus is {ranks}")
+        message = f"there is no gpu element with id {missing}, but ngpus is {ranks}; that rank launches nothing"
+        findings.add("hangs", message)
     for gpu in document.gpus:
         _check_sizes(document, gpu, layout, dialect, findings)
         nodes = 1 + len(document.gpus) + len(gpu.blocks) + sum(len(block.steps) for block in gpu.blocks)
@@ -261,7 +263,9 @@ def _check_block(document: Document, gpu: Gpu, block: Block, dialect: Dialect, f
             f"rank {gpu.number} thread block {block.number} has {len(block.steps)} steps; {dialect.name} takes "
             f"{dialect.limits.max_steps}{compiled}"
         )
-        findings.add("rejected", message, where)
+        # What they check is the number that a step has.
+        numbered = all(step.number < dialect.limits.max_steps for step in block.steps)
+        findings.add("wrong data" if numbered else "rejected", message, where)
 
 
 def _check_step(step: Step, position: int, block: Block, dialect: Dialect, findings: Findings) -> None:
@@ -273,20 +277,20 @@ def _check_step(step: Step, position: int, block: Block, dialect: Dialect, findi
         findings.add("rejected", f"s is {step.number}; expected 0 to {dialect.limits.max_steps - 1}", where)
     elif step.number != position:
         findings.add("note", f"s is {step.number}, but steps are numbered by their position: this is {position}", where)
-    if step.signals not in (0, 1):
-        findings.add("rejected", f"hasdep is {step.signals}; expected 0 or 1", where)
     for name, buffer in (("srcbuf", step.source), ("dstbuf", step.target)):
         if buffer not in ("i", "o", "s"):
             findings.add("rejected", f"{name} is {shown(buffer)}; expected i, o or s", where)
     if step.kind == "nop":
         return
+    if step.signals not in (0, 1):
+        findings.add("rejected", f"hasdep is {step.signals}; expected 0 or 1", where)
     if not 0 <= step.chunks <= MAX_COUNT:
         findings.add("rejected", f"cnt is {step.chunks}; expected 1 to {MAX_COUNT}", where)
     elif step.chunks == 0:
         findings.add("wrong data", f"cnt is 0, so nothing is moved; expected 1 to {MAX_COUNT}", where)
     for kinds, peer, name in ((SENDS, block.send, "send"), (RECEIVES, block.recv, "recv")):
         if step.kind in kinds and peer < 0:
-            findings.add("hangs", f"type is {step.kind}, but {name} of its thread block is {peer}", where)
+            findings.add("rejected", f"type is {step.kind}, but {name} of its thread block is {peer}", where)
 
 
 def _sizes(gpu: Gpu, layout: Layout | None) -> dict[str, tuple[int, int]]:
@@ -318,16 +322,30 @@ def _check_ends(step: Step, gpu: Gpu, sizes: dict[str, tuple[int, int]], finding
 
 
 def _check_chains(block: Block, findings: Findings) -> None:
-    """Report longer chains of reductions than the runtime merges."""
-    length, before = 0, None
+    """Report steps that end a block, waits that are nobody's, and reductions that are merged and must not be."""
+    total = length = waits = chunks = 0
+    before = None
     for step in block.steps:
-        place = (step.target, step.target_start, step.source, step.chunks)
-        joins = step.kind == "re" and place == before and step.wait_block < 0
-        length = length + 1 if joins else 1
-        if length == MAX_CHAIN + 1:
-            message = (
-                f"more than {MAX_CHAIN} consecutive reductions into one chunk; they are fused, and the limit is "
-                f'{MAX_CHAIN}: give one of them hasdep="1"'
+        where, reduces = at(step.line), step.kind == "re"
+        waits += step.wait_block >= 0
+        if step.kind == "ra":
+            findings.add("wrong data", "type is ra, which is read, but the kernel ends the thread block there", where)
+        if step.kind == "nop":
+            continue
+        place = (step.target, step.target_start, step.source) if reduces else None
+        joins = reduces and place == before and step.wait_block == -1
+        total, length = total + reduces, length + 1 if joins else 1
+        if joins and (waits or chunks != step.chunks):
+            what = "wait for what the nop before this one" if waits else "have as many chunks as this one"
+            findings.add(
+                "wrong data", f"consecutive reductions into one chunk are made in one go, and {what} has", where
             )
-            findings.add("note", message, at(step.line))
-        before = place if step.kind == "re" and not step.signals else None
+        if length == MAX_CHAIN + 1:
+            message = f"more than {MAX_CHAIN} reductions into one chunk are made in one go, for which there is no space"
+            findings.add("wrong data", message, where)
+        if not joins and waits and step.wait_block < 0:
+            findings.add("rejected", "the step waits for nothing, but comes after a nop that waits", where)
+        if not joins:
+            waits = 0
+        # The parsers count all reductions of a thread block, so that only one chain is cut.
+        before, chunks = None if step.signals or total == MAX_CHAIN else place, step.chunks

@@ -15,10 +15,11 @@ from ...interpreter.findings import Findings
 from ...interpreter.interpret import run_interleaving
 from ...programs.ordering import Order, Site, global_order, match_transfers, sites
 from ...programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, copies_onto_itself
+from .queues import Queue
 
 
-def buffered_order(program: Program, depth: int) -> Order:
-    """Order the steps topologically with connections that buffer `depth` chunks.
+def buffered_order(program: Program, depth: int, chunks: int = 1) -> Order:
+    """Order the steps topologically with connections that buffer `depth` transfers of up to `chunks` chunks each.
 
     Bounded queues make the outcome independent of anybody's speed: if one order gets to the end, all do.
     """
@@ -39,11 +40,11 @@ def buffered_order(program: Program, depth: int) -> Order:
         queues[site.rank, site.thread_block].append(numbers[site])
     waits = {number: set(earlier) for number, earlier in enumerate(before)}
     for sends in queues.values():
-        ends = list(accumulate(instructions[send].count for send in sends))
+        ends = list(accumulate(-(-instructions[send].count // chunks) for send in sends))
         for position, send in enumerate(sends):
             waits[partners[send]].add(send)
             if (needed := ends[position] - depth) > 0:
-                # All up to this chunk has been taken when the last one of this transfer finds a place.
+                # All up to this one has been taken when the last one of this send finds a place.
                 taker = bisect_left(ends, needed)
                 waits[send].update([partners[sends[taker]]] if taker < position else before[partners[send]])
     try:
@@ -56,45 +57,48 @@ def buffered_order(program: Program, depth: int) -> Order:
 INTERLEAVINGS = 2  # Enough, because what comes before them proves that all give the same data
 
 
-def check_execution(program: Program, in_place: bool, out_of_place: bool, places: int, findings: Findings) -> None:
+def check_execution(program: Program, in_place: bool, out_of_place: bool, queue: Queue, findings: Findings) -> None:
     """Check for deadlocks, races and wrong results."""
-    depth = 0
+    needed = None
     try:
         global_order(program)
     except ProgramError as error:
         try:
-            buffered_order(program, places)
+            buffered_order(program, *queue)
         except ProgramError:
             findings.add("hangs", str(error))
             return
-        depth = places
-        message = f"ranks send before they receive, which needs the {places} chunks that a connection holds, no more"
+        needed = queue
+        held = f"{queue.transfers} chunks" if queue.chunks == 1 else f"{queue.transfers} times {queue.chunks} chunks"
+        message = f"ranks send before they receive, which needs the {held} that a connection holds, no more"
         findings.add("note", message)
     if in_place and program.layout.in_pairs:
         findings.add("wrong data", "in place, no part of an alltoall is where it was in the input; set inplace to 0")
         in_place = False
     if out_of_place:
-        _check_data(program, "out of place", depth, findings)
+        _check_data(program, "out of place", needed, findings)
     if in_place:
-        _check_data(alias_in_place(program), "in place", depth, findings)
+        _check_data(alias_in_place(program), "in place", needed, findings)
 
 
-def _check_data(program: Program, how: str, depth: int, findings: Findings) -> None:
+def _check_data(program: Program, how: str, queue: Queue | None, findings: Findings) -> None:
     if program.in_place and (idle := _idle_rank(program)) is not None:
         if program.num_ranks > 1:
             message = f"{how}, rank {idle} neither reads nor writes anything but what stays where it is"
             findings.add("wrong data", message)
         return
     try:
-        if depth:
-            check_hazards(program, buffered_order(program, depth))
+        if queue:
+            check_hazards(program, buffered_order(program, *queue))
         elif program.in_place and any(step.target and step.target.buffer == "input" for _, step in sites(program)):
             # In place, the input is as good to work in as any other memory.
             check_hazards(program, global_order(program))
         else:
             check_program(program)
         for number in range(INTERLEAVINGS):
-            run_interleaving(program, seed=current_seed() * INTERLEAVINGS + number, fifo_depth=depth or 1)
+            run_interleaving(
+                program, seed=current_seed() * INTERLEAVINGS + number, fifo_depth=queue.transfers if queue else 1
+            )
     except ProgramError as error:
         findings.add("wrong data", f"{how}, {error}")
 
