@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...support.arrays import FloatArray, IntArray
+from ...support.linear_program import LinearProgram
 from ...support.validation import is_whole, shown
 
 Numbers = npt.ArrayLike
@@ -118,22 +119,6 @@ class Block(NamedTuple):
         """Name one entry by its index."""
         index = np.unravel_index(place, self.positions.shape)
         return f"{self.name}[{','.join(str(number) for number in index)}]" if index else self.name
-
-
-@dataclass(frozen=True)
-class BlockProgram:
-    """The arrays of `Blocks` for the solver: a `collopt.solvers.lp.program.LinearProgram`."""
-
-    name: str
-    maximize: bool
-    costs: FloatArray
-    offset: float
-    matrix: Any
-    row_bounds: tuple[FloatArray, FloatArray]
-    column_bounds: tuple[FloatArray, FloatArray]
-    whole: npt.NDArray[np.bool_]
-    variables: Mapping[str, Block]
-    constraints: Mapping[str, Block]
 
 
 class Blocks:
@@ -247,7 +232,7 @@ class Blocks:
         """Replace the objective by the greatest sum of ``(columns, coefficients)`` terms."""
         self._costs, self._maximize = self._objective(terms), True
 
-    def linear_program(self) -> BlockProgram:
+    def linear_program(self) -> LinearProgram:
         """Return the program as it stands, as arrays."""
         from scipy.sparse import coo_array
 
@@ -256,7 +241,7 @@ class Blocks:
         whole = np.zeros(self._columns.size, dtype=np.bool_)
         whole[np.concatenate(self._whole)] = True
         costs = np.bincount(self._costs[0], weights=self._costs[1], minlength=self._columns.size).astype(np.float64)
-        return BlockProgram(
+        return LinearProgram(
             self.name,
             self._maximize,
             costs,
@@ -356,6 +341,6 @@ class BlockModel:
         """One line in angle brackets."""
         return f"<{type(self).__name__} {self.blocks.name}>"
 
-    def linear_program(self) -> BlockProgram:
+    def linear_program(self) -> LinearProgram:
         """Return the program as it stands, as the arrays that `collopt.solve` reads."""
         return self.blocks.linear_program()

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.linear_program import Labels
 from ...support.validation import shown
 
 __all__ = ["ConvexProgram", "restate"]
-
-
-class _Labels(Protocol):
-    @property
-    def positions(self) -> npt.NDArray[np.int64]: ...
-
-    def arrange(self, values: Any) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +131,7 @@ def restate(model: Any) -> ConvexProgram:
     return ConvexProgram(variables, _within(rows, program.row_bounds) + _within(columns, program.column_bounds))
 
 
-def _arranged(labels: _Labels, columns: Any) -> Any:
+def _arranged(labels: Labels, columns: Any) -> Any:
     """Index the columns of one block as its user does."""
     positions = labels.positions
     keys = getattr(labels, "keys", None)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...support.arrays import FloatArray
+from ...support.linear_program import LinearProgram
 from ...support.validation import shown
 
 Bounds = tuple[FloatArray, FloatArray]
@@ -84,7 +85,7 @@ class PyomoModel:
         """Replace the objective by the least value of a linear expression; `UnsupportedError` if it is none."""
         self._replace_objective(expression, "minimize")
 
-    def linear_program(self) -> CompiledProgram:
+    def linear_program(self) -> LinearProgram:
         """Return the program as it stands, as arrays; `UnsupportedError` if it is a part of another model."""
         home = self.program.model()
         if home is not self.program:
@@ -151,21 +152,6 @@ class Component(NamedTuple):
         return self.names[place]
 
 
-class CompiledProgram(NamedTuple):
-    """A Pyomo program as arrays: a `collopt.solvers.lp.program.LinearProgram`."""
-
-    name: str
-    maximize: bool
-    costs: FloatArray
-    offset: float
-    matrix: Any
-    row_bounds: Bounds
-    column_bounds: Bounds
-    whole: npt.NDArray[np.bool_]
-    variables: Mapping[str, Component]
-    constraints: Mapping[str, Component]
-
-
 def total(terms: Iterable[Any]) -> Any:
     """Sum the terms of an expression."""
     import pyomo.environ as pyo
@@ -217,7 +203,7 @@ def _constant(expression: Any) -> bool:
     return not terms.linear_vars and type(terms.constant) in native_numeric_types
 
 
-def _compiled(program: Any) -> CompiledProgram:
+def _compiled(program: Any) -> LinearProgram:
     """Compile a Pyomo program to arrays, so that formulations and solvers do not import each other's packages."""
     import pyomo.environ as pyo
     from pyomo.common.errors import InfeasibleConstraintException, InvalidConstraintError, InvalidValueError
@@ -241,7 +227,7 @@ def _compiled(program: Any) -> CompiledProgram:
     matrix, row_bounds = _rows(form, {id(data): row for row, data in enumerate(rows)}, columns)
     costs = np.zeros(len(columns))
     costs[[columns[id(data)] for data in form.columns]] = form.c.toarray()[0]
-    return CompiledProgram(
+    return LinearProgram(
         program.name,
         form.objectives[0].sense == pyo.maximize,
         costs,

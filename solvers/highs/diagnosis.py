@@ -13,7 +13,8 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import BoolArray, FloatArray
-from ..lp.program import Labels, LinearProgram, named
+from ...support.linear_program import Labels, LinearProgram
+from ..lp.program import named
 from .options import HighsOptions
 from .solution import Termination
 

@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...support.arrays import FloatArray, IntArray
+from ...support.linear_program import LinearProgram
 from ...support.validation import shown
 from ..lp.basis import Basis, Evidence
-from ..lp.program import Changes, LinearProgram, Model, changes_between
+from ..lp.program import Changes, Model, changes_between
 from .callbacks import Watch
 from .diagnosis import check_numbers, crossed, empty_conflicts, message, proof
 from .options import HighsOptions

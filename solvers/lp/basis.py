@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...support.arrays import FloatArray, IntArray
-from .program import Labels, LinearProgram
+from ...support.linear_program import Labels, LinearProgram
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -13,8 +13,9 @@ import numpy as np
 from ...errors import CertificateError, NoAnswerError
 from ...support import progress
 from ...support.arrays import IntArray
+from ...support.linear_program import LinearProgram
 from .basis import BASIC, UPPER, Basis, Named
-from .program import LinearProgram, named
+from .program import named
 from .rational_system import RationalSystem
 from .rationals import ExactArray, IntegerMatrix, as_exact, common_denominator, exact, float_fraction
 

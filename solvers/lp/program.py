@@ -3,74 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ...support.arrays import BoolArray, FloatArray, IntArray
+from ...support.arrays import FloatArray, IntArray
+from ...support.linear_program import Labels, LinearProgram
 
 NAMES_SHOWN = 3
-
-
-class Labels(Protocol):
-    """Columns or rows of one named block of a model, and the form in which its user indexes them."""
-
-    @property
-    def positions(self) -> IntArray:
-        """Columns or rows, in the block's own shape."""
-
-    def arrange(self, values: FloatArray) -> Any:
-        """Convert `values` from the shape of `positions` to the form in which the user indexes the block."""
-
-    def to_array(self, values: Any) -> FloatArray:
-        """Convert values from the user's form to the shape of `positions`: the inverse of `arrange`."""
-
-    def label(self, place: int) -> str:
-        """Name the entry at a flat index of `positions`, for messages."""
-
-
-class LinearProgram(Protocol):
-    """A linear or integer program as arrays: optimize ``costs @ x + offset`` over rows and columns with bounds."""
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-
-    @property
-    def maximize(self) -> bool:
-        """The sense of the objective."""
-
-    @property
-    def costs(self) -> FloatArray:
-        """One per column."""
-
-    @property
-    def offset(self) -> float:
-        """Constant part of the objective."""
-
-    @property
-    def matrix(self) -> Any:
-        """A `scipy.sparse.csc_array`, rows by columns."""
-
-    @property
-    def row_bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper."""
-
-    @property
-    def column_bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper."""
-
-    @property
-    def whole(self) -> BoolArray:
-        """Which columns must be integers."""
-
-    @property
-    def variables(self) -> Mapping[str, Labels]:
-        """Columns by name of their block."""
-
-    @property
-    def constraints(self) -> Mapping[str, Labels]:
-        """Rows by name of their block."""
 
 
 class Model(Protocol):

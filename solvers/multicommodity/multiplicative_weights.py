@@ -7,22 +7,21 @@ mixes the averaged flows: minimize z subject to sum over k of x(k) c(k, e) <= z 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError
 from ...support import progress
-from ...support.arrays import BoolArray, FloatArray, IntArray
+from ...support.arrays import FloatArray, IntArray
+from ...support.linear_program import LinearProgram
 from ...topologies.graphs.orbits import LinkOrbits
 from ..highs.options import Algorithm, HighsOptions
 from ..highs.session import solve
 from ..highs.solution import PrimalStatus
-from ..lp.program import Labels
 from .soft_shortest_paths import Adjacency, adjacency, distance_sums, initial_orders, soft_loads
 
 MAX_LENGTH, MIN_MAX_LENGTH = 2**26, 2**10
@@ -253,26 +252,6 @@ def _softmax(exponents: FloatArray) -> FloatArray:
 NEGLIGIBLE = 1e-7  # smaller loads are dropped, since the solver does not accept very different magnitudes
 
 
-@dataclass(frozen=True)
-class _Program:
-    """A `collopt.solvers.lp.program.LinearProgram` that is its own model."""
-
-    costs: FloatArray
-    matrix: Any
-    row_bounds: tuple[FloatArray, FloatArray]
-    column_bounds: tuple[FloatArray, FloatArray]
-    whole: BoolArray
-    name: str = "mixture of flows"
-    maximize: bool = False
-    offset: float = 0.0
-    variables: Mapping[str, Labels] = field(default_factory=dict)
-    constraints: Mapping[str, Labels] = field(default_factory=dict)
-
-    def linear_program(self) -> _Program:
-        """Return itself."""
-        return self
-
-
 def best_mixture(loads: FloatArray) -> FloatArray:
     """Find the mixture, float64 (flows,), of `loads` float64 (flows, links) that minimizes the maximum load."""
     from scipy.sparse import csc_array
@@ -282,12 +261,17 @@ def best_mixture(loads: FloatArray) -> FloatArray:
     matrix[:links, :flows], matrix[:links, flows], matrix[links, :flows] = loads.T, -1, 1
     matrix[np.abs(matrix) < NEGLIGIBLE] = 0
     limits = np.append(np.zeros(links), 1.0)
-    program = _Program(
-        np.append(np.zeros(flows), 1.0),
-        csc_array(matrix),
-        (np.append(np.full(links, -np.inf), 1.0), limits),
-        (np.zeros(flows + 1), np.full(flows + 1, np.inf)),
-        np.zeros(flows + 1, dtype=np.bool_),
+    program = LinearProgram(
+        name="mixture of flows",
+        maximize=False,
+        costs=np.append(np.zeros(flows), 1.0),
+        offset=0.0,
+        matrix=csc_array(matrix),
+        row_bounds=(np.append(np.full(links, -np.inf), 1.0), limits),
+        column_bounds=(np.zeros(flows + 1), np.full(flows + 1, np.inf)),
+        whole=np.zeros(flows + 1, dtype=np.bool_),
+        variables={},
+        constraints={},
     )
     solution = solve(program, HighsOptions(algorithm=Algorithm.SIMPLEX))
     shares = np.ones(flows)

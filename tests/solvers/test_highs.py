@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from collopt.errors import ColloptError, NoAnswerError, UnsupportedError
-from collopt.formulations.modelling.blocks import BlockProgram, Blocks
+from collopt.formulations.modelling.blocks import Blocks
 from collopt.solvers import (
     Algorithm,
     DualStatus,
@@ -26,6 +26,7 @@ from collopt.solvers import (
 )
 from collopt.solvers.highs.diagnosis import conflict
 from collopt.solvers.highs.diagnosis import escape as escape_along
+from collopt.support.linear_program import LinearProgram
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
 
@@ -37,10 +38,10 @@ class Whole:
     blocks: Blocks
     offset: float = 0.0
 
-    def linear_program(self) -> BlockProgram:
+    def linear_program(self) -> LinearProgram:
         """As of `Blocks`."""
         program = self.blocks.linear_program()
-        return replace(program, whole=np.ones(len(program.costs), dtype=np.bool_), offset=self.offset)
+        return program._replace(whole=np.ones(len(program.costs), dtype=np.bool_), offset=self.offset)
 
 
 def diet() -> Blocks:
@@ -77,9 +78,9 @@ def escape() -> Blocks:
 class Given:
     """A program as its own model."""
 
-    program: BlockProgram
+    program: LinearProgram
 
-    def linear_program(self) -> BlockProgram:
+    def linear_program(self) -> LinearProgram:
         """As it was given."""
         return self.program
 
@@ -131,7 +132,7 @@ def test_crossed_bounds_are_named() -> None:
 
 def test_crossed_bounds_of_a_row_are_named() -> None:
     """A constraint can exclude itself too."""
-    program = replace(diet().linear_program(), row_bounds=(np.array([4.0, 5.0]), np.array([np.inf, 3.0])))
+    program = diet().linear_program()._replace(row_bounds=(np.array([4.0, 5.0]), np.array([np.inf, 3.0])))
     solution = solve(Given(program))
     assert solution.status.termination is Termination.INFEASIBLE
     assert "the lower bound of 'stock' is above its upper bound" in solution.message
@@ -515,8 +516,8 @@ def test_refuses_numbers_that_are_none(changes: dict[str, Any], message: str) ->
     """Models that check nothing themselves still get a sentence."""
 
     class Careless:
-        def linear_program(self) -> BlockProgram:
-            return replace(diet().linear_program(), **changes)
+        def linear_program(self) -> LinearProgram:
+            return diet().linear_program()._replace(**changes)
 
     with pytest.raises(UnsupportedError, match=message):
         solve(Careless())

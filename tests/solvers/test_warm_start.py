@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.formulations import Blocks, throughput
-from collopt.formulations.modelling.blocks import BlockProgram
 from collopt.solvers import Algorithm, HighsOptions, Progress, Session, Solution, Termination, solve
 from collopt.solvers.highs.session import _Handle
 from collopt.solvers.lp.program import changes_between
+from collopt.support.linear_program import LinearProgram
 from collopt.topologies import dgx_a100, ring
 from sample_sizes import examples
 
@@ -48,15 +48,15 @@ def knapsack(items: int = 60, rooms: int = 40) -> Blocks:
 class Sketch:
     """A model whose arrays are changed by hand."""
 
-    program: BlockProgram
+    program: LinearProgram
 
-    def linear_program(self) -> BlockProgram:
+    def linear_program(self) -> LinearProgram:
         """As of `Blocks`."""
         return self.program
 
     def change(self, **arrays: Any) -> None:
         """Replace some arrays."""
-        self.program = replace(self.program, **arrays)
+        self.program = self.program._replace(**arrays)
 
 
 def iterations(solution: Solution, session: Session) -> int:
@@ -79,43 +79,43 @@ def test_simplex_goes_on_where_it_ended() -> None:
     assert warm.exact.objective == solve(blocks).exact.objective
 
 
-def swapped_costs(program: BlockProgram) -> dict[str, Any]:
+def swapped_costs(program: LinearProgram) -> dict[str, Any]:
     """Costs in the opposite order."""
     return {"costs": program.costs[::-1].copy()}
 
 
-def narrower_columns(program: BlockProgram) -> dict[str, Any]:
+def narrower_columns(program: LinearProgram) -> dict[str, Any]:
     """Upper bounds of every third column lowered."""
     upper = program.column_bounds[1].copy()
     upper[::3] /= 2
     return {"column_bounds": (program.column_bounds[0], upper)}
 
 
-def smaller_demand(program: BlockProgram) -> dict[str, Any]:
+def smaller_demand(program: LinearProgram) -> dict[str, Any]:
     """Lower bounds of rows, some of them."""
     lower = program.row_bounds[0].copy()
     lower[:4] /= 3
     return {"row_bounds": (lower, program.row_bounds[1])}
 
 
-def leaking_links(program: BlockProgram) -> dict[str, Any]:
+def leaking_links(program: LinearProgram) -> dict[str, Any]:
     """Coefficients changed, one gone and one new."""
     matrix = program.matrix.tolil()
     matrix[0, 0], matrix[1, 0], matrix[3, 0] = 1.5, 0, -0.25
     return {"matrix": matrix.tocsc()}
 
 
-def opposite_sense(program: BlockProgram) -> dict[str, Any]:
+def opposite_sense(program: LinearProgram) -> dict[str, Any]:
     """Maximise what was minimised."""
     return {"maximize": not program.maximize}
 
 
-def whole_columns(program: BlockProgram) -> dict[str, Any]:
+def whole_columns(program: LinearProgram) -> dict[str, Any]:
     """An integer program."""
     return {"whole": ~program.whole}
 
 
-def shifted_objective(program: BlockProgram) -> dict[str, Any]:
+def shifted_objective(program: LinearProgram) -> dict[str, Any]:
     """A constant more."""
     return {"offset": program.offset + 10}
 
@@ -132,7 +132,7 @@ changes = [
 
 
 @pytest.mark.parametrize("change", changes)
-def test_every_change_counts(change: Callable[[BlockProgram], dict[str, Any]]) -> None:
+def test_every_change_counts(change: Callable[[LinearProgram], dict[str, Any]]) -> None:
     """In place, and back again."""
     sketch = Sketch(routing().linear_program())
     session, before = Session(sketch), sketch.program
@@ -147,7 +147,7 @@ def test_every_change_counts(change: Callable[[BlockProgram], dict[str, Any]]) -
 
 @settings(max_examples=examples(25))
 @given(order=st.lists(st.sampled_from(changes), max_size=6))
-def test_changes_in_any_order_count(order: list[Callable[[BlockProgram], dict[str, Any]]]) -> None:
+def test_changes_in_any_order_count(order: list[Callable[[LinearProgram], dict[str, Any]]]) -> None:
     """One session against new starts."""
     sketch = Sketch(routing(6).linear_program())
     session = Session(sketch)
