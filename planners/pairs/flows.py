@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,17 +41,6 @@ class PairFlows(NamedTuple):
 
     flows: IntArray  # int64 (ranks, links); flows that bring ``amount`` times its traffic, or more, to each rank
     amount: int  # what a traffic of 1 gets
-
-
-class PairAnswer(Protocol):
-    """Answer of `solve_pairs`: flows of all pairs, and length duals."""
-
-    @property
-    def lengths(self) -> tuple[Fraction, ...]:
-        """Length dual of each link, which bounds the gap of the flows."""
-
-    def flows(self) -> PairFlows:
-        """Compute the flows of all sources."""
 
 
 def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnswer:
@@ -225,6 +214,10 @@ class _ApproximateAnswer:
         network = (len(self.topology.nodes), tails, heads, capacities, self.coarse)
         flows = source_flows(*network, self.found, sources)
         return PairFlows(*_integer_flows(self.topology, self.demands, sources, flows, self.amount))
+
+
+PairAnswer = _ExactAnswer | _ApproximateAnswer
+"""Flows of all pairs, and length duals of links, which bound their gap."""
 
 
 def _solve_approximately(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _ApproximateAnswer:

@@ -15,12 +15,8 @@ from ...support import progress
 from ...support.seed import current_seed
 
 
-def _no_count(done: int, total: int) -> None:
-    """Ignore counts."""
-
-
-def _no_text(text: str) -> None:
-    """Ignore texts."""
+def _ignore(*_: object) -> None:
+    """Do nothing with what there is to say."""
 
 
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("collopt_stage_listener", default=None)
@@ -30,8 +26,8 @@ _log = logging.getLogger("collopt.planners")
 @contextmanager
 def on_stage(
     listener: Callable[[str], None],
-    count: Callable[[int, int], None] = _no_count,
-    text: Callable[[str], None] = _no_text,
+    count: Callable[[int, int], None] = _ignore,
+    text: Callable[[str], None] = _ignore,
 ) -> Iterator[None]:
     """Call `listener` with the name of every stage that starts within the context.
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ....errors import UnsupportedError
 from ....schedules import ALLGATHER, ALLREDUCE, REDUCE, REDUCE_SCATTER
@@ -317,20 +317,6 @@ def _now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
-class Library(Protocol):
-    """An implementation of a collective."""
-
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-
-    def in_place(self, layout: Layout) -> bool:
-        """Whether input and output may share memory, the smaller being the rank's shard of the larger."""
-
-    def run(self, workload: Workload, output: Any, mine: Any) -> None:
-        """Run the collective on every rank; on GPUs asynchronously."""
-
-
 class PlanLibrary(NamedTuple):
     """A plan that `execute` runs."""
 
@@ -379,6 +365,10 @@ class BackendLibrary(NamedTuple):
                 dist.reduce(output, workload.layout.root, op=op)
             else:
                 dist.broadcast(output, workload.layout.root)
+
+
+Library = PlanLibrary | BackendLibrary
+"""What runs a collective on every rank, on GPUs asynchronously."""
 
 
 def check_comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Program], ...]:
