@@ -30,17 +30,7 @@ MAX_SETS = 60_000
 MAX_EQUALS = 100  # sets of equal cost that are looked at for what their line graphs may cost
 
 
-class CirculantCandidate(NamedTuple):
-    """A circulant graph or digraph with its exact costs."""
-
-    steps: int  # T_L in alpha: the diameter
-    factor: Fraction  # T_B in M/B of the best breadth-first broadcast
-    hops: int  # sum of the distances between all nodes
-    construction: Base  # how to build it
-    two_way: bool  # each link has an opposite one
-
-
-def best_circulants(nodes: int, degree: int, effort: int) -> tuple[CirculantCandidate, ...]:
+def best_circulants(nodes: int, degree: int, effort: int) -> tuple[BaseEntry, ...]:
     """List the searched circulant digraphs, and those with opposite links, that are Pareto-optimal in T_L and T_B.
 
     All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run.
@@ -57,7 +47,7 @@ def line_graph_circulants(nodes: int, degree: int, effort: int) -> tuple[Base, .
 class _SearchResult(NamedTuple):
     """An optimal circulant, and the sets of offsets with the same cost."""
 
-    base: CirculantCandidate
+    base: BaseEntry
     equals: IntArray
 
 
@@ -84,10 +74,8 @@ def _best_of(nodes: int, sets: IntArray) -> Iterator[_SearchResult]:
         opposite = all(nodes - offset in offsets for offset in offsets)
         hops = int(costs.hops[place]) * nodes
         equal = (costs.steps == costs.steps[place]) & (costs.loads == costs.loads[place])
-        yield _SearchResult(
-            CirculantCandidate(int(costs.steps[place]), factor, hops, _construction(nodes, offsets), opposite),
-            sets[np.flatnonzero(equal)[:MAX_EQUALS]],
-        )
+        entry = Entry(int(costs.steps[place]), factor, hops, _construction(nodes, offsets))
+        yield _SearchResult(BaseEntry(entry, two_way=opposite), sets[np.flatnonzero(equal)[:MAX_EQUALS]])
 
 
 def _equidistant(nodes: int, sets: IntArray) -> tuple[int, ...]:
@@ -247,12 +235,6 @@ def bandwidth_optimal_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
     """List the bases that Theorem 13 applies to: simple graphs with a bandwidth-optimal breadth-first broadcast."""
     for family in FOR_PRODUCTS:
         yield from family(nodes, degree)
-
-
-def searched_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """List circulant digraphs that a search finds, in milliseconds for up to 64 nodes, with their exact costs."""
-    for steps, factor, hops, construction, two_way in best_circulants(nodes, degree, SEARCH_EFFORT):
-        yield BaseEntry(Entry(steps, factor, hops, construction), two_way=two_way)
 
 
 def _complete(nodes: int, degree: int) -> Iterator[BaseEntry]:

@@ -71,8 +71,7 @@ class Costing:
         """Create candidates of searched circulants and their line graphs."""
         for found in best_circulants(self._nodes, self._degree, CIRCULANT_EFFORT):
             if found.two_way or not self._two_way:
-                cost = StepCost(found.steps, found.factor)
-                yield self._candidate(found.construction, cost, cost, breadth_first=True)
+                yield self.of_entry(found.entry)
         for construction in (*self._circulant_line_graphs(), *self._low_diameter_circulants()):
             yield from self._exact_candidate(construction)
 
@@ -136,7 +135,7 @@ class Costing:
         """Line graphs of searched circulants, which are often bandwidth-optimal beyond Theorem 7."""
         for times, size in self._line_graph_bases():
             for base in best_circulants(size, self._degree, CIRCULANT_EFFORT):
-                yield _line_graph(base.construction, times)
+                yield _line_graph(base.entry.construction, times)
 
     def _line_graph_bases(self) -> Iterator[tuple[int, int]]:
         """Possible numbers of line-graph iterations, with the nodes of the base; none if two-way, or of degree 1."""

@@ -16,14 +16,15 @@ from functools import cache
 from typing import Literal
 
 from .bases import (
+    SEARCH_EFFORT,
     BaseEntry,
     Entry,
     bandwidth_optimal_bases,
     bases,
+    best_circulants,
     optimum,
     order_of_entry,
     pareto,
-    searched_bases,
     with_fewest_steps,
 )
 from .constructions import (
@@ -201,7 +202,7 @@ def _bases(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
 
 @cache
 def _search(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
-    return _of_kind(searched_bases(nodes, degree), kind)
+    return _of_kind(best_circulants(nodes, degree, SEARCH_EFFORT), kind)
 
 
 @cache

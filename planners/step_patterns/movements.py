@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
+from ...schedules.expansions.direct_sends import DirectSends
 from ...support.arrays import BoolArray, IntArray
 from .torus_shapes import Torus
 
@@ -27,23 +28,6 @@ class Move(NamedTuple):
 
 Pattern = Sequence[Sequence[Move]]
 """One or two moves for each step; of two, each brings half of what both could bring."""
-
-
-class Sends(NamedTuple):
-    """Columns of a schedule in steps, and the ranks that send and receive. Shapes: all int64 (sends,)."""
-
-    steps: IntArray
-    sources: IntArray
-    lower: IntArray
-    upper: IntArray
-    tails: IntArray
-    heads: IntArray
-
-    @classmethod
-    def joined(cls, parts: Sequence[Sends]) -> Sends:
-        """Put sends together, and number the steps without gaps."""
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        return cls(distinct(columns[0])[1], *columns[1:])
 
 
 def distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
@@ -63,7 +47,9 @@ class _Message(NamedTuple):
     tails: IntArray
 
 
-def spread(torus: Torus, patterns: Sequence[Pattern], relays: bool, roots: IntArray | None = None) -> tuple[int, Sends]:
+def spread(
+    torus: Torus, patterns: Sequence[Pattern], relays: bool, roots: IntArray | None = None
+) -> tuple[int, DirectSends]:
     """Return chunks per shard and sends of an allgather by several patterns at once, each for a part of every shard.
 
     Raises `UnsupportedError` if they do not bring all shards to all ranks.  The patterns have equally many steps, and
@@ -74,7 +60,7 @@ def spread(torus: Torus, patterns: Sequence[Pattern], relays: bool, roots: IntAr
     width = max(len(moves) for pattern in patterns for moves in pattern)
     spans = [max(move.distance for moves in step for move in moves) for step in zip(*patterns, strict=True)]
     starts = np.cumsum([0, *spans]).tolist()
-    found = list[Sends]()
+    found = list[DirectSends]()
     for number, pattern in enumerate(patterns):
         held = np.zeros((len(torus.ranks), len(shards)), dtype=np.bool_)
         held[shards, np.arange(len(shards))] = True
@@ -85,7 +71,7 @@ def spread(torus: Torus, patterns: Sequence[Pattern], relays: bool, roots: IntAr
                     held |= message.brought
         if not held.all():
             raise UnsupportedError(f"the steps of this pattern do not reach all ranks of a torus of {torus.label}")
-    return _coarsest(len(patterns) * width, Sends.joined(found))
+    return _coarsest(len(patterns) * width, DirectSends.joined(found))
 
 
 def _hops(torus: Torus, held: BoolArray, moves: Sequence[Move], relays: bool) -> Iterator[list[_Message]]:
@@ -104,7 +90,7 @@ def _hops(torus: Torus, held: BoolArray, moves: Sequence[Move], relays: bool) ->
         yield messages
 
 
-def _sends(messages: Sequence[_Message], step: int, shards: IntArray, first: int, width: int) -> Iterator[Sends]:
+def _sends(messages: Sequence[_Message], step: int, shards: IntArray, first: int, width: int) -> Iterator[DirectSends]:
     """Turn messages into sends of chunks `first` to ``first + width - 1``."""
     both = messages[0].brought & messages[-1].brought if len(messages) > 1 else None
     for number, message in enumerate(messages):
@@ -116,10 +102,10 @@ def _sends(messages: Sequence[_Message], step: int, shards: IntArray, first: int
             if len(heads):
                 numbers = (np.full(len(heads), value, dtype=np.int64) for value in (step, lower, upper))
                 steps, lowers, uppers = numbers
-                yield Sends(steps, shards[sources], lowers, uppers, message.tails[heads], heads)
+                yield DirectSends(steps, shards[sources], lowers, uppers, message.tails[heads], heads)
 
 
-def _coarsest(chunks: int, sends: Sends) -> tuple[int, Sends]:
+def _coarsest(chunks: int, sends: DirectSends) -> tuple[int, DirectSends]:
     """Count in chunks as large as possible."""
     unit = int(np.gcd.reduce(np.concatenate([[chunks], sends.lower, sends.upper])))
     return chunks // unit, sends._replace(lower=sends.lower // unit, upper=sends.upper // unit)

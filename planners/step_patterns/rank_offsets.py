@@ -19,13 +19,13 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import StepSchedule
+from ...schedules.expansions.direct_sends import DirectSends
 from ...schedules.traffic.collective import AnyCollective
 from ...support.arrays import IntArray
 from ...support.validation import as_whole
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem, check_topology
-from .movements import Sends
 from .step_plans import MAX_RANKS, plan_in_steps, schedule_along
 
 
@@ -145,7 +145,7 @@ def _schedule(problem: TreeProblem, hops: list[Hop], ends: Ends) -> StepSchedule
     sources = np.arange(problem.topology.num_ranks)
     zeros = np.zeros_like(sources)
     parts = [
-        Sends(zeros + hop.step, sources, zeros, zeros + 1, ends(sources, hop.before), ends(sources, hop.offset))
+        DirectSends(zeros + hop.step, sources, zeros, zeros + 1, ends(sources, hop.before), ends(sources, hop.offset))
         for hop in hops
     ]
-    return schedule_along(problem, 1, Sends.joined(parts))
+    return schedule_along(problem, 1, DirectSends.joined(parts))

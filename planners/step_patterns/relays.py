@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...schedules.expansions.direct_sends import DirectSends
 from ...support.arrays import IntArray
 from ...topologies.network.hop_distances import partial_hop_distances
 from ..trees.problem import TreeProblem
-from .movements import Sends, distinct
+from .movements import distinct
 
 
-def relayed(problem: TreeProblem, sends: Sends) -> Sends:
+def relayed(problem: TreeProblem, sends: DirectSends) -> DirectSends:
     """Replace the sends of whole shards, on a network without switches, by sends over its links."""
     count = problem.topology.num_ranks
     pairs, numbers = distinct(sends.tails * count + sends.heads)
@@ -22,7 +23,7 @@ def relayed(problem: TreeProblem, sends: Sends) -> Sends:
     if paths.shape[1] == 2:
         return sends
     held = np.eye(count, dtype=np.bool_)  # by rank and source
-    found, start = list[Sends](), 0
+    found, start = list[DirectSends](), 0
     for step in range(int(sends.steps.max()) + 1):
         now = np.flatnonzero(sends.steps == step)
         ways, sources = paths[numbers[now]], sends.sources[now]
@@ -33,9 +34,9 @@ def relayed(problem: TreeProblem, sends: Sends) -> Sends:
             heads, senders, shards = heads[fresh], tails[fresh], sources[fresh]
             held[heads, shards] = True
             zeros = np.zeros_like(heads)
-            found.append(Sends(zeros + start + hop, shards, zeros, zeros + 1, senders, heads))
+            found.append(DirectSends(zeros + start + hop, shards, zeros, zeros + 1, senders, heads))
         start += paths.shape[1]
-    return Sends.joined(found)
+    return DirectSends.joined(found)
 
 
 def _paths(problem: TreeProblem, tails: IntArray, heads: IntArray) -> IntArray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import StepAllreduce, StepSchedule
+from ...schedules.expansions.direct_sends import DirectSends
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.arrays import IntArray
 from ...topologies import Topology
@@ -18,7 +19,7 @@ from ..patterns.fixed_pattern import Hops, LinkLoads, Route, in_phases
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem, check_request
-from .movements import Sends, distinct
+from .movements import distinct
 from .relays import relayed
 from .torus_shapes import Torus
 
@@ -48,7 +49,7 @@ def plan_in_steps(
     return proved_plan(topology, known, schedule, planner, dict(options or {}), trace, find)
 
 
-def schedule_along(problem: TreeProblem, chunks: int, sends: Sends, torus: Torus | None = None) -> StepSchedule:
+def schedule_along(problem: TreeProblem, chunks: int, sends: DirectSends, torus: Torus | None = None) -> StepSchedule:
     """Make a schedule of sends from rank to rank, along the links of a torus or the best routes through switches.
 
     On other networks of links, ranks pass whole shards on.
@@ -62,7 +63,8 @@ def schedule_along(problem: TreeProblem, chunks: int, sends: Sends, torus: Torus
     return StepSchedule(
         problem.topology.num_ranks,
         chunks,
-        *sends[:4],
+        distinct(sends.steps)[1],  # without gaps
+        *sends[1:4],
         numbers,
         np.cumsum([0, *map(len, paths)], dtype=np.int64),
         np.concatenate(paths).astype(np.int64),
@@ -70,7 +72,7 @@ def schedule_along(problem: TreeProblem, chunks: int, sends: Sends, torus: Torus
     )
 
 
-def _torus_paths(torus: Torus, sends: Sends) -> tuple[IntArray, list[IntArray]]:
+def _torus_paths(torus: Torus, sends: DirectSends) -> tuple[IntArray, list[IntArray]]:
     """Number the path of each send along its dimension, the shorter way, and list the paths."""
     count = len(torus.ranks)
     pairs, numbers = distinct(sends.tails * count + sends.heads)
@@ -95,7 +97,7 @@ def _straight(torus: Torus, way: IntArray, tails: IntArray) -> IntArray:
     return np.column_stack([passed[:, 0], torus.routers[passed], passed[:, -1]])
 
 
-def _best_paths(problem: TreeProblem, sends: Sends) -> tuple[IntArray, list[IntArray]]:
+def _best_paths(problem: TreeProblem, sends: DirectSends) -> tuple[IntArray, list[IntArray]]:
     """Number the path of each send, and list the paths, which in each step share out the routes evenly."""
     count = problem.topology.num_ranks
     keys = (sends.steps * count + sends.tails) * count + sends.heads

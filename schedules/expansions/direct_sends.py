@@ -1,4 +1,4 @@
-"""Sends of a schedule on direct links as columns, which expansions of schedules read and write."""
+"""Sends from rank to rank as columns, which expansions of schedules on direct links read and write."""
 
 from __future__ import annotations
 

@@ -221,14 +221,15 @@ def test_graphs_that_take_too_long_are_left_to_theorems(monkeypatch: pytest.Monk
 def test_searched_circulants_cost_what_they_are_said_to(nodes: int, degree: int) -> None:
     """By the solver that looks at all nodes, and by the checker of a schedule."""
     for base in best_circulants(nodes, degree, 10**5):
-        graph = base.construction.graph()
+        steps, factor, hops, construction, *_ = base.entry
+        graph = construction.graph()
         assert (graph.num_nodes, graph.degree, graph.is_simple) == (nodes, degree, True)
         assert graph.is_bidirectional == base.two_way
         assert is_reverse_symmetric(graph)
-        assert graph.distances.sum() == base.hops
-        cost = StepCost(base.steps, base.factor)
+        assert graph.distances.sum() == hops
+        cost = StepCost(steps, factor)
         assert bfb_cost(graph) == cost
-        Candidate(nodes, degree, base.construction, cost, cost, True, True).allreduce_schedule()
+        Candidate(nodes, degree, construction, cost, cost, True, True).allreduce_schedule()
 
 
 def test_the_search_lists_a_frontier_of_each_kind() -> None:
@@ -236,7 +237,7 @@ def test_the_search_lists_a_frontier_of_each_kind() -> None:
     for nodes, degree in ((30, 3), (64, 6), (200, 5)):
         for two_way in (False, True):
             few, many = (
-                [base[:2] for base in best_circulants(nodes, degree, effort) if base.two_way or not two_way]
+                [base.entry[:2] for base in best_circulants(nodes, degree, effort) if base.two_way or not two_way]
                 for effort in (10**4, 10**7)
             )
             assert all(any(new[0] <= old[0] and new[1] <= old[1] for new in many) for old in few)
