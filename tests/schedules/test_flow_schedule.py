@@ -110,6 +110,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "ranks": (lambda: replace(flow(), num_ranks=4), "is for 4 ranks; the topology has 3"),
     "chunks": (lambda: replace(flow(), chunks_per_unit=0), "has 0 chunks per unit"),
     "many chunks": (lambda: replace(flow(), chunks_per_unit=2**70), "chunks per unit; expected 1 to"),
+    "one chunk too many": (lambda: replace(flow(), chunks_per_unit=2**62), "4611686018427387904 chunks per unit"),
     "overflow": (lambda: replace(flow(), chunks_per_unit=2**61), "could overflow"),
     "large but no overflow": (with_array("weights", 2, 2**61), f"carry {2**61} chunks; expected 1"),
     "floats": (lambda: replace(flow(), weights=np.ones(6)), "weights are float64"),

@@ -8,7 +8,7 @@ The rules, with the lines of the sources, are in docs/reference/msccl-xml.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
@@ -40,9 +40,9 @@ class UnreadableError(Exception):
     """The parsers stop here; the reason is among the findings; never leaves `read_document`."""
 
 
-def scan(text: str, findings: Findings) -> Iterator[Element]:
-    """Yield the elements in the order in which they open."""
-    stack: list[tuple[str, bool]] = []  # Of each open element its name, and whether the parsers keep it
+def scan(text: str, findings: Findings, add: Callable[[Element], bool]) -> None:
+    """Give each element, in the order in which they open, to `add`, which says whether a rank reads what is inside."""
+    stack: list[tuple[str, bool, bool]] = []  # Of each open element its name, whether it is kept, and what is inside
     children = [0]
     position, line, elements = 0, 1, 0
     while True:
@@ -59,8 +59,8 @@ def scan(text: str, findings: Findings) -> Iterator[Element]:
                 stack.pop()
                 children.pop()
                 continue
-        known = all(kept for _, kept in stack[-1:]) and name == (*KNOWN, "")[min(len(stack), len(KNOWN))]
-        if stack and stack[-1] == (KNOWN[-1], True):
+        known = all(inside for *_, inside in stack[-1:]) and name == (*KNOWN, "")[min(len(stack), len(KNOWN))]
+        if stack and stack[-1] == (KNOWN[-1], True, True):
             _refuse(findings, "there is an element inside of a step, at which the parsers crash", line)
         children[-1] += known
         elements += 1
@@ -69,10 +69,10 @@ def scan(text: str, findings: Findings) -> Iterator[Element]:
         if stack and children[-1] == MAX_CHILDREN + 1:
             message = f"<{stack[-1][0]}> has more than {MAX_CHILDREN} elements, for which the parsers have no space"
             findings.add("wrong data", message, at(line))
-        path = *(tag for tag, _ in stack[: len(KNOWN)]), name
-        yield Element(path, line, _attributes(found, line, findings))
+        path = *(tag for tag, *_ in stack[: len(KNOWN)]), name
+        inside = add(Element(path, line, _attributes(found, line, findings))) and known
         if not single:
-            stack.append((name, known))
+            stack.append((name, known, inside))
             children.append(0)
         line += text.count("\n", after, position)
     if stack or not elements:
@@ -243,8 +243,7 @@ def read_document(text: str, required: tuple[str, ...], findings: Findings) -> D
     """Read a file; its algo element must have the `required` attributes."""
     builder = _Builder(required, findings)
     try:
-        for element in scan(text, findings):
-            builder.add(element)
+        scan(text, findings, builder.add)
     except UnreadableError:
         return None
     if builder.document is None and not builder.broken:
@@ -263,8 +262,12 @@ class _Builder:
         self.complete = False  # Whether the algo element has ended
         self.skips = False  # Whether what comes is inside of a gpu element that no rank reads
 
-    def add(self, element: Element) -> None:
-        """Add an element."""
+    def add(self, element: Element) -> bool:
+        """Add an element; return whether a rank reads what is inside of it."""
+        self._add(element)
+        return not self.skips
+
+    def _add(self, element: Element) -> None:
         line, path = element.line, element.path
         if len(path) == 1:
             self._add_outermost(element)
