@@ -115,7 +115,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "large but no overflow": (with_array("weights", 2, 2**61), f"carry {2**61} chunks; expected 1"),
     "floats": (lambda: replace(flow(), weights=np.ones(6)), "weights are float64"),
     "short steps": (lambda: replace(flow(), steps=flow().steps[1:]), r"steps are int64 of shape \(8,\)"),
-    "negative traffic": (with_array("traffic", (0, 1), -1), "traffic from rank 0 to rank 1 is negative"),
+    "negative traffic": (
+        lambda: replace(flow(), traffic=np.array([[0, 1, 1], [1, 0, -1], [1, 1, 0]])),
+        "traffic from rank 1 to rank 2 is negative",
+    ),
     "no chunk": (with_array("weights", 2, 0), "path 2 carries no chunk"),
     "too many": (with_array("weights", 2, 2), "from rank 2 to rank 0 carry 2 chunks; expected 1"),
     "no such node": (with_array("path_nodes", 3, 7), "path node 3 is not a node"),
