@@ -89,7 +89,10 @@ def test_what_is_in_a_file_does_not_steer_the_terminal(capsys: pytest.CaptureFix
         (["--runtime", "rccl", "--version", "new"], "version is 'new'; expected a release of ROCm"),
         (["--runtime", "rccl", "--version", ""], "version is ''; expected a release of ROCm"),
         ([], "--runtime is missing; expected one of msccl"),
-        (["--runtime", "mscclpp", "--version", "0.1"], "version is '0.1'; those known of mscclpp are 0.9.0 and main"),
+        (
+            ["--runtime", "mscclpp", "--version", "0.1"],
+            "version is '0.1'; those known of mscclpp are 0.8.0,",
+        ),
         (["--runtime", "msccl", "--max-thread-blocks", "0"], "--max-thread-blocks is '0'; expected a whole number"),
     ],
 )

@@ -33,7 +33,9 @@ RuntimeOption = Annotated[
 VersionOption = Annotated[
     str | None,
     option(
-        "--version V", "ROCm release, for rccl: 6.4 (default: the last release with MSCCL); for mscclpp, 0.9.0 or main."
+        "--version V",
+        "ROCm release, for rccl: 6.4 (default: the last release with MSCCL); for mscclpp, "
+        "0.8.0, 0.9.0, 0.10.0 or main.",
     ),
 ]
 BlocksOption = Annotated[

@@ -23,6 +23,7 @@ from .format.execution_plan import (
     MAX_CHANNELS,
     MAX_OPERATIONS,
     MAX_THREADS,
+    STORING,
     SWITCH_OPERATIONS,
     VERSIONS,
     ExecutionPlan,
@@ -46,7 +47,7 @@ __all__ = ["as_executed", "boxes_of", "export_mscclpp_json", "mscclpp_notes"]
 
 
 STORES = (
-    "the file stores to switches, which MSCCL++ runs since July 2026, not in 0.9.0; for that, export the plan with "
+    "the file stores to switches, which MSCCL++ runs since 0.10.0, not in 0.9.0; for that, export the plan with "
     "version=0.9.0, or plan with in_network=False (--no-in-network)"
 )
 STEPS = (16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
@@ -89,8 +90,8 @@ def export_mscclpp_json(
         As for `to_execution_plan`; None means those of `boxes_of`.
     placement, slice_bytes, min_bytes, max_bytes, max_thread_blocks, threads_per_block
         As for `to_execution_plan`.
-    version : {"main", "0.9.0"}
-        Of MSCCL++: 0.9.0 has no stores to switches, so ranks send each copy.  Sums at switches run in both.
+    version : {"main", "0.10.0", "0.9.0", "0.8.0"}
+        Of MSCCL++: before 0.10.0 there are no stores to switches, so ranks send each copy.  Sums run in all.
     """
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
@@ -127,7 +128,7 @@ def export_mscclpp_json(
         "max_bytes": max_bytes,
         "max_thread_blocks": max_thread_blocks,
         "threads_per_block": threads_per_block,
-        "switch_groups": switch_groups(plan.schedule, boxes) if version == MAIN else (),
+        "switch_groups": switch_groups(plan.schedule, boxes) if version in STORING else (),
     }
     lowering = _Lowering(plan, channels, options)
     try:
@@ -147,7 +148,7 @@ def export_mscclpp_json(
 def _uses_star(plan: Plan, boxes: Sequence[int], version: str) -> bool:
     """Whether the file has the operations of one box around a switch that the plan has."""
     in_star = is_star_schedule(plan.schedule, plan.collective) and len(set(boxes)) == 1
-    return in_star and (version == MAIN or plan.collective.reduces)
+    return in_star and (version in STORING or plan.collective.reduces)
 
 
 def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
@@ -181,7 +182,7 @@ def as_executed(plan: Plan, *, boxes: Sequence[int] | None = None, version: str 
     check_choice("version", version, VERSIONS)
     if _uses_star(plan, boxes, version):
         return plan
-    stores = version == MAIN and bool(switch_groups(plan.schedule, boxes))
+    stores = version in STORING and bool(switch_groups(plan.schedule, boxes))
     forests = {
         forest.direction: forest if stores and forest.direction == "broadcast" else forest.unicast
         for forest in plan.trees.forests

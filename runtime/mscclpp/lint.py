@@ -15,19 +15,29 @@ from ..interpreter.findings import Finding, LintReport, Window
 from .format.execution_plan import (
     ALIGNMENT,
     MAIN,
+    STORING,
     VERSION,
     VERSIONS,
     ExecutionPlan,
     flat,
+    largest_message,
     message_chunks,
+    needs_equal_offsets,
     stores_on_switches,
 )
-from .format.reader import MAX_BYTES_OF_FILE, parse_content
+from .format.fields import PlanError
+from .format.loader import Loader, decoded
+from .format.reader import MAX_BYTES_OF_FILE, parse_document
 from .lowering.lower import DEFAULT_THREAD_BLOCKS
-from .machine.machine import run_execution_plan
+from .machine.machine import PADS, run_execution_plan
 
 RUNTIME = "mscclpp"
-STORE_NEEDS = "gstore is an invalid operation for MSCCL++ 0.9.0; its main branch runs it since July 2026"
+STORE_NEEDS = "gstore is an invalid operation for MSCCL++ 0.9.0; it runs since 0.10.0, of July 2026"
+BASE_NEEDS = "; so do most tensors of PyTorch: allocate each buffer by itself (mscclpp.GpuBuffer)"
+EQUAL_OFFSETS = (
+    "input and output have to begin at the same offsets of their allocations on all ranks (symmetric buffers), and to "
+    "end within 4 GiB of their start, as a rank adds its own offsets to what it accesses on others"
+)
 SUM_TYPES = (
     "switches add 32-bit integers and floating point, not 8-bit integers, nor 8-bit floating point before sm_100a; "
     "plan with in_network=False (--no-in-network) for these"
@@ -36,10 +46,12 @@ SWITCH_NEEDS = (
     "switch channels need NVLS, and buffers of one size at one offset in allocations that can be multicast, such as "
     "those of mscclpp.GpuBuffer"
 )
-LOADING = (
-    "pass it to mscclpp.ExecutionPlan(path, rank) and pass that to Executor.execute; no folder is searched",
-    "plan names must be unique within a process: their setup is cached by name",
-)
+UNIQUE = "plan names must be unique within a process: their setup is cached by name"
+DIRECT = "pass it to mscclpp.ExecutionPlan(path, rank) and pass that to Executor.execute"
+LOADING = {
+    "0.8.0": "or set MSCCLPP_EXECUTION_PLAN_DIR to a folder of nothing but plans, which libmscclpp_nccl.so loads",
+    "": "or register it, with a selector, before libmscclpp_nccl.so makes a communicator; no folder is searched",
+}
 
 
 def lint_plan(
@@ -50,28 +62,24 @@ def lint_plan(
     `version` is one of `VERSIONS`, by default the first that knows all operations of the file.
     """
     if version not in (None, *VERSIONS):
-        raise UnsupportedError(f"version is {shown(version)}; those known of {RUNTIME} are {' and '.join(VERSIONS)}")
-    where = name_of(path)
-    content = read_bytes(path, MAX_BYTES_OF_FILE)
-    try:
-        plan = parse_content(content, where)
-    except FileFormatError as error:
-        return _report(path, version, None, [Finding("rejected", _without(where, error), "")])
-    except UnsupportedError as error:
-        return _report(path, version, None, [Finding("not checked", _without(where, error), "")])
+        raise UnsupportedError(f"version is {shown(version)}; those known of {RUNTIME} are {', '.join(VERSIONS)}")
+    loader = Loader(MAIN if version is None else version)
+    loaded = _loaded(path, loader)
+    if isinstance(loaded, Finding):
+        return _report(path, version, None, [loaded])
+    plan = loaded
     findings = []
     if (most := max(len(gpu.thread_blocks) for gpu in plan.gpus)) > max_thread_blocks:
         message = f"a GPU has {most} thread blocks, which wait for each other, and runs {max_thread_blocks} at once"
         findings.append(Finding("hangs", message, ""))
-    try:
-        run_execution_plan(plan, interleavings=2, seed=current_seed())
-    except ProgramError as error:
-        findings.append(Finding("hangs" if "deadlocks" in str(error) else "wrong data", str(error), ""))
-    except UnsupportedError as error:
-        findings.append(Finding("not checked", str(error), ""))
+    findings += _wrong(plan)
     names = {each.name for gpu in plan.gpus for block in gpu.thread_blocks for each in flat(block)}
     if stores_on_switches(plan):
-        findings.append(Finding("rejected" if version == VERSION else "note", STORE_NEEDS, ""))
+        findings.append(Finding("note", STORE_NEEDS, ""))
+    if loader.ignored:
+        findings.append(Finding("note", f"the loader does not read {shown(sorted(loader.ignored))}", ""))
+    if needs_equal_offsets(plan):
+        findings.append(Finding("note", EQUAL_OFFSETS, ""))
     if "glres" in names:
         findings.append(Finding("note", SUM_TYPES, ""))
     if any(gpu.switches for gpu in plan.gpus):
@@ -84,25 +92,61 @@ def lint_plan(
     return _report(path, version, plan, findings)
 
 
+def _loaded(path: str | os.PathLike[str], loader: Loader) -> ExecutionPlan | Finding:
+    """Load a plan, or say why it does not run."""
+    where, content = name_of(path), read_bytes(path, MAX_BYTES_OF_FILE)
+    try:
+        return parse_document(loader.load(decoded(content)), where)
+    except PlanError as error:
+        return Finding(error.severity, _without(where, error), "")
+    except FileFormatError as error:
+        return Finding("rejected", _without(where, error), "")
+    except UnsupportedError as error:
+        return Finding("not checked", _without(where, error), "")
+
+
+def _wrong(plan: ExecutionPlan) -> list[Finding]:
+    """Run a plan with buffers that start their allocations, then with some that do not."""
+    for pads, where in (((0, 0), ""), (PADS, "where a buffer begins behind the start of its allocation, ")):
+        try:
+            run_execution_plan(plan, interleavings=1, seed=current_seed(), pads=pads)
+        except ProgramError as error:
+            hangs = "deadlocks" in str(error)
+            needs = (
+                "; as most tensors of PyTorch do: allocate each buffer by itself (mscclpp.GpuBuffer)" if where else ""
+            )
+            return [Finding("hangs" if hangs else "wrong data", f"{where}{error}{needs}", "")]
+        except UnsupportedError as error:
+            return [Finding("not checked", str(error), "")]
+    return []
+
+
 def _report(
     path: str | os.PathLike[str], version: str | None, plan: ExecutionPlan | None, findings: list[Finding]
 ) -> LintReport:
     if version is None:
-        version = MAIN if plan is not None and stores_on_switches(plan) else VERSION
+        version = STORING[0] if plan is not None and stores_on_switches(plan) else VERSION
     if plan is None:
-        return LintReport(str(path), RUNTIME, version, tuple(findings), loading=LOADING)
+        return LintReport(str(path), RUNTIME, version, tuple(findings), loading=_loading(version))
     place = "in place" if plan.in_place else "out of place"
     multiple = ALIGNMENT * message_chunks(plan.collective, plan.gpus)
-    window = Window(plan.collective.nccl_name, plan.num_ranks, plan.in_place, plan.min_bytes, plan.max_bytes + 1)
+    least = max(plan.min_bytes, multiple)
+    most = min(plan.max_bytes, largest_message(plan.collective, plan.gpus))
+    # In 0.8.0 whoever selects a plan compares its largest size by "less than" (nccl.cu, line 623).
+    window = Window(plan.collective.nccl_name, plan.num_ranks, plan.in_place, least, most + (version != VERSIONS[0]))
     return LintReport(
         str(path),
         RUNTIME,
         version,
         tuple(findings),
-        f"{plan.collective} on {plan.num_ranks} ranks, {place}, from {plan.min_bytes} to {plan.max_bytes} bytes",
-        loading=(*LOADING, f"only calls of a multiple of {multiple} bytes can run it"),
+        f"{plan.collective} on {plan.num_ranks} ranks, {place}, from {least} to {most} bytes",
+        loading=(*_loading(version), f"only calls of a multiple of {multiple} bytes can run it"),
         windows=(window,),
     )
+
+
+def _loading(version: str) -> tuple[str, ...]:
+    return DIRECT, LOADING.get(version, LOADING[""]), UNIQUE
 
 
 def _without(where: str, error: Exception) -> str:

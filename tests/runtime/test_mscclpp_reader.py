@@ -12,7 +12,7 @@ from mscclpp_plans import TWO_BOXES, Document, small_document
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.runtime.mscclpp.format.reader import parse_document, read_mscclpp
-from collopt.runtime.mscclpp.machine.machine import interpret_mscclpp
+from collopt.runtime.mscclpp.machine.machine import interpret_mscclpp, run_execution_plan
 
 Change = Callable[[Document], object]
 
@@ -43,9 +43,13 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda d: d.update(inplace=1), "inplace is 1; expected true or false"),
     (lambda d: d.update(protocol="ll"), "protocol is 'll'"),
     (lambda d: d.update(gpus=[]), "gpus is ..; expected a list with entries"),
-    (lambda d: d.update(min_message_size=0), "below which chunks have less than 16 bytes"),
-    (lambda d: d.update(max_message_size=2**40), "above which an offset exceeds 32 bits"),
-    (lambda d: d.update(num_threads_per_block=1000), "expected a multiple of 32"),
+    (lambda d: d.update(max_message_size=16), "below which chunks have less than 16 bytes"),
+    (lambda d: d.update(min_message_size=2**40, max_message_size=2**41), "above which an offset exceeds 32 bits"),
+    (lambda d: d.update(num_threads_per_block=1025), "a whole number from 1 to 1024"),
+    (
+        lambda d: (d.update(num_threads_per_block=1), first(d, "rlxwait").update(channel_ids=[0, 1])),
+        "takes 2 threads, a threadblock has 1|from 0 to 0",
+    ),
     (lambda d: d["gpus"].pop(), "a whole number from 0 to 2"),
     (lambda d: d["gpus"].reverse(), "gpu 0 has id 3; expected its position"),
     (lambda d: d["gpus"][1].update(input_chunks=0), "input_chunks of gpu 1 is 0"),
@@ -56,7 +60,7 @@ CHANGES: list[tuple[Change, str]] = [
         lambda d: d["gpus"][0]["channels"][0].update(connected_to=[0, 0]),
         "in several threadblocks|to itself|from 0 to 1",
     ),
-    (lambda d: d["gpus"][0]["channels"][0]["connected_to"].append(1), "every channel has two ends"),
+    (lambda d: d["gpus"][1]["channels"][0]["connected_to"].pop(), "every channel has two ends|from 0 to"),
     (lambda d: d["gpus"][0]["remote_buffers"][0].update(type="x"), "buffer type 'x'; expected i, o or s"),
     (
         lambda d: d["gpus"][0]["remote_buffers"][0].update(access_channel_types=["port"]),
@@ -124,6 +128,13 @@ def test_wrong_files_are_refused(good: Document, change: Change, words: str) -> 
         parse_document(document, "plan.json")
     assert str(caught.value).startswith("plan.json: ")
     assert "\n" not in str(caught.value)
+
+
+def test_a_channel_without_another_end_is_only_refused_where_it_is_used(good: Document) -> None:
+    """MSCCL++ makes the other end."""
+    document = copy.deepcopy(good)
+    document["gpus"][0]["channels"][0]["connected_to"].append(1)
+    run_execution_plan(parse_document(document, "plan.json"), interleavings=1)
 
 
 UNSUPPORTED: list[tuple[Change, str]] = [

@@ -519,7 +519,7 @@ def test_lint_knows_what_switch_plans_need(tmp_path: Path, documents: dict[str, 
     assert "not 8-bit integers" in found["sum"]
     assert "invalid operation" not in found["sum"]
     assert "invalid operation for MSCCL++ 0.9.0" in found["boxes"]
-    assert [lint_plan(tmp_path / name).version for name in ("sum", "boxes")] == ["0.9.0", "main"]
+    assert [lint_plan(tmp_path / name).version for name in ("sum", "boxes")] == ["0.9.0", "0.10.0"]
     assert [lint_plan(tmp_path / name, "0.9.0").runs for name in ("sum", "boxes")] == [True, False]
     assert all("need NVLS" in text for text in found.values())
 

@@ -10,8 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NoReturn
 
-from ....errors import FileFormatError, UnsupportedError
+from ....errors import UnsupportedError
 from ....schedules import ALL_TO_ALL, REDUCE_SCATTER
+from ...interpreter.findings import Severity
 from .execution_plan import (
     ALIGNMENT,
     CHANNEL_TYPES,
@@ -33,6 +34,7 @@ from .execution_plan import (
     largest_message,
     message_chunks,
 )
+from .fields import PlanError
 from .switch_channels import check_switch_groups, check_switch_operation
 
 Step = tuple[str, int, int, Operation, tuple[int, int] | None]
@@ -85,7 +87,7 @@ class _Checker:
         for rank, gpu in enumerate(plan.gpus):
             given, kept = gpu.input_chunks, gpu.output_chunks
             if (given, kept) != (plan.gpus[0].input_chunks, plan.gpus[0].output_chunks):
-                self._fail(f"gpu {rank} has other numbers of input and output chunks than gpu 0")
+                self._fail(f"gpu {rank} has other numbers of input and output chunks than gpu 0", "rejected")
             expected = given
             if plan.collective.is_sharded:
                 expected = given // ranks if plan.collective.reduces else given * ranks
@@ -93,7 +95,8 @@ class _Checker:
             if kept != expected or not divides:
                 self._fail(
                     f"gpu {rank} has {given} input chunks and {kept} output chunks, which is no {plan.collective} of "
-                    f"{ranks} ranks"
+                    f"{ranks} ranks",
+                    "rejected",
                 )
         if plan.collective.in_pairs and plan.in_place:
             self._fail("inplace is true, but the output of an all-to-all is never its input")
@@ -101,25 +104,18 @@ class _Checker:
             ALIGNMENT * message_chunks(plan.collective, plan.gpus),
             largest_message(plan.collective, plan.gpus),
         )
-        if not least <= plan.min_bytes <= plan.max_bytes <= most:
+        if max(least, plan.min_bytes) > min(plan.max_bytes, most):
             self._fail(
                 f"min_message_size is {plan.min_bytes} and max_message_size {plan.max_bytes}; expected two sizes in "
                 f"order, from {least}, below which chunks have less than {ALIGNMENT} bytes, to {most}, above which an "
-                "offset exceeds 32 bits"
+                "offset exceeds 32 bits",
+                "rejected",
             )
-        if plan.threads_per_block % 32:
-            self._fail(f"num_threads_per_block is {plan.threads_per_block}; expected a multiple of 32")
 
     def _check_channels(self, rank: int, gpu: Gpu) -> None:
         for kind in CHANNEL_TYPES:
-            for channel, peer in enumerate(gpu.peers[kind]):
-                if peer == rank:
-                    self._fail(f"gpu {rank} has a {kind} channel to itself")
-                if (rank, kind, channel) not in self.pairs:
-                    self._fail(
-                        f"gpu {rank} has more {kind} channels to gpu {peer} than that has back; every channel has two "
-                        "ends"
-                    )
+            if rank in gpu.peers[kind]:
+                self._fail(f"gpu {rank} has a {kind} channel to itself", "hangs")
             used = Counter(
                 channel
                 for block in gpu.thread_blocks
@@ -127,12 +123,20 @@ class _Checker:
                     channel
                     for outer in block
                     for operation in (outer, *outer.body)
-                    if operation.channel_type == kind
+                    if operation.channel_type == kind and operation.name != "put"
                     for channel in operation.channels
                 }
             )
+            # Channels without another end are there for nothing, as MSCCL++ adds the ends that are missing.
+            if alone := [channel for channel in used if (rank, kind, channel) not in self.pairs]:
+                self._fail(
+                    f"gpu {rank} has more {kind} channels to gpu {gpu.peers[kind][alone[0]]} than that has back, and "
+                    "uses them; every channel has two ends",
+                    "hangs",
+                )
             if shared := [channel for channel, blocks in used.items() if blocks > 1]:
-                self._fail(f"gpu {rank} uses {kind} channel {shared[0]} in several threadblocks; each has its own")
+                message = f"gpu {rank} uses {kind} channel {shared[0]} in several threadblocks; each has its own"
+                self._fail(message, "hangs")
 
     def _check_operation(
         self, where: str, rank: int, _: int, operation: Operation, pipeline: tuple[int, int] | None
@@ -141,13 +145,17 @@ class _Checker:
         if len(operation.channels) > MAX_CHANNELS_PER_OPERATION:
             self._fail(f"{where} has {len(operation.channels)} channels; the limit is {MAX_CHANNELS_PER_OPERATION}")
         if len(set(operation.channels)) < len(operation.channels) and operation.name not in DATA_OPERATIONS:
-            self._fail(f"{where} names a channel twice")
+            self._fail(f"{where} names a channel twice", "hangs")
+        threads = max(len(operation.channels), len(operation.semaphores))
+        if threads > self.plan.threads_per_block:
+            message = f"{where} takes {threads} threads, a threadblock has {self.plan.threads_per_block}"
+            self._fail(message, "hangs")
         if len(operation.semaphores) > MAX_SEMAPHORES_PER_OPERATION:
             self._fail(
                 f"{where} has {len(operation.semaphores)} semaphores; the limit is {MAX_SEMAPHORES_PER_OPERATION}"
             )
         if len(set(operation.semaphores)) < len(operation.semaphores):
-            self._fail(f"{where} names a semaphore twice")
+            self._fail(f"{where} names a semaphore twice", "hangs")
         if strange := [each for each in operation.semaphores if each >= len(gpu.semaphores)]:
             self._fail(f"{where} uses semaphore {strange[0]}, but gpu {rank} has {len(gpu.semaphores)}")
         if operation.name not in DATA_OPERATIONS:
@@ -203,7 +211,7 @@ class _Checker:
             self._fail(f"{where} has sources in several buffers; the executor takes the first one for all")
         for channel, target in zip(operation.channels, operation.targets, strict=True):
             peer = gpu.peers[operation.channel_type][channel]
-            if peer != target.rank:
+            if peer != target.rank and operation.channel_type == "port":
                 self._fail(f"{where} puts to gpu {target.rank} by a channel to gpu {peer}")
 
     def _check_pipelines(self) -> None:
@@ -216,7 +224,8 @@ class _Checker:
         for unit, _ in found:
             if unit % ALIGNMENT:
                 self._fail(f"unit_size is {unit}; expected a multiple of {ALIGNMENT}")
-        chunk = self.plan.max_bytes // message_chunks(self.plan.collective, self.plan.gpus)
+        largest = min(self.plan.max_bytes, largest_message(self.plan.collective, self.plan.gpus))
+        chunk = largest // message_chunks(self.plan.collective, self.plan.gpus)
         iterations = max((chunk * count // unit for unit, count in found), default=0)
         if iterations >= 2**16:
             self._fail(
@@ -241,7 +250,8 @@ class _Checker:
                 inside = " inside pipelines" if both[3] else ""
                 self._fail(
                     f"gpu {both[0]} waits {waited[both]} times on {both[1]} channel {both[2]}{inside}, but its other "
-                    f"end signals {signaled[both]} times"
+                    f"end signals {signaled[both]} times",
+                    "hangs",
                 )
 
     def _check_semaphores(self) -> None:
@@ -255,16 +265,18 @@ class _Checker:
             acquired, released = found["sem_acquire"], found["sem_release"]
             if any(len({block for block, _ in uses}) != 1 for uses in (acquired, released)):
                 self._fail(
-                    f"gpu {rank} semaphore {semaphore} is not acquired by one threadblock and released by one other"
+                    f"gpu {rank} semaphore {semaphore} is not acquired by one threadblock and released by one other",
+                    "hangs",
                 )
             if sorted(inside for _, inside in acquired) != sorted(inside for _, inside in released):
                 self._fail(
                     f"gpu {rank} semaphore {semaphore} is acquired {len(acquired)} times and released {len(released)} "
-                    "times; the next call would find it changed"
+                    "times; the next call would find it changed",
+                    "hangs",
                 )
 
-    def _fail(self, what: str) -> NoReturn:
-        raise FileFormatError(f"{self.where}: {what}")
+    def _fail(self, what: str, severity: Severity = "wrong data") -> NoReturn:
+        raise PlanError(f"{self.where}: {what}", severity)
 
 
 def _overlap(one: Place, other: Place) -> bool:

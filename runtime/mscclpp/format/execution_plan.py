@@ -41,9 +41,11 @@ WRITTEN = tuple(each for each in COLLECTIVES.values() if not each.parts_differ)
 """Collectives of plan files; the executor treats allgather differently and ignores the names of the others."""
 
 SWITCH_OPERATIONS = ("glres", "gstore")
-"""Load-reduce-store of 0.9.0 (``execution_kernel.hpp`` line 523), and store, in the main branch only (line 587)."""
-VERSION, MAIN = VERSIONS = ("0.9.0", "main")
-"""Releases of MSCCL++; its main branch, of August 2026, has loaded ``gstore`` since 414f6d1 of July 2026."""
+"""Load-reduce-store (``execution_kernel.hpp`` of 0.9.0, line 523), and store (in the main branch, line 587)."""
+VERSIONS = ("0.8.0", "0.9.0", "0.10.0", "main")
+"""Releases of MSCCL++ that load these files, and its main branch of August 2026; 0.7 reads another format."""
+VERSION, MAIN, STORING = VERSIONS[1], VERSIONS[3], VERSIONS[2:]
+"""The usual version, the newest one, and those that load ``gstore``, since 414f6d1 of July 2026."""
 OFFSET_IDS: Mapping[Buffer, int] = {"input": 0, "output": 1}
 """``buffer_id`` of a source of a port channel that gets its offset: the value of its ``BufferType`` in the executor."""
 DATA_OPERATIONS = ("put", "pws", "copy", "re", *SWITCH_OPERATIONS)
@@ -176,8 +178,15 @@ def flat(block: tuple[Operation, ...]) -> Iterable[Operation]:
 
 
 def stores_on_switches(plan: ExecutionPlan) -> bool:
-    """Whether a plan has a ``gstore``, which 0.9.0 refuses as an invalid operation."""
+    """Whether a plan has a ``gstore``, which versions before 0.10.0 refuse as an invalid operation."""
     return any(each.name == "gstore" for gpu in plan.gpus for block in gpu.thread_blocks for each in flat(block))
+
+
+def needs_equal_offsets(plan: ExecutionPlan) -> bool:
+    """Whether GPUs access inputs or outputs of each other, which they take to begin where their own do."""
+    flat_operations = (each for gpu in plan.gpus for block in gpu.thread_blocks for each in flat(block))
+    remote = any(place.buffer != "scratch" for each in flat_operations for place in remote_places(each))
+    return remote or any(group.buffer != "scratch" for gpu in plan.gpus for group in gpu.switches)
 
 
 def channel_pairs(gpus: tuple[Gpu, ...]) -> dict[tuple[int, ChannelType, int], tuple[int, ChannelType, int]]:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from ....errors import FileFormatError
 from ....support.validation import is_whole, shown
+from ...interpreter.findings import Severity
 from ...programs.program import Buffer
 from .execution_plan import CHANNEL_TYPES, MAX_CHANNELS, ChannelType
 
@@ -14,6 +15,14 @@ BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
 MAX_BLOCKS = 2**10  # Of a GPU; all must run at once, and no GPU has as many multiprocessors
 MAX_ENTRIES = MAX_BLOCKS * MAX_CHANNELS  # Of a list of what thread blocks use, such as the channels of a GPU
 MAX_CHUNKS = 2**28  # A buffer of more would have chunks of less than 16 bytes
+
+
+class PlanError(FileFormatError):
+    """A plan that the loader of MSCCL++ takes or not, and what becomes of it."""
+
+    def __init__(self, message: str, severity: Severity) -> None:
+        super().__init__(message)
+        self.severity = severity
 
 
 class Fields:
@@ -72,6 +81,6 @@ class Fields:
         if not is_whole(number) or number != position:
             self.fail(f"{where} has id {shown(number)}; expected its position")
 
-    def fail(self, what: str) -> NoReturn:
+    def fail(self, what: str, severity: Severity = "wrong data") -> NoReturn:
         """Refuse the file."""
-        raise FileFormatError(f"{self.where}: {what}")
+        raise PlanError(f"{self.where}: {what}", severity)

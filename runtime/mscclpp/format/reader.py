@@ -96,9 +96,9 @@ class _Parser(Fields):
         top = self.mapping(document, "the plan", required, optional)
         collective = top["collective"]
         if not isinstance(collective, str) or collective not in SPELLINGS:
-            self.fail(f"collective is {shown(collective)}; expected one of {', '.join(SPELLINGS)}")
+            self.fail(f"collective is {shown(collective)}; expected one of {', '.join(SPELLINGS)}", "not checked")
         if not isinstance(top["name"], str) or not top["name"]:
-            self.fail(f"name is {shown(top['name'])}; expected a text that no other plan has")
+            self.fail(f"name is {shown(top['name'])}; expected a text that no other plan has", "not checked")
         self._check_modes(top)
         listed = self.entries(top["gpus"], "gpus", 1)
         ranks = len(listed)
