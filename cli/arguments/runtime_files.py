@@ -31,6 +31,10 @@ class RuntimeFiles(NamedTuple):
     """Options that export a plan for runtimes."""
 
     mscclpp: Annotated[Path | None, _option("--mscclpp FILE", "Write an MSCCL++ execution plan to this file.")] = None
+    register: Annotated[
+        Path | None,
+        _option("--register FILE", "Write Python code that registers the MSCCL++ plan, and selects it, to this file."),
+    ] = None
     xml: Annotated[Path | None, _option("--xml FILE", "Write MSCCL XML to this file.")] = None
     runtime: Annotated[
         str | None,
@@ -75,6 +79,8 @@ class RuntimeFiles(NamedTuple):
         if self.xml is None and self.mscclpp is None and flags:
             what = "give --xml FILE or --mscclpp FILE, or leave it out"
             raise UsageError(f"{flags[0]} applies to exported files; {what}")
+        if self.register is not None and self.mscclpp is None:
+            raise UsageError(f"--register {self.register} is for an MSCCL++ plan; give --mscclpp FILE too")
         if self.in_place and collective.in_pairs:
             raise UsageError(f"--in-place does not apply to {collective}, which is always out of place; leave it out")
         if self.runtime is not None:
@@ -91,6 +97,10 @@ class RuntimeFiles(NamedTuple):
         contents = {path: _export_call(made, form, path, options[form]) for form, path in wanted.items() if path}
         for path, content in contents.items():
             write(path, lambda target, content=content: write_whole(target, content), written)  # type: ignore[misc]
+        if self.mscclpp is not None:
+            from ...runtime.mscclpp.registration import write_registration
+
+            write(self.register, partial(write_registration, [self.mscclpp]), written)
 
     def notes(self, made: Plan, written: Collection[Path]) -> list[str]:
         """Say what an MSCCL++ file makes of trees that branch at switches."""

@@ -106,7 +106,7 @@ def plan(
     elif costs is not None:
         raise UsageError("--costs matter at a size; give --size too")
     check_targets(
-        {"--output": output, "--xml": files.xml, "--mscclpp": files.mscclpp},
+        {"--output": output, "--xml": files.xml, "--mscclpp": files.mscclpp, "--register": files.register},
         sources=(network_file(topology), data.traffic),
     )
     network, shards = find_network(topology, described), data.read()
