@@ -114,7 +114,9 @@ def interpret_mscclpp(
 class _Machine:
     """One run of the interpreter."""
 
-    def __init__(self, plan: ExecutionPlan, layout: Layout, slices: int, seed: int, pads: tuple[int, int]) -> None:
+    def __init__(
+        self, plan: ExecutionPlan, layout: Layout, slices: int, seed: int, pads: tuple[int, int] = PADS
+    ) -> None:
         self.plan = plan
         self.layout = layout
         self.slices = slices
