@@ -157,9 +157,7 @@ def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
             raise FileFormatError(problem) from None
         raise
     if by is None and len(read.names) > 1:
-        raise UsageError(
-            f"{file} has times of several backends or plans; choose one: --by {' or --by '.join(read.names)}"
-        )
+        raise UsageError(f"{file} has several backends or plans; choose one: --by {' or --by '.join(read.names)}")
     times = read.of(by)
     if collective is None:
         return times

@@ -60,9 +60,7 @@ def as_one_of_the_ranks(what: str, timeout: float) -> Iterator[None]:
 def check_op(op: str | None, collective: Collective, name: object) -> None:
     """Refuse a reduction operation for a collective that does not reduce."""
     if op is not None and not collective.reduces:
-        raise UsageError(
-            f"--op {op} is a reduction operation, but the {collective} of {name} does not reduce; leave it out"
-        )
+        raise UsageError(f"--op {op} reduces, but the {collective} of {name} does not reduce; leave it out")
 
 
 def _give_up(message: str) -> None:

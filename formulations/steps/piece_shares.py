@@ -159,8 +159,6 @@ def _depths(kinds: Sequence[HopKind]) -> list[int]:
     depths: list[int] = []
     for place, kind in enumerate(kinds):
         if kind.before is not None and not 0 <= kind.before < place:
-            raise UnsupportedError(
-                f"kind {place} goes on from {shown(kind.before)}; expected one that is listed before"
-            )
+            raise UnsupportedError(f"kind {place} goes on from {shown(kind.before)}; expected one listed before")
         depths.append(1 if kind.before is None else depths[kind.before] + 1)
     return depths

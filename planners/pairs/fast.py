@@ -120,9 +120,7 @@ def _traffic_error(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> Unsup
         return matrix_error(fault, matrix)
     if cap < MAX_BYTES:
         return UnsupportedError(f"max_stage_bytes is {cap}, which makes too many stages; expected a larger one")
-    return UnsupportedError(
-        'the traffic needs too many stages to keep them all; expected fewer servers, or stages="fewest"'
-    )
+    return UnsupportedError('the traffic needs too many stages to keep; expected fewer servers, or stages="fewest"')
 
 
 def as_traffic(traffic: Any, servers: object, gpus_per_server: object) -> tuple[npt.NDArray[np.int64], int, int]:

@@ -104,9 +104,7 @@ class PlanDocument(_Entry):
             raise ValueError(f"version {version} had no {cls.what}; expected version {cls.since}")
         parts = [schedule, *(part for part in schedule.values() if isinstance(part, dict))]
         if version < SWITCHES_SINCE and any("switches" in part for part in parts):
-            raise ValueError(
-                f"version {version} had no trees that branch at switches; expected version {SWITCHES_SINCE}"
-            )
+            raise ValueError(f"version {version} had no trees branching at switches; expected version {SWITCHES_SINCE}")
         return schedule
 
 

@@ -63,9 +63,7 @@ class LengthDual(LinkDuals):
         for source, distances in enumerate(self._distances(topology, scale)):
             wanted = np.flatnonzero(traffic[source] != 0)
             if not np.isfinite(distances[wanted]).all():
-                raise CertificateError(
-                    f"rank {topology.compute_nodes[source]!r} cannot reach every rank to which it sends"
-                )
+                raise CertificateError(f"rank {topology.compute_nodes[source]!r} cannot reach all that it sends to")
             whole = distances[wanted].astype(np.int64).astype(object)
             amount += int((whole * traffic[source, wanted]).sum())
         return Crossing(Fraction(amount, scale), self.value(topology))

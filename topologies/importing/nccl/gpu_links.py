@@ -76,9 +76,7 @@ class _Listing:
         elif kind.startswith(GPU_CLASSES):
             self.unlisted_links += count
         elif row.tag == "xgmi" or not (kind or target == HIDDEN_NVSWITCH):
-            raise row.error(
-                f"target {shown(target)} is no GPU of this file, and there is no tclass that says what it is"
-            )
+            raise row.error(f"target {shown(target)} is no GPU of this file, and no tclass says what it is")
         elif kind.startswith(CPU_CLASS):
             self.to_cpu[number] += count
         else:
