@@ -312,6 +312,17 @@ def test_a_step_of_many_small_chunks_is_one_transfer(tmp_path: Path, runtime: st
     assert ("needs the 2 times 4 chunks that a connection holds" in str(report)) == report.runs
 
 
+@pytest.mark.parametrize(("runtime", "chunk"), [("msccl", 2**31), (AZURE, 2**31), ("rccl", 2**30)])
+def test_sizes_of_too_many_rounds_are_noted(tmp_path: Path, runtime: str, chunk: int) -> None:
+    """The kernel counts rounds of 32 KiB in 16 bits; files are written for the sizes below."""
+    program = lower(ring_forest(3), "allgather")
+    for most, noted in ((None, False), (3 * chunk + 2, True)):
+        report = lint(tmp_path, to_xml_text(program, runtime=runtime, protocol="LL", max_bytes=most), runtime)
+        assert report.runs
+        assert (f"calls of more than {3 * chunk} bytes hang with LL" in str(report)) == noted
+        assert report.windows[0].beyond >= 3 * chunk
+
+
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 @pytest.mark.parametrize("runtime", ["msccl", AZURE])
 def test_what_hangs_over_a_network_is_told(tmp_path: Path, collective: str, runtime: str) -> None:

@@ -94,6 +94,14 @@ def test_paths_come_back_as_they_were_given() -> None:
         schedule.to_frame(ring(2))
 
 
+def test_loads_up_to_the_limit_are_summed() -> None:
+    """Those of 2^58 chunks a pair."""
+    assert (
+        verified_loads(flow(chunks=2**58, paths=[(2**58, *path[1:]) for path in NEAR + FAR]), RING).tolist()
+        == [3 * 2**58] * 3
+    )
+
+
 def with_array(name: str, place: Any, value: int) -> Callable[[], FlowSchedule]:
     """Make a schedule in which one number is another."""
 
@@ -112,6 +120,11 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "many chunks": (lambda: replace(flow(), chunks_per_unit=2**70), "chunks per unit; expected 1 to"),
     "one chunk too many": (lambda: replace(flow(), chunks_per_unit=2**62), "4611686018427387904 chunks per unit"),
     "overflow": (lambda: replace(flow(), chunks_per_unit=2**61), "could overflow"),
+    "overflow by one": (
+        lambda: replace(flow(), traffic=np.array([[0, 1, 1], [1, 0, 1], [0, 0, 0]]), chunks_per_unit=2**60),
+        "could overflow",
+    ),
+    "overflow of two": (with_array("weights", slice(2), 2**61), "could overflow"),
     "large but no overflow": (with_array("weights", 2, 2**61), f"carry {2**61} chunks; expected 1"),
     "floats": (lambda: replace(flow(), weights=np.ones(6)), "weights are float64"),
     "short steps": (lambda: replace(flow(), steps=flow().steps[1:]), r"steps are int64 of shape \(8,\)"),

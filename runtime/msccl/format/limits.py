@@ -227,6 +227,11 @@ class Dialect:
         return least, max(least, most)
 
 
+def largest_chunk(dialect: Dialect, protocol: str) -> int:
+    """Bytes of a chunk beyond which waits hang: the number of a round of transfers is kept in 16 bits."""
+    return 2**16 * dialect.transfer_bytes[protocol]
+
+
 def dialect_of(runtime: str, version: str | None = None) -> Dialect:
     """Look up a version of a runtime; by default the last with MSCCL."""
     limits = runtime_limits(runtime)

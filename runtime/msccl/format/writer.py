@@ -19,7 +19,7 @@ from ...interpreter.interpret import run_program
 from ...programs.checks import check_choice, require_program
 from ...programs.ordering import Site, match_transfers
 from ...programs.program import Dependency, Instruction, Program, RankProgram
-from .limits import RuntimeLimits, check_limits, runtime_limits
+from .limits import RuntimeLimits, check_limits, dialect_of, largest_chunk, runtime_limits
 from .reader import read_xml
 
 __all__ = ["read_xml", "to_xml_text", "write_xml"]
@@ -97,7 +97,8 @@ def to_xml_text(
         They differ in limits and in the names of collectives.
     min_bytes, max_bytes : int or None
         Sizes of the whole buffer for which the runtime picks this algorithm.  By default `max_bytes` is 2^40, or 2^30
-        where microsoft/msccl would allocate scratch for that much at once.
+        where microsoft/msccl would allocate scratch for that much at once; with "LL" and "LL128" at most what the
+        kernel can count, for "LL" 2 GiB a chunk and in RCCL 1 GiB.
     protocol : {"Simple", "LL", "LL128"} or None
         NCCL's transport protocol.  None is "Simple", and for broadcast and reduce "LL": with "Simple", they hang in all
         three runtimes as soon as a connection is over a network, so that it is for ranks in one box.
@@ -123,12 +124,15 @@ def to_xml_text(
     require_program(program)
     limits = runtime_limits(runtime)
     in_place, out_of_place = PLACEMENTS[_placement(program, limits, placement)]
-    if max_bytes is None:
-        loads_scratch = limits.name == "msccl" and any(rank.scratch_chunks for rank in program.ranks)
-        max_bytes = max(min_bytes, SCRATCH_MAX_BYTES) if loads_scratch else DEFAULT_MAX_BYTES
     if protocol is None:
         protocol = "LL" if program.collective.has_one_root else "Simple"
     check_choice("protocol", protocol, PROTOCOLS)
+    # Of an all-to-all, the runtimes take the input of one rank for the whole buffer.
+    chunks = program.chunks_per_loop // (program.num_ranks if program.layout.in_pairs else 1)
+    if max_bytes is None:
+        most = DEFAULT_MAX_BYTES if protocol == "Simple" else chunks * largest_chunk(dialect_of(runtime), protocol)
+        loads_scratch = limits.name == "msccl" and any(rank.scratch_chunks for rank in program.ranks)
+        max_bytes = max(min_bytes, SCRATCH_MAX_BYTES) if loads_scratch else min(DEFAULT_MAX_BYTES, most)
     _check_window(min_bytes, max_bytes)
     if not _NAME.fullmatch(program.name):
         raise UnsupportedError(
@@ -144,8 +148,7 @@ def to_xml_text(
         name=program.name,
         proto=protocol,
         nchannels=program.num_channels,
-        # Of an all-to-all, the runtimes take the input of one rank for the whole buffer.
-        nchunksperloop=program.chunks_per_loop // (program.num_ranks if program.layout.in_pairs else 1),
+        nchunksperloop=chunks,
         ngpus=program.num_ranks,
         coll=limits.collectives[program.collective],
         inplace=int(in_place),

@@ -17,7 +17,7 @@ from ...programs.program import Program
 from ..format.document import Document, at, read_document
 from ..format.limits import SPELLINGS, UNLIMITED, Dialect, dialect_of
 from ..format.reader import rank_program
-from .queues import check_network, queue_of
+from .queues import check_network, check_rounds, queue_of
 from .rules import buffer_chunks, check_blocks, check_gpus, check_header
 from .run import check_execution
 
@@ -104,6 +104,7 @@ def _json_finding(path: str | os.PathLike[str], dialect: Dialect) -> str:
 def _check(document: Document, dialect: Dialect, resident: int, gpus_per_box: int | None, findings: Findings) -> None:
     check_header(document, dialect, findings)
     check_network(document, gpus_per_box, findings)
+    check_rounds(document, dialect, findings)
     if (program := checked_program(document, dialect, resident, findings)) is not None:
         placements = dialect.placements(document.numbers.get("inplace", 0), document.numbers.get("outofplace", 1))
         check_execution(program, *placements, queue_of(document, dialect), findings)

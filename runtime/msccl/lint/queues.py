@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...interpreter.findings import Findings
 from ..format.document import Document, at
-from ..format.limits import MAX_COUNT, SPELLINGS, UNLIMITED, Dialect
+from ..format.limits import MAX_COUNT, SPELLINGS, UNLIMITED, Dialect, largest_chunk
 
 FIFO_DEPTHS = {"Simple": 2, "LL": 8, "LL128": 8}
 """Transfers that a connection buffers, by protocol: eight steps of NCCL, of which Simple uses four for each."""
@@ -29,6 +29,17 @@ def queue_of(document: Document, dialect: Dialect) -> Queue:
     # They count one step where their kernel takes four; see `check_network`.
     most = dialect.transfer_bytes[protocol] // (4 if uses_one_step(document) else 1)
     return Queue(FIFO_DEPTHS[protocol], max(1, min(MAX_COUNT, most // max(1, chunk))))
+
+
+def check_rounds(document: Document, dialect: Dialect, findings: Findings) -> None:
+    """Note sizes for which a file is selected, but in whose many rounds the waits of the kernel hang."""
+    protocol, chunks = document.words.get("proto", ""), document.numbers["nchunksperloop"]
+    waits = any(step.wait_block >= 0 for gpu in document.gpus for block in gpu.blocks for step in block.steps)
+    if protocol in ("LL", "LL128") and waits and chunks > 0:
+        most = chunks * largest_chunk(dialect, protocol)
+        if dialect.sizes(document.numbers.get("minBytes"), document.numbers.get("maxBytes"))[1] > most + 1:
+            message = f"calls of more than {most} bytes hang with {protocol}, of which maxBytes lets more pick the file"
+            findings.add("note", message, at(document.line))
 
 
 def uses_one_step(document: Document) -> bool:
