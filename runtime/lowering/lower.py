@@ -109,7 +109,7 @@ def lower(
     _check_fitting(schedule, collective)
     groups = _groups(schedule, topology)
     options = LoweringOptions(max_steps, max_count, channels, instances, topology, groups)
-    with _collector_paused():
+    with collector_paused():
         return replicated(lowered(schedule, collective, options, name or collective.name), instances)
 
 
@@ -134,7 +134,7 @@ def program_name(plan: Plan) -> str:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Pause garbage collection, which is slow with millions of objects, none of them in a cycle."""
     enabled = gc.isenabled()
     gc.disable()

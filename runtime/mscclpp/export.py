@@ -13,7 +13,7 @@ from ...planners import Plan
 from ...schedules import Allreduce, TreeSchedule, rate_of_loads
 from ...support.writing import write_whole
 from ...topologies import Topology
-from ..lowering.lower import lower_plan, program_name
+from ..lowering.lower import collector_paused, lower_plan, program_name
 from ..lowering.tree_transfers import branches_at_switches
 from ..programs.channels import check_channels
 from ..programs.checks import check_choice, check_counts
@@ -56,6 +56,7 @@ MAX_MERGE_ATTEMPTS = 2
 """Ways to lower replicas of which thread blocks are merged: each takes as long as a file of so many replicas."""
 
 
+@collector_paused()
 def export_mscclpp_json(
     plan: Plan,
     path: str | os.PathLike[str],

@@ -216,10 +216,13 @@ def largest_message(collective: Collective, gpus: tuple[Gpu, ...]) -> int:
 
 def to_mscclpp_text(plan: ExecutionPlan) -> str:
     """Return an execution plan as JSON, one operation in a line."""
-    document = document_of(plan)
-    gpus = document.pop("gpus")
-    head = json.dumps(document, indent=2)[:-2]
-    return f'{head},\n  "gpus": [\n' + ",\n".join(map(_gpu_text, gpus)) + "\n  ]\n}\n"
+    return text_of(document_of(plan))
+
+
+def text_of(document: dict[str, Any]) -> str:
+    """Return the text of a plan's document."""
+    head = json.dumps({key: value for key, value in document.items() if key != "gpus"}, indent=2)[:-2]
+    return f'{head},\n  "gpus": [\n' + ",\n".join(map(_gpu_text, document["gpus"])) + "\n  ]\n}\n"
 
 
 def _gpu_text(gpu: dict[str, Any]) -> str:

@@ -35,6 +35,7 @@ from ..format.execution_plan import (
     document_of,
     largest_message,
     message_chunks,
+    text_of,
     to_mscclpp_text,
 )
 from ..format.reader import parse_document
@@ -140,11 +141,11 @@ def finished(plan: ExecutionPlan, min_bytes: int | None, max_bytes: int | None) 
     smallest, largest = plan.min_bytes, plan.max_bytes
     low, high = smallest if min_bytes is None else min_bytes, largest if max_bytes is None else max_bytes
     _check_window(low, high, smallest, largest)
-    name, plan = plan.name, replace(plan, name="", min_bytes=low, max_bytes=high)
+    document = document_of(replace(plan, name="", min_bytes=low, max_bytes=high))
     # The executor keeps what it has set up by the plan's name, so two plans must never share one.
-    unique = hashlib.sha256(to_mscclpp_text(plan).encode()).hexdigest()[:12]
-    plan = replace(plan, name=f"{name}-{unique}")
-    if parse_document(document_of(plan), "the plan") != plan:
+    unique = hashlib.sha256(text_of(document).encode()).hexdigest()[:12]
+    plan = replace(plan, name=f"{plan.name}-{unique}", min_bytes=low, max_bytes=high)
+    if parse_document(document | {"name": plan.name}, "the plan") != plan:
         raise ProgramError(f"the plan {plan.name} does not come back from its file as it was")
     run_execution_plan(plan, interleavings=1)
     return plan

@@ -7,7 +7,7 @@ there are too many, the lightest are merged, their steps in the program's global
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import compress
@@ -92,7 +92,7 @@ class RankWriter:
         program: Program,
         multicasts: Multicasts,
         rank: int,
-        steps: Iterable[int],
+        steps: Sequence[int],
         transfers: Transfers,
         ends: Connections,
     ) -> None:
@@ -103,7 +103,7 @@ class RankWriter:
         self.transfers = transfers
         self.ends = ends
         self.semaphores: dict[tuple[int, int], int] = {}
-        self.position = {number: at for at, number in enumerate(order.sequence) if order.sites[number].rank == rank}
+        self.position = {number: at for at, number in enumerate(steps)}  # In the global order
         by_block: dict[int, list[int]] = defaultdict(list)
         for number in steps:
             if number not in multicasts.dropped:

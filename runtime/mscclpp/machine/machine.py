@@ -18,6 +18,7 @@ from ....errors import ProgramError, TooLargeError
 from ...programs.checks import check_counts
 from ...programs.layout import Layout
 from ..format.execution_plan import (
+    MAX_CHANNELS_PER_OPERATION,
     SIGNALLING,
     SWITCH_OPERATIONS,
     WAITING,
@@ -146,10 +147,15 @@ class _Machine:
         ports = [(rank, at) for rank, gpu in enumerate(self.plan.gpus) for at in range(len(gpu.peers["port"]))]
         self.starts = len(blocks) + len(ports)
         self.width = self.starts + self.plan.num_ranks
-        self.blocks = []
-        for index, (rank, number) in enumerate(blocks):
-            steps = unroll(self.plan.gpus[rank].thread_blocks[number], self.slices)
-            self.blocks.append(Process(rank, number, index, steps, self._start_clock(rank)))
+        steps = [unroll(self.plan.gpus[rank].thread_blocks[number], self.slices) for rank, number in blocks]
+        # Clocks take most of the time and memory: the narrower, the better.  A step makes few requests of a proxy.
+        longest = MAX_CHANNELS_PER_OPERATION * max(map(len, steps))
+        self.clock_type = np.dtype(np.int16 if longest < np.iinfo(np.int16).max else np.int32)
+        self.start_clocks = [self._start_clock(rank) for rank in range(self.plan.num_ranks)]
+        self.blocks = [
+            Process(rank, number, index, own, self.start_clocks[rank])
+            for index, ((rank, number), own) in enumerate(zip(blocks, steps, strict=True))
+        ]
         self.proxies = {(rank, at): Proxy(rank, at, len(blocks) + index) for index, (rank, at) in enumerate(ports)}
         self.proxy_of = {proxy.index: proxy for proxy in self.proxies.values()}
         processes: list[Process | Proxy] = [*self.blocks, *self.proxies.values()]
@@ -158,7 +164,7 @@ class _Machine:
 
     def _start_clock(self, rank: int) -> Clock:
         """Return the initial clock of a GPU."""
-        clock = np.zeros(self.width, dtype=np.int32)
+        clock = np.zeros(self.width, dtype=self.clock_type)
         clock[self.starts + rank] = 1
         return clock
 
@@ -220,17 +226,17 @@ class _Machine:
     def _signal(self, block: Process, operation: Operation, part: int | None) -> None:
         if operation.name == "sem_release":
             for thread, number in enumerate(operation.semaphores):
-                self._release(("semaphore", block.rank, number), block.thread_clock(thread).copy())
+                self._release(("semaphore", block.rank, number), block.thread_clock(thread))
             return
         for thread, channel in enumerate(operation.channels):
             clock = block.thread_clock(thread)
             if operation.name == "rlxsignal":
                 # It keeps no memory accesses in order; its arrival alone shows that this GPU has started.
-                clock = self._start_clock(block.rank)
+                clock = self.start_clocks[block.rank]
             if operation.channel_type == "port":
                 self._enqueue(block, channel, Job(clock.copy(), None, None, True, part))
             else:
-                self._release(self._other_end("memory", block.rank, channel), clock.copy())
+                self._release(self._other_end("memory", block.rank, channel), clock)
 
     def _other_end(self, kind: Any, rank: int, channel: int) -> Resource:
         other = self.pairs.get((rank, kind, channel))
@@ -292,7 +298,7 @@ class _Machine:
     def _proxy_turn(self, proxy: Proxy) -> bool:
         job = proxy.jobs.popleft()
         proxy.done += 1
-        clock = job.clock.copy()
+        clock = job.clock
         clock[proxy.index] = proxy.done - 1
         if job.source is not None and job.target is not None:
             self.accesses.add(job.source, job.part, clock, proxy.index, proxy.done, writes=False)
@@ -325,7 +331,7 @@ class _Machine:
     def _check_final_clocks(self) -> None:
         """Check that all accesses to a GPU's memory happen before the end of its kernel."""
         for rank in range(self.plan.num_ranks):
-            clock = np.zeros(self.width, dtype=np.int32)
+            clock = self.start_clocks[rank].copy()
             for block in self.blocks:
                 if block.rank == rank:
                     np.maximum(clock, block.joint_clock(), out=clock)

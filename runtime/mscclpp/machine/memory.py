@@ -72,7 +72,8 @@ class Accesses:
 
 
 Data = npt.NDArray[Any]
-Clock = npt.NDArray[np.int32]
+Clock = npt.NDArray[np.signedinteger[Any]]
+"""Last step of each process that is known to have finished; shared, so never changed once it has been passed on."""
 
 
 @dataclass
@@ -94,9 +95,10 @@ class Process:
 
     def joint_clock(self) -> Clock:
         """Return the join of its threads' clocks."""
-        clock = self.clock.copy()
-        for waited in self.waited.values():
-            np.maximum(clock, waited, out=clock)
+        waited = [*self.waited.values()]
+        clock = np.maximum(self.clock, waited[0]) if waited else self.clock.copy()
+        for each in waited[1:]:
+            np.maximum(clock, each, out=clock)
         clock[self.index] = self.at
         return clock
 
