@@ -35,12 +35,13 @@ from .lowering.lower import (
     DEFAULT_SLICE_BYTES,
     DEFAULT_THREAD_BLOCKS,
     check_boxes,
+    check_collective,
     check_launch,
     common_count,
     to_execution_plan,
 )
 from .lowering.multicasts import switch_groups
-from .lowering.needs import block_usage, first_replica, least_needs, max_unmerged_replicas
+from .lowering.needs import BlockUsage, block_usage, first_replica, least_needs, max_unmerged_replicas
 from .lowering.star_plans import check_sums, is_star_schedule, star_plan
 
 __all__ = ["as_executed", "boxes_of", "export_mscclpp_json", "mscclpp_notes"]
@@ -100,8 +101,8 @@ def export_mscclpp_json(
     boxes = boxes_of(plan.topology) if boxes is None else boxes
     check_boxes(boxes, len(plan.topology.compute_nodes))
     check_choice("version", version, VERSIONS)
+    check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
     if _uses_star(plan, boxes, version):
-        check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
         check_sums(plan.trees, plan.topology)
         if channels > 1:
             raise UnsupportedError(
@@ -228,6 +229,7 @@ class _Lowering:
             program = self.program(max_steps, 1)
             check_channels(program, self.channels, 1)
             if last is None:
+                check_collective(program, self.options["placement"])
                 # Replicas of what no division into thread blocks makes fit take long to make, and to refuse ten times.
                 self._check_capacity(program, instances)
             if program != last:
@@ -244,9 +246,7 @@ class _Lowering:
         merged: list[tuple[int, int, int]] = []
         refusals: list[str] = []
         for number, (max_steps, _) in enumerate(self.single_programs(instances)):
-            usage = block_usage(
-                first_replica(self.program(max_steps, 2)), self.boxes, self.max_thread_blocks, instances
-            )
+            usage = self._usage(first_replica(self.program(max_steps, 2)), instances)
             if usage.refusal:
                 refusals.append(usage.refusal)
             elif usage.max_operations:
@@ -279,6 +279,9 @@ class _Lowering:
         refusal: UnsupportedError | None = None
         for program in programs:
             try:
+                # What is too long in any case is found out in a tenth of the time.
+                if refused := self._usage(program).refusal:
+                    raise TooLargeError(refused)
                 return to_execution_plan(program, **self.options), program
             except TooLargeError as error:
                 refusal = refusal or error
@@ -287,6 +290,14 @@ class _Lowering:
                 refusal = error if refusal is None or isinstance(refusal, TooLargeError) else refusal
         assert refusal is not None
         raise refusal
+
+    def _usage(self, program: Program, instances: int = 1) -> BlockUsage:
+        """Count operations and channels of thread blocks; stores to switches make fewer of them."""
+        if self.options["switch_groups"] and instances == 1:
+            return BlockUsage(0, "")
+        unit = None if self.options["slice_bytes"] is None else common_count(program)
+        program = replace(program, in_place=self.options["placement"] == "in-place")
+        return block_usage(program, self.boxes, self.max_thread_blocks, unit, instances)
 
     def _check_capacity(self, program: Program, instances: int) -> None:
         """Refuse replicas that exceed the capacity of thread blocks, however the program is lowered."""

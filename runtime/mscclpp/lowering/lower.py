@@ -120,7 +120,7 @@ def to_execution_plan(
     require_program(program)
     check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
     check_program(program)
-    _check_collective(program, placement)
+    check_collective(program, placement)
     program = replace(program, in_place=placement == "in-place")
     if program.in_place:
         check_program(program)
@@ -176,7 +176,8 @@ def _check_window(low: object, high: object, smallest: int, largest: int) -> Non
         raise UnsupportedError(f"max_bytes is {high}; expected at least min_bytes = {low}")
 
 
-def _check_collective(program: Program, placement: str) -> None:
+def check_collective(program: Program, placement: str) -> None:
+    """Refuse programs of collectives, placements or shards that there are no plans for."""
     if program.in_place:
         raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
     if program.collective not in WRITTEN:

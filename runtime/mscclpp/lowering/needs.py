@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...programs.program import Program, RankProgram, ThreadBlock
-from ..format.execution_plan import CHANNEL_TYPES, MAX_CHANNELS, MAX_OPERATIONS
+from ...programs.program import Instruction, Program, RankProgram, ThreadBlock
+from ..format.execution_plan import (
+    CHANNEL_TYPES,
+    MAX_CHANNELS,
+    MAX_CHANNELS_PER_OPERATION,
+    MAX_OPERATIONS,
+    MAX_SEMAPHORES_PER_OPERATION,
+)
 from .lower import port_pairs
 from .thread_blocks import WEIGHTS, merge_blocks
-from .transfers import Connections
+from .transfers import Connections, stays_in_place
 
 
 def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None) -> list[dict[str, int]]:
@@ -67,53 +73,99 @@ def max_unmerged_replicas(program: Program, max_thread_blocks: int) -> int:
     return max(1, max_thread_blocks // max(1, most))
 
 
-def block_usage(program: Program, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> BlockUsage:
-    """Compute the usage of the thread blocks of several replicas of a program."""
-    if instances <= max_unmerged_replicas(program, max_thread_blocks):
-        return BlockUsage(0, "")
-    found = [_rank_usage(rank, boxes, max_thread_blocks, instances) for rank in program.ranks]
-    return BlockUsage(
-        max(each.max_operations for each in found), next((each.refusal for each in found if each.refusal), "")
-    )
+def block_usage(
+    program: Program, boxes: Sequence[int], max_thread_blocks: int, unit: int | None, instances: int = 1
+) -> BlockUsage:
+    """Compute the usage of the thread blocks of several replicas of a program, without operations of switches.
 
-
-def _rank_usage(rank: RankProgram, boxes: Sequence[int], max_thread_blocks: int, instances: int) -> BlockUsage:
-    # As in `replicated`, the replicas of a block follow one another.
-    weights = [
-        weight
-        for block in rank.thread_blocks
-        for weight in [sum(WEIGHTS[step.kind] for step in block.instructions)] * instances
-    ]
-    needs = [_min_operations(block, rank.rank, boxes) for block in rank.thread_blocks]
-    max_operations, refusals = 0, []
-    for at, group in enumerate(merge_blocks(weights, max_thread_blocks)):
-        max_operations = max(max_operations, sum(weights[block] for block in group))
-        counts: Counter[str] = Counter()
-        for block in group:
-            counts.update(needs[block // instances])
-        where = f"rank {rank.rank} thread block {at}"
-        # It notifies its peers that this GPU has started.
-        if counts["operations"] and (length := counts["operations"] + 1) > MAX_OPERATIONS:
-            refusals.append(f"{where} has at least {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}")
-        refusals += [
-            f"{where} uses {counts[kind]} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}"
-            for kind in CHANNEL_TYPES
-            if counts[kind] > MAX_CHANNELS
+    `unit`: chunks of the parts that each step is cut into; None if steps are whole.
+    """
+    merges = instances > max_unmerged_replicas(program, max_thread_blocks)
+    most, refusal = 0, ""
+    for rank in program.ranks:
+        # As in `replicated`, the replicas of a block follow one another.
+        parts = [
+            sum(WEIGHTS[step.kind] * _parts(step, unit) for step in block.instructions) for block in rank.thread_blocks
         ]
-    return BlockUsage(max_operations, refusals[0] if refusals else "")
+        weights = [weight for weight in parts for _ in range(instances)]
+        needs = [_min_operations(program, block, rank.rank, boxes, unit) for block in rank.thread_blocks]
+        syncs = _semaphore_operations(rank) if instances == 1 and len(weights) <= max_thread_blocks else []
+        for at, group in enumerate(merge_blocks(weights, max_thread_blocks)):
+            most = max(most, sum(weights[block] for block in group))
+            counts = sum((needs[block // instances] for block in group), Counter())
+            length = _length(counts, unit) + sum(syncs[block] for block in group if syncs)
+            refusal = refusal or _refusal(f"rank {rank.rank} thread block {at}", counts, length)
+    return BlockUsage(most if merges else 0, refusal)
 
 
-def _min_operations(block: ThreadBlock, rank: int, boxes: Sequence[int]) -> Counter[str]:
-    """Minimal operations of a thread block, and the channels that it uses."""
+def _refusal(where: str, counts: Counter[str], length: int) -> str:
+    if length > MAX_OPERATIONS:
+        return (
+            f"{where} has at least {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}; plan with fewer "
+            "trees, trees_per_root=1 for the fewest, or with fewer chunks, or give slice_bytes=None"
+        )
+    for kind in CHANNEL_TYPES:
+        if (channels := counts[f"{kind} in"] + counts[f"{kind} out"]) > MAX_CHANNELS:
+            return (
+                f"{where} uses {channels} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}; plan with fewer "
+                "trees"
+            )
+    return ""
+
+
+def _length(counts: Counter[str], unit: int | None) -> int:
+    """Operations of merged thread blocks: of their steps, around them, and the pipeline."""
+    if not counts["operations"]:
+        return 0
+    ends = {
+        f"{kind} {way}": -(-counts[f"{kind} {way}"] // MAX_CHANNELS_PER_OPERATION)
+        for kind in CHANNEL_TYPES
+        for way in ("in", "out")
+    }
+    # It notifies the senders of its start, and waits for that of the receivers and, by ports, for the end.
+    around = (
+        sum(ends.values()) + any(ends[f"{kind} out"] for kind in CHANNEL_TYPES) + ends["port in"] + ends["port out"]
+    )
+    return counts["operations"] + around + (unit is not None)
+
+
+def _parts(step: Instruction, unit: int | None) -> int:
+    return 1 if unit is None else step.count // unit
+
+
+def _min_operations(
+    program: Program, block: ThreadBlock, rank: int, boxes: Sequence[int], unit: int | None
+) -> Counter[str]:
+    """Minimal operations of a thread block's steps, and the channels that it uses in each direction."""
     counts: Counter[str] = Counter()
-    for peer, used in (
-        (block.send_peer, any(step.kind == "send" for step in block.instructions)),
-        (block.recv_peer, any(step.receives for step in block.instructions)),
+    for way, peer, used in (
+        ("out", block.send_peer, any(step.kind == "send" for step in block.instructions)),
+        ("in", block.recv_peer, any(step.receives for step in block.instructions)),
     ):
         if peer is not None and used:
-            counts["port" if boxes[peer] != boxes[rank] else "memory"] += 1
+            counts[f"{'port' if boxes[peer] != boxes[rank] else 'memory'} {way}"] += 1
     near = block.send_peer is not None and boxes[block.send_peer] == boxes[rank]
+    # Between a put into memory and its signal, and between a wait and a sum, all threads wait for each other.
+    of_kind = {"send": 3 if near else 1, "recv_reduce": 3}
     for step in block.instructions:
-        # Between a put into memory and its signal, and between a wait and a sum, all threads wait for each other.
-        counts["operations"] += {"send": 3 if near else 1, "recv": 1, "recv_reduce": 3}.get(step.kind, 0)
+        least = 0 if stays_in_place(program, rank, step) else of_kind.get(step.kind, 1)
+        counts["operations"] += least * _parts(step, unit)
     return counts
+
+
+def _semaphore_operations(rank: RankProgram) -> list[int]:
+    """Operations of each thread block that acquire and release semaphores, and that follow from them."""
+    found = [0] * len(rank.thread_blocks)
+    released: Counter[tuple[int, int]] = Counter()
+    for at, block in enumerate(rank.thread_blocks):
+        waited = {at: len(block.instructions)}
+        for step in block.instructions:
+            needed = dict(sorted((wait.thread_block, wait.step) for wait in step.depends))
+            new = {source: index for source, index in needed.items() if waited.get(source, -1) < index}
+            waited |= new
+            released.update(new.items())
+            # All threads wait for the first before they copy.
+            found[at] += -(-len(new) // MAX_SEMAPHORES_PER_OPERATION) + bool(new and step.kind == "copy")
+    for (source, _), number in released.items():
+        found[source] += -(-number // MAX_SEMAPHORES_PER_OPERATION)
+    return found
