@@ -15,6 +15,7 @@ from pathlib import Path
 import all_to_all
 import bfb
 import fast
+import file_writing
 import finder
 import models
 import optimality_test
@@ -29,6 +30,7 @@ from rich.table import Table
 BENCHMARKS = {
     "planning": planning_cpu.measure,
     "send-order": send_order.measure,
+    "file-writing": file_writing.measure,
     "sizes": plans_for_sizes.measure,
     "optimality-test": optimality_test.measure,
     "models": models.measure,
@@ -45,7 +47,9 @@ COLUMNS = {
     "engine": "engine",
     "columns": "columns",
     "build_cpu_s": "building, CPU s",
+    "plan_cpu_s": "plan, CPU s",
     "cpu_s": "CPU s",
+    "before_cpu_s": "before, CPU s",
     "by_hand_cpu_s": "by hand, CPU s",
     "ratio": "ratio",
     "bound_cpu_s": "bound alone, CPU s",
