@@ -113,8 +113,8 @@ def _check_kind(collective: Collective, schedule: Schedule) -> None:
     """Refuse a schedule of another collective."""
     if not is_verifiable(schedule):
         raise UnsupportedError(
-            f"the schedule is {shown(schedule)}; expected a Forest, an Allreduce, a StepSchedule, a StepAllreduce or a "
-            "FlowSchedule"
+            f"the schedule is {shown(schedule)}; expected a Forest, an Allreduce, a StepSchedule, a StepAllreduce, a "
+            "StepExchange or a FlowSchedule"
         )
     phases = schedule.phases
     if not phases or collective.in_pairs:

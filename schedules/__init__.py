@@ -44,8 +44,10 @@ from .flows.verify import verified_flow_loads
 from .paths.congestion import busiest_links, congestion
 from .paths.schedule import Schedule, rate_of_loads, schedule_time, verified_loads
 from .schedule_json import SCHEDULE_READERS, schedule_from_json, schedule_to_json
+from .steps import exchange_verify as exchange_verify  # registers its check
 from .steps.allreduce import AnyStepSchedule, StepAllreduce
 from .steps.cost import StepCost, step_cost, step_schedule_time
+from .steps.exchange import StepExchange
 from .steps.schedule import Send, StepSchedule, steps_from_json, steps_to_json
 from .steps.verify import verified_step_loads, verified_step_schedule_loads
 from .traffic.collective import (
@@ -77,6 +79,7 @@ __all__ += ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
 __all__ += ["Allreduce", "Forest", "TreeEdge", "TreeSchedule", "forest_from_json", "in_network"]
 __all__ += ["forest_to_json", "verified_link_loads", "verified_schedule_loads"]
 __all__ += ["AnyStepSchedule", "Send", "StepAllreduce", "StepCost", "StepSchedule", "step_cost", "step_schedule_time"]
+__all__ += ["StepExchange"]
 __all__ += ["steps_from_json", "steps_to_json", "verified_step_loads", "verified_step_schedule_loads"]
 __all__ += ["FlowPath", "FlowSchedule", "verified_flow_loads"]
 __all__ += ["H200", "MI300X", "PIPELINES", "AllToAllvSchedule", "Stage", "TwoTierModel", "TwoTierTimes"]

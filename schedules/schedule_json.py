@@ -10,6 +10,7 @@ from ..support.validation import shown
 from .flows.schedule import flow_from_json
 from .paths.schedule import Schedule
 from .steps.allreduce import StepAllreduce
+from .steps.exchange import exchange_from_json
 from .steps.schedule import steps_from_json
 from .trees.allreduce import Allreduce
 from .trees.forest_json import forest_from_json
@@ -71,6 +72,7 @@ def _allreduce_from_json(data: Any, where: str) -> Schedule:
 SCHEDULE_READERS: dict[str, Callable[[object, str], Schedule]] = {
     "forest": forest_from_json,
     "steps": steps_from_json,
+    "exchange": exchange_from_json,
     "flow": flow_from_json,
     "allreduce": _allreduce_from_json,
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...schedules import EVERY_SCHEDULE, Allreduce, Cut, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
 from ...schedules.bounds.bound import witness_to_json
+from ...schedules.steps.exchange import StepExchange
 
 if TYPE_CHECKING:
     from ...planners import Plan
@@ -53,6 +54,11 @@ def _step_figures(schedule: AnyStepSchedule, plan: Plan) -> dict[str, Any]:  # n
         "chunks_per_shard": [part.chunks_per_shard for part in schedule.schedules],
         "num_sends": schedule.num_sends,
     }
+
+
+@_schedule_figures.register(StepExchange)
+def _exchange_figures(schedule: StepExchange, plan: Plan) -> dict[str, Any]:  # noqa: ARG001
+    return {"num_steps": schedule.num_steps, "chunks": schedule.chunks, "num_sends": schedule.num_sends}
 
 
 @_schedule_figures.register(FlowSchedule)

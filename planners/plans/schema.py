@@ -33,6 +33,9 @@ WITNESSES_SINCE = {"partition": 2, "prices": 2, "lengths": 4, "tree_partition": 
 SWITCHES_SINCE = 5
 """First version whose trees can branch at switches."""
 
+EXCHANGES_SINCE = 6
+"""First version with allreduces in one phase."""
+
 ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
@@ -105,6 +108,8 @@ class PlanDocument(_Entry):
         parts = [schedule, *(part for part in schedule.values() if isinstance(part, dict))]
         if version < SWITCHES_SINCE and any("switches" in part for part in parts):
             raise ValueError(f"version {version} had no trees branching at switches; expected version {SWITCHES_SINCE}")
+        if version < EXCHANGES_SINCE and schedule.get("kind") == "exchange":
+            raise ValueError(f"version {version} had no allreduces in one phase; expected version {EXCHANGES_SINCE}")
         return schedule
 
 
@@ -135,4 +140,6 @@ class FlowPlanDocument(PlanDocument):
 def document_kind(schedule: object) -> type[TreePlanDocument | StepPlanDocument | FlowPlanDocument]:
     """Return the schema of a plan file by the kind of its schedule."""
     kind = schedule_kind(schedule)
-    return FlowPlanDocument if kind == "flow" else StepPlanDocument if kind == "steps" else TreePlanDocument
+    return (
+        FlowPlanDocument if kind == "flow" else StepPlanDocument if kind in ("steps", "exchange") else TreePlanDocument
+    )

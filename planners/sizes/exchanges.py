@@ -13,7 +13,7 @@ from .digits import Digits, LastHops
 from .routing import Paths, Routing
 
 
-class _Routes(NamedTuple):
+class Routes(NamedTuple):
     """Paths, and which of them each pair takes, int64 (pairs,)."""
 
     paths: Paths
@@ -41,7 +41,7 @@ def in_all_orders(orders: Sequence[Digits], routing: Routing) -> StepSchedule:
 def trees(digits: Digits, routing: Routing) -> Forest:
     """One tree per root, as high as there are steps: the last hops into all ranks."""
     hops, ranks = digits.last_hops, routing.num_ranks
-    routes = _routes(routing, hops.senders, hops.receivers)
+    routes = routes_of(routing, hops.senders, hops.receivers)
     numbers = np.full((ranks, ranks), -1, dtype=np.int32)
     numbers[hops.sources, hops.receivers] = routes.numbers
     roots, weights = np.arange(ranks), np.ones(ranks, dtype=np.int64)
@@ -52,7 +52,7 @@ def exchange(
     hops: LastHops, routing: Routing, chunks: int, steps: IntArray, lower: IntArray, upper: IntArray
 ) -> StepSchedule:
     """Send intervals of chunks over last hops, in given steps; hops may be named more than once."""
-    routes = _routes(routing, hops.senders, hops.receivers)
+    routes = routes_of(routing, hops.senders, hops.receivers)
     return StepSchedule(
         routing.num_ranks,
         chunks,
@@ -72,7 +72,7 @@ def _whole(digits: Digits, routing: Routing, steps: IntArray) -> StepSchedule:
     return exchange(digits.last_hops, routing, 1, steps, lower, lower + 1)
 
 
-def _routes(routing: Routing, senders: IntArray, receivers: IntArray) -> _Routes:
+def routes_of(routing: Routing, senders: IntArray, receivers: IntArray) -> Routes:
     """Paths of the pairs that occur."""
     pairs, numbers = np.unique(senders * routing.num_ranks + receivers, return_inverse=True)
-    return _Routes(routing.paths(*np.divmod(pairs, routing.num_ranks)), numbers)
+    return Routes(routing.paths(*np.divmod(pairs, routing.num_ranks)), numbers)

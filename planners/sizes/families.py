@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import Allreduce, Forest, StepAllreduce, StepSchedule
+from ...schedules import Allreduce, Forest, StepAllreduce, StepExchange, StepSchedule
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import RuntimeCosts, Topology
@@ -26,6 +26,7 @@ from .exchanges import in_all_orders, in_turn, overlapping, trees
 from .move_loads import Estimator, LinkTimes, MoveLoads
 from .pieces import Pieces
 from .routing import Routing
+from .whole_vectors import Exchange, exchanges, schedule_of
 
 MOST_COMPOSITIONS = 16
 """Above so many ways to join levels, only those with two digits, and those of all levels and of none, are looked at."""
@@ -35,7 +36,7 @@ RADICES = (16, 8, 4, 2)
 """Of steps inside a level, from few steps of many sends to many of one."""
 
 Part = StepSchedule | Forest
-AnyFamilySchedule = Part | StepAllreduce | Allreduce
+AnyFamilySchedule = Part | StepAllreduce | Allreduce | StepExchange
 
 
 class Choice(NamedTuple):
@@ -43,10 +44,12 @@ class Choice(NamedTuple):
 
     name: str
     num_steps: int
-    build: Callable[[Routing], Part]
+    build: Callable[[Routing], Part | StepExchange]
     carried: Callable[[Routing], Sequence[tuple[Digits, FloatArray | IntArray]]]
     """For each order of digits the shards that each move carries in each step, (steps, moves)."""
     pipelined: bool = False
+    one_phase: bool = False
+    """Whether it is an allreduce by itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +72,7 @@ class Family:
     @cached_property
     def schedule(self) -> AnyFamilySchedule:
         """The schedule, not verified: a `StepSchedule`, or a `Forest` of trees; of an allreduce, a pair of them."""
-        return self._network.schedule(self._choice.build)
+        return self._network.schedule(self._choice)
 
     def estimate(self, num_bytes: int, costs: RuntimeCosts) -> float:
         """Estimate the time in µs, to compare families without building their schedules.
@@ -106,7 +109,8 @@ def families(topology: Topology, collective: AnyCollective) -> Iterator[Family]:
     groups = rank_groups(topology)
     network = _Network(topology, groups, chosen.phases)
     for choice in _choices(network):
-        yield Family(choice.name, choice.num_steps * len(chosen.phases), network, choice)
+        phases = 1 if choice.one_phase else len(chosen.phases)
+        yield Family(choice.name, choice.num_steps * phases, network, choice)
 
 
 class _Network:
@@ -146,7 +150,8 @@ class _Network:
     def estimate(self, choice: Choice, num_bytes: int, costs: RuntimeCosts) -> float:
         """Estimate the time of a family in µs."""
         total, shard = 0.0, num_bytes / self.topology.num_ranks
-        for phase in self.phases[: 1 if self.symmetric else None]:
+        phases = self._built_phases(choice)
+        for phase in phases:
             routing = self.routing[phase]
             carried = choice.carried(routing)
             moves = MoveLoads.joined([self.moves(digits, routing) for digits, _ in carried])
@@ -155,15 +160,20 @@ class _Network:
             if choice.pipelined:
                 total += estimator.in_trees(shards, shard)
             else:
-                total += estimator.in_steps(shards, shard)
-        return total * (len(self.phases) if self.symmetric else 1)
+                total += estimator.in_steps(shards, shard, in_turn=choice.one_phase)
+        return total if choice.one_phase else total * len(self.phases) / len(phases)
 
-    def schedule(self, build: Callable[[Routing], Part]) -> AnyFamilySchedule:
-        """Build a part for each phase; on symmetric links one is the reverse of the other."""
-        parts = [build(self.routing[phase]) for phase in self.phases[: 1 if self.symmetric else None]]
-        if len(self.phases) == 1:
+    def _built_phases(self, choice: Choice) -> tuple[Direction, ...]:
+        """Phases that parts are built for; on symmetric links one part is the reverse of the other."""
+        return self.phases[-1:] if choice.one_phase else self.phases[: 1 if self.symmetric else None]
+
+    def schedule(self, choice: Choice) -> AnyFamilySchedule:
+        """Build a part for each phase."""
+        parts = [choice.build(self.routing[phase]) for phase in self._built_phases(choice)]
+        if choice.one_phase or len(self.phases) == 1:
             return parts[0]
         first = parts[0]
+        assert not isinstance(first, StepExchange)
         second = replace(first, direction=self.phases[1]) if self.symmetric else parts[1]
         if isinstance(first, Forest) and isinstance(second, Forest):
             return Allreduce(first, second)
@@ -185,6 +195,8 @@ def _choices(network: _Network) -> Iterator[Choice]:
         if several:
             yield _trees(digits, f"rail-trees{suffix}")
             yield from _in_pieces(network, digits, f"rail-pieces{suffix}")
+    if ways and len(network.phases) > 1:
+        yield from _one_phase(network, ways)
     if not network.has_paths(finest):
         return
     if network.is_grid():
@@ -230,7 +242,31 @@ def _in_pieces(network: _Network, digits: Digits, name: str) -> Iterator[Choice]
 
 def _in_all_orders(digits: Digits) -> Choice:
     """An equal part of each shard in each order of the digits that begins with another one."""
-    levels = digits.levels
-    orders = [Digits(levels[turn:] + levels[:turn]) for turn in range(len(levels))]
+    orders = _orders(digits)
     shards = [(order, order.shards_in_turn() / len(orders)) for order in orders]
     return Choice("rows-and-columns", digits.num_steps, partial(in_all_orders, orders), lambda _: shards)
+
+
+def _one_phase(network: _Network, ways: Sequence[Digits]) -> Iterator[Choice]:
+    """Exchanges of whole vectors, also in several orders of the digits at once, and of shards of inner groups."""
+    for digits in exchanges(network.groups, ways, RADICES, MOST_DIRECT):
+        if not network.has_paths(digits):
+            continue
+        for scattered in range(len(digits.levels)):
+            each = Exchange(digits, scattered)
+            yield _exchange(each.name, [each])
+        if len(digits.levels) > 1:
+            orders = [Exchange(order, 0) for order in _orders(digits)]
+            yield _exchange(f"{Exchange(digits, 0).name}-in-all-orders", orders)
+
+
+def _exchange(name: str, parts: Sequence[Exchange]) -> Choice:
+    """Exchange equal parts of the vector at the same time."""
+    carried = [(each.digits, each.vectors * (each.digits.num_ranks / len(parts))) for each in parts]
+    build = partial(schedule_of, parts=parts)
+    return Choice(name, len(parts[0].steps), build, lambda _: carried, one_phase=True)
+
+
+def _orders(digits: Digits) -> list[Digits]:
+    """Digits in each order that begins with another one."""
+    return [Digits(digits.levels[turn:] + digits.levels[:turn]) for turn in range(len(digits.levels))]

@@ -89,13 +89,20 @@ class Estimator:
         self._times = moves.loads / capacities  # µs per byte
         self._slowest = 1 / float(capacities[moves.loads.any(axis=0)].min())
 
-    def in_steps(self, shards: FloatArray, shard_bytes: float) -> float:
-        """Time of steps that wait for each other; `shards` of each move, float (steps, moves)."""
+    def in_steps(self, shards: FloatArray, shard_bytes: float, in_turn: bool = False) -> float:
+        """Time of steps that wait for each other; `shards` of each move, float (steps, moves).
+
+        If steps are `in_turn`, those of a step begin to be started when all of the step before has come.
+        """
         used, total = shards > 0, 0.0
-        for moves, wire in zip(used, shards @ self._times, strict=True):
+        for moves, carried, wire in zip(used, shards, shards @ self._times, strict=True):
             # The slowest link of each move, whichever moves it serves.
             slowest = np.where(self._times[moves] > 0, wire, 0).max(axis=1)
-            total += float((slowest * shard_bytes + self._latencies[moves]).max())
+            time = float((slowest * shard_bytes + self._latencies[moves]).max())
+            last = float((carried[moves] * self._times[moves].max(axis=1)).min()) * shard_bytes
+            # Messages that go far are started first.
+            starts = np.sort(self._latencies[moves])[::-1] + self._send * np.arange(int(moves.sum()))
+            total += max(time, float(starts.max()) + last) if in_turn else time
         return max(total, self._send * int(used.sum()))
 
     def in_trees(self, shards: FloatArray, shard_bytes: float) -> float:

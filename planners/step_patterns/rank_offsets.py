@@ -3,7 +3,8 @@
 In each of them the shard of rank s reaches the rank at offset x from s by one hop for each nonzero digit of x, and so
 along the same tree for each s; docs/explanation/algorithms.md has what they take.
 
-- *Recursive doubling* (Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005): the lowest bit first.
+- *Recursive doubling* (Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005): the lowest bit first.  An allreduce
+  exchanges and adds whole vectors (section 4.4 there), unless ranks have to pass them on.
 - *Recursive halving and doubling* in steps (Rabenseifner, ICCS 2004): the highest bit first.
 - *Bruck* (Bruck et al., IEEE TPDS 8(11), 1997): digits of any radix, on any number of ranks.
 - *PAT*, parallel aggregated trees (Jeaugey, 2025, arXiv 2506.20252; `PatAGAlgorithm` in src/include/collectives.h of
@@ -13,12 +14,12 @@ along the same tree for each s; docs/explanation/algorithms.md has what they tak
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import StepSchedule
+from ...schedules import StepExchange, StepSchedule
 from ...schedules.expansions.direct_sends import DirectSends
 from ...schedules.traffic.collective import AnyCollective
 from ...support.arrays import IntArray
@@ -26,7 +27,7 @@ from ...support.validation import as_whole
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem, check_topology
-from .step_plans import MAX_RANKS, plan_in_steps, schedule_along
+from .step_plans import MAX_RANKS, exchange_along, plan_in_steps, schedule_along
 
 
 class Hop(NamedTuple):
@@ -43,7 +44,7 @@ Ends = Callable[[IntArray, int], IntArray]
 
 def plan_doubling(topology: Topology, collective: AnyCollective) -> Plan:
     """Plan with recursive doubling, the lowest bit first; a power of two ranks."""
-    return _plan_bits(topology, collective, "recursive-doubling", lowest_first=True)
+    return _plan_bits(topology, collective, "recursive-doubling", lowest_first=True, at_once=_whole_doubling)
 
 
 def plan_halving_doubling(topology: Topology, collective: AnyCollective) -> Plan:
@@ -122,12 +123,22 @@ def _power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _plan_bits(topology: Topology, collective: AnyCollective, planner: str, lowest_first: bool) -> Plan:
+def _whole_doubling(problem: TreeProblem) -> StepExchange | None:
+    """Exchange whole vectors with ranks that differ in one bit."""
+    ranks = np.arange(problem.topology.num_ranks)
+    zeros, bits = np.zeros_like(ranks), range(len(ranks).bit_length() - 1)
+    parts = [DirectSends(zeros + bit, ranks, zeros, zeros + 1, ranks, ranks ^ (1 << bit)) for bit in bits]
+    return exchange_along(problem, DirectSends.joined(parts))
+
+
+def _plan_bits(topology: Topology, collective: AnyCollective, planner: str, lowest_first: bool, **options: Any) -> Plan:
     ranks = _ranks(topology)
     if ranks & (ranks - 1):
         raise UnsupportedError(f"{planner} needs a power of two ranks; {topology!r} has {ranks}")
     hops = bit_hops(ranks, lowest_first)
-    return plan_in_steps(topology, collective, planner, lambda problem: _schedule(problem, hops, np.bitwise_xor))
+    return plan_in_steps(
+        topology, collective, planner, lambda problem: _schedule(problem, hops, np.bitwise_xor), **options
+    )
 
 
 def _ranks(topology: Topology) -> int:

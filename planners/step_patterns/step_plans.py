@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import StepAllreduce, StepSchedule
+from ...schedules import StepAllreduce, StepExchange, StepSchedule
 from ...schedules.expansions.direct_sends import DirectSends
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.arrays import IntArray
@@ -18,7 +18,7 @@ from ..from_schedule import bound_of_schedule
 from ..patterns.fixed_pattern import Hops, LinkLoads, Route, in_phases
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
-from ..trees.problem import TreeProblem, check_request
+from ..trees.problem import TreeProblem, check_request, tree_problem
 from .movements import distinct
 from .relays import relayed
 from .torus_shapes import Torus
@@ -35,18 +35,29 @@ def plan_in_steps(
     planner: str,
     build: Build,
     options: Mapping[str, int | str] | None = None,
+    at_once: Callable[[TreeProblem], StepExchange | None] = lambda _: None,
 ) -> Plan:
-    """Plan an allgather, its reverse as a reduce-scatter, or both as an allreduce."""
+    """Plan an allgather, its reverse as a reduce-scatter, or both as an allreduce, unless that can be done at once."""
     check_request(topology, collective)
     known = as_collective(collective, EVERY_ROOT, f"{planner} does not implement")
     if topology.num_ranks > MAX_RANKS:
         raise UnsupportedError(f"{topology!r} has {topology.num_ranks} ranks; {planner} plans for up to {MAX_RANKS}")
     trace = Trace()
     with trace.stage("steps"):
-        schedule = in_phases(topology, known, (), build, StepAllreduce)
+        whole = at_once(tree_problem(topology, "broadcast", ())) if known.has_two_phases else None
+        schedule = whole or in_phases(topology, known, (), build, StepAllreduce)
     trace.note("steps", schedule.num_steps)
     find = partial(bound_of_schedule, topology, known, schedule)
     return proved_plan(topology, known, schedule, planner, dict(options or {}), trace, find)
+
+
+def exchange_along(problem: TreeProblem, sends: DirectSends) -> StepExchange | None:
+    """Make an allreduce that exchanges whole vectors, unless some ranks reach each other only past ranks."""
+    routed = schedule_along(problem, 1, sends)
+    if routed.num_sends > len(sends.steps):
+        return None
+    columns = (routed.steps, np.ones(routed.num_sends, dtype=np.bool_), routed.lower, routed.upper, routed.routes)
+    return StepExchange(problem.topology.num_ranks, 1, *columns, routed.path_starts, routed.path_nodes)
 
 
 def schedule_along(problem: TreeProblem, chunks: int, sends: DirectSends, torus: Torus | None = None) -> StepSchedule:

@@ -25,6 +25,7 @@ from ...schedules import (
     Forest,
     Schedule,
     StepAllreduce,
+    StepExchange,
     StepSchedule,
     TreeSchedule,
 )
@@ -115,7 +116,8 @@ def count_hops(schedule: Schedule) -> int:
 
 @count_hops.register(StepSchedule)
 @count_hops.register(StepAllreduce)
-def _step_hops(schedule: AnyStepSchedule) -> int:
+@count_hops.register(StepExchange)
+def _step_hops(schedule: AnyStepSchedule | StepExchange) -> int:
     return schedule.num_sends
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from ...schedules import EVERY_SCHEDULE, Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
 from ...schedules.paths import congestion
+from ...schedules.paths.schedule import RoutedSchedule
+from ...schedules.steps.exchange import StepExchange
 from ...support.formatting import count_text, gap_text, percentage_text, rate_text
 
 if TYPE_CHECKING:
@@ -46,15 +48,18 @@ def checks_of(schedule: Schedule, checked: Plan) -> dict[str, str]:
 
 @checks_of.register(StepSchedule)
 @checks_of.register(StepAllreduce)
-def _step_checks(schedule: AnyStepSchedule, checked: Plan) -> dict[str, str]:
+@checks_of.register(StepExchange)
+def _step_checks(schedule: AnyStepSchedule | StepExchange, checked: Plan) -> dict[str, str]:
     network = checked.topology
     holds = "have the reduced data" if checked.collective.has_two_phases else "have every shard"
     if checked.collective.output == "shard":
         holds = "have their reduced shard"
+    sums = "no vector is added twice; " if isinstance(schedule, StepExchange) else ""
     return {
         "routes": f"{_paths(schedule.schedules)} paths follow existing links and pass through switches only",
         "steps": f"all {network.num_ranks} ranks {holds} after {count_text(schedule.num_steps, 'step')}; "
-        f"each of {count_text(schedule.num_sends, 'send')} forwards only data that has arrived",
+        + sums
+        + f"each of {count_text(schedule.num_sends, 'send')} forwards only data that has arrived",
         "links": f"{len(network.links)} link loads of each step match the stated ones; "
         f"algbw {rate_text(checked.algbw)}",
     }
@@ -87,7 +92,7 @@ def _loads(checked: Plan) -> str:
     return f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate_text(checked.algbw)}"
 
 
-def _paths(parts: Sequence[Forest | StepSchedule]) -> int:
+def _paths(parts: Sequence[RoutedSchedule]) -> int:
     return sum(len(part.path_starts) - 1 for part in parts)
 
 
@@ -125,7 +130,8 @@ def busiest_links(plan: Plan) -> int:
 
 @rows_of.register(StepSchedule)
 @rows_of.register(StepAllreduce)
-def _step_rows(schedule: AnyStepSchedule, made: Plan, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG001
+@rows_of.register(StepExchange)
+def _step_rows(schedule: AnyStepSchedule | StepExchange, made: Plan, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG001
     """Count steps, those of both kinds where there are two, chunks and sends."""
     steps = f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')}"
     if len(schedule.schedules) > 1:

@@ -26,6 +26,7 @@ from ...schedules import (
     Forest,
     Schedule,
     StepAllreduce,
+    StepExchange,
     StepSchedule,
     TreeSchedule,
 )
@@ -38,6 +39,7 @@ from ..programs.checks import check_counts
 from ..programs.layout import Layout
 from ..programs.program import Program
 from ..programs.transformations import replicated
+from .exchanges import lower_exchange
 from .flows import lower_flow, lower_stages
 from .rank_writer import LoweringOptions, TreeRankWriter, TreeTransfers, write_program
 from .step_transfers import check_step_halves, merged_hops, step_shares, step_trees
@@ -190,6 +192,7 @@ def lowered(schedule: Schedule, collective: Collective, options: LoweringOptions
 
 lowered.register(FlowSchedule)(lower_flow)
 lowered.register(AllToAllvSchedule)(lower_stages)
+lowered.register(StepExchange)(lower_exchange)
 
 
 @lowered.register(Forest)

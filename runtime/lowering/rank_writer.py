@@ -67,6 +67,10 @@ class RankWriter(ABC):
     def copies(self) -> list[Instruction]:
         """Copy what the rank keeps from its input to its output."""
 
+    def waiting(self, copies: list[Instruction]) -> list[Instruction]:
+        """Let these copies wait for steps, when all of them are written; most wait for none."""
+        return copies
+
 
 def write_program(
     name: str,
@@ -116,17 +120,15 @@ def _thread_blocks(
     Those that receive, and those that send, are in the order of their first transfers.
     """
     copies, blocks = writer.copies(), sorted(dict.fromkeys(ends), key=attrgetter("sends"))
-    copying = [
-        ThreadBlock(None, None, 0, tuple(copies[start : start + max_steps]))
-        for start in range(0, len(copies), max_steps)
-    ]
-    receiving = sum(not end.sends for end in blocks)
-    places = {end: number + len(copying) * (number >= receiving) for number, end in enumerate(blocks)}
+    parts, receiving = range(0, len(copies), max_steps), sum(not end.sends for end in blocks)
+    places = {end: number + len(parts) * (number >= receiving) for number, end in enumerate(blocks)}
     steps: dict[_Endpoint, list[Instruction]] = {end: [] for end in blocks}
-    waits = Waits(len(blocks) + len(copying))
+    waits = Waits(len(blocks) + len(parts))
     for number, end in zip(events, ends, strict=True):
         mine = steps[end]
         mine.append(writer.step(number, (places[end], len(mine)), waits))
+    copies = writer.waiting(copies)
+    copying = [ThreadBlock(None, None, 0, tuple(copies[start : start + max_steps])) for start in parts]
     written = [
         ThreadBlock(end.peer if end.sends else None, None if end.sends else end.peer, end.channel, tuple(steps[end]))
         for end in blocks

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepSchedule
+from ...schedules.steps.sends import StepSends
 from ...schedules.timing.message_order import message_rounds
 from ...schedules.traffic.collective import Direction
 from ...schedules.trees.tree_chunks import Share, TreeChunks
@@ -229,7 +230,7 @@ def _check_arrays(schedule: StepSchedule) -> None:
             f"the schedule has {schedule.num_sends} sends; expected at least "
             f"{schedule.num_ranks * (schedule.num_ranks - 1)}, for {schedule.num_ranks} ranks to get every shard"
         )
-    _check_paths(schedule)
+    check_paths(schedule)
     wrong = (schedule.steps < 0) | (schedule.sources < 0) | (schedule.sources >= schedule.num_ranks)
     wrong |= (schedule.routes < 0) | (schedule.routes >= len(schedule.path_starts) - 1)
     wrong |= (schedule.lower < 0) | (schedule.lower >= schedule.upper)
@@ -243,7 +244,7 @@ def _check_arrays(schedule: StepSchedule) -> None:
         )
 
 
-def _check_paths(schedule: StepSchedule) -> None:
+def check_paths(schedule: StepSends) -> None:
     """Refuse paths that do not run from one rank to another, through switches only."""
     starts, nodes = schedule.path_starts, schedule.path_nodes
     if len(starts) < 1 or starts[0] != 0 or starts[-1] != len(nodes) or (np.diff(starts) < 2).any():

@@ -12,7 +12,7 @@ from ...errors import FileFormatError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import is_whole, shown
 
-KINDS = {"forest": "forest", "steps": "schedule in steps", "flow": "flow"}
+KINDS = {"forest": "forest", "steps": "schedule in steps", "exchange": "one-phase allreduce", "flow": "flow"}
 
 
 def schedule_fields(data: object, kind: str, names: Sequence[str], where: str) -> Mapping[str, Any]:
@@ -59,10 +59,11 @@ def as_count(value: object, name: str) -> int:
     return int(value)
 
 
-def as_rows(sends: object, numbers: dict[tuple[int, ...], int]) -> list[tuple[int, ...]]:
+def as_rows(sends: object, numbers: dict[tuple[int, ...], int], second: str) -> list[tuple[int, ...]]:
     """Read sends as rows of five whole numbers; the last is that of the path, by which `numbers` then knows it."""
+    expected = f"(step, {second}, lower, upper, path)"
     if not isinstance(sends, Iterable):
-        raise UnsupportedError(f"the sends are {shown(sends)}; expected a list of (step, source, lower, upper, path)")
+        raise UnsupportedError(f"the sends are {shown(sends)}; expected a list of {expected}")
     rows: list[tuple[int, ...]] = []
     for send in sends:
         try:
@@ -70,9 +71,7 @@ def as_rows(sends: object, numbers: dict[tuple[int, ...], int]) -> list[tuple[in
             whole = (index(step), index(source), index(lower), index(upper))
             nodes = tuple(map(index, path))
         except (TypeError, ValueError):
-            raise UnsupportedError(
-                f"send {len(rows)} is {shown(send)}; expected (step, source, lower, upper, path) in whole numbers"
-            ) from None
+            raise UnsupportedError(f"send {len(rows)} is {shown(send)}; expected {expected} in whole numbers") from None
         rows.append((*whole, numbers.setdefault(nodes, len(numbers))))
     return rows
 

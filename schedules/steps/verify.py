@@ -18,6 +18,7 @@ from ..traffic.collective import Direction
 from .allreduce import AnyStepSchedule, StepAllreduce
 from .arrivals import NEVER, Arrivals, Sends, blocks_of
 from .schedule import StepSchedule
+from .sends import StepSends
 
 LOAD_LIMIT = 2**62
 
@@ -48,7 +49,7 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
     faults = _Faults()
     for sends in blocks_of(schedule):
         faults.look_at(sends, Arrivals.of(sends), schedule.direction)
-        _add_loads(loads, sends, schedule, hops.links)
+        add_loads(loads, schedule, sends.numbers, hops.links)
     faults.refuse()
     return loads
 
@@ -84,15 +85,16 @@ def _verified_rows(schedule: AnyStepSchedule, topology: Topology) -> IntArray:
     return np.concatenate(verified_step_schedule_loads(schedule, topology))
 
 
-def _add_loads(loads: IntArray, sends: Sends, schedule: StepSchedule, links: IntArray) -> None:
-    """Add the loads of some sends; `links` are those of all hops, path by path."""
-    routes = schedule.routes[sends.numbers]
+def add_loads(loads: IntArray, schedule: StepSends, numbers: IntArray, links: IntArray) -> None:
+    """Add the loads of the sends with these numbers; `links` are those of all hops, path by path."""
+    routes = schedule.routes[numbers]
     counts = schedule.path_starts[routes + 1] - schedule.path_starts[routes] - 1
     # A path has one hop less than nodes, so the first of path p is p less than its first node.
     before = schedule.path_starts[routes] - routes - np.cumsum(counts) + counts
     passed = links[np.repeat(before, counts) + np.arange(counts.sum())]
-    places = np.repeat(sends.steps, counts) * loads.shape[1] + passed
-    np.add.at(loads.reshape(-1), places, np.repeat(sends.upper - sends.lower, counts))
+    places = np.repeat(schedule.steps[numbers], counts) * loads.shape[1] + passed
+    amounts = schedule.upper[numbers] - schedule.lower[numbers]
+    np.add.at(loads.reshape(-1), places, np.repeat(amounts, counts))
 
 
 def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
@@ -119,15 +121,19 @@ def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
 
 def _check_sends(schedule: StepSchedule) -> None:
     """Check each send by itself, and that no step is empty, which would cost time."""
-    source, route, step = schedule.sources, schedule.routes, schedule.steps
+    source = schedule.sources
     refuse_if((source < 0) | (source >= schedule.num_ranks), "send {} has a source that is not a rank")
+    check_columns(schedule, schedule.chunks_per_shard, "a shard")
+
+
+def check_columns(schedule: StepSends, chunks: int, whole: str) -> None:
+    """Check routes, intervals of the chunks of `whole` and steps."""
+    route, lower, upper = schedule.routes, schedule.lower, schedule.upper
     refuse_if((route < 0) | (route >= len(schedule.path_starts) - 1), "send {} has a route that is not a path")
-    refuse_if(
-        (schedule.lower < 0) | (schedule.lower >= schedule.upper) | (schedule.upper > schedule.chunks_per_shard),
-        "send {} does not carry an interval of chunks of a shard",
-    )
-    refuse_if(step < 0, "send {} happens before step 0")
-    check_steps_used(step)
+    wrong = (lower < 0) | (lower >= upper) | (upper > chunks)
+    refuse_if(wrong, f"send {{}} does not carry an interval of chunks of {whole}")
+    refuse_if(schedule.steps < 0, "send {} happens before step 0")
+    check_steps_used(schedule.steps)
 
 
 class _Faults:

@@ -7,6 +7,7 @@ reversed).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import singledispatch
 from math import lcm
@@ -21,7 +22,9 @@ from ..flows.schedule import FlowSchedule
 from ..paths.congestion import path_links
 from ..paths.schedule import Schedule
 from ..steps.allreduce import AnyStepSchedule, StepAllreduce
+from ..steps.exchange import StepExchange
 from ..steps.schedule import StepSchedule
+from ..steps.sends import StepSends
 from ..trees.allreduce import Allreduce, TreeSchedule
 from ..trees.forest import Forest
 from ..trees.tree_chunks import TreeChunks, check_forest, check_halves, heights_below, shard_chunks, tree_chunks
@@ -76,7 +79,7 @@ def _intervals(places: IntArray, part: Part, numbers: IntArray) -> tuple[IntArra
     return np.repeat(numbers, counts), intervals
 
 
-def _ends(schedule: StepSchedule) -> tuple[IntArray, IntArray]:
+def _ends(schedule: StepSends) -> tuple[IntArray, IntArray]:
     """First and last rank of the path of each send."""
     starts, nodes = schedule.path_starts, schedule.path_nodes
     return nodes[starts[:-1]][schedule.routes], nodes[starts[1:] - 1][schedule.routes]
@@ -103,21 +106,25 @@ def _step_part(schedule: StepSchedule, topology: Topology, shard: int, done: int
 
 def _step_dependencies(schedule: StepSchedule) -> IntArray:
     """Pairs of sends (before, after), of which the second waits for the first, shape (2, waits)."""
+    pairs = _arrivals_before(schedule, schedule.sources)
+    return pairs[::-1] if schedule.direction == "reduce" else pairs
+
+
+def _arrivals_before(schedule: StepSends, sources: IntArray) -> IntArray:
+    """Pairs of a send and a later one that passes on some of its chunks of the same source, shape (2, pairs)."""
     tails, heads = _ends(schedule)
-    group_in = schedule.sources * schedule.num_ranks + heads
-    group_out = schedule.sources * schedule.num_ranks + tails
-    order = np.argsort(group_in, kind="stable")
-    # All pairs of an arrival and a departure of chunks of one shard at one rank.
-    first, last = (np.searchsorted(group_in[order], group_out, side=side) for side in ("left", "right"))
+    used, step = np.unique(schedule.steps, return_inverse=True)
+    group_in, group_out = ((sources * schedule.num_ranks + ends) * len(used) for ends in (heads, tails))
+    order = np.argsort(group_in + step, kind="stable")
+    # All arrivals of chunks of one source at one rank in steps before a departure from it.
+    first, last = (np.searchsorted((group_in + step)[order], keys) for keys in (group_out, group_out + step))
     counts = last - first
     arrivals = order[np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())]
     departures = np.repeat(np.arange(schedule.num_sends), counts)
     meet = (schedule.lower[arrivals] < schedule.upper[departures]) & (
         schedule.lower[departures] < schedule.upper[arrivals]
     )
-    meet &= schedule.steps[arrivals] < schedule.steps[departures]
-    pairs = np.stack([arrivals[meet], departures[meet]])
-    return pairs[::-1] if schedule.direction == "reduce" else pairs
+    return np.stack([arrivals[meet], departures[meet]])
 
 
 def flow_transfers(schedule: FlowSchedule, topology: Topology) -> Transfers:
@@ -164,6 +171,15 @@ def transfers_of(schedule: Schedule, topology: Topology) -> Transfers:  # noqa: 
 transfers_of.register(StepSchedule)(step_transfers)
 transfers_of.register(StepAllreduce)(step_transfers)
 transfers_of.register(FlowSchedule)(flow_transfers)
+
+
+@transfers_of.register(StepExchange)
+def _of_exchange(schedule: StepExchange, topology: Topology) -> Transfers:
+    starts = schedule.path_starts - np.arange(len(schedule.path_starts))
+    amounts, routes = schedule.upper - schedule.lower, (schedule.path_links(topology), starts)
+    part = Part(*_ends(schedule), schedule.lower, amounts, schedule.steps, False, schedule.routes, routes)
+    waits = _arrivals_before(schedule, np.zeros_like(schedule.steps))
+    return replace(concatenate([part], Fraction(1, schedule.chunks), [waits]), adds=schedule.adds)
 
 
 @transfers_of.register(Forest)

@@ -8,6 +8,7 @@ import pytest
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import simulate
+from collopt.schedules import StepExchange
 from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, fat_tree, mi300x, ring, torus
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")
@@ -28,6 +29,21 @@ def test_small_data_takes_few_messages(network: collopt.Topology, sends: int, ga
     assert today > gain * found
     limit = collopt.bound(network, "allgather", size=size, costs=COSTS)
     assert limit.time <= found <= Fraction(3, 2) * limit.time
+
+
+@pytest.mark.parametrize(
+    ("network", "ratios"),
+    [(dgx_a100(boxes=2), (1.06, 1.53)), (dgx_h100(boxes=4), (1.32, 1.67)), (mi300x(boxes=4), (1.37, 1.79))],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_small_allreduces_pay_latencies_once(network: collopt.Topology, ratios: tuple[float, float]) -> None:
+    """Whole vectors are exchanged in one or two steps, where two phases took 1.8 to 2.8 times the bound."""
+    for size, ratio in zip(("1K", "64K"), ratios, strict=True):
+        plan = collopt.plan(network, "allreduce", planner="few-steps", size=size, costs=COSTS)
+        assert isinstance(plan.schedule, StepExchange)
+        assert plan.num_steps <= 2
+        least = collopt.bound(network, "allreduce", size=size, costs=COSTS).time
+        assert 1 <= simulate(plan, size).time / least <= ratio
 
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "broadcast", "all_to_all"])

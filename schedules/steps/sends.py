@@ -1,0 +1,176 @@
+"""`StepSends`: what schedules in steps have in common: their sends, loads on links and times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ...errors import FileFormatError, UnsupportedError
+from ...support.arrays import IntArray
+from ...support.quantities import as_bytes
+from ...support.validation import shown
+from ...topologies import DirectGraph, Topology
+from ..paths.congestion import path_latencies, path_links
+from ..paths.schedule import NS_PER_US, RoutedSchedule
+from ..paths.written_paths import as_rows, node_paths, whole_count, whole_numbers
+from ..traffic.collective import Direction
+
+MAX_STEPS = 2**20
+MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
+
+
+class StepSends(RoutedSchedule):
+    """Sends of intervals of chunks in synchronous steps, in arrays as `StepSchedule` describes them."""
+
+    parts: ClassVar[str] = "steps"
+    subject: ClassVar[str] = "steps are"
+    load_text: ClassVar[str] = "step {step} puts {load} chunks"
+    pipelined: ClassVar[bool] = False
+
+    if TYPE_CHECKING:
+        steps: IntArray
+        lower: IntArray
+        upper: IntArray
+        routes: IntArray
+
+        @property
+        def direction(self) -> Direction:
+            """Whether data passes paths as they are written down, or backwards."""
+
+    @property
+    def whole_chunks(self) -> int:
+        """Chunks of all the data."""
+        return int(self.total_weight) * self.load_units[0]
+
+    @cached_property
+    def num_steps(self) -> int:
+        """Number of steps, the T_L of the direct-connect paper in multiples of alpha."""
+        return int(self.steps.max()) + 1 if len(self.steps) else 0
+
+    @property
+    def num_sends(self) -> int:
+        """Number of sends; one that carries several chunks counts once."""
+        return len(self.steps)
+
+    def link_loads(self, topology: Topology) -> IntArray:
+        """Chunks that cross each link in each step, int64 (steps, links), links in the order of ``topology.links``.
+
+        Raises `CertificateError` if a path uses a link that the topology does not have, and `UnsupportedError` if the
+        steps are numbered so high that there is no room for a row each.
+        """
+        links = self.path_links(topology)
+        if self.num_steps > MAX_STEPS or self.num_steps * len(topology.links) > MAX_LOADS:
+            raise UnsupportedError(
+                f"the schedule has {self.num_steps} steps, too many for a row of loads on {len(topology.links)} links "
+                f"each; expected at most {MAX_STEPS} steps, numbered from 0 without gaps"
+            )
+        lengths = np.diff(self.path_starts) - 1
+        first = np.cumsum(lengths) - lengths
+        loads = np.zeros((self.num_steps, len(topology.links)), dtype=np.int64)
+        for hop in range(int(lengths.max(initial=0))):
+            far = lengths[self.routes] > hop
+            passed = links[first[self.routes[far]] + hop]
+            np.add.at(loads, (self.steps[far], passed), (self.upper - self.lower)[far])
+        return loads
+
+    @property
+    def messages(self) -> IntArray:
+        """Messages that each rank starts, shape (ranks,); sends of a step over one path are one."""
+        paths = len(self.path_starts) - 1
+        routes = np.unique(self.steps * paths + self.routes) % paths
+        ends = self.path_starts[:-1] if self.direction == "broadcast" else self.path_starts[1:] - 1
+        return np.bincount(self.path_nodes[ends][routes], minlength=self.num_ranks)
+
+    def check_fit(self, network: Topology | DirectGraph) -> None:
+        """Raise `UnsupportedError` unless the network has as many ranks."""
+        ranks = network.num_nodes if isinstance(network, DirectGraph) else network.num_ranks
+        if self.num_ranks != ranks:
+            raise UnsupportedError(
+                f"the schedule is for {self.num_ranks} ranks; expected one for the {ranks} of {network.name}"
+            )
+
+    def time(
+        self,
+        topology: Topology,
+        num_bytes: int | str,
+        slices: int | None = None,  # noqa: ARG002 - chunks are sent whole
+        inverse_rate: Fraction | None = None,  # noqa: ARG002 - as are steps
+    ) -> Fraction:
+        """Time in µs if steps wait for each other, whatever the rate; see `collopt.schedules.step_schedule_time`."""
+        self.check_fit(topology)
+        whole = as_bytes(num_bytes)
+        if not self.num_sends:
+            return Fraction(0)
+        links, loads = self.path_links(topology), self.link_loads(topology)
+        delays, delay_of_path = self._path_delays(topology, links)
+        capacities, capacity_of_link = np.unique(topology.arrays.capacities, return_inverse=True)
+        steps, paths, hops = self._hops_used()
+        # Among hops of equal latency and bandwidth, the one with the largest load is the slowest.
+        groups = (steps * len(delays) + delay_of_path[paths]) * len(capacities) + capacity_of_link[links[hops]]
+        kinds, group = np.unique(groups, return_inverse=True)
+        largest = np.zeros(len(kinds), dtype=np.int64)
+        np.maximum.at(largest, group, loads[steps, links[hops]])
+        # What one chunk takes at one unit of bandwidth, in µs.
+        chunk = Fraction(whole, self.whole_chunks * NS_PER_US) / topology.arrays.unit
+        slowest = [Fraction(0)] * self.num_steps
+        for kind, load in zip(kinds.tolist(), largest.tolist(), strict=True):
+            pair, capacity = divmod(kind, len(capacities))
+            step, delay = divmod(pair, len(delays))
+            slowest[step] = max(slowest[step], delays[delay] + chunk * Fraction(load, int(capacities[capacity])))
+        return sum(slowest, Fraction(0))
+
+    def _path_delays(self, topology: Topology, links: IntArray) -> tuple[list[Fraction], IntArray]:
+        """Distinct path latencies, and the index of each path's."""
+        sums, scale = path_latencies(self.path_starts, links, topology)
+        distinct, of_path = np.unique(sums, return_inverse=True)
+        return [Fraction(int(delay), scale) for delay in distinct], of_path
+
+    def _hops_used(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Steps, paths and hops of all paths, each path once for each step in which it is used."""
+        lengths = np.diff(self.path_starts) - 1
+        used = np.unique(self.steps * len(lengths) + self.routes)
+        steps, paths = np.divmod(used, len(lengths))
+        counts = lengths[paths]
+        first = np.repeat((np.cumsum(lengths) - lengths)[paths], counts)
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(steps, counts), np.repeat(paths, counts), first + within
+
+    def path_links(self, topology: Topology) -> IntArray:
+        """Links of all paths, path by path, by their places in ``topology.links``; raises as `link_loads` does."""
+        return path_links(self.path_starts, self.path_nodes, topology, self.direction)
+
+    def _columns_to_json(self, names: Sequence[str]) -> dict[str, Any]:
+        """Lists of the paths, and of columns of the sends."""
+        return {"paths": self._path_lists(), **{name: getattr(self, name).tolist() for name in names}}
+
+
+def as_columns(sends: Iterable[tuple[Any, ...]], second: str = "source") -> tuple[IntArray, ...]:
+    """Read sends ``(step, second, lower, upper, path)``: these columns, routes, and the arrays of the paths."""
+    numbers: dict[tuple[int, ...], int] = {}
+    rows = as_rows(sends, numbers, second)
+    try:
+        columns = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+        nodes = np.array([node for path in numbers for node in path], dtype=np.int64)
+    except OverflowError:
+        raise UnsupportedError(f"the sends {shown(rows)} hold a number beyond 64 bits; expected none") from None
+    return *columns, np.cumsum([0, *map(len, numbers)], dtype=np.int64), nodes
+
+
+def read_sends(fields: Mapping[str, Any], counts: Sequence[str], names: Sequence[str], where: str) -> dict[str, Any]:
+    """Read the counts, the columns of the sends and the paths of a decoded schedule, as arguments of its class."""
+    found: dict[str, Any] = {name: whole_count(fields[name], f"{where}: field schedule.{name}") for name in counts}
+    columns = {name: whole_numbers(fields[name], f"{where}: field schedule.{name}") for name in names}
+    for name, column in columns.items():
+        if len(column) != len(columns["steps"]):
+            raise FileFormatError(
+                f"{where}: field schedule.{name} has {len(column)} entries, but schedule.steps has "
+                f"{len(columns['steps'])}; expected one for each send"
+            )
+    paths = node_paths(fields["paths"], where)
+    found["path_starts"] = np.cumsum([0, *map(len, paths)], dtype=np.int64)
+    found["path_nodes"] = whole_numbers([node for path in paths for node in path], f"{where}: field schedule.paths")
+    return found | columns

@@ -1,0 +1,225 @@
+"""Allreduces in one phase: the check against a slow one, by counting, and files, loads and times."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import CertificateError, FileFormatError, UnsupportedError
+from collopt.planners.from_schedule import plan_of_schedule
+from collopt.planners.sizes.families import families
+from collopt.schedules import (
+    StepExchange,
+    rate_of_loads,
+    schedule_from_json,
+    schedule_time,
+    schedule_to_json,
+    verified_loads,
+)
+from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, hypercube
+from sample_sizes import examples
+
+Row = tuple[int, int, int, int, tuple[int, ...]]
+
+FOUR = complete(4, bandwidth=25, latency=1)
+DOUBLING: list[Row] = [(bit, 1, 0, 3, (rank, rank ^ 1 << bit)) for bit in range(2) for rank in range(4)]
+SCATTERED: list[Row] = [(0, 1, b, b + 1, (a, b)) for a in range(4) for b in range(4) if a != b]
+SCATTERED += [(1, 0, a, a + 1, (a, b)) for a in range(4) for b in range(4) if a != b]
+
+
+KINDS = {"complete": complete(6), "cube": hypercube(3), "boxes": dgx_a100(boxes=2)}
+
+
+def made(sends: list[Row], chunks: int = 4, **changes: Any) -> StepExchange:
+    """A schedule on four ranks."""
+    return replace(StepExchange.from_sends(4, chunks, sends), **changes)  # type: ignore[arg-type]
+
+
+def is_allreduce(sends: list[Row], ranks: int, chunks: int) -> bool:
+    """Whether all ranks end with all vectors once, none of them being there twice at any time: by counting."""
+    for chunk in range(chunks):
+        held = [Counter({rank: 1}) for rank in range(ranks)]
+        for step in range(1 + max(send[0] for send in sends)):
+            come = [send for send in sends if send[0] == step and send[2] <= chunk < send[3]]
+            after = [Counter(each) for each in held]
+            for rank in range(ranks):
+                mine = [send for send in come if send[4][-1] == rank]
+                if len(mine) > 1 and not all(send[1] for send in mine):
+                    return False
+                if mine and not mine[0][1]:
+                    after[rank] = Counter()
+                for send in mine:
+                    after[rank].update(held[send[4][0]])
+            held = after
+            if any(count > 1 for each in held for count in each.values()):
+                return False
+        if any(len(each) < ranks for each in held):
+            return False
+    return True
+
+
+@cache
+def generated(topology: Topology) -> list[StepExchange]:
+    """All families in one phase."""
+    found = [family.schedule for family in families(topology, "allreduce")]
+    return [schedule for schedule in found if isinstance(schedule, StepExchange)]
+
+
+@settings(max_examples=examples(100))
+@given(st.randoms(use_true_random=False), st.integers(0, 3), st.sampled_from(["complete", "cube", "boxes"]))
+def test_the_check_agrees_with_counting(rng: random.Random, changes: int, kind: str) -> None:
+    """On generated schedules, and on such with sends left out, doubled, moved, or of the other kind."""
+    topology = KINDS[kind]
+    schedule = rng.choice(generated(topology))
+    columns = (schedule.steps, schedule.adds, schedule.lower, schedule.upper)
+    rows: list[Row] = [
+        (*map(int, row), schedule.path(route)) for *row, route in zip(*columns, schedule.routes, strict=True)
+    ]
+    for _ in range(changes):
+        place = rng.randrange(len(rows))
+        step, adds, lower, upper, path = rows[place]
+        rows[place : place + 1] = rng.choice(
+            [
+                [],
+                [rows[place]] * 2,
+                [(step, 1 - adds, lower, upper, path)],
+                [(rng.randrange(schedule.num_steps), adds, lower, upper, path)],
+                [(step, adds, 0, schedule.chunks, path)],
+            ]
+        )
+    changed = StepExchange.from_sends(schedule.num_ranks, schedule.chunks, rows)
+    expected = is_allreduce(rows, schedule.num_ranks, schedule.chunks)
+    assert expected or changes
+    if set(changed.steps.tolist()) != set(range(changed.num_steps)):
+        expected = False
+    try:
+        loads = verified_loads(changed, topology)
+    except CertificateError:
+        assert not expected
+    else:
+        assert expected
+        assert np.array_equal(loads, changed.link_loads(topology))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (made(DOUBLING[1:], 3), "rank 1 never adds chunk 0 of rank 0|in step 1 "),
+        (made([*DOUBLING, (1, 1, 0, 3, (0, 1))], 3), "in step 1 rank 1 adds a vector twice to its sum of chunk 0$"),
+        (made([*DOUBLING, (1, 0, 0, 3, (0, 1))], 3), "in step 1 rank 1 is sent two values of chunk 0 to keep$"),
+        (made(DOUBLING), "rank 0 never adds chunk 3 of rank 1$"),
+        (made(SCATTERED[:-1]), "rank 2 never adds chunk 3 of rank 0$"),
+        (made([(0, 0, *send[2:]) for send in SCATTERED[:1]] + SCATTERED[1:]), "rank 1 is sent two values of chunk 1"),
+        (made(SCATTERED, num_ranks=5), "the schedule is for 5 ranks; the topology has 4"),
+        (made(SCATTERED, chunks=0), "the schedule has 0 chunks; expected at least 1"),
+        (made(SCATTERED, chunks=2**60), "expected at least 1, and fewer than"),
+        (made(SCATTERED[:3]), "the schedule has 3 sends; 4 ranks need at least one each"),
+        (
+            made(SCATTERED, adds=np.ones(24, dtype=np.int64)),
+            "the schedule's adds are int64 of shape .24,.; expected bool",
+        ),
+        (made(SCATTERED, lower=np.zeros(3, dtype=np.int64)), "the schedule's lower are int64 of shape .3,."),
+        (made([*SCATTERED, (3, 1, 0, 1, (0, 1))]), "nothing is sent in step 2"),
+        (made([*SCATTERED, (1, 1, 3, 5, (0, 1))]), "send 24 does not carry an interval of chunks of the vector"),
+        (made([*SCATTERED, (1, 1, 3, 4, (0, 1, 2))]), "path 12 does not run from a rank to a rank"),
+    ],
+)
+def test_what_is_wrong_is_named(schedule: StepExchange, message: str) -> None:
+    """The first thing that is."""
+    with pytest.raises(CertificateError, match=message):
+        verified_loads(schedule, FOUR)
+
+
+def test_loads_and_times_of_both_ways() -> None:
+    """Two steps with the whole vector, or with a quarter of it over each of three links."""
+    whole, parts = made(DOUBLING, 3), made(SCATTERED)
+    for schedule, gbps in ((whole, Fraction(25, 2)), (parts, 50)):
+        loads = verified_loads(schedule, FOUR)
+        assert 1 / rate_of_loads(loads, schedule, FOUR) == gbps
+        time = 2 + 10**6 / (1000 * Fraction(gbps))
+        assert schedule_time(schedule, FOUR, 10**6) == time
+        plan = plan_of_schedule(FOUR, "allreduce", schedule)
+        assert plan.simulate(10**6) == float(time)
+        assert plan.algbw == gbps
+    assert (whole.most_added, parts.most_added) == (2, Fraction(3, 4))
+    assert whole.messages.tolist() == [2] * 4
+    assert str(parts) == "<StepExchange: allreduce of 4 ranks, 2 steps, 4 chunks, 24 sends>"
+
+
+def test_sums_wait_for_all_that_is_added() -> None:
+    """Alpha once for each step, and one message after the other."""
+    costs = RuntimeCosts(alpha=10, send=1, reduction=5)
+    plan = plan_of_schedule(FOUR, "allreduce", made(SCATTERED))
+    # Three messages are started, the last arrives, and is added; 10 kB take 0.4 µs, and 0.05 µs to add.
+    assert plan.simulate(40_000, costs=costs) == pytest.approx(2 * (3 + 10 + 1 + 0.4) + 0.05)
+
+
+def test_other_collectives_are_refused() -> None:
+    """It is an allreduce and nothing else."""
+    with pytest.raises(UnsupportedError, match="expected one of its two parts"):
+        plan_of_schedule(FOUR, "allgather", made(SCATTERED))
+
+
+def test_files_hold_all_of_it() -> None:
+    """Through JSON text, and copies are the same."""
+    for schedule in (made(DOUBLING, 3), made(SCATTERED)):
+        again = schedule_from_json(json.loads(json.dumps(schedule_to_json(schedule))), "text")
+        assert isinstance(again, StepExchange)
+        assert again.to_json() == schedule.to_json()
+        assert again.adds.dtype == np.bool_
+        assert verified_loads(again, FOUR).tolist() == verified_loads(schedule, FOUR).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"adds": [2] * 24}, "text: field schedule.adds has the number 2; expected 0 or 1"),
+        ({"adds": [True] * 24}, "text: field schedule.adds is not a list of whole numbers"),
+        ({"adds": [1]}, "text: field schedule.adds has 1 entries, but schedule.steps has 24"),
+        ({"chunks": 0}, "text: field schedule.chunks is 0; expected a whole number from 1"),
+        ({"sources": []}, "text: field schedule is not a one-phase allreduce; expected the fields kind, num_ranks"),
+    ],
+)
+def test_malformed_files_are_refused(change: dict[str, Any], message: str) -> None:
+    """With the field's name."""
+    with pytest.raises(FileFormatError, match=message):
+        schedule_from_json(made(SCATTERED).to_json() | change, "text")
+
+
+def test_older_versions_have_none(tmp_path: Any) -> None:
+    """Version 6 added them."""
+    from collopt import load_plan
+
+    plan = plan_of_schedule(FOUR, "allreduce", made(SCATTERED))
+    plan.save(path := tmp_path / "plan.json")
+    assert load_plan(path, FOUR).to_json() == plan.to_json()
+    path.write_text(path.read_text().replace('"version": 6', '"version": 5'))
+    with pytest.raises(FileFormatError, match="version 5 had no allreduces in one phase; expected version 6"):
+        load_plan(path)
+
+
+def test_sends_have_a_form() -> None:
+    """Five entries, the second of which says whether the receiver adds."""
+    with pytest.raises(UnsupportedError, match=r"send 0 is .*; expected \(step, adds, lower, upper, path\)"):
+        StepExchange.from_sends(2, 1, [(0, 1, 0)])  # type: ignore[list-item]
+
+
+def test_switches_are_passed() -> None:
+    """Through a switch, which no path may begin or end at."""
+    star = Topology.from_links(
+        [("a", "s", 10), ("b", "s", 10)], compute=["a", "b"], switches=["s"], bidirectional=True, name="star"
+    )
+    sends: list[Row] = [(0, 1, 0, 1, (0, 2, 1)), (0, 1, 0, 1, (1, 2, 0))]
+    pair = StepExchange.from_sends(2, 1, sends)  # type: ignore[arg-type]
+    assert verified_loads(pair, star).tolist() == [[1, 1, 1, 1]]
+    assert plan_of_schedule(star, "allreduce", pair).gap == 0
