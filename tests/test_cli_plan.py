@@ -278,6 +278,16 @@ def test_writes_an_execution_plan_of_mscclpp(capsys: pytest.CaptureFixture[str],
     assert len(read_mscclpp(path).gpus) == 4
 
 
+def test_writes_code_that_registers_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """By its path from the code; without a plan there is nothing to register."""
+    path, code = tmp_path / "plans" / "plan.json", tmp_path / "register.py"
+    path.parent.mkdir()
+    answer = call(capsys, "plan", *RING, "--mscclpp", path, "--register", code)
+    assert (answer.status, f"wrote {code}" in answer.err) == (0, True)
+    assert "'plans/plan.json'" in code.read_text()
+    assert "give --mscclpp FILE too" in refusal(call(capsys, "plan", *RING, "--register", code))
+
+
 def test_says_what_becomes_of_switches(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """On standard error, also when a plan is exported later; XML is refused with the way out."""
     network, path, plan = netfile(tmp_path, switched_boxes(2, 3)), tmp_path / "a.json", tmp_path / "plan.json"

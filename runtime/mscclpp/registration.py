@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from importlib.resources import files
 from pathlib import Path
 from pprint import pformat
 from typing import Any
@@ -17,68 +18,6 @@ from .format.reader import read_mscclpp
 from .machine.memory import layout_of
 
 __all__ = ["write_registration"]
-
-CODE = '''"""Registers MSCCL++ execution plans, and selects them for the calls that they are for.
-
-For MSCCL++ 0.9.0 or newer.  With libmscclpp_nccl.so preloaded, call ``register(rank)`` on every rank before the first
-communicator is made.  Programs that call the executor themselves take the plan of ``algorithms(rank)``.
-
-The request says nothing of the operation: register plans that add up only in programs that only sum.  Nor does a rank
-know where the buffers of others begin: input and output have to be at the same offsets of their allocations on all.
-"""
-
-from pathlib import Path
-
-import mscclpp
-from mscclpp.ext import AlgorithmCollectionBuilder
-
-PLANS = {plans}
-TYPES = [getattr(mscclpp.DataType, name) for name in ("float16", "bfloat16", "float32", "int32", "uint32")]
-
-
-def algorithms(rank):
-    """Load the plans of a rank, by name."""
-    folder = Path(__file__).resolve().parent
-    return {{
-        name: mscclpp.Algorithm(id=name, execution_plan=mscclpp.ExecutionPlan(str(folder / plan["file"]), rank))
-        for name, plan in PLANS.items()
-    }}
-
-
-def register(rank):
-    """Let MSCCL++'s library for NCCL's functions select these plans."""
-    builder = AlgorithmCollectionBuilder()
-    for algorithm in algorithms(rank).values():
-        builder.add_algorithm_builder(algorithm)
-    builder.set_algorithm_selector(select)
-
-
-def select(known, request):
-    """Return the plan for a call; None leaves it to MSCCL++ and to NCCL."""
-    for name, plan in PLANS.items():
-        if fits(plan, request):
-            return known[plan["collective"]][name]
-    return None
-
-
-def fits(plan, request):
-    """Whether a plan is for a call; all ranks find the same."""
-    ranks, size = request.world_size, request.message_size
-    if request.collective != plan["collective"] or ranks != plan["ranks"]:
-        return False
-    size *= ranks if request.collective == "allgather" else 1  # The request has the size of one shard
-    shard = request.rank * (size // ranks)
-    apart = {{"allgather": -shard, "reducescatter": shard}}.get(request.collective, 0)
-    return (
-        request.n_ranks_per_node % plan["ranks_per_box"] == 0
-        and (request.output_buffer - request.input_buffer == apart) == plan["in_place"]
-        and plan["first"] <= size <= plan["last"]
-        and size % plan["multiple"] == 0
-        and request.input_buffer % {alignment} == request.output_buffer % {alignment} == 0
-        and request.dtype in TYPES
-        and request.hints.get("root", [plan["root"]])[0] == plan["root"]
-    )
-'''
 
 
 def write_registration(
@@ -108,15 +47,13 @@ def write_registration(
         plan = read_mscclpp(file)
         if plan.name in entries:
             raise UnsupportedError(f"{file} has the name {plan.name} of another plan; names must be unique")
-        entries[plan.name] = {"file": _relative(file, target)} | _conditions(plan)
+        relative = Path(os.path.relpath(file.resolve(), target.resolve().parent)).as_posix()
+        entries[plan.name] = {"file": relative} | _conditions(plan)
     if not entries:
         raise UnsupportedError("there are no plans; expected the names of plan files")
     table = pformat(entries, width=100, sort_dicts=False)
-    write_whole(target, CODE.format(plans=table, alignment=ALIGNMENT))
-
-
-def _relative(file: Path, target: Path) -> str:
-    return Path(os.path.relpath(file.resolve(), target.resolve().parent)).as_posix()
+    code = (files(__package__) / "register.py.txt").read_text(encoding="utf-8")
+    write_whole(target, code.replace("{}  # Written here", table))
 
 
 def _conditions(plan: ExecutionPlan) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mscclpp_plans import Document, small_document
+from mscclpp_plans import TWO_BOXES, Document, operations, small_document
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.runtime import lint_family, read_mscclpp
@@ -35,9 +35,9 @@ def without(name: str) -> Callable[[Document], None]:
     def change(document: Document) -> None:
         for gpu in document["gpus"]:
             for block in gpu["threadblocks"]:
-                for operations in (block["ops"], *(outer["ops"] for outer in block["ops"] if "ops" in outer)):
-                    if found := [each for each in operations if each["name"] == name]:
-                        operations.remove(found[0])
+                for held in (block["ops"], *(outer["ops"] for outer in block["ops"] if "ops" in outer)):
+                    if found := [each for each in held if each["name"] == name]:
+                        held.remove(found[0])
                         return
         raise AssertionError(name)
 
@@ -60,7 +60,7 @@ def test_a_good_plan_is_accepted(tmp_path: Path, good: Document) -> None:
 @pytest.mark.parametrize(
     ("change", "verdict", "message"),
     [
-        (lambda d: d.pop("gpus"), "rejected", "the plan has no list of gpus"),
+        (lambda d: d.pop("gpus"), "rejected", "the plan has no gpus"),
         (lambda d: d.update(protocol="LL"), "not checked", "collopt runs plans with 'Simple' only"),
         (without("wait"), "hangs", "wait"),
         (without("nop"), "wrong data", "race"),
@@ -76,6 +76,47 @@ def test_a_bad_plan_is_not(
     assert (report.verdict, report.runs) == (verdict, False)
     assert message in report.findings[0].message
     assert "plan.json" not in report.findings[0].message
+
+
+def test_sources_without_offset_are_wrong_for_tensors(tmp_path: Path) -> None:
+    """Where those are not at the start of their allocation."""
+    document = small_document("allgather", boxes=TWO_BOXES, slice_bytes=None)
+    for held, position in operations(document):
+        for source in held[position].get("src_buff", ()):
+            source.pop("buffer_id", None)
+    (finding, *_) = lint_plan(written(tmp_path, document)).findings
+    assert finding.severity == "wrong data"
+    assert finding.message.startswith("where a buffer begins behind the start of its allocation")
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "message"),
+    [
+        ({"tbg_info": {"tb_id": 0, "tbg_size": 1}}, "accepted", EQUAL_OFFSETS),
+        ({"tbg_info": {"tb_id": 0, "tbg_size": 2}}, "not checked", "a part of an operation (tbg_info)"),
+        ({"tbg_info": {"tb_id": 0}}, "rejected", "has no tbg_size"),
+        ({"comment": "first"}, "accepted", "the loader does not read ['comment']"),
+        ({"name": "gstore"}, "rejected", "an invalid operation for MSCCL++ 0.9.0"),
+    ],
+)
+def test_what_the_loader_reads_of_an_operation_decides(
+    tmp_path: Path, good: Document, change: Document, verdict: str, message: str
+) -> None:
+    """Thread block groups are read, other keys are not."""
+    document = copy.deepcopy(good)
+    held, position = next(each for each in operations(document) if each[0][each[1]]["name"] == "put")
+    held[position].update(change)
+    report = lint_plan(written(tmp_path, document), "0.9.0")
+    assert (report.verdict, message in report.findings[0].message) == (verdict, True)
+
+
+def test_loading_is_told_for_each_version(tmp_path: Path, good: Document) -> None:
+    """Only 0.8 searches a folder, and it takes sizes below the largest."""
+    path = written(tmp_path, good)
+    old, new = (lint_plan(path, version) for version in ("0.8.0", "0.9.0"))
+    assert "MSCCLPP_EXECUTION_PLAN_DIR" in " ".join(old.loading)
+    assert "register it" in " ".join(new.loading)
+    assert new.windows[0].beyond - old.windows[0].beyond == 1
 
 
 def test_more_thread_blocks_than_the_gpu_runs_hang(tmp_path: Path, good: Document) -> None:
