@@ -24,7 +24,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with ensurepip found; name one: make env PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "installing into $(VENV), which takes a minute or two"
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[torch,plot,report,dev]'
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[torch,jax,plot,report,dev]'
 	@touch $@
 
 demo: env ## plan, prove and run an allgather; leaves its files in out/demo

@@ -8,6 +8,7 @@ from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, read_trace, rot
 from .distributed.all_to_allv.all_to_all_single import all_to_all_single
 from .distributed.execution.execute import execute
 from .distributed.execution.launch import RunReport, run_local
+from .distributed.jax_programs.function import jax_function
 from .distributed.processes.rendezvous import launched_rank
 from .families.windows import lint_family
 from .families.write import SizeWindow, fastest_windows, write_family
@@ -41,7 +42,7 @@ __all__ += ["Attribute", "NodeKind", "Replay", "Trace", "TraceNode"]
 __all__ += ["plan_traces", "read_trace", "replay_traces", "rotate_trace", "write_trace"]
 __all__ += ["Simulation", "simulate", "simulate_sizes"]
 __all__ += ["DataCheck", "Score", "TimedSize", "score"]
-__all__ += ["RunReport", "all_to_all_single", "execute", "launched_rank", "run_local"]
+__all__ += ["RunReport", "all_to_all_single", "execute", "jax_function", "launched_rank", "run_local"]
 __all__ += [
     "BenchReport",
     "Calibration",

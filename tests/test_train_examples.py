@@ -1,4 +1,4 @@
-"""The example that trains with the torch backend."""
+"""The examples that train with the torch backend and with JAX."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import runpy
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,18 @@ def test_losses_are_those_of_the_plain_backend(way: str, tmp_path: Path) -> None
         assert by_plans == pytest.approx(plain, rel=1e-5)
     assert losses[-1][1] < 0.5 * losses[0][1]
     assert planned == PLANNED[way]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
+def test_losses_in_jax_are_those_of_its_own_collective(tmp_path: Path) -> None:
+    """To what float32 can tell; and they fall."""
+    _, *rows = run(str(Path(EXAMPLE).with_name("train_with_jax.py")), folder=tmp_path)
+    losses = [[float(loss) for loss in row.split()[1:]] for row in rows]
+    assert len(losses) == 8
+    for own, by_plans in losses:
+        assert by_plans == pytest.approx(own, rel=1e-5)
+    assert losses[-1][1] < 0.5 * losses[0][1]
 
 
 def test_an_unknown_way_to_train_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,1 @@
-"""Running plans with torch.distributed: processes, calls, rounds of messages, the backend."""
+"""Running plans with torch.distributed and JAX: processes, calls, rounds of messages, the backend, functions."""

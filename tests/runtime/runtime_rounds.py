@@ -1,4 +1,4 @@
-"""Runs the rounds of programs on numpy arrays, as torch.distributed would run them on tensors."""
+"""Runs the rounds of programs on numpy arrays, as torch.distributed and JAX would run them on tensors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import defaultdict, deque
 import numpy as np
 
 from collopt.runtime import Program
+from collopt.runtime.distributed.jax_programs.tables import Rows, row_program
 from collopt.runtime.distributed.rounds.batches import Operation, Piece, Sum, rank_rounds, shard_elements
 from collopt.runtime.programs.layout import Layout
 
@@ -127,3 +128,47 @@ def run_in_rounds(program: Program, elements: int, slices: int, in_place: bool =
         np.testing.assert_array_equal(rank.memory["output"], wanted)
         assert in_place or np.array_equal(rank.memory["input"], rank.mine)
     assert not any(queues.values())
+
+
+def run_as_rows(program: Program, elements: int, slices: int) -> None:
+    """Run the tables that JAX would, one element per row, and check the outputs."""
+    spans = [_spans(program, rank, elements) for rank in range(program.num_ranks)]
+    inputs, outputs = (max(end - begin for begin, end in each) for each in zip(*spans, strict=True))
+    work = row_program(program, slices, elements, inputs, outputs)
+    memories = np.full((program.num_ranks, work.size), -5)
+    mine = [
+        np.random.default_rng(rank).integers(-(2**62), 2**62, end - begin)
+        for rank, ((begin, end), _) in enumerate(spans)
+    ]
+    for memory, given in zip(memories, mine, strict=True):
+        memory[: len(given)] = given
+    for step in work.steps:
+        before = memories.copy()
+        for pairs, source, target in step.permutations:
+            _check_permutation(pairs)
+            for sender, receiver in pairs or [(rank, rank) for rank in range(program.num_ranks)]:
+                sent, kept = _rows(work.numbers[sender], source), _rows(work.numbers[receiver], target)
+                assert len(sent) == len(kept)
+                memories[receiver][kept] = before[sender][sent]
+        for addition in step.additions:
+            for numbers, memory in zip(work.numbers, memories, strict=True):
+                one, other, target = (_rows(numbers, rows) for rows in addition)
+                assert len(set(target)) == len(target) == len(one) == len(other)
+                memory[target] = memory[one] + memory[other]
+    for rank, (memory, (_, (begin, end))) in enumerate(zip(memories, spans, strict=True)):
+        wanted = _wanted(program, rank, mine, elements)
+        np.testing.assert_array_equal(memory[work.output : work.output + end - begin], wanted)
+
+
+def _check_permutation(pairs: tuple[tuple[int, int], ...]) -> None:
+    for ends in zip(*pairs, strict=True):
+        assert len(set(ends)) == len(ends)
+
+
+def _rows(numbers: np.ndarray, rows: Rows) -> list[int]:
+    """Rows of a rank by a table."""
+    if not rows.consecutive:
+        return [row for row in numbers[rows.place : rows.place + rows.width].tolist() if row < 2**31 - 1]
+    first = int(numbers[rows.place])
+    length = rows.width if rows.lengths is None else int(numbers[rows.lengths])
+    return list(range(first, first + length))

@@ -102,11 +102,30 @@ def works_in_place(program: Program) -> bool:
 @lru_cache(maxsize=128)
 def rank_rounds(program: Program, slices: int, rank: int, elements: int) -> RankRounds:
     """Return one rank's rounds of a collective on `elements` in all."""
+    work = _translated(program, slices, rank, elements, checked_rounds(program, slices))
+    return work._replace(rounds=tuple(part for part in work.rounds if any(part)))
+
+
+def aligned_rounds(program: Program, slices: int, elements: int) -> list[RankRounds]:
+    """Return the rounds of every rank, with those in which it does nothing."""
     rounds = checked_rounds(program, slices)
+    own: list[list[tuple[list[Message], list[Message]]]] = [[([], []) for _ in rounds] for _ in program.ranks]
+    for number, part in enumerate(rounds):
+        for kind, messages in enumerate((part.messages, part.copies)):
+            for message in messages:
+                for rank in {message.sender, message.receiver}:
+                    own[rank][number][kind].append(message)
+    return [
+        _translated(program, slices, rank, elements, [Round(tuple(sent), tuple(kept)) for sent, kept in parts])
+        for rank, parts in enumerate(own)
+    ]
+
+
+def _translated(program: Program, slices: int, rank: int, elements: int, rounds: Sequence[Round]) -> RankRounds:
     map_ = _RankTranslator(program, rank, elements, slices, rounds)
-    parts = [part for part in map(map_.rank_round, rounds) if any(part)]
+    parts = tuple(map_.rank_round(part) for part in rounds)
     staging = [each.one.end for part in parts for each in part.sums if each.one.memory == "staging"]
-    return RankRounds(tuple(parts), map_.scratch.size, max(staging, default=0))
+    return RankRounds(parts, map_.scratch.size, max(staging, default=0))
 
 
 class _RankTranslator:

@@ -1,0 +1,1 @@
+"""Plans as functions of JAX: rounds of messages as permutations of ranks."""
