@@ -33,7 +33,6 @@ from collopt.topologies import (
     fat_tree,
     hypercube,
     leaf_spine,
-    mi250,
     mi300x,
     rail,
     ring,
@@ -54,7 +53,7 @@ NETWORKS: dict[int, tuple[Callable[[], Topology], ...]] = {
     16: (
         lambda: rail(4, 4),
         lambda: dgx_h100(2),
-        mi250,
+        lambda: ring(16),
         lambda: fat_tree(4),
         lambda: torus(4, 4),
         lambda: leaf_spine(4, 2, 4),
