@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python;
 	&& echo "$$python" && break; done)
 TESTFLAGS ?= -m "not slow" --hypothesis-profile=quick
 
-.PHONY: help env demo test lint ruff types imports docstrings stage docs pictures bench clean
+.PHONY: help env demo test lint ruff types imports docstrings stage docs pictures bench gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ pictures: env ## draw the pictures of the documentation again
 
 bench: env ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
+
+gpu: env ## run all that one CUDA device can show; MSCCLPP=FOLDER includes MSCCL++'s executor
+	$(BIN)/python benchmarks/one_gpu.py
 
 clean: ## remove what the other targets made, except .venv
 	rm -rf out site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
