@@ -72,8 +72,8 @@ from ..support.arrays import FloatArray, IntArray
 from ..support.validation import as_integers
 from ..topologies import Topology
 from ..topologies.graphs.orbits import LinkOrbits, link_orbits, trivial_link_orbits
+from ..topologies.network.topology import as_topology
 from .modelling.blocks import BlockModel, Blocks
-from .modelling.inputs import as_topology
 
 __all__ = ["AllToAllModel", "Variables", "build"]
 

@@ -63,7 +63,7 @@ from ..schedules.traffic.collective import Direction
 from ..support.validation import shown
 from ..topologies import Link, Topology
 from ..topologies.network.links import as_root
-from .modelling.inputs import as_topology
+from ..topologies.network.topology import as_topology
 from .modelling.pyomo_model import PyomoModel, total
 
 __all__ = ["AllreduceModel", "Variables", "build"]

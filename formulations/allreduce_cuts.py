@@ -45,8 +45,8 @@ from ..errors import UnsupportedError
 from ..schedules.traffic.collective import Direction
 from ..support.arrays import BoolArray, IntArray
 from ..topologies import Topology
+from ..topologies.network.topology import as_topology
 from .modelling.blocks import BlockModel, Blocks
-from .modelling.inputs import as_topology
 
 __all__ = ["AllreduceCutModel", "Hops", "build", "build_mirrored", "opposite_links"]
 

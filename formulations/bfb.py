@@ -58,7 +58,8 @@ from ..errors import UnsupportedError
 from ..support.arrays import IntArray
 from ..support.validation import shown
 from ..topologies import Link, Topology
-from .modelling.inputs import as_count, as_topology, hop_distances
+from ..topologies.network.topology import as_topology
+from .modelling.inputs import as_count, hop_distances
 from .modelling.pyomo_model import PyomoModel, new_program, total
 
 __all__ = ["BfbModel", "Variables", "build", "build_chunked", "build_timed"]

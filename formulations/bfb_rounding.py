@@ -21,7 +21,8 @@ from ..errors import UnsupportedError
 from ..schedules.steps.schedule import Send
 from ..support.validation import is_whole, shown
 from ..topologies import Topology
-from .modelling.inputs import as_count, as_topology
+from ..topologies.network.topology import as_topology
+from .modelling.inputs import as_count
 
 __all__ = ["as_sends", "excess_bound", "least_chunks", "round_shares"]
 

@@ -53,8 +53,8 @@ from ..support.arrays import FloatArray, IntArray
 from ..support.quantities import Exact, as_latency
 from ..support.validation import shown
 from ..topologies import Topology
+from ..topologies.network.topology import as_topology
 from .modelling.blocks import BlockModel, Blocks, Numbers
-from .modelling.inputs import as_topology
 
 __all__ = ["FlowOverTimeModel", "Variables", "build"]
 

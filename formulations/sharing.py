@@ -49,8 +49,8 @@ from ..errors import TopologyError, UnsupportedError
 from ..support.quantities import as_factor
 from ..support.validation import shown
 from ..topologies import Topology
+from ..topologies.network.topology import as_topology
 from .allreduce import AllreduceModel
-from .modelling.inputs import as_topology
 from .modelling.pyomo_model import PyomoModel, total
 from .throughput import ThroughputModel
 

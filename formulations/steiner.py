@@ -52,8 +52,8 @@ from ..schedules.traffic.collective import TREE_COLLECTIVES, AnyCollective, Coll
 from ..support.arrays import IntArray
 from ..support.validation import shown
 from ..topologies import Topology
+from ..topologies.network.topology import as_topology
 from .modelling.blocks import BlockModel, Blocks
-from .modelling.inputs import as_topology
 
 __all__ = ["SteinerModel", "SteinerTree", "build"]
 

@@ -42,8 +42,8 @@ from typing import Any
 from ..errors import UnsupportedError
 from ..support.validation import shown
 from ..topologies import Topology
+from ..topologies.network.topology import as_topology
 from . import throughput
-from .modelling.inputs import as_topology
 from .modelling.pyomo_model import PyomoModel
 from .throughput import ThroughputModel
 

@@ -72,7 +72,8 @@ from ..schedules.traffic.collective import Direction
 from ..schedules.traffic.sizes import as_weights
 from ..support.validation import shown
 from ..topologies import Topology
-from .modelling.inputs import as_count, as_topology
+from ..topologies.network.topology import as_topology
+from .modelling.inputs import as_count
 from .modelling.pyomo_model import PyomoModel, new_program, total
 
 __all__ = ["FixedCountModel", "ThroughputModel", "Variables", "build", "build_fixed_count"]

@@ -15,9 +15,9 @@ from ..schedules.paths.schedule import is_verifiable
 from ..schedules.traffic.collective import AnyCollective, as_collective
 from ..support.validation import is_int, shown
 from ..topologies import Topology
+from ..topologies.network.topology import as_topology
 from .plans.plan import Plan, proved_plan
 from .plans.stages import Trace
-from .trees.problem import check_topology
 
 WORD = re.compile(r"[A-Za-z0-9_.+-]{1,100}")  # what plan files take as the name of a planner or an option
 MAX_INTEGER = 10**18
@@ -68,7 +68,7 @@ def plan_of_schedule(
     >>> print(plan_of_schedule(complete(2, bandwidth=25), "allgather", exchange))
     allgather on complete-2 by given: 50.00 GB/s, optimal; 1 step, 1 chunk per shard
     """
-    check_topology(topology)
+    as_topology(topology)
     collective = as_collective(collective, COLLECTIVES.values(), "no schedule implements")
     _check_kind(collective, schedule)
     _check_words(planner, options)

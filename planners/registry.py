@@ -14,10 +14,11 @@ from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_col
 from ..support.validation import as_flag, shown
 from ..topologies import RuntimeCosts, Topology
 from ..topologies.network.assumed_costs import CostsName, as_costs
+from ..topologies.network.topology import as_topology
 from .catalogue import PLANNERS, Planner, PlannerName
 from .fastest import plan_for_size
 from .plans.plan import Plan
-from .trees.problem import check_topology, shard_weights
+from .trees.problem import shard_weights
 
 __all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner", "plan", "unknown_name"]
 
@@ -102,7 +103,7 @@ def plan(
     >>> plan(ring(4, bandwidth=25), "allgather", planner="blink").algbw
     Fraction(40, 1)
     """
-    check_topology(topology)
+    as_topology(topology)
     chosen = as_planner(planner)
     covered = [each for each in COLLECTIVES.values() if each.name in chosen.options]
     collective = as_collective(collective, covered, f"the planner {chosen.name!r} does not cover")

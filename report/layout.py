@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UnsupportedError
 from ..support.arrays import BoolArray, FloatArray
-from ..support.validation import shown
 from ..topologies import Topology
+from ..topologies.network.topology import as_topology
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,8 +83,7 @@ def node_layout(topology: Topology) -> pd.DataFrame:
 
 def places(topology: Topology) -> Places:
     """Choose an arrangement and place the nodes; see `node_layout`."""
-    if not isinstance(topology, Topology):
-        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    as_topology(topology)
     if topology.switch_nodes:
         return _in_rows(topology)
     flat = (0,) * topology.num_ranks

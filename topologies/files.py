@@ -9,7 +9,7 @@ from typing import Unpack
 from ..errors import TopologyError
 from ..support.writing import write_whole
 from .importing.read import ImportOptions, import_network
-from .network.topology import Topology
+from .network.topology import Topology, as_topology
 from .network.topology_json import topology_to_json
 
 
@@ -50,8 +50,7 @@ def write_topology(topology: Topology, path: str | os.PathLike[str]) -> None:
     path : str or path
         An existing file is replaced.
     """
-    if not isinstance(topology, Topology):
-        raise TopologyError(f"the topology is a {type(topology).__name__}; expected a Topology")
+    as_topology(topology, TopologyError)
     fields = topology_to_json(topology)
     # One row per line: people compare and edit these files.
     rows = {

@@ -6,16 +6,10 @@ import numpy as np
 
 from ...errors import BoundError, UnsupportedError
 from ...support.arrays import IntArray
-from ...support.validation import as_whole, shown
+from ...support.validation import as_whole
 from ...topologies import Topology
 from ...topologies.network.hop_distances import partial_hop_distances
-
-
-def as_topology(value: object) -> Topology:
-    """Return `value` if it is a topology; anything else raises `UnsupportedError`."""
-    if not isinstance(value, Topology):
-        raise UnsupportedError(f"the topology is {shown(value)}; expected a Topology, such as topologies.ring(4)")
-    return value
+from ...topologies.network.topology import as_topology
 
 
 def as_count(value: object, what: str, *, most: int = 2**20) -> int:

@@ -30,11 +30,12 @@ from ...support.seed import current_seed, seeded
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound
 from ..plans.plan import Plan
 from ..plans.stages import Trace
 from ..registry import PLANNERS, Planner, plan, unknown_name
-from ..trees.problem import check_reachable, check_topology, shard_weights
+from ..trees.problem import check_reachable, shard_weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +76,7 @@ def iter_outcomes(
     executor: Executor | None = None,
 ) -> Iterator[Outcome]:
     """Yield the result of each bound and planner, in order; see `compare`."""
-    check_topology(topology)
+    as_topology(topology)
     collective = as_collective(collective, COLLECTIVES.values(), "there is no planner or bound for")
     shard_weights(topology, collective, root, weights)
     if isinstance(sizes, str) or not isinstance(sizes, Sequence | None):

@@ -11,7 +11,8 @@ from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
-from ..trees.problem import check_topology, shard_weights
+from ...topologies.network.topology import as_topology
+from ..trees.problem import shard_weights
 
 
 @overload
@@ -92,7 +93,7 @@ def bound(
         return bound_sizes(topology, collective, [size], costs=costs, root=root, weights=weights, traffic=traffic)[0]
     if costs is not None:
         raise UnsupportedError("costs of the software matter at a size; give size too, such as '64K'")
-    check_topology(topology)
+    as_topology(topology)
     return _rate_bound(topology, collective, root, weights, traffic)
 
 
@@ -131,7 +132,7 @@ def bound_sizes(
     """
     from .at_sizes import bounds_at_sizes
 
-    check_topology(topology)
+    as_topology(topology)
     if isinstance(sizes, str) or not isinstance(sizes, Iterable):
         raise UnsupportedError(f"the sizes are {shown(sizes)}; expected several, such as ['1M', '1G']")
     amounts = [as_bytes(size) for size in sizes]

@@ -24,9 +24,10 @@ from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
-from ..trees.problem import check_topology, shard_weights
+from ..trees.problem import shard_weights
 from .flows import PairAnswer, check_pairs_reachable, node_demands, solve_pairs
 from .step_orders import ORDERS, best_order
 
@@ -135,7 +136,7 @@ def bound_pairs(
 
 def as_pair_collective(topology: object, collective: object) -> Collective:
     """Look up a collective; raise `UnsupportedError` unless it is an all-to-all or all-to-allv."""
-    check_topology(topology)
+    as_topology(topology)
     return as_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not implement")
 
 

@@ -18,12 +18,13 @@ from ...errors import UnsupportedError
 from ...schedules import Collective, as_bytes
 from ...schedules.traffic.collective import TREE_COLLECTIVES, AnyCollective, as_collective
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
 from ..patterns.double_binary_tree import plan_double_binary_tree
 from ..patterns.fixed_pattern import Hops, find_boxes
 from ..patterns.nvls import plan_nvls, plan_nvls_tree
 from ..patterns.ring import plan_ring
 from ..plans.plan import Plan
-from ..trees.problem import check_topology, tree_problem
+from ..trees.problem import tree_problem
 from .nccl_tuning import ALGORITHMS, GENERATIONS, Choice, Machine, choices
 from .rank_offsets import plan_pat
 
@@ -45,7 +46,7 @@ def plan_nccl(
 
     The ``provenance`` says which algorithm and protocol it is, and the µs of NCCL's model.
     """
-    check_topology(topology)
+    as_topology(topology)
     known = as_collective(collective, TREE_COLLECTIVES, "NCCL's planner does not implement")
     num_bytes = LARGE if size is None else as_bytes(size)
     machine = machine_of(topology)

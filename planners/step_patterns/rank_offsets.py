@@ -25,8 +25,9 @@ from ...schedules.traffic.collective import AnyCollective
 from ...support.arrays import IntArray
 from ...support.validation import as_whole
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan
-from ..trees.problem import TreeProblem, check_topology
+from ..trees.problem import TreeProblem
 from .step_plans import MAX_RANKS, exchange_along, plan_in_steps, schedule_along
 
 
@@ -142,7 +143,7 @@ def _plan_bits(topology: Topology, collective: AnyCollective, planner: str, lowe
 
 
 def _ranks(topology: Topology) -> int:
-    check_topology(topology)
+    as_topology(topology)
     return topology.num_ranks
 
 

@@ -17,6 +17,7 @@ from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.links import as_root
+from ...topologies.network.topology import as_topology
 from .steiner_limits import has_best_trees
 
 MAX_TREES_PER_ROOT = 2**20
@@ -92,16 +93,8 @@ def shard_weights(
 
 def check_request(topology: object, collective: object) -> Collective:
     """Look up a collective; raise `UnsupportedError` unless tree planners support it."""
-    check_topology(topology)
+    as_topology(topology)
     return as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
-
-
-def check_topology(topology: object) -> None:
-    """Raise `UnsupportedError` unless it is a topology."""
-    if not isinstance(topology, Topology):
-        raise UnsupportedError(
-            f"the topology is {shown(topology)}; expected a Topology, such as collopt.topologies.build('ring', n=4)"
-        )
 
 
 def checked_count(trees_per_root: int) -> int:

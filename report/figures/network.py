@@ -17,6 +17,7 @@ from ...support.arrays import FloatArray
 from ...support.formatting import bandwidth_text, count_text
 from ...support.validation import shown
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
 from ..layout import Places, box_of_nodes, link_curves, places
 from ..tables.plan_tables import WitnessView, witness_view
 from .style import COLORS, empty_figure, legend, shortened, tint
@@ -284,8 +285,7 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
 
 
 def _check(topology: object, bound: object) -> None:
-    if not isinstance(topology, Topology):
-        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    topology = as_topology(topology)
     if bound is None:
         return
     if not isinstance(bound, Bound):

@@ -22,6 +22,7 @@ from ...errors import ProgramError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
 from .matching import Matching
 from .trace import NodeKind, Trace, TraceNode
 
@@ -82,8 +83,7 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     """
     from .message_events import replay_nodes
 
-    if not isinstance(topology, Topology):
-        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    as_topology(topology)
     if not isinstance(traces, Sequence) or not all(isinstance(each, Trace) for each in traces):
         raise UnsupportedError(f"the traces are {shown(traces)}; expected a list of one Trace for each rank")
     if len(traces) != topology.num_ranks:

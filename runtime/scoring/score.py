@@ -21,6 +21,7 @@ from ...support.reading import name_of
 from ...support.validation import as_whole, shown
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.topology import as_topology
 from .messages import routed
 from .readings import DataCheck, Hints, Reading, read_schedule
 
@@ -218,8 +219,7 @@ def score(
     >>> score("blink.xml", ring, sizes=["64M"])
     <Score MSCCL XML, allgather on ring-4: data right, 40.00 GB/s, 40.00 % below the bound>
     """
-    if not isinstance(topology, Topology):
-        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    as_topology(topology)
     wanted = _sizes(sizes)
     as_planner(planner)
     if slices is not None:

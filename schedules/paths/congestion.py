@@ -7,10 +7,10 @@ from math import lcm
 
 import numpy as np
 
-from ...errors import CertificateError, UnsupportedError
+from ...errors import CertificateError
 from ...support.arrays import IntArray
-from ...support.validation import shown
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
 from ..traffic.collective import Direction
 
 INT64_LIMIT = 2**63
@@ -18,8 +18,7 @@ INT64_LIMIT = 2**63
 
 def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction: Direction = "broadcast") -> IntArray:
     """Look up the links of all paths. Shapes: `starts` int64 (paths + 1,)."""
-    if not isinstance(topology, Topology):
-        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    as_topology(topology)
     goes_on = np.ones(len(nodes), dtype=np.bool_)
     goes_on[starts[1:] - 1] = False
     tails = np.flatnonzero(goes_on)

@@ -12,6 +12,7 @@ from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray
 from ...support.validation import shown
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
 from ..traffic.collective import Direction
 
 
@@ -26,8 +27,7 @@ def check_kinds(schedule: object, kind: type, topology: object) -> None:
     """Raise `CertificateError` unless a schedule is of a kind, and a topology is one."""
     if not isinstance(schedule, kind):
         raise CertificateError(f"the schedule is {shown(schedule)}; expected a {kind.__name__}")
-    if not isinstance(topology, Topology):
-        raise CertificateError(f"the topology is {shown(topology)}; expected a Topology")
+    as_topology(topology, CertificateError)
 
 
 def check_arrays(schedule: object, shapes: Mapping[str, tuple[int, ...]], what: str) -> None:

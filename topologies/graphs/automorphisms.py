@@ -16,7 +16,7 @@ from ...errors import NoAnswerError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import as_integers, shown
 from ..network.direct_graph import DirectGraph
-from ..network.topology import Topology
+from ..network.topology import Topology, as_topology
 from .isomorphism import Colors, NodeMatching, orbit_mappings
 
 MAX_WORK = 5 * 10**7  # limit on attempts times the arcs that each looks at: seconds to half a minute
@@ -55,8 +55,7 @@ def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntA
     >>> symmetries(star, [[0, 2, 2], [1, 0, 1], [1, 1, 0]])
     array([[0, 2, 1, 3]])
     """
-    if not isinstance(topology, Topology):
-        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    as_topology(topology)
     graph, colors = _colored_graph(topology, _as_traffic(traffic, topology.num_ranks))
     attempts = MAX_WORK // (FIXED_COST + graph.num_arcs)
     search = NodeMatching(graph, graph, (colors, colors), max_attempts=attempts)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from ...errors import TopologyError
 from ...support.validation import shown
 from .links import Link, grouped_links
-from .topology import Topology
+from .topology import Topology, as_topology
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,7 @@ def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
     >>> [(each.name, len(each.links)) for each in link_classes(dgx1_v100())]
     [('gpu-gpu:25', 16), ('gpu-gpu:50', 16)]
     """
-    if not isinstance(topology, Topology):
-        raise TopologyError(f"the topology is {shown(topology)}; expected a Topology")
+    as_topology(topology, TopologyError)
     groups = grouped_links(topology.compute_nodes, topology.switch_nodes, topology.links)
     return tuple(LinkClass(name, kinds, links) for name, (kinds, links) in groups.items())
 

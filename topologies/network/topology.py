@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import TopologyError, UnsupportedError
+from ...errors import ColloptError, TopologyError, UnsupportedError
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_list, as_name, as_names, as_title, check_links, shown
 from .direct_graph import DirectGraph
@@ -392,3 +392,10 @@ class Topology(WhatIf):
         for node in nodes:
             if not isinstance(node, str) or node not in self.node_index:
                 raise TopologyError(f"node {shown(node)} is not in {self!r}")
+
+
+def as_topology(value: object, error: type[ColloptError] = UnsupportedError) -> Topology:
+    """Return `value` if it is a topology; raise the error for anything else."""
+    if not isinstance(value, Topology):
+        raise error(f"the topology is {shown(value)}; expected a Topology, such as collopt.topologies.ring(4)")
+    return value
