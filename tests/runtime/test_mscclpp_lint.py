@@ -63,6 +63,14 @@ def test_a_good_plan_is_accepted(tmp_path: Path, good: Document) -> None:
         (lambda d: d.pop("gpus"), "rejected", "the plan has no gpus"),
         (lambda d: d.update(protocol="LL"), "not checked", "collopt runs plans with 'Simple' only"),
         (without("wait"), "hangs", "wait"),
+        (lambda d: d["gpus"][0]["threadblocks"][0]["ops"].extend([{"name": "nop"}] * 64), "rejected", "limit is 64"),
+        (
+            lambda d: d["gpus"][1].update(
+                {f"{end}put_chunks": 2 * d["gpus"][1][f"{end}put_chunks"] for end in ("in", "out")}
+            ),
+            "not checked",
+            "other numbers of input and output chunks than gpu 0",
+        ),
         (without("nop"), "wrong data", "race"),
     ],
 )

@@ -53,7 +53,10 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda d: d["gpus"].pop(), "a whole number from 0 to 2"),
     (lambda d: d["gpus"].reverse(), "gpu 0 has id 3; expected its position"),
     (lambda d: d["gpus"][1].update(input_chunks=0), "input_chunks of gpu 1 is 0"),
-    (lambda d: d["gpus"][1].update(output_chunks=99), "gpu 1 has other numbers of input and output chunks"),
+    (
+        lambda d: d["gpus"][1].update(input_chunks=99, output_chunks=99),
+        "gpu 1 has other numbers of input and output chunks",
+    ),
     (lambda d: d["gpus"][0]["channels"][0].update(channel_type="shared"), "channel type 'shared'"),
     (lambda d: d["gpus"][0]["channels"].append(d["gpus"][0]["channels"][0]), "two entries for memory channels"),
     (

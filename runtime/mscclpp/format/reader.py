@@ -208,7 +208,7 @@ class _Parser(Fields):
         reader = OperationReader(self, rank, channels, buffers, known["switches"])
         operations = self.entries(fields["ops"], f"ops of {where}", 1)
         if len(operations) > MAX_OPERATIONS:
-            self.fail(f"{where} has {len(operations)} operations; the limit is {MAX_OPERATIONS}")
+            self.fail(f"{where} has {len(operations)} operations; the limit is {MAX_OPERATIONS}", "rejected")
         return tuple(reader.operation(each, f"{where} op {at}", inside=False) for at, each in enumerate(operations))
 
     def _channels(self, block: Mapping[str, Any], known: dict[str, Any], where: str) -> Positions:
