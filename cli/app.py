@@ -5,6 +5,7 @@ Exit status 0 means fine, 1 that a check failed, 2 that the request or the input
 
 from __future__ import annotations
 
+import errno
 import inspect
 import re
 import sys
@@ -104,8 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except SystemExit as leaving:
-        # How completion of shells ends.
-        status = leaving.code
+        # How completion of shells ends, and help whose reader has gone, which is no error.
+        gone = isinstance(leaving.__context__, OSError) and leaving.__context__.errno == errno.EPIPE
+        status = 0 if gone else leaving.code
     return status if isinstance(status, int) else 0
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..errors import UnsupportedError
 from .validation import as_path, shown
@@ -17,7 +20,7 @@ from .validation import as_path, shown
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a file atomically, so that no reader sees a part of it."""
     target = _resolved(path)
-    with _naming(target):
+    with finished_before_signals(), _naming(target):
         temporary = _stage(target, content)
         try:
             temporary.replace(target)
@@ -26,12 +29,12 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
             raise
 
 
-def write_all_whole(contents: Mapping[str, str | bytes]) -> None:
+def write_all_whole(contents: Mapping[str, str | bytes] | Mapping[Path, str | bytes]) -> None:
     """Write all files or none, each as `write_whole` does; readers never find old and new ones side by side."""
     targets = {_resolved(path): content for path, content in contents.items()}
     if len(targets) < len(contents):
         raise UnsupportedError(f"of {len(contents)} paths, some are the same file; expected different ones")
-    with contextlib.ExitStack() as undo:
+    with finished_before_signals(), contextlib.ExitStack() as undo:
         new: dict[Path, Path] = {}
         for target, content in targets.items():
             with _naming(target):
@@ -51,6 +54,25 @@ def write_all_whole(contents: Mapping[str, str | bytes]) -> None:
         undo.pop_all()
     for aside in old:
         aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def finished_before_signals() -> Iterator[None]:
+    """Let signals that end the program wait for the end of a block, so that it leaves no temporary files."""
+    waiting: list[int] = []
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for each in (signal.SIGINT, signal.SIGTERM):
+            # Python's own handler would raise in the midst of the block.  Others are left alone.
+            if signal.getsignal(each) in (signal.SIG_DFL, signal.default_int_handler):
+                before[each] = signal.signal(each, lambda which, _: waiting.append(which))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in waiting:
+            signal.raise_signal(number)
 
 
 def _resolved(path: str | os.PathLike[str]) -> Path:

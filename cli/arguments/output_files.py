@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from ...support.writing import write_all_whole
 from .parameters import UsageError
 
 
@@ -28,6 +29,15 @@ def name_errors_after(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        raise OSError(error.errno, f"cannot be written: {error.strerror}", os.fspath(path)) from error
+
+
+def write_files(contents: Mapping[Path, str | bytes]) -> None:
+    """Write all files or none; errors name the one that cannot be written, as it was given."""
+    try:
+        write_all_whole(contents)
+    except OSError as error:
+        path = next((each for each in contents if os.path.realpath(each) == error.filename), error.filename)
         raise OSError(error.errno, f"cannot be written: {error.strerror}", os.fspath(path)) from error
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from ...errors import TooLargeError
 from ...schedules import Collective
 from ...support.quantities import as_bytes
-from ...support.writing import write_whole
 from ..terminal.output import note
 from ..terminal.progress import computing, working
 from .output_files import name_errors_after
@@ -86,21 +89,25 @@ class RuntimeFiles(NamedTuple):
         if self.runtime is not None:
             runtime_limits(self.runtime)
 
-    def write(self, made: Plan, written: list[Path]) -> None:
-        """Write a plan's files, once all of them are known to be possible; append them to `written`."""
+    def contents(self, made: Plan) -> dict[Path, bytes]:
+        """Return the contents of a plan's files, once all of them are known to be possible."""
         shared = self._given(*EXPORT_OPTIONS)
         if shared.pop("in_place", False):
             shared["placement"] = "in-place"
         xml, mscclpp = "msccl-xml", "mscclpp-json"
         wanted = {xml: self.xml, mscclpp: self.mscclpp}
         options = {xml: self._given(*XML_OPTIONS) | shared, mscclpp: shared}
-        contents = {path: _export_call(made, form, path, options[form]) for form, path in wanted.items() if path}
-        for path, content in contents.items():
-            write(path, lambda target, content=content: write_whole(target, content), written)  # type: ignore[misc]
-        if self.mscclpp is not None:
-            from ...runtime.mscclpp.registration import write_registration
+        return {path: _exported(made, form, path, options[form]) for form, path in wanted.items() if path}
 
-            write(self.register, partial(write_registration, [self.mscclpp]), written)
+    def write_registration(self, written: list[Path]) -> None:
+        """Write the code that registers an MSCCL++ plan, which has to be there, and append it to `written`."""
+        if self.register is None or self.mscclpp is None:
+            return
+        from ...runtime.mscclpp.registration import write_registration
+
+        with name_errors_after(self.register):
+            write_registration([self.mscclpp], self.register)
+        written.append(self.register)
 
     def notes(self, made: Plan, written: Collection[Path]) -> list[str]:
         """Say what an MSCCL++ file makes of trees that branch at switches."""
@@ -121,21 +128,24 @@ class RuntimeFiles(NamedTuple):
         return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
-def write(path: Path | None, save: Callable[[Path], None], written: list[Path]) -> None:
-    """Write a file if requested, and append it to `written`."""
-    if path is None:
-        return
-    with name_errors_after(path):
-        save(path)
-    if path not in written:
-        written.append(path)
-
-
-def _export_call(made: Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
-    """Return the function that exports a file."""
-    with working(f"exporting {path}"), TemporaryDirectory() as folder:
+def _exported(made: Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
+    """Return the content of a file; SIGTERM removes the folder that it is written to, too."""
+    with working(f"exporting {path}"), _ended_by_exit(), TemporaryDirectory() as folder:
         made.export(form, target := Path(folder) / path.name, **options)
         return target.read_bytes()
+
+
+@contextmanager
+def _ended_by_exit() -> Iterator[None]:
+    """Let SIGTERM raise SystemExit in a block, so that it is left in order."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 FEW_TREES, MANY_TREES = 8, 256  # Trees of a root that are few, and of all roots that are many

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ...errors import ColloptError
 from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.assumed_costs import as_costs
 from ..arguments.network_options import NetworkOptions
-from ..arguments.output_files import check_targets
+from ..arguments.output_files import check_targets, write_files
 from ..arguments.parameters import (
     CollectiveArgument,
     CostsOption,
@@ -26,7 +28,7 @@ from ..arguments.parameters import (
     size_option,
 )
 from ..arguments.plan_summary import plan_figures
-from ..arguments.runtime_files import RuntimeFiles, write, write_fitting
+from ..arguments.runtime_files import RuntimeFiles, write_fitting
 from ..terminal.output import advise, emit_csv, emit_json, emit_rows, flat, note
 from ..terminal.progress import computing
 
@@ -121,15 +123,18 @@ def plan(
         intact = find_bound(whole, known, **shards) if whole else None
     written: list[Path] = []
     try:
-        # The plan itself comes first: runtimes' limits may refuse the rest, and `export` tries other options then.
-        write(output, made.save, written)
-        if trees_per_root or chunks:
-            files.write(made, written)
-        else:
-            fitting = write_fitting(made, lambda each: files.write(each, written), planner, options | shards)
-            if fitting is not made:
-                made = fitting
-                write(output, made.save, written)
+        found: list[dict[Path, bytes]] = []
+        try:
+            if trees_per_root or chunks:
+                found.append(files.contents(made))
+            else:
+                made = write_fitting(made, lambda each: found.append(files.contents(each)), planner, options | shards)
+        except ColloptError:
+            # The plan itself is kept where runtimes' limits refuse the rest: `export` tries other options then.
+            _write(made, output, {}, written)
+            raise
+        _write(made, output, found[-1], written)
+        files.write_registration(written)
         if as_json or as_csv:
             figures = _figures(made, intact, size)
             emit_json(figures) if as_json else emit_csv([flat(figures)])
@@ -142,6 +147,15 @@ def plan(
             note(f"collopt: note: {text}")
         if {files.xml, files.mscclpp} & set(written) and files.channels is None and files.instances is None:
             advise("one thread block rarely saturates a GPU link; also try --instances 4, and measure both")
+
+
+def _write(made: Plan, output: Path | None, exported: Mapping[Path, bytes], written: list[Path]) -> None:
+    """Write a plan and what was exported of it, all or nothing, and list the files in `written`."""
+    from ...planners.plans.plan import document_text
+
+    own = {} if output is None else {output: document_text(made.to_json())}
+    write_files({**own, **exported})
+    written += [*own, *exported]
 
 
 def _given(**options: object) -> dict[str, Any]:

@@ -51,8 +51,13 @@ Older files are read as they are.
 def write_document(fields: Mapping[str, object], path: str | os.PathLike[str]) -> None:
     """Write the fields of a plan to a file atomically."""
     check_path(path)
+    write_whole(path, document_text(fields))
+
+
+def document_text(fields: Mapping[str, object]) -> str:
+    """Return the text of the file of a plan."""
     body = ",\n".join(f"{json.dumps(key)}: {_json_text(value)}" for key, value in fields.items())
-    write_whole(path, f"{{\n{body}\n}}\n")
+    return f"{{\n{body}\n}}\n"
 
 
 def check_path(path: object) -> None:
