@@ -107,10 +107,7 @@ class _StderrHandler(logging.Handler):
 
 @contextmanager
 def _log_to_stderr(verbose: int) -> Iterator[None]:
-    """Send the package's log to standard error while a command runs."""
-    if not verbose:
-        yield
-        return
+    """Send the package's log to standard error while a command runs, its warnings at least."""
     logger, handler = logging.getLogger("collopt"), _StderrHandler()
     before = logger.level
     logger.addHandler(handler)

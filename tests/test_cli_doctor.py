@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import collopt
+import collopt.cli.running.doctor
 import collopt.support.packages
 from cli_calls import call, process
 from collopt.planners.plans.stages import on_stage
 from collopt.runtime.distributed.processes.torch_facts import TorchFacts, torch_facts
+from collopt.support.compiling.kernels import cache_problems
 
 
 def test_a_healthy_installation(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,6 +48,24 @@ def test_what_is_broken_is_told(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert answer.status == 1
     assert "plans            FAILED: ZeroDivisionError: no plan" in answer.out
     assert "linear programs  ok: " in answer.out
+
+
+def test_faults_of_the_cache_of_kernels_are_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside what works in spite of them."""
+    monkeypatch.setitem(cache_problems, "broken", "a cached kernel is broken")
+    assert call(capsys, "doctor", "--json").data["core"][-1]["detail"].endswith("; a cached kernel is broken")
+    monkeypatch.setattr(collopt.cli.running.doctor, "cache_folder", lambda: None)
+    data = call(capsys, "doctor", "--json").data
+    assert data["core"][-1]["detail"] == "compiled, but not cached: every process compiles them again"
+    assert data["kernels"] == {"folder": None, "compiled_before": False}
+
+
+@pytest.mark.slow
+def test_doctor_compiles_for_images(capsys: pytest.CaptureFixture[str]) -> None:
+    """And then says whether all works."""
+    assert call(capsys, "doctor", "--compile", "--json").data["ok"]
 
 
 def test_a_wrong_answer_of_the_solver_is_a_failure(

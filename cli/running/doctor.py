@@ -7,13 +7,13 @@ import platform
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from ...errors import ColloptError, MissingDependencyError
 from ...support.packages import ABSENT, remedy, requirements
-from ..arguments.parameters import JsonOption
+from ..arguments.parameters import JsonOption, option
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import cache_folder, compiled_before, computing, working
@@ -45,7 +45,13 @@ class Feature(NamedTuple):
     needs: str  # What to install, where it does not work; what is wrong besides, if something is there
 
 
-def doctor(as_json: JsonOption = False) -> None:
+CompileOption = Annotated[
+    bool,
+    option("--compile", "First plan in all ways, so that their kernels are in the cache, such as that of an image."),
+]
+
+
+def doctor(compile_kernels: CompileOption = False, as_json: JsonOption = False) -> None:
     """Print versions, check that plans can be made and verified here, and list the available features.
 
     The exit status is 0 if all core checks pass, even if optional features are missing, and 1 otherwise.
@@ -58,6 +64,9 @@ def doctor(as_json: JsonOption = False) -> None:
         raise typer.Exit(CHECK_FAILED)
     from ...runtime.distributed.processes.torch_facts import torch_facts
 
+    if compile_kernels:
+        with computing("compiling kernels"):
+            _compile()
     with computing("checking"):
         folder, compiled = _kernels()
         checks = [packages]
@@ -133,7 +142,7 @@ def _kernels() -> tuple[str | None, bool]:
     """Folder of the kernel cache, and whether it was filled before the checks."""
     try:
         folder = cache_folder()
-        return None if folder is None else str(folder), compiled_before()
+        return (None, False) if folder is None else (str(folder), compiled_before())
     except Exception:  # noqa: BLE001 - the check of the kernels says what is wrong
         return None, False
 
@@ -168,8 +177,35 @@ def _plan() -> str:
     return f"an allgather on {made.topology.name} was planned and verified"
 
 
+def _compile() -> None:
+    """Make plans that need kernels of all kinds."""
+    from ...planners import bound_sizes, plan, schedule_all_to_allv
+    from ...runtime import run_program
+    from ...runtime.lowering.lower import lower
+    from ...schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE_SCATTER
+    from ...topologies import dgx_a100, torus
+
+    boxes, grid = dgx_a100(boxes=2), torus(4, 4)
+    for network in (boxes, grid):
+        for collective in (ALLGATHER, REDUCE_SCATTER, ALLREDUCE, ALL_TO_ALL):
+            made = plan(network, collective)
+            made.estimate("1M")
+            run_program(lower(made.schedule, collective))
+        plan(network, BROADCAST, root=0)
+        plan(network, ALLGATHER, trees_per_root=1)
+        plan(network, ALLGATHER, size="1M")
+    plan(grid, ALLGATHER, planner="bfb")
+    bound_sizes(grid, ALLGATHER, ["1M"])
+    traffic = [[1 + one * other % 7 for other in range(16)] for one in range(16)]
+    schedule_all_to_allv(traffic, servers=2, gpus_per_server=8)
+
+
 def _compiled_before_checks() -> str:
-    return "compiled and cached" if compiled_before() else "compiled, but not cached: every process compiles them again"
+    from ...support.compiling.kernels import cache_problems
+
+    if cache_folder() is None or not compiled_before():
+        return "compiled, but not cached: every process compiles them again"
+    return "compiled and cached" + f"; {'; '.join(cache_problems.values())}" * bool(cache_problems)
 
 
 def _features(facts: TorchFacts) -> list[Feature]:
@@ -195,7 +231,7 @@ def _extra(name: str, extra: str) -> Feature:
 def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, folder: str | None, compiled: bool) -> None:
     emit_rows("versions", {name: found or "not installed" for name, found in _versions().items()})
     emit_rows("core", {check.name: f"{'ok' if check.works else 'FAILED'}: {check.detail}" for check in checks})
-    kept = folder or "unknown"
+    kept = folder or "none that can be written; set NUMBA_CACHE_DIR"
     emit_rows("compiled kernels", {"cache folder": kept, "cached before": "yes" if compiled else "no"})
     emit_rows(
         "torch",

@@ -63,7 +63,7 @@ def _ended_by_interrupt() -> Iterator[None]:
 
 
 def cache_folder() -> Path | None:
-    """Return numba's cache folder, or None if it is unknown."""
+    """Return numba's cache folder, or None if there is none."""
     from ...solvers.trees.height_reduction import _exchange
 
     # Numba has no public name for this.
@@ -72,6 +72,6 @@ def cache_folder() -> Path | None:
 
 
 def compiled_before() -> bool:
-    """Whether numba's cache holds the last kernel that planning compiles, or cannot be read."""
+    """Whether numba's cache holds the last kernel that planning compiles, or there is none."""
     folder = cache_folder()
     return folder is None or any(folder.glob("height_reduction._exchange-*.nbi"))

@@ -8,13 +8,13 @@ from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...schedules import Forest
 from ...schedules.trees.switch_vertices import columns
 from ...solvers.strength.tree_centers import centered, eccentricities, move_root, parents_of
 from ...support.arrays import IntArray, SmallArray
+from ...support.compiling.kernels import kernel
 from ...topologies import Topology
 
 MAX_FACTOR = 2**16  # how much weights are multiplied at most, so that trees can be divided among roots
@@ -116,7 +116,7 @@ class _Spare:
         return [*pairwise(path), *pairwise(path[::-1])]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def neighbors_towards(parent: IntArray, switch: int) -> IntArray:
     """Neighbor of a vertex of a tree on the way to each other vertex, shape (vertices,); its own is the one above."""
     towards = np.full(len(parent), parent[switch])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ...schedules.timing.event_loop import heap_pop, heap_push
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 
 SEND, RECEIVE, COMPUTE = range(3)
 NONE = -1
@@ -99,7 +99,7 @@ def replay_nodes(nodes: Nodes, before: IntArray, after: IntArray) -> tuple[int, 
     return int(state.sizes[FINISH]), count - int(state.sizes[ENDED])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _replay(work: _Work, state: _State) -> None:
     """Run until nothing is scheduled."""
     hops, nodes = len(work.hop_links), len(work.kinds)
@@ -118,7 +118,7 @@ def _replay(work: _Work, state: _State) -> None:
             _release(work, state, target - hops - nodes, now)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _schedule(state: _State, time: int, target: int) -> None:
     """Schedule an event."""
     number = state.sizes[SCHEDULED]
@@ -128,7 +128,7 @@ def _schedule(state: _State, time: int, target: int) -> None:
     state.sizes[SCHEDULED] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _issue(work: _Work, state: _State, node: int, now: int) -> None:
     """Start a node that waits for nothing more."""
     hops = len(work.hop_links)
@@ -142,7 +142,7 @@ def _issue(work: _Work, state: _State, node: int, now: int) -> None:
         state.is_posted[node] = True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _enter(work: _Work, state: _State, hop: int, now: int) -> None:
     """Send a message over its next link, or let it wait for those that came before."""
     link = work.hop_links[hop]
@@ -155,7 +155,7 @@ def _enter(work: _Work, state: _State, hop: int, now: int) -> None:
         state.last[link] = hop
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _transmit(work: _Work, state: _State, hop: int, now: int) -> None:
     """Keep a link busy with a message."""
     link = work.hop_links[hop]
@@ -164,7 +164,7 @@ def _transmit(work: _Work, state: _State, hop: int, now: int) -> None:
     _schedule(state, now + work.hop_busy[hop], len(work.hop_links) + len(work.kinds) + link)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _release(work: _Work, state: _State, link: int, now: int) -> None:
     """Serve the message that waits first."""
     state.is_busy[link] = False
@@ -174,7 +174,7 @@ def _release(work: _Work, state: _State, link: int, now: int) -> None:
         _transmit(work, state, hop, now)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _arrive(work: _Work, state: _State, hop: int, now: int) -> None:
     """Forward a message that arrived as a whole; at its end, end its send, and its receive if that started."""
     node = work.owners[hop]
@@ -188,7 +188,7 @@ def _arrive(work: _Work, state: _State, hop: int, now: int) -> None:
         _end(work, state, receive, now)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _end(work: _Work, state: _State, node: int, now: int) -> None:
     """End a node, and start those that waited for nothing else."""
     state.sizes[ENDED] += 1

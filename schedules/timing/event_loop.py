@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def heap_push(times: IntArray, codes: IntArray, first: int, size: int, time: int, code: int) -> None:
     """Push an entry onto the binary heap of `size` entries at ``first``, ordered by (time, code)."""
     at = size
@@ -31,7 +31,7 @@ def heap_push(times: IntArray, codes: IntArray, first: int, size: int, time: int
     codes[first + at] = code
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def heap_pop(times: IntArray, codes: IntArray, first: int, size: int) -> None:
     """Pop the first of the `size` entries of the heap at ``first``; see `heap_push`."""
     last = size - 1
@@ -148,7 +148,7 @@ EVENTS, PENDING, READY, ARRIVED = range(4)
 """Places in `_State.sizes`: entries of `times`, of `pending` (links that may be able to send) and `ready`; ends."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArray, int, int]:
     """Run the loop of the module's docstring; return start times of hops, the last end, and the number of arrivals."""
     jobs, links, parts = len(plan.hop_links) * pieces, len(plan.queue_starts) - 1, len(waits)
@@ -187,7 +187,7 @@ def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArr
                 finish = now
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _start_piece(plan: _Plan, state: _State, part: int, now: int, pieces: int) -> None:
     """Enqueue a ready piece for its first link, or complete it if its transfer has no links."""
     transfer, piece = divmod(part, pieces)
@@ -198,7 +198,7 @@ def _start_piece(plan: _Plan, state: _State, part: int, now: int, pieces: int) -
         _enqueue(plan, state, hop * pieces + piece, now, pieces)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _complete_piece(plan: _Plan, state: _State, part: int, pieces: int) -> None:
     """Record the arrival of a piece, and release its followers."""
     state.sizes[ARRIVED] += 1
@@ -211,7 +211,7 @@ def _complete_piece(plan: _Plan, state: _State, part: int, pieces: int) -> None:
             state.sizes[READY] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _enqueue(plan: _Plan, state: _State, code: int, now: int, pieces: int) -> None:
     """Enqueue a piece of a hop for its link."""
     hop, piece = divmod(code, pieces)
@@ -223,7 +223,7 @@ def _enqueue(plan: _Plan, state: _State, code: int, now: int, pieces: int) -> No
     _mark_pending(state, link)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _mark_pending(state: _State, link: int) -> None:
     """Mark a link as possibly able to send."""
     if not state.is_pending[link]:
@@ -232,7 +232,7 @@ def _mark_pending(state: _State, link: int) -> None:
         state.sizes[PENDING] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _send(plan: _Plan, state: _State, link: int, now: int, pieces: int) -> None:
     """Send the first piece of a link's queue, if the link is idle and there is one."""
     size, first = state.queue_sizes[link], plan.queue_starts[link]
@@ -255,7 +255,7 @@ def _send(plan: _Plan, state: _State, link: int, now: int, pieces: int) -> None:
     state.sizes[EVENTS] += 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _process_event(plan: _Plan, state: _State, now: int, pieces: int) -> bool:
     """Process the earliest event; return whether a piece arrived at the end of its transfer."""
     code, jobs = state.codes[0], len(state.starts)

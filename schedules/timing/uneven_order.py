@@ -9,10 +9,10 @@ into parts; here they stay whole.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 from ...topologies import Topology
 from .transfers import Transfers
 from .urgency import transfers_ahead
@@ -31,7 +31,7 @@ def uneven_turns(transfers: Transfers, topology: Topology, rounds: IntArray) -> 
     return _starts(order, transfers.hop_starts, transfers.hop_links, ticks, len(topology.links))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _starts(order: IntArray, hop_starts: IntArray, hop_links: IntArray, ticks: IntArray, num_links: int) -> IntArray:
     """Start times of messages, tried in `order` whenever a link becomes free."""
     starts = np.zeros(len(order), dtype=np.int64)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 
 from ...support.arrays import IntArray, SmallArray
+from ...support.compiling.kernels import kernel
 
 if TYPE_CHECKING:
     from .switch_vertices import Abilities
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def divide(
     weights: IntArray,
     routes: SmallArray,
@@ -66,7 +66,7 @@ def divide(
                     since = place
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _takes(
     switch: int,
     tree: int,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import SolverError
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import augment, check_capacities
 from .link_masks import WORD, Groups, Intake, groups_at
 
@@ -38,7 +38,7 @@ def share_out(network: Intake, chunks: int, capacities: IntArray) -> Shares:
     return Shares(np.repeat(np.arange(len(counts)), counts), *columns)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _shared_out(
     network: Intake, chunks: int, capacities: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
@@ -67,7 +67,7 @@ def _shared_out(
     return counts, table[0, :size], table[1, :size], table[2, :size], table[3, :size]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _write_intervals(groups: Groups, shares: IntArray, chunks: int, links: IntArray, table: IntArray, size: int) -> int:
     """Lay the shards of each group end to end, and split them at the boundaries between the shares of links."""
     for group in range(len(shares)):
@@ -86,7 +86,7 @@ def _write_intervals(groups: Groups, shares: IntArray, chunks: int, links: IntAr
     return size
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def balance(groups: Groups, units: int, capacities: IntArray) -> tuple[IntArray, BoolArray]:
     """Send `units` of every shard over links of some capacities, by maximum flow.
 
@@ -130,7 +130,7 @@ def balance(groups: Groups, units: int, capacities: IntArray) -> tuple[IntArray,
     return shares, violated
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _add_arc(
     first: IntArray,
     following: IntArray,

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numba
 import numpy as np
 
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import check_capacities
 from .balanced_shares import balance
 from .link_masks import Intake, groups_at, shards_within
@@ -54,7 +54,7 @@ def _places(network: Intake, found: BusiestSet) -> IntArray:
     return places
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def time_to_bring(widths: IntArray, chunks: int) -> tuple[int, int]:
     """Return the least time, as a fraction, in which links of given bandwidths together carry so many chunks."""
     total = widths.sum()
@@ -74,7 +74,7 @@ def time_to_bring(widths: IntArray, chunks: int) -> tuple[int, int]:
         above, below = soonest, unit
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _raise_times(network: Intake, chunks: int, times: IntArray) -> None:
     """Raise the time of each distance, a fraction in `times`, until all chunks fit into all ranks."""
     for rank in range(len(network.hops)):

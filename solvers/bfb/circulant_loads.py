@@ -10,11 +10,11 @@ from __future__ import annotations
 from math import lcm
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 
 MAX_OFFSETS = 10  # limit of offsets, since all their subsets are enumerated at every distance
 WORD = 64  # bits per word, one for each node
@@ -41,7 +41,7 @@ def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
     return CirculantCosts(found[0], found[1], found[2], unit)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
     sets, degree = offsets.shape
     found = np.zeros((3, sets), dtype=np.int64)
@@ -74,7 +74,7 @@ def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _shares(degree: int, unit: int) -> IntArray:
     """Return, for each subset of offsets, `unit` over its size; 0 for the empty set."""
     sizes = np.zeros(1 << degree, dtype=np.int64)
@@ -85,7 +85,7 @@ def _shares(degree: int, unit: int) -> IntArray:
     return shares
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is_within(n: int, offsets: IntArray, most: int) -> bool:
     """Return whether the diameter is at most `most`, by rotations of a node set in the bits of a word."""
     everything = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - n)
@@ -100,7 +100,7 @@ def _is_within(n: int, offsets: IntArray, most: int) -> bool:
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _search(n: int, offsets: IntArray, hops: IntArray, queue: IntArray, most: int) -> bool:
     """Run BFS from node 0; return False if a node is more than `most` hops away or unreachable."""
     hops[:] = -1
@@ -122,7 +122,7 @@ def _search(n: int, offsets: IntArray, hops: IntArray, queue: IntArray, most: in
     return seen == n
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _busiest(n: int, offsets: IntArray, hops: IntArray, layer: IntArray, shares: IntArray, inside: IntArray) -> int:
     """Return U of one distance in the shares' unit: sum the histogram of masks over subsets (zeta transform)."""
     inside[:] = 0

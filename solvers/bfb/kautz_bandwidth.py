@@ -10,11 +10,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 
 COLUMNS = 5
 LARGEST = 2**15  # limit of nodes, for the time of the kernel; its arithmetic fits 64 bits far beyond
@@ -49,7 +49,7 @@ def as_figures(degree: int, size: int, row: IntArray) -> KautzFigures:
     return KautzFigures(steps, Fraction(degree, size) * (whole + Fraction(top, bottom)), distance_sum)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def kautz_table(degree: int, first: int, last: int) -> IntArray:
     """Measure the graphs of `first` to `last` nodes. Shapes: returns int64 (last - first + 1, 5)."""
     rows = np.empty((last - first + 1, COLUMNS), dtype=np.int64)
@@ -58,7 +58,7 @@ def kautz_table(degree: int, first: int, last: int) -> IntArray:
     return rows
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _measure(degree: int, size: int, row: IntArray) -> None:
     """Fill in one row: backward BFS from one node of each orbit, then the loads of the runs of the last step."""
     depth, reach = depth_and_reach(degree, size)
@@ -84,7 +84,7 @@ def _measure(degree: int, size: int, row: IntArray) -> None:
     row[0], row[1], row[2], row[3], row[4] = steps, loads.sum(), top, bottom, distance_sum
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def depth_and_reach(degree: int, size: int) -> tuple[int, int]:
     """Return the largest T with d^T < m, and d^T."""
     depth, reach = 0, 1
@@ -93,7 +93,7 @@ def depth_and_reach(degree: int, size: int) -> tuple[int, int]:
     return depth, reach
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def kautz_period(degree: int, size: int) -> int:
     """Return the least c with (d + 1) c = 0 modulo m: nodes that far apart are alike."""
     one, other = degree + 1, size
@@ -102,7 +102,7 @@ def kautz_period(degree: int, size: int) -> int:
     return size // one
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _in_neighbors(degree: int, size: int) -> IntArray:
     """Tails of the arcs into each node, ascending; d different ones, for m > d."""
     into = np.empty((size, degree), dtype=np.int64)
@@ -115,7 +115,7 @@ def _in_neighbors(degree: int, size: int) -> IntArray:
     return into
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _starts(degree: int, size: int, depth: int) -> tuple[IntArray, IntArray]:
     """Where the d^T numbers that walks of length T end at start, for each source; and how many start before each."""
     starts = np.arange(size)
@@ -129,7 +129,7 @@ def _starts(degree: int, size: int, depth: int) -> tuple[IntArray, IntArray]:
     return starts, np.cumsum(before)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def search_by_links(
     node: int, into: IntArray, depth: int, seen: IntArray, queue: IntArray, links: IntArray, loads: IntArray
 ) -> tuple[int, int]:
@@ -161,7 +161,7 @@ def search_by_links(
     return found, hops
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _worst_run(
     tails: IntArray, reach: int, found: IntArray, starts: IntArray, starts_before: IntArray, piece_of: IntArray
 ) -> tuple[int, int]:
@@ -210,7 +210,7 @@ def as_transpose_factor(degree: int, size: int, row: IntArray) -> Fraction:
     return Fraction(degree, size) * (whole + Fraction(top, bottom))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def kautz_transpose_table(degree: int, first: int, last: int) -> IntArray:
     """Measure the transposes of the graphs of `first` to `last` nodes. Shapes: returns int64 (last - first + 1, 3)."""
     rows = np.empty((last - first + 1, TRANSPOSE_COLUMNS), dtype=np.int64)
@@ -219,7 +219,7 @@ def kautz_transpose_table(degree: int, first: int, last: int) -> IntArray:
     return rows
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _measure_transpose(degree: int, size: int, row: IntArray) -> None:
     """Fill in one row: BFS from one node of each orbit, then the loads of the runs of stretches of the last step."""
     depth, reach = depth_and_reach(degree, size)
@@ -247,7 +247,7 @@ def _measure_transpose(degree: int, size: int, row: IntArray) -> None:
     row[0], row[1], row[2] = loads.sum(), top, bottom
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _begin(node: int, degree: int, size: int, length: int) -> int:
     """Return the first of the consecutive numbers at which walks of a length from a node end."""
     begin, reach = node, 1
@@ -257,7 +257,7 @@ def _begin(node: int, degree: int, size: int, length: int) -> int:
     return begin
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _widths(cuts: IntArray, degree: int, reach: int, size: int) -> IntArray:
     """Count the links that serve the run of stretches of each start and length."""
     stretches = len(cuts)
@@ -273,7 +273,7 @@ def _widths(cuts: IntArray, degree: int, reach: int, size: int) -> IntArray:
     return widths
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _worst_stretches(counts: IntArray, widths: IntArray) -> tuple[int, int]:
     """Return the numerator and denominator of the largest c(S) / |S| over the links S of runs of stretches."""
     stretches = len(counts)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import check_capacities
 
 HopArray = npt.NDArray[np.int16]
@@ -83,7 +83,7 @@ def max_in_degree(network: Intake) -> int:
     return int(np.diff(network.first).max())
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _distances(num_ranks: int, first: IntArray, tails: IntArray) -> tuple[HopArray, NodeArray]:
     """Run backward BFS from every rank; -1 for unreachable sources."""
     hops = np.full((num_ranks, num_ranks), -1, dtype=np.int16)
@@ -105,7 +105,7 @@ def _distances(num_ranks: int, first: IntArray, tails: IntArray) -> tuple[HopArr
     return hops, found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _starts(hops: HopArray, diameter: int) -> NodeArray:
     starts = np.zeros((len(hops), diameter + 2), dtype=np.int32)
     for rank in range(len(hops)):
@@ -116,7 +116,7 @@ def _starts(hops: HopArray, diameter: int) -> NodeArray:
     return starts
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def groups_at(network: Intake, rank: int, distance: int) -> Groups:
     """Group the sources at one distance from a rank by the links that can bring their shards."""
     begin, end = network.starts[rank, distance], network.starts[rank, distance + 1]
@@ -154,7 +154,7 @@ def groups_at(network: Intake, rank: int, distance: int) -> Groups:
     return Groups(masks[:groups], starts, members)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _slot(mask: IntArray, masks: IntArray, table: IntArray) -> int:
     """Return the slot of a mask in an open-addressing hash table."""
     key = 0
@@ -167,7 +167,7 @@ def _slot(mask: IntArray, masks: IntArray, table: IntArray) -> int:
     return slot
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def usable_links(groups: Groups, degree: int) -> BoolArray:
     """Mark the links into a rank that can carry a shard from this distance."""
     usable = np.zeros(degree, dtype=np.bool_)
@@ -178,7 +178,7 @@ def usable_links(groups: Groups, degree: int) -> BoolArray:
     return usable
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def shards_within(groups: Groups, chosen: BoolArray) -> int:
     """Count the shards that only links of a set can carry."""
     shards = 0

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.kernels import kernel
 from .balanced_shares import balance
 from .link_masks import Intake, groups_at, max_in_degree, shards_within, usable_links
 
@@ -78,7 +78,7 @@ def _as_sets(network: Intake, best: IntArray, members: BoolArray) -> tuple[Busie
     return tuple(found)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _by_subsets(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
     """Return, for each distance, rank, c(S) and b(S) of the bottleneck set S, and its members."""
     best, members = _nothing_yet(network)
@@ -104,7 +104,7 @@ def _by_subsets(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
     return best, members
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _nothing_yet(network: Intake) -> tuple[IntArray, BoolArray]:
     diameter = network.starts.shape[1] - 2
     best = np.zeros((diameter, 3), dtype=np.int64)
@@ -112,7 +112,7 @@ def _nothing_yet(network: Intake) -> tuple[IntArray, BoolArray]:
     return best, np.zeros((diameter, (network.first[1:] - network.first[:-1]).max()), dtype=np.bool_)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _shards_inside(network: Intake, rank: int, distance: int, degree: int) -> IntArray:
     """Count, for each set of links, the sources whose mask it contains: the zeta transform of a histogram."""
     inside = np.zeros(1 << degree, dtype=np.int64)
@@ -130,7 +130,7 @@ def _shards_inside(network: Intake, rank: int, distance: int, degree: int) -> In
     return inside
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _by_newton(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
     """Return the same as `_by_subsets`; the bound of one rank starts the next."""
     best, members = _nothing_yet(network)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
@@ -19,6 +18,7 @@ from numba.extending import intrinsic
 
 from ...errors import CapacityOverflowError, UnsupportedError
 from ...support.arrays import IntArray, ShortArray
+from ...support.compiling.kernels import kernel
 from ...support.validation import shown
 
 MaskArray = npt.NDArray[np.uint64]
@@ -36,7 +36,7 @@ def _of_lowest_bit(_context: Any, word: Any) -> Any:
 _lowest: Any = intrinsic(_of_lowest_bit)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def shortest_path(
     row: int,
     edges: MaskArray,
@@ -76,7 +76,7 @@ def shortest_path(
     raise AssertionError("equal row and column sums have a perfect matching")
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def widest_path(
     row: int,
     width: int,
@@ -114,7 +114,7 @@ def widest_path(
         at = owner[best]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def flip(row: int, column: int, match: ShortArray, owner: ShortArray, parent: ShortArray) -> None:
     """Match along the path from `row` to the free `column`."""
     while True:
@@ -147,7 +147,7 @@ def decompose(matrix: IntArray, way: str = "plain") -> tuple[IntArray, IntArray]
     return found.astype(np.int64), weights
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def matchings(matrix: IntArray, way: int) -> tuple[ShortArray, IntArray]:
     """Embed and decompose without checks; return int16 permutations (steps, n) and int64 weights (steps,)."""
     n = len(matrix)
@@ -164,13 +164,13 @@ def matchings(matrix: IntArray, way: int) -> tuple[ShortArray, IntArray]:
     return found[:count], weights[:count]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def max_matchings(n: int) -> int:
     """Return the upper bound of the number of steps of the plain way."""
     return n * n - 2 * n + 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def embed(matrix: IntArray, residual: IntArray) -> int:
     """Embed `matrix` into `residual` of equal row and column sums, and return that sum."""
     n = len(matrix)
@@ -198,7 +198,7 @@ def embed(matrix: IntArray, residual: IntArray) -> int:
     return bound
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def plain_matchings(residual: IntArray, bound: int, found: ShortArray, weights: IntArray) -> int:
     """Subtract matchings until nothing is left; return their number.  `residual` is overwritten."""
     n = len(residual)
@@ -241,7 +241,7 @@ def plain_matchings(residual: IntArray, bound: int, found: ShortArray, weights: 
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _flip(
     row: int, column: int, residual: IntArray, left: IntArray, match: ShortArray, owner: ShortArray, parent: ShortArray
 ) -> None:
@@ -259,7 +259,7 @@ def _flip(
         column = before
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def wide_matchings(matrix: IntArray, bound: int, found: ShortArray, weights: IntArray) -> int:
     """Subtract widest matchings until nothing is left; return their number, or -1 if `found` is too small.
 
@@ -300,6 +300,6 @@ def wide_matchings(matrix: IntArray, bound: int, found: ShortArray, weights: Int
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _bit(place: int) -> np.uint64:
     return np.uint64(1) << np.uint64(place & 63)

@@ -5,11 +5,11 @@ A single call keeps online planning within microseconds.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 from .birkhoff import matchings
 from .tile_balance import peer_bytes, stream_segments
 
@@ -21,7 +21,7 @@ NEGATIVE, TOO_LARGE, TOO_MANY = 1, 2, 3
 """Faults: an entry below 0, a total beyond `LIMIT`, stages times servers beyond `MAX_PLACES`."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def staged_exchange(
     traffic: IntArray, servers: int, gpus: int, way: int, cap: int
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
@@ -44,7 +44,7 @@ def staged_exchange(
     return 0, starts, segments[:count], sizes, partners, begins, ends
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fault_of(traffic: IntArray) -> int:
     """Return `NEGATIVE` or `TOO_LARGE` for such traffic, else 0; small entries need no sum."""
     entries = traffic.ravel()
@@ -62,7 +62,7 @@ def fault_of(traffic: IntArray) -> int:
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def number_of_stages(weights: IntArray, cap: int) -> int:
     """Count the stages of at most `cap` bytes that matchings are split into."""
     stages = 0
@@ -71,7 +71,7 @@ def number_of_stages(weights: IntArray, cap: int) -> int:
     return stages
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def ordered_stages(longest: IntArray, found: npt.NDArray[np.int16], weights: IntArray, pieces: int, cap: int) -> Stages:
     """Split matchings into stages of at most `cap` bytes, sorted by size, and assign each stream's bytes in order."""
     servers = len(longest)

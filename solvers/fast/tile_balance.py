@@ -7,13 +7,13 @@ b = p, p + 1, ..., p - 1 modulo m and gives away the end; surpluses fill the def
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longest: IntArray) -> None:
     """Sum the bytes of each GPU for each other server, and find the longest stream of each pair of servers.
 
@@ -32,7 +32,7 @@ def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longe
             longest[server, other] = (total + gpus - 1) // gpus
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def stream_segments(
     traffic: IntArray, servers: int, gpus: int, sums: IntArray, starts: IntArray, segments: IntArray
 ) -> int:
@@ -52,7 +52,7 @@ def stream_segments(
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _tile(
     traffic: IntArray,
     server: int,
@@ -97,7 +97,7 @@ def _tile(
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def copy_cells(
     traffic: IntArray,
     rank: int,
@@ -131,7 +131,7 @@ def copy_cells(
     return count, place, first
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _cell_at(traffic: IntArray, rank: int, column: int, gpus: int, start: int, kept: int) -> tuple[int, int]:
     """Return the cell, and the byte in it, after the first `kept` bytes of a rank for a server."""
     place = 0

@@ -7,16 +7,16 @@ Theorem 1 of FAST requires of its server.  GPU a of i orders its bytes from GPU 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 from .birkhoff import matchings
 from .stages import MAX_PLACES, TOO_MANY, fault_of, number_of_stages, ordered_stages
 from .tile_balance import copy_cells
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def unequal_exchange(
     traffic: IntArray, firsts: IntArray, gpus: int, way: int, cap: int
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
@@ -37,7 +37,7 @@ def unequal_exchange(
     return 0, starts, segments, sizes, partners, begins, ends
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _totals(traffic: IntArray, firsts: IntArray) -> IntArray:
     """Return the bytes from each server to each other, int64 (servers, servers); 0 on the diagonal."""
     servers = len(firsts) - 1
@@ -50,7 +50,7 @@ def _totals(traffic: IntArray, firsts: IntArray) -> IntArray:
     return totals
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _longest(totals: IntArray, firsts: IntArray, gpus: int, parts: int) -> IntArray:
     """Return the longest stream of each pair of parts; the first GPUs and peers have one byte more."""
     longest = np.zeros((parts, parts), dtype=np.int64)
@@ -65,7 +65,7 @@ def _longest(totals: IntArray, firsts: IntArray, gpus: int, parts: int) -> IntAr
     return longest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _segments(
     traffic: IntArray, totals: IntArray, firsts: IntArray, gpus: int, parts: int
 ) -> tuple[IntArray, IntArray]:
@@ -93,7 +93,7 @@ def _segments(
     return np.cumsum(starts), segments[:count][np.argsort(streams[:count], kind="mergesort")]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _keep(
     traffic: IntArray,
     total: int,
@@ -128,7 +128,7 @@ def _keep(
     return count, left, deficits
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill(
     traffic: IntArray,
     rows: tuple[int, int],
@@ -168,7 +168,7 @@ def _fill(
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _stream(rank: int, other: int, gpus: int, ranks: int) -> int:
     """Number the stream from a rank to its peer in the part that begins with the rank `other`."""
     return (rank // gpus * (ranks // gpus) + other // gpus) * gpus + rank % gpus

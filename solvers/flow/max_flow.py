@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import CapacityOverflowError, SolverError
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.kernels import kernel
 
 CAPACITY_LIMIT = 2**62  # sums of capacities stay below this, so that the sum of two of them fits int64
 
@@ -97,7 +97,7 @@ def solve_network(
     return MaxFlow(int(value), remaining, levels < 0)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _linked_arcs(num_nodes: int, heads: IntArray) -> tuple[IntArray, IntArray]:
     first_arc = np.full(num_nodes, -1, dtype=np.int64)
     next_arc = np.full(len(heads), -1, dtype=np.int64)
@@ -108,7 +108,7 @@ def _linked_arcs(num_nodes: int, heads: IntArray) -> tuple[IntArray, IntArray]:
     return first_arc, next_arc
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def distances_to_sink(
     first_arc: IntArray,
     next_arc: IntArray,
@@ -137,7 +137,7 @@ def distances_to_sink(
             arc = next_arc[arc]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def augment(
     first_arc: IntArray,
     next_arc: IntArray,

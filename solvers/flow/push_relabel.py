@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.kernels import kernel
 from .max_flow import FlowNetwork, distances_to_sink, paired_network
 
 RELABEL_INTERVAL = 4  # a global relabeling follows once relabel operations have scanned one in this many arcs
@@ -30,14 +30,14 @@ class Workspace(NamedTuple):
     next_in_bucket: IntArray  # by node: next active node of the same label
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def workspace(num_nodes: int) -> Workspace:
     """Allocate the scratch arrays of `unmet_demand`; they serve any number of sinks."""
     rows = np.empty((6, num_nodes), dtype=np.int64)
     return Workspace(rows[0], rows[1], rows[2], rows[3], rows[4], rows[5])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def unmet_demand(network: FlowNetwork, residual: IntArray, supplies: IntArray, sink: int, space: Workspace) -> int:
     """Push the supplies of the first nodes towards a sink and return the deficit: supplies minus maximum flow.
 
@@ -92,7 +92,7 @@ def unmet_demand(network: FlowNetwork, residual: IntArray, supplies: IntArray, s
     return deficit
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _push_from_neighbors(network: FlowNetwork, residual: IntArray, sink: int, excess: IntArray) -> None:
     """Push the supplies of the sink's neighbors into it, which is nearly all the work in a dense network."""
     arc = network.first_arc[sink]
@@ -106,7 +106,7 @@ def _push_from_neighbors(network: FlowNetwork, residual: IntArray, sink: int, ex
         arc = network.next_arc[arc]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _min_residual_label(
     arc: int, next_arc: IntArray, heads: IntArray, residual: IntArray, labels: IntArray
 ) -> tuple[int, int]:
@@ -120,7 +120,7 @@ def _min_residual_label(
     return lowest, degree
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _global_relabel(network: FlowNetwork, residual: IntArray, sink: int, space: Workspace) -> int:
     """Set labels to exact distances and fill the buckets of active nodes; return the highest active label."""
     distances_to_sink(network.first_arc, network.next_arc, network.heads, residual, sink, -1, space.labels, space.queue)
@@ -158,7 +158,7 @@ def sweep_sinks(
     return sweep
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _sweep(
     network: FlowNetwork, supplies: IntArray, begin: int, end: int, deficit: IntArray, sink_sides: BoolArray
 ) -> None:

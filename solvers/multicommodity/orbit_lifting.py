@@ -11,12 +11,12 @@ from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, SolverError
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 from ...support.validation import shown
 from ...topologies.graphs.orbits import link_images
 
@@ -78,7 +78,7 @@ def _averages(flow: npt.NDArray[np.int64] | npt.NDArray[np.object_], orbits: Int
     return [Fraction(total) / size for total, size in zip(sums.tolist(), sizes.tolist(), strict=True)]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _label(
     source: int, symmetries: IntArray, images: IntArray, labels: LabelArray, queue: IntArray, count: int
 ) -> None:

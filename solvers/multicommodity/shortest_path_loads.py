@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numba
 import numpy as np
 
 from ...errors import BoundError, CapacityOverflowError
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 
 LOAD_LIMIT = 2**62
 FACTORS = (5, 7, 3, 3, 2, 2, 2)  # the unit of flow is a product of powers of these, so that most shares are integral
@@ -46,7 +46,7 @@ def _unit(num_nodes: int) -> int:
             unit *= factor
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _loads(
     unit: int, out_starts: IntArray, heads: IntArray, in_starts: IntArray, tails: IntArray, multiplicities: IntArray
 ) -> tuple[int, int]:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import FloatArray, IntArray
+from ...support.compiling.kernels import kernel
 
 OrderArray = npt.NDArray[np.int32]
 
@@ -51,7 +51,7 @@ def initial_orders(sources: IntArray, num_nodes: int) -> OrderArray:
     return orders
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _shortest_distances(
     source: int, links: Adjacency, out_lengths: IntArray, order: OrderArray, places: IntArray, distances: IntArray
 ) -> None:
@@ -86,7 +86,7 @@ def _shortest_distances(
         order[before + 1] = node
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _split(
     links: Adjacency,
     widths: FloatArray,
@@ -132,7 +132,7 @@ def _split(
         demand[links.in_tails[shortest]] += left
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def soft_loads(
     sources: IntArray,
     counts: IntArray,
@@ -164,7 +164,7 @@ def soft_loads(
     return loads
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def distance_sums(
     sources: IntArray, links: Adjacency, lengths: IntArray, orders: OrderArray, demands: IntArray
 ) -> IntArray:

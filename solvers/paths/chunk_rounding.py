@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import numba
 import numpy as np
 
 from ...errors import SolverError
 from ...support.arrays import FloatArray, IntArray, RandomArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import CAPACITY_LIMIT, check_capacities
 from .decomposition import Paths, path_loads
 
@@ -112,7 +112,7 @@ def _limits(goal: Fraction, capacities: IntArray, used: IntArray) -> IntArray:
     return np.array([most[capacity] for capacity in capacities.tolist()], dtype=np.int64)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _distribute_remainders(
     members: IntArray, starts: IntArray, amounts: IntArray, remainders: IntArray, chunks: IntArray
 ) -> None:
@@ -127,7 +127,7 @@ def _distribute_remainders(
                 chunks[turned[place]] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _local_search(
     paths: Paths,
     members: IntArray,
@@ -166,7 +166,7 @@ def _local_search(
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pass(
     paths: Paths,
     members: IntArray,
@@ -224,7 +224,7 @@ def _pass(
     return effort
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _add(
     paths: Paths,
     path: int,
@@ -242,20 +242,20 @@ def _add(
         costs[link] = _cost(loads[link], steps[link], peak, sharpness)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _cost(load: int, step: float, peak: float, sharpness: float) -> float:
     """Return the marginal cost of one more chunk on a link, about a difference of exponentials."""
     return step * math.exp(min(MAX_EXPONENT, max(-MAX_EXPONENT, sharpness * ((load + 1) * step - peak))))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def next_random(state: RandomArray) -> float:
     """Return the next number in [0, 1) of a linear congruential generator. Shapes: `state` uint64 (1,)."""
     state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
     return float(state[0] >> np.uint64(11)) / 2.0**53
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _most_loaded(loads: IntArray, capacities: IntArray) -> int:
     most_loaded = 0
     for link in range(1, len(loads)):

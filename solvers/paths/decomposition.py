@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import SolverError
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import check_capacities
 from ..multicommodity.soft_shortest_paths import Adjacency, adjacency
 
@@ -84,7 +84,7 @@ def _check_arrays(
     check_capacities(len(flow) * int(flow.max(initial=0)))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _loads(paths: Paths, weights: IntArray, loads: IntArray) -> IntArray:
     for path in range(len(weights)):
         for place in range(paths.starts[path], paths.starts[path + 1]):
@@ -92,7 +92,7 @@ def _loads(paths: Paths, weights: IntArray, loads: IntArray) -> IntArray:
     return loads
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _paths(
     graph: Adjacency, tails: IntArray, heads: IntArray, flow: IntArray, source: int, demands: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
@@ -109,7 +109,7 @@ def _paths(
     return _extract_paths(graph, tails, flow, source, demands, hops, widths)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _cancel_cycles(graph: Adjacency, heads: IntArray, flow: IntArray, source: int) -> IntArray:
     """Make the flow acyclic by depth-first search, and return the reached nodes in reverse topological order.
 
@@ -156,7 +156,7 @@ def _cancel_cycles(graph: Adjacency, heads: IntArray, flow: IntArray, source: in
     return order[:done]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _relabel(graph: Adjacency, flow: IntArray, node: int, hops: IntArray, widths: IntArray) -> int:
     """Set hops and width of a node from its predecessors; return the index of the best link in, -1 for none."""
     found = -1
@@ -172,7 +172,7 @@ def _relabel(graph: Adjacency, flow: IntArray, node: int, hops: IntArray, widths
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _drop_surplus(
     graph: Adjacency, flow: IntArray, source: int, demands: IntArray, order: IntArray, hops: IntArray
 ) -> None:
@@ -196,7 +196,7 @@ def _drop_surplus(
             surplus -= part
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _extract_paths(
     graph: Adjacency, tails: IntArray, flow: IntArray, source: int, demands: IntArray, hops: IntArray, widths: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:

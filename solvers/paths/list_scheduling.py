@@ -7,12 +7,12 @@ schedules of the reversed paths give the next priorities; see docs/explanation/a
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, RandomArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import check_capacities
 from .chunk_rounding import next_random
 from .decomposition import Paths, path_loads
@@ -66,7 +66,7 @@ def _best_schedule(paths: Paths, quotas: IntArray, loads: IntArray, least: int, 
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _improve(
     paths: Paths,
     quotas: IntArray,
@@ -96,7 +96,7 @@ def _improve(
     return fewest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _initial_keys(paths: Paths, loads: IntArray) -> IntArray:
     """Return initial keys: smaller, thus more urgent, for more hops to go, then for a larger load of the next link."""
     keys = np.empty(len(paths.links), dtype=np.int64)
@@ -109,7 +109,7 @@ def _initial_keys(paths: Paths, loads: IntArray) -> IntArray:
     return keys
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _list_schedule(
     paths: Paths, quotas: IntArray, firsts: IntArray, keys: IntArray, forwards: bool, steps: IntArray
 ) -> int:
@@ -161,7 +161,7 @@ def _list_schedule(
     return step
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _push(waiting: IntArray, urgency: IntArray, first: int, sizes: IntArray, link: int, place: int, key: int) -> None:
     """Push a hop onto the heap of a link."""
     at = sizes[link]
@@ -175,7 +175,7 @@ def _push(waiting: IntArray, urgency: IntArray, first: int, sizes: IntArray, lin
     urgency[first + at], waiting[first + at] = key, place
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pop(waiting: IntArray, urgency: IntArray, first: int, sizes: IntArray, link: int) -> None:
     """Pop the hop of least key from the heap of a link."""
     sizes[link] -= 1
@@ -241,7 +241,7 @@ def min_steps(paths: Paths, quotas: IntArray) -> int:
     return max(int(needed.max(initial=0)), int(np.diff(paths.starts).max(initial=0)))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _heads_and_tails(paths: Paths, num_links: int) -> tuple[IntArray, IntArray]:
     """Return, per link, the fewest hops of any path before it and after it."""
     head, tail = np.full(num_links, len(paths.links)), np.full(num_links, len(paths.links))

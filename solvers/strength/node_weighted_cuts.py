@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import CAPACITY_LIMIT, augment, distances_to_sink, flow_network
 
 
@@ -41,7 +41,7 @@ def node_weighted_cuts(
     return NodeWeightedCuts(*network, len(tails), num_ranks)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def min_cut_around(
     cuts: NodeWeightedCuts,
     factor: int,
@@ -84,7 +84,7 @@ def min_cut_around(
     return value
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_switches(cuts: NodeWeightedCuts, parts: int, sets: IntArray) -> None:
     """Label switches in disjoint `sets`, int64 (nodes,), by the part, from 0, whose smallest minimum cut contains them.
 
@@ -105,7 +105,7 @@ def add_switches(cuts: NodeWeightedCuts, parts: int, sets: IntArray) -> None:
                 sets[node] = part
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _max_flow(cuts: NodeWeightedCuts, residual: IntArray, scratch: IntArray) -> int:
     """Push a maximum flow from source to sink; ``scratch[0]`` is negative at nodes that cannot reach the sink."""
     sink = len(cuts.first_arc) - 2

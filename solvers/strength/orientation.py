@@ -11,12 +11,12 @@ from fractions import Fraction
 from math import gcd
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import check_capacities, flow_network, solve_network
 from .node_weighted_cuts import NodeWeightedCuts, min_cut_around, node_weighted_cuts
 from .strength import Strength
@@ -98,7 +98,7 @@ def balanced_demands(
     return demands
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _raise(
     cuts: NodeWeightedCuts, level: int, begin: int, end: int, target: IntArray, demands: IntArray, tight: BoolArray
 ) -> None:
@@ -117,7 +117,7 @@ def _raise(
             tight[rank] = True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _remove_excess(
     cuts: NodeWeightedCuts, level: int, limit: int, begin: int, end: int, demands: IntArray, tight: BoolArray
 ) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import check_capacities
 from .node_weighted_cuts import NodeWeightedCuts, add_switches, min_cut_around, node_weighted_cuts
 
@@ -73,7 +73,7 @@ def _blocks(cuts: NodeWeightedCuts, value: Fraction) -> IntArray:
     return blocks
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _merge_blocks(
     cuts: NodeWeightedCuts, factor: int, level: int, begin: int, end: int, demands: IntArray, blocks: IntArray
 ) -> None:

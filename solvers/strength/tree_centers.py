@@ -7,10 +7,10 @@ switches, which are no roots and count for no hop.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from ...support.arrays import IntArray, SmallArray
+from ...support.compiling.kernels import kernel
 
 
 def centered(roots: IntArray, routes: SmallArray, senders: IntArray, num_ranks: int) -> tuple[IntArray, SmallArray]:
@@ -23,7 +23,7 @@ def centered(roots: IntArray, routes: SmallArray, senders: IntArray, num_ranks: 
     return moved_roots, moved_routes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _center_all(roots: IntArray, routes: SmallArray, senders: IntArray, num_ranks: int) -> None:
     for tree in range(len(roots)):
         parent = parents_of(routes[tree], senders)
@@ -37,7 +37,7 @@ def _center_all(roots: IntArray, routes: SmallArray, senders: IntArray, num_rank
         roots[tree] = center
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def parents_of(route: SmallArray, senders: IntArray) -> IntArray:
     """Vertex above each vertex of a tree, -1 at the root and outside, shape (vertices,)."""
     parent = np.full(len(route), -1, dtype=np.int64)
@@ -47,7 +47,7 @@ def parents_of(route: SmallArray, senders: IntArray) -> IntArray:
     return parent
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def move_root(route: SmallArray, senders: IntArray, root: int) -> None:
     """Reverse the hops from the old root to the new one, in place; `route` int32 (vertices,)."""
     vertex, incoming = root, np.int32(-1)
@@ -59,7 +59,7 @@ def move_root(route: SmallArray, senders: IntArray, root: int) -> None:
         vertex = above
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def eccentricities(root: int, parent: IntArray, num_ranks: int) -> IntArray:
     """Twice the hops between ranks from each vertex to the rank farthest from it, shape (vertices,).
 
@@ -97,7 +97,7 @@ def eccentricities(root: int, parent: IntArray, num_ranks: int) -> IntArray:
     return farthest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _topological_order(root: int, parent: IntArray) -> IntArray:
     """List the vertices of a tree in topological order, parents first."""
     order = np.empty(len(parent), dtype=np.int64)

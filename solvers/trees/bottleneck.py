@@ -13,12 +13,12 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import FlowNetwork, check_capacities, paired_network
 from ..flow.push_relabel import unmet_demand, workspace
 
@@ -129,14 +129,14 @@ def _least_scale(sizes: list[int], low: Fraction, high: Fraction, feasible: Call
     return candidates[first]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _gcd(a: int, b: int) -> int:
     while b:
         a, b = b, a % b
     return a
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _newton_sweep(
     network: FlowNetwork, weights: IntArray, begin: int, end: int, supply: int, capacity: int, source_side: BoolArray
 ) -> tuple[int, int, BoolArray]:
@@ -153,7 +153,7 @@ def _newton_sweep(
     return supply, capacity, source_side
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def cut_ratio(network: FlowNetwork, weights: IntArray, sink_side: BoolArray) -> tuple[int, int]:
     """Return the weight outside a node set and the capacity entering it, not in lowest terms."""
     heads, capacities = network.heads, network.capacities
@@ -167,7 +167,7 @@ def cut_ratio(network: FlowNetwork, weights: IntArray, sink_side: BoolArray) -> 
     return outside, entering
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _violated_sink(network: FlowNetwork, supplies: IntArray, begin: int, end: int) -> int:
     space = workspace(len(network.first_arc))
     for sink in range(begin, end):

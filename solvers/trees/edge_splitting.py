@@ -7,11 +7,11 @@ and are pooled to reject later pairs.  Proof: docs/explanation/algorithms.md.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import FlowNetwork, flow_network, paired_network
 from ..flow.push_relabel import sweep_sinks, unmet_demand, workspace
 
@@ -71,7 +71,7 @@ def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArr
     return np.concatenate(splits)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _split_some(
     network: FlowNetwork,
     switch: int,
@@ -102,7 +102,7 @@ def _split_some(
     return splits[:done].copy(), pool, found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _arcs_from(network: FlowNetwork, node: int) -> IntArray:
     degree = 0
     arc = network.first_arc[node]
@@ -117,7 +117,7 @@ def _arcs_from(network: FlowNetwork, node: int) -> IntArray:
     return arcs
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pairs(degree: int) -> IntArray:
     """List all ordered pairs of neighbor indices, shape (degree^2, 2), in rotations to spread links over many others.
 
@@ -131,7 +131,7 @@ def _pairs(degree: int) -> IntArray:
     return pairs
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _split_pair(
     network: FlowNetwork, from_arc: int, to_arc: int, supplies: IntArray, order: IntArray, cut: BoolArray
 ) -> tuple[int, bool]:
@@ -161,7 +161,7 @@ def _split_pair(
     return units, limited
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _forbidden(cuts: BoolArray, count: int, into: int, switch: int, out: int) -> bool:
     """Return whether some tight cut has the switch on one side and both neighbors on the other."""
     for cut in range(count):  # noqa: SIM110 - numba compiles no generator
@@ -170,7 +170,7 @@ def _forbidden(cuts: BoolArray, count: int, into: int, switch: int, out: int) ->
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _arc_between(network: FlowNetwork, tail: int, head: int) -> int:
     arc: int = network.first_arc[tail]
     while network.heads[arc] != head:
@@ -178,7 +178,7 @@ def _arc_between(network: FlowNetwork, tail: int, head: int) -> int:
     return arc
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _move(capacities: IntArray, from_arc: int, to_arc: int, direct: int, units: int) -> None:
     """Split `units` of the pair; a negative number undoes a split."""
     capacities[from_arc ^ 1] -= units

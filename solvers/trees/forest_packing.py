@@ -11,12 +11,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, SmallArray
+from ...support.compiling.kernels import kernel
 from .routed_graph import RoutedGraph
 from .tight_sets import LaminarFamily
 from .tree_packing import Packing, pack_trees
@@ -53,7 +53,7 @@ def pack_forest(
     return Packing(np.concatenate(roots), np.concatenate(weights), links), alive[used[:-1]]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _compose(levels: Levels, left: IntArray, roots: IntArray, weights: IntArray, block: SmallArray) -> int:
     """Fill rows of `block` with trees while roots have trees left; return their number, -1 if a part is missing."""
     ranks, sets = levels.num_ranks, len(levels.num_steps)
@@ -83,7 +83,7 @@ def _compose(levels: Levels, left: IntArray, roots: IntArray, weights: IntArray,
     return row
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _compose_one(levels: Levels, root: int, row: SmallArray, depth: IntArray, frames: IntArray, trees: IntArray) -> int:
     """Compose one tree in `row` and list its level trees in `trees`; return their number, or -1."""
     depth[root] = 0
@@ -113,7 +113,7 @@ def _compose_one(levels: Levels, root: int, row: SmallArray, depth: IntArray, fr
     return num_trees
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _enter(levels: Levels, number: int, rank: int, frames: IntArray, height: int, trees: IntArray, used: int) -> int:
     """Choose a tree in set `number` and in each smaller one around `rank`; return the new height of `frames`, or -1."""
     first = height
@@ -140,7 +140,7 @@ def _enter(levels: Levels, number: int, rank: int, frames: IntArray, height: int
     return height
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _best_port(levels: Levels, connection: int, depth: IntArray) -> int:
     """Choose the link of a connection with units left whose tail is least deep, then the one with most units."""
     best = -1
@@ -326,7 +326,7 @@ def _pack_level(
     return Packing(packing.roots[order], packing.weights[order], packing.links[order])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _breadth_first(roots: IntArray, links: IntArray, tails: IntArray) -> IntArray:
     """List the links of each tree in breadth-first order."""
     trees, nodes = links.shape

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...support import progress
 from ...support.arrays import FloatArray, IntArray, SmallArray
+from ...support.compiling.kernels import kernel
 from .tree_packing import Packing
 
 EXCHANGES_PER_ROUND = 3 * 10**7
@@ -92,7 +92,7 @@ def _allocate(packing: Packing, chosen: IntArray, tails: IntArray, capacity: int
     return forest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _heights(roots: IntArray, links: IntArray, tails: IntArray) -> IntArray:
     trees, ranks = links.shape
     heights = np.zeros(trees, dtype=np.int64)
@@ -102,7 +102,7 @@ def _heights(roots: IntArray, links: IntArray, tails: IntArray) -> IntArray:
     return heights
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _find_depths(root: int, links: SmallArray, tails: IntArray, depth: SmallArray) -> int:
     """Fill in the depth of every rank by climbing to the nearest known one; return the height."""
     depth[:] = -1
@@ -123,7 +123,7 @@ def _find_depths(root: int, links: SmallArray, tails: IntArray, depth: SmallArra
     return height
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _measure(forest: _Forest, tree: int) -> None:
     """Recompute depths and potentials of one tree."""
     root, links, depth, potential = forest.roots[tree], forest.links[tree], forest.depths[tree], forest.potentials[tree]
@@ -144,13 +144,13 @@ def _measure(forest: _Forest, tree: int) -> None:
         potential[forest.tails[links[rank]]] += potential[rank]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _measure_all(forest: _Forest, count: int) -> None:
     for tree in range(count):
         _measure(forest, tree)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
     """Improve trees, tallest first, until no exchange helps; those above `goal` may split; return their number."""
     ranks = forest.links.shape[1]
@@ -181,7 +181,7 @@ def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _best_partner(forest: _Forest, count: int, tree: int, rank: int, split: bool) -> int:
     """Find the tree whose link into `rank` lowers the potential most, or -1."""
     # Local names: numba counts references whenever a field of a tuple is looked up.
@@ -206,7 +206,7 @@ def _best_partner(forest: _Forest, count: int, tree: int, rank: int, split: bool
     return partner
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is_below(forest: _Forest, tree: int, node: int, rank: int) -> bool:
     """Return whether the path from `node` up to the root passes `rank`."""
     while forest.depths[tree, node] > forest.depths[tree, rank]:
@@ -214,7 +214,7 @@ def _is_below(forest: _Forest, tree: int, node: int, rank: int) -> bool:
     return bool(node == rank)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _equalize_copies(forest: _Forest, count: int, tree: int, other: int) -> int:
     """Split the heavier of two trees so that both have equally many copies; return the number of trees."""
     weight = min(forest.weights[tree], forest.weights[other])

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 
 
 class Routes(NamedTuple):
@@ -55,7 +55,7 @@ class RoutedGraph:
         return Routes(*_expanded(links, self.tails, self.heads, self.before, self.after, self.num_nodes))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _expanded(
     links: IntArray, tails: IntArray, heads: IntArray, before: IntArray, after: IntArray, num_nodes: int
 ) -> tuple[IntArray, IntArray]:

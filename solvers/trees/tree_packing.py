@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import CAPACITY_LIMIT, augment, flow_network
 
 UNREACHED, START = -2, -1  # BFS marks of unreached and of start nodes; all other nodes hold the arc that reached them
@@ -99,7 +99,7 @@ def _initial_state(
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _first_flows(
     first_arc: IntArray,
     next_arc: IntArray,
@@ -125,7 +125,7 @@ def _first_flows(
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
     """Grow one tree from `root`, write its links into `tree`, and return its number of copies; 0 if that fails.
 
@@ -164,7 +164,7 @@ def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
     return copies
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _candidates(state: _State, depths: IntArray, level: int, copies: int, spare: IntArray) -> IntArray:
     """List links with capacity for all copies from ranks at `level` of the tree to ranks outside, by capacity left.
 
@@ -184,7 +184,7 @@ def _candidates(state: _State, depths: IntArray, level: int, copies: int, spare:
     return chosen[np.argsort(-state.left[chosen], kind="mergesort")]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _max_copies(state: _State, root: int, depths: IntArray, copies: int, spare: IntArray) -> int:
     """Return the largest number of copies that a link out of the tree can join, or -1 if the state is broken."""
     untested = np.empty(len(spare), dtype=np.int64)
@@ -208,7 +208,7 @@ def _max_copies(state: _State, root: int, depths: IntArray, copies: int, spare: 
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray) -> int:
     """Return how many copies `link` may join, or -1 if the state is broken.
 
@@ -251,7 +251,7 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
     return allowed
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _total_excess(excess: IntArray) -> int:
     total = 0
     for amount in excess:
@@ -259,7 +259,7 @@ def _total_excess(excess: IntArray) -> int:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _apply_changes(state: _State, sink: int, excess: IntArray) -> None:
     """Cap the flow into `sink` by the reduced capacities; the difference becomes excess and deficit."""
     flow = state.flows[sink]
@@ -275,7 +275,7 @@ def _apply_changes(state: _State, sink: int, excess: IntArray) -> None:
     state.seen[sink] = state.num_changes[0]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reroute(state: _State, flow: IntArray, excess: IntArray, marks: IntArray) -> None:
     """Move excess to deficits along shortest residual paths as long as there are any."""
     queue = np.empty(len(excess), dtype=np.int64)
@@ -304,7 +304,7 @@ def _reroute(state: _State, flow: IntArray, excess: IntArray, marks: IntArray) -
                 node = state.tails[link]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, queue: IntArray) -> int:
     """Breadth-first search from all excess to the nearest deficit; return its node or -1.
 
@@ -339,7 +339,7 @@ def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, qu
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _release_copies(state: _State, root: int, tree: IntArray, amount: int) -> None:
     """Return `amount` copies of the partial tree to its root, and complete the kept flows of its ranks."""
     for rank in range(len(tree)):

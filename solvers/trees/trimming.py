@@ -7,11 +7,11 @@ around a rank with the largest ratio of outside supplies to ingress, or else gro
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.kernels import kernel
 from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network
 from ..flow.push_relabel import SinkSweep, sweep_sinks, unmet_demand, workspace
 from .bottleneck import cut_ratio
@@ -137,7 +137,7 @@ def _apportion(total: int, slack: IntArray) -> IntArray:
     return shares
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _local_cuts(network: FlowNetwork, supplies: IntArray, begin: int, end: int, covered: BoolArray) -> BoolArray:
     """Find local bottlenecks of uncovered ranks by Newton's method as in `bottleneck`, and update `covered`.
 

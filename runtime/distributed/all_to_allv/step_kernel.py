@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ....support.arrays import IntArray
+from ....support.compiling.kernels import kernel
 from .step_tables import (
     AFTER,
     BEFORE,
@@ -75,7 +75,7 @@ class Arrivals(NamedTuple):
     area_begins: IntArray  # Where the two areas of scratch begin, and where the second ends.
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def stream_locations(own: RankContext) -> tuple[IntArray, IntArray, IntArray, int]:
     """Return the memory and offset that each stream to another server is sent from, its length, and the scratch used.
 
@@ -101,7 +101,7 @@ def stream_locations(own: RankContext) -> tuple[IntArray, IntArray, IntArray, in
     return memories, offsets, lengths, scratch_used
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def plan_arrivals(
     own: RankContext, partners: IntArray, begins: IntArray, ends: IntArray, scratch_used: int
 ) -> Arrivals:
@@ -136,7 +136,7 @@ def plan_arrivals(
     return Arrivals(lengths, segment, done, outgoing, expected, counts, area_begins)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def allocate_tables(own: RankContext, partners: IntArray, scratch_used: int) -> StepTables:
     """Allocate tables with a row for every segment, and one more for every stage that cuts it."""
     servers, gpus = len(own.traffic) // own.gpus, own.gpus
@@ -153,7 +153,7 @@ def allocate_tables(own: RankContext, partners: IntArray, scratch_used: int) -> 
     return tables
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def input_offset(own: RankContext, at: int) -> int:
     """Offset in the input of one of this rank's own segments."""
     return int(own.input_begins[own.segments[at, 1]] + own.segments[at, 2])
@@ -162,7 +162,7 @@ def input_offset(own: RankContext, at: int) -> int:
 OUTGOING, EXPECTED = map(as_int64, range(2))  # Counters of `Arrivals`
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def exchange_steps(
     rank: int,
     traffic: IntArray,
@@ -212,7 +212,7 @@ def exchange_steps(
     return compacted(tables)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _balance(own: RankContext, tables: StepTables, memories: IntArray, offsets: IntArray) -> None:
     """Hand data to the proxies that will send it, and gather the streams that this rank sends."""
     servers, gpus, first = len(offsets), own.gpus, own.rank - own.gpu
@@ -246,7 +246,7 @@ def _balance(own: RankContext, tables: StepTables, memories: IntArray, offsets: 
             pack(tables, shift // own.shifts, behind, RECV, floor)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _send_inside_server(own: RankContext, tables: StepTables) -> None:
     """Exchange data between GPUs of one server directly."""
     first, rank = own.rank - own.gpu, own.rank
@@ -259,7 +259,7 @@ def _send_inside_server(own: RankContext, tables: StepTables) -> None:
         post(tables, batch, behind, RECV, OUTPUT, own.output_begins[behind], own.traffic[behind, rank])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _receive_stage(
     own: RankContext, tables: StepTables, arrivals: Arrivals, turn: int, other: int, begin: int, end: int
 ) -> None:
@@ -302,14 +302,14 @@ def _receive_stage(
         post(tables, FIRST_BATCH, sender, RECV, SCRATCH, area_begin, place - area_begin)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _append(rows: IntArray, counts: IntArray, which: int, rank: int, place: int, length: int) -> None:
     row = rows[counts[which]]
     row[0], row[1], row[2] = rank, place, length
     counts[which] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _redistribute(own: RankContext, tables: StepTables, arrivals: Arrivals, turn: int) -> None:
     """Forward data of a stage to its destinations, and receive this rank's from the GPUs that hold it."""
     first = own.rank - own.gpu

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ....support.arrays import IntArray
+from ....support.compiling.kernels import kernel
 
 
 def as_int64(number: int) -> int:
@@ -43,7 +43,7 @@ class StepTables(NamedTuple):
     counts: IntArray
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def empty_tables(copies: int, messages: int, steps: int) -> StepTables:
     """Allocate empty tables of so many rows."""
     counts = np.zeros(8, dtype=np.int64)
@@ -58,7 +58,7 @@ def empty_tables(copies: int, messages: int, steps: int) -> StepTables:
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def compacted(tables: StepTables) -> StepTables:
     """Return copies of the used rows."""
     counts = tables.counts
@@ -72,7 +72,7 @@ def compacted(tables: StepTables) -> StepTables:
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def copy(
     tables: StepTables, late: int, floor: int, source: int, begin: int, target: int, place: int, length: int
 ) -> None:
@@ -93,7 +93,7 @@ def copy(
     tables.counts[counter] = count + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def post(tables: StepTables, batch: int, peer: int, is_send: int, memory: int, place: int, length: int) -> None:
     """Add a message, unless it is empty; batches are numbered within their step and added in order."""
     if length == 0:
@@ -110,7 +110,7 @@ def post(tables: StepTables, batch: int, peer: int, is_send: int, memory: int, p
     tables.batches[counts[BATCHES]] = count + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pack(tables: StepTables, batch: int, peer: int, is_send: int, floor: int) -> None:
     """Post one message for the copies from `floor` on, which pack (`is_send`) or unpack it in scratch.
 
@@ -135,7 +135,7 @@ def pack(tables: StepTables, batch: int, peer: int, is_send: int, floor: int) ->
     tables.counts[SCRATCH_PEAK] = max(tables.counts[SCRATCH_PEAK], end)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def end_step(tables: StepTables, pack_offset: int) -> None:
     """Start the next step, unless this one is empty; packed messages again begin at `pack_offset`."""
     counts = tables.counts

@@ -1,0 +1,118 @@
+"""Numba kernels, compiled on first use and cached in files that may be broken, full or read-only.
+
+Numba ends a program for each of these: an empty file of its cache is an `EOFError`, a folder that cannot be written a
+`RuntimeError` when the module is imported.  Here a kernel is compiled instead, and `cache_problems` says why, as does a
+warning, once.  A cache that was filled before, such as in an image, is used where it cannot be written.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import numba
+from numba.core import caching
+
+from ..writing import finished_before_signals
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+_log = logging.getLogger("collopt.support.compiling.kernels")
+
+cache_problems: dict[str, str] = {}
+"""What was wrong with the cache in this process, by kind of problem."""
+
+kernels: list[Any] = []
+"""All kernels that have been imported."""
+
+
+def kernel(function: Kernel) -> Kernel:
+    """Compile a function when it is called first, without the interpreter's lock, and cache it where possible."""
+    compiled: Any = numba.njit(nogil=True)(function)
+    try:
+        # What `cache=True` does, with numba's own class.
+        compiled._cache = _Cache(function)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        _tell(
+            "nowhere",
+            "neither the package's folder nor that of the user's caches can be written, so each process compiles its "
+            "kernels again, which takes up to a minute; set NUMBA_CACHE_DIR to a folder that can be written",
+        )
+    kernels.append(compiled)
+    return compiled  # type: ignore[no-any-return]
+
+
+def _tell(kind: str, problem: str) -> None:
+    if kind not in cache_problems:
+        cache_problems[kind] = problem
+        _log.warning("%s", problem)
+
+
+# Older versions of numba have these names with an underscore.
+_FOLDERS = {each.__name__.lstrip("_"): each for each in caching.CompileResultCacheImpl._locator_classes}
+_Given: Any = _FOLDERS["UserProvidedCacheLocator"]
+_InTree: Any = _FOLDERS["InTreeCacheLocator"]
+
+
+class _ReadableFolder:
+    """Makes a locator of numba's content with a folder that is there, if it cannot be written."""
+
+    def ensure_cache_path(self) -> None:
+        """Raise OSError if the folder can be neither written nor read."""
+        try:
+            super().ensure_cache_path()  # type: ignore[misc]
+        except OSError:
+            os.scandir(self.get_cache_path()).close()  # type: ignore[attr-defined]
+
+
+class _GivenFolder(_ReadableFolder, _Given):  # type: ignore[misc]
+    """The folder of NUMBA_CACHE_DIR."""
+
+
+class _FilledFolder(_ReadableFolder, _InTree):  # type: ignore[misc]
+    """The package's own folder, which may have been filled by someone else."""
+
+
+class _Files(caching.CompileResultCacheImpl):
+    """Where a kernel's files are."""
+
+    _locator_classes = [_GivenFolder, *caching.CompileResultCacheImpl._locator_classes, _FilledFolder]  # noqa: RUF012
+
+
+class _Cache(caching.FunctionCache):
+    """Numba's cache of a function, of which no fault ends the program."""
+
+    _impl_class = _Files
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load a compiled kernel, or None; a broken file is written again."""
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except Exception as error:  # noqa: BLE001 - unpickling broken files raises anything
+            _tell(
+                "broken", f"a cache file of kernels in {self.cache_path} is broken ({_described(error)}); replacing it"
+            )
+            with suppress(OSError):
+                self.flush()  # type: ignore[no-untyped-call]
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Save a compiled kernel if that is possible."""
+        try:
+            with finished_before_signals():
+                super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except Exception as error:  # noqa: BLE001 - as above
+            self.disable()  # type: ignore[no-untyped-call]
+            _tell(
+                "unwritable",
+                f"kernels cannot be cached in {self.cache_path} ({_described(error)}), so each process compiles them "
+                "again; free some space, or set NUMBA_CACHE_DIR to another folder",
+            )
+
+
+def _described(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
+    return text.rstrip(": ")

@@ -1,0 +1,102 @@
+"""Faults of the cache of compiled kernels: each ends in a compiled kernel and one warning."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import logging
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from numba.core import caching, config
+
+from collopt.support.compiling.kernels import cache_problems, kernels
+
+MODULE = """from collopt.support.compiling.kernels import kernel
+
+@kernel
+def double(number):
+    return 2 * number
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of a module with a kernel, which was compiled and cached."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setitem(cache_problems, "other tests", "")
+    cache_problems.clear()
+    (path := tmp_path / "doubling.py").write_text(MODULE)
+    assert load(path).double(4) == 8
+    assert not cache_problems
+    return path
+
+
+def load(path: Path) -> ModuleType:
+    """Import the file, as another process would."""
+    spec = importlib.util.spec_from_file_location("doubling", path)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    kernels.pop()
+    return module
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("size", [0, 40])
+def test_a_broken_file_is_compiled_again(
+    module: Path, suffix: str, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An empty or truncated one, and the next process finds a good one."""
+    (file,) = module.parent.glob(f"cache/*/*.{suffix}")
+    file.write_bytes(file.read_bytes()[:size])
+    with caplog.at_level(logging.WARNING, "collopt"):
+        assert load(module).double(4) == 8
+    assert len(caplog.records) == 1
+    assert list(cache_problems) == ["broken"]
+    cache_problems.clear()
+    again = load(module)
+    assert again.double(4) == 8
+    assert sum(again.double.stats.cache_hits.values()) == 1
+    assert not cache_problems
+
+
+def test_a_full_disk_is_named(module: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """With the folder and what to do."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_data", full)
+    assert load(module).double(4.5) == 9
+    (record,) = caplog.records
+    assert str(module.parent / "cache") in record.getMessage()
+    assert "No space left on device" in record.getMessage()
+    assert "NUMBA_CACHE_DIR" in record.getMessage()
+
+
+def test_a_cache_that_cannot_be_written_is_read(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was filled before, as in an image; nothing is said."""
+    monkeypatch.setattr(caching.tempfile, "TemporaryFile", _refused)
+    found = load(module)
+    assert found.double(4) == 8
+    assert sum(found.double.stats.cache_hits.values()) == 1
+    assert not cache_problems
+
+
+def test_no_folder_at_all_is_told(
+    module: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A read-only package without a home: the kernel works, uncached."""
+    monkeypatch.setattr(caching._CacheLocator, "ensure_cache_path", _refused)
+    monkeypatch.setattr("os.scandir", _refused)
+    found = load(module)
+    assert found.double(4) == 8
+    assert found.double._cache.cache_path is None
+    (record,) = caplog.records
+    assert "set NUMBA_CACHE_DIR" in record.getMessage()
+
+
+def _refused(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")
