@@ -14,6 +14,7 @@ from pathlib import Path
 
 import all_to_all
 import bfb
+import call_overhead
 import fast
 import file_writing
 import finder
@@ -40,6 +41,7 @@ BENCHMARKS = {
     "finder": finder.measure,
     "fast": fast.measure,
     "all-to-all": all_to_all.measure,
+    "call-overhead": call_overhead.measure,
 }
 PLAIN_WIDTH = 140
 COLUMNS = {
@@ -79,6 +81,8 @@ COLUMNS = {
     "found": "found",
     "sample_cpu_s": "sample, CPU s",
     "general_cpu_s": "general, CPU s",
+    "call_us": "a call, µs",
+    "gloo_us": "Gloo's own, µs",
     "p50_us": "p50, µs",
     "p90_us": "p90, µs",
     "p99_us": "p99, µs",

@@ -222,6 +222,7 @@ def specials(rank: int, own: Any) -> dict[str, bool]:
         "complex": complex_numbers(rank),
         "objects": objects(rank),
         "nothing": nothing(),
+        "nothing of a type that Gloo has not": nothing(torch.int16),
         "barrier": dist.barrier() is None,
         "call without lists": direct(rank),
         "execute": executes(rank),
@@ -424,9 +425,9 @@ def exchanges_unequal_parts(rank: int) -> bool:
     )
 
 
-def nothing() -> bool:
+def nothing(dtype: torch.dtype = torch.float32) -> bool:
     """Empty tensors."""
-    dist.all_reduce(empty := torch.zeros(0))
+    dist.all_reduce(empty := torch.zeros(0, dtype=dtype))
     return empty.numel() == 0
 
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.distributed.processes.local_ranks import notify
+from collopt.runtime.distributed.processes.local_ranks import count_call, notify
 
 
 def square(rank: int, folder: str) -> int:
@@ -81,3 +81,10 @@ def note_say_and_sleep(rank: int, folder: str, notes: str) -> None:
     if rank == 0:
         notify("noted")
     time.sleep(600)
+
+
+def wait_for_rank_1(rank: int, folder: str) -> None:
+    """All but rank 1 begin one more call of a plan than it, and wait for it in vain."""
+    for _ in range(2 if rank == 1 else 3):
+        count_call()
+    time.sleep(60)

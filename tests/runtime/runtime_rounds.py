@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from itertools import pairwise
 
 import numpy as np
 
 from collopt.runtime import Program
 from collopt.runtime.distributed.jax_programs.tables import Rows, row_program
-from collopt.runtime.distributed.rounds.batches import Operation, Piece, Sum, rank_rounds, shard_elements
+from collopt.runtime.distributed.rounds.batches import (
+    Operation,
+    Piece,
+    RankRound,
+    RankRounds,
+    rank_rounds,
+    shard_elements,
+)
+from collopt.runtime.distributed.rounds.packed import packed_rounds
 from collopt.runtime.programs.layout import Layout
 
 Queues = dict[tuple[int, int], deque[np.ndarray]]
@@ -17,8 +26,7 @@ Queues = dict[tuple[int, int], deque[np.ndarray]]
 class Rank:
     """One rank working through its rounds as torch.distributed would: post a batch, wait for all of it, add, go on."""
 
-    def __init__(self, program: Program, rank: int, elements: int, slices: int, in_place: bool) -> None:
-        work = rank_rounds(program, slices, rank, elements)
+    def __init__(self, work: RankRounds, program: Program, rank: int, elements: int, in_place: bool) -> None:
         self.rank = rank
         self.parts = list(work.rounds)
         (begin, end), (first, last) = _spans(program, rank, elements)
@@ -35,16 +43,17 @@ class Rank:
             self.memory["output"][begin - first : end - first] = self.mine
             self.memory["input"] = self.memory["output"][begin - first : end - first]
         self.awaited: list[Operation] = []
-        self.sums: tuple[Sum, ...] = ()
+        self.current: RankRound | None = None
 
     def post(self, queues: Queues) -> None:
         """Send, remember what to receive and to add, and copy what stays."""
-        part = self.parts.pop(0)
+        part = self.current = self.parts.pop(0)
+        for move in part.packing:
+            self.held(move.target)[:] = self.held(move.source)
         for each in part.operations:
             if each.is_send:
                 queues[self.rank, each.peer].append(self.held(each.piece).copy())
         self.awaited = [each for each in part.operations if not each.is_send]
-        self.sums = part.sums
         for move in part.copies:
             self.held(move.target)[:] = self.held(move.source)
 
@@ -63,10 +72,12 @@ class Rank:
             else:
                 still.append(each)
         self.awaited = still
-        if not still:
-            for each in self.sums:
+        if not still and self.current is not None:
+            for move in self.current.unpacking:
+                self.held(move.target)[:] = self.held(move.source)
+            for each in self.current.sums:
                 self.held(each.target)[:] = self.held(each.one) + self.held(each.other)
-            self.sums = ()
+            self.current = None
 
 
 def _span(layout: Layout, chunks: tuple[int, int], rank: int, elements: int) -> tuple[int, int]:
@@ -111,8 +122,27 @@ def _wanted(program: Program, rank: int, inputs: list[np.ndarray], elements: int
 
 
 def run_in_rounds(program: Program, elements: int, slices: int, in_place: bool = False) -> None:
-    """Run the rounds of all ranks, each at its own pace, and check the outputs."""
-    ranks = [Rank(program, rank, elements, slices, in_place) for rank in range(program.num_ranks)]
+    """Run the rounds of all ranks, packed and not, each at its own pace, and check the outputs."""
+    for rounds_of_rank in (rank_rounds, packed_rounds):
+        works = [rounds_of_rank(program, slices, rank, elements) for rank in range(program.num_ranks)]
+        _run([Rank(work, program, rank, elements, in_place) for rank, work in enumerate(works)], program, elements)
+        for work in works:
+            if work.are_packed:
+                _check_packed(work)
+
+
+def _check_packed(work: RankRounds) -> None:
+    """Each peer gets and sends at most one message in a round, and no two are received at one place."""
+    for part in work.rounds:
+        ends = [(each.peer, each.is_send) for each in part.operations]
+        assert len(set(ends)) == len(ends)
+    arrivals = [each.piece for part in work.rounds for each in part.operations if not each.is_send]
+    assert {each.memory for each in arrivals} <= {"staging"}
+    assert all(one.end <= other.begin for one, other in pairwise(sorted(arrivals)))
+
+
+def _run(ranks: list[Rank], program: Program, elements: int) -> None:
+    in_place = any(np.shares_memory(rank.memory["input"], rank.memory["output"]) for rank in ranks)
     queues: Queues = defaultdict(deque)
     # Every pass takes some rank further, or nothing ever will.
     for _ in range(1 + sum(len(rank.parts) for rank in ranks)):

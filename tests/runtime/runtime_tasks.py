@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -289,6 +290,33 @@ def absent_rank(rank: int, folder: str) -> str:
         time.sleep(4)
         return "absent"
     return message_of(lambda: execute(ring, forty, ten, timeout=1))
+
+
+def mismatches(rank: int, folder: str, debug: str = "") -> dict[str, str]:
+    """Calls of kinds that were all used before, and rank 2 makes another call than the others."""
+    os.environ["COLLOPT_DEBUG"] = debug
+    plan, other = lower(ring_forest(RANKS), "allgather"), rank == 2
+    adding = SimpleNamespace(collective="allreduce", schedule=random_schedule("allreduce", RANKS, 1, 0))
+    ten, forty = torch.zeros(10), torch.zeros(40)
+    calls = {
+        "op": lambda: execute(adding, ten, ten, op="max" if other else "sum", timeout=1),
+        "size": lambda: execute(adding, *[forty if other else ten] * 2, timeout=1),
+        "collective": lambda: execute(plan, forty, ten, timeout=1) if other else execute(adding, ten, ten, timeout=1),
+        "arguments": lambda: execute(adding, ten, forty if other else ten, timeout=1),
+        "straggler": lambda: time.sleep(3) if other else execute(adding, ten, ten, timeout=1),
+    }
+    told = {}
+    for name, call in calls.items():
+        # Gloo's connections do not survive a timeout.
+        Path(folder, name).mkdir(exist_ok=True)
+        join(rank, f"{folder}/{name}")
+        for tensor in (ten, forty):
+            for op in ("sum", "max"):
+                execute(adding, tensor, tensor, op=op)
+        execute(plan, forty, ten)
+        told[name] = message_of(call)
+        dist.destroy_process_group()
+    return told
 
 
 def dying_rank(rank: int, folder: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -119,6 +121,30 @@ def test_a_rank_that_stays_away_is_noticed_in_time() -> None:
     assert answers[0].startswith(
         "ProgramError: rank 0 could not finish round 1 of 3, in which it exchanges data with ranks [1, 3]: "
     )
+
+
+def test_calls_that_differ_after_both_were_used_end_with_the_reason() -> None:
+    """No rank gets wrong data or SIGABRT, and each is told who differs."""
+    answers = run_ranks(runtime_tasks.mismatches, runtime_tasks.RANKS, timeout_s=120, preload=PRELOAD)
+    for rank, told in enumerate(answers):
+        assert "; the ranks differ: ranks 0, 1, 3 in an allreduce of 10" in told["op"], told
+        assert re.search("by sum.*, but rank 2 in an allreduce of 10 elements of float32 by max", told["op"])
+        assert "but rank 2 in an allreduce of 40" in told["size"]
+        assert "but rank 2 in an allgather of 40" in told["collective"]
+        own = told["arguments"].startswith("UnsupportedError: output has 10 elements and input has 40")
+        assert own if rank == 2 else "but rank 2 refused its arguments: output has 10" in told["arguments"]
+        assert told["straggler"] == "fine" if rank == 2 else "; rank 2 gave no sign" in told["straggler"]
+
+
+@pytest.mark.slow
+def test_every_call_is_compared_on_request() -> None:
+    """All ranks are told at once, before anything is sent."""
+    task = partial(runtime_tasks.mismatches, debug="calls")
+    answers = run_ranks(task, runtime_tasks.RANKS, timeout_s=120, preload=PRELOAD)
+    for told in answers:
+        assert "disagree about op" in told["op"]
+        assert "disagree about the number of elements" in told["size"]
+        assert "disagree about the program" in told["collective"]
 
 
 def test_a_rank_that_dies_is_named() -> None:

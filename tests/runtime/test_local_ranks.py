@@ -115,6 +115,12 @@ def test_ranks_that_take_too_long_are_stopped(tmp_path: Path) -> None:
     assert_all_gone(tmp_path, 2)
 
 
+def test_ranks_that_the_others_wait_for_are_named() -> None:
+    """Those that began fewer calls when time was over."""
+    with pytest.raises(ProgramError, match=r"ranks \[0, 1, 2\] did not .*; ranks \[1\] are late: they began 2 calls"):
+        run_ranks(rank_tasks.wait_for_rank_1, 3, timeout_s=4)
+
+
 def test_nothing_survives_the_death_of_the_supervisor(tmp_path: Path) -> None:
     """The caller stops the ranks itself."""
     with pytest.raises(ProgramError, match="gave no answer"):

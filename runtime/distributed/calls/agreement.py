@@ -1,11 +1,13 @@
 """Agreement of all ranks on the arguments of a collective call.
 
 A rank that raised alone would leave the others waiting until the process group gives up.  So on the first call of its
-kind every rank tells the others what it is about to do, and all stop together if that does not fit.
+kind every rank tells the others what it is about to do, and all stop together if that does not fit; with the
+environment variable ``COLLOPT_DEBUG=calls`` on every call.
 """
 
 from __future__ import annotations
 
+import os
 import time
 import zlib
 from collections.abc import Sequence
@@ -17,11 +19,16 @@ from weakref import WeakKeyDictionary, WeakSet
 from ....errors import ColloptError, ProgramError
 from .arguments import OPERATIONS, Call, agreement_device, argument_error, import_torch
 from .call_queue import run_in_order
+from .diagnosis import explained, leave_note
 
 ELEMENTS_NAME = "the number of elements"
 DIGEST_DIGITS = 15  # Hexadecimal digits of a program's digest that fit an int64 with its sign
 
 MAX_ELEMENTS = 2**62  # More than there are; who cannot tell agrees with everybody
+
+FIRST_TAG = 2**30  # Of as many, far from those of other code
+
+DEBUG_VARIABLE = "COLLOPT_DEBUG"
 
 MIN_TIMEOUT_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
 
@@ -70,12 +77,34 @@ def _call_key(call: Call) -> tuple[object, ...]:
     return call.program.digest, str(call.full_tensor.dtype), call.elements, call.slices, call.op
 
 
+def tag_of(call: Call, elements: int) -> int:
+    """Tag of a call's messages, so that those of different calls never match: a long one would end a Gloo process."""
+    key = f"{call.program.digest} {call.full_tensor.dtype} {elements} {call.slices} {call.op}"
+    return FIRST_TAG + zlib.crc32(key.encode()) % FIRST_TAG
+
+
+def description(call: Call) -> str:
+    """Describe a call in the words of the post-mortem."""
+    tensor = call.full_tensor
+    what = "" if tensor is None else f" of {tensor.numel()} elements of {str(tensor.dtype).removeprefix('torch.')}"
+    how = f" by {call.op}" if call.program.layout.reduces else ""
+    return f"in an {call.program.collective}{what}{how}, program {call.program.digest[:8]}, slices {call.slices}"
+
+
+def compares_all() -> bool:
+    """Whether every call is compared, and not the first of its kind alone."""
+    return os.environ.get(DEBUG_VARIABLE) == "calls"
+
+
 def _agreed_elements(call: Call, problem: ColloptError | None) -> int | None:
     """Return the elements of a call whose key has been compared before; None for others."""
+    if compares_all():
+        return None
     known = _agreed.setdefault(call.group, set())
     if problem is not None:
         if (call.program.digest,) in known and call.is_size_known:
-            # The others are past the point where they could be told.
+            # The others are past the point where they could be told before their timeout.
+            leave_note(call.group, f"refused its arguments: {problem}")
             raise problem
         return None
     return call.elements if call.is_size_known and _call_key(call) in known else None
@@ -87,7 +116,7 @@ def _compare_once(call: Call, problem: ColloptError | None) -> int:
         return known
     found = _compare(call, problem, None if problem else call.elements)
     connect(call.group, call.full_tensor.device, call.timeout)
-    _agreed[call.group].update({_call_key(call), (call.program.digest,)})
+    _agreed.setdefault(call.group, set()).update({_call_key(call), (call.program.digest,)})
     return found
 
 
@@ -118,7 +147,8 @@ def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> 
     try:
         wait(dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=call.group, async_op=True), call.timeout)
     except RuntimeError as error:
-        raise problem or ProgramError(f"the ranks could not agree on the call: {first_line(error)}") from error
+        why = "" if problem else explained(call.group, description(call))
+        raise problem or ProgramError(f"the ranks could not agree on the call: {first_line(error)}{why}") from error
     if problem is not None:
         raise problem
     largest, smallest = extremes[: len(values)].tolist(), (-extremes[len(values) :]).tolist()

@@ -11,7 +11,7 @@ Facts about torch.distributed that the code below rests on (seen with torch 2.13
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
@@ -22,10 +22,13 @@ from ....schedules.traffic.collective import CollectiveName, as_collective
 from ....topologies import Topology
 from ...lowering.lower import lower
 from ...programs.program import Program
-from ..calls.agreement import agree, first_line, wait_for_all
+from ..calls.agreement import agree, description, first_line, tag_of, wait_for_all
 from ..calls.arguments import Call, combine, divide_average, import_torch, member_rank, p2p_group
-from ..calls.call_queue import TAG, AsyncWork, run_now, start
-from ..rounds.batches import Piece, RankRound, RankRounds, rank_rounds
+from ..calls.call_queue import AsyncWork, run_now, start
+from ..calls.diagnosis import explained
+from ..processes.local_ranks import count_call
+from ..rounds.batches import Copy, Piece, RankRound, RankRounds, rank_rounds
+from ..rounds.packed import MAX_ELEMENTS, packed_rounds
 
 if TYPE_CHECKING:
     import torch
@@ -83,10 +86,11 @@ def execute(
     Like any collective, it has to be called by all ranks of the group with the same arguments.  The first call with a
     plan and size checks the program, and compares the ranks' arguments.  If it raises, the outputs are undefined.
 
-    Later calls of the same kind are not compared, which saves a small all-reduce.  If the arguments of one rank are
-    wrong then, that rank raises at once and sends nothing; the others raise when it ends or at the timeout.  Arguments
-    that are valid but differ, such as in size, are not detected: Gloo may end a process by SIGABRT for a message that
-    is too long, and a rank that waits for a missing one raises at the timeout.
+    Later calls of the same kind are not compared, which saves a small all-reduce, unless the environment variable
+    ``COLLOPT_DEBUG`` is ``calls``.  If the arguments of one rank are wrong then, that rank raises at once and sends
+    nothing; the others raise when it ends or at the timeout.  If the ranks' arguments differ, such as in size or
+    operation, all raise at the timeout: on CPU tensors, messages of different calls never match.  The error says which
+    ranks are in which call, refused their arguments, or gave no sign, as far as the group's store can tell.
 
     Parameters
     ----------
@@ -167,11 +171,14 @@ def prepared(
     if program.collective.has_one_root and not program.layout.in_pairs and rank != program.layout.root:
         output, input = (None, input) if program.collective.reduces else (output, None)  # noqa: A001
     call = Call(program, output, input, p2p_group(group, output, input), timeout, slices, op, async_op)
-    return call, partial(_run, call, rank, rank_rounds(program, slices, rank, agree(call)))
+    elements = agree(call)
+    rounds_of_rank = packed_rounds if elements <= MAX_ELEMENTS and _posts_singly(call) else rank_rounds
+    return call, partial(_run, call, rank, rounds_of_rank(program, slices, rank, elements), tag_of(call, elements))
 
 
-def _run(call: Call, rank: int, work: RankRounds) -> None:
+def _run(call: Call, rank: int, work: RankRounds, tag: int) -> None:
     torch, _ = import_torch()
+    count_call()
     made_so = any(tensor is not None and tensor.is_inference() for tensor in (call.output, call.input))
     # Tensors that were made in inference mode can be written to in that mode alone; others are to notice that they are.
     with torch.inference_mode() if made_so else torch.no_grad():
@@ -179,35 +186,87 @@ def _run(call: Call, rank: int, work: RankRounds) -> None:
         memory = {"scratch": empty(work.scratch), "staging": empty(work.staging)}
         for name, tensor in (("output", call.output), ("input", call.input)):
             memory[name] = empty(0) if tensor is None else tensor.detach().view(-1)
+        poster = _Poster(call, memory, tag)
         for number, rank_round in enumerate(work.rounds):
             try:
-                _run_round(call, rank_round, memory)
+                if work.are_packed and number == 0:
+                    poster.receive_all(work.rounds)
+                poster.run(rank_round)
             except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
                 peers = sorted({operation.peer for operation in rank_round.operations})
                 raise ProgramError(
                     f"rank {rank} could not finish round {number + 1} of {len(work.rounds)}, in which it exchanges "
-                    f"data with ranks {peers}: {first_line(error)}"
+                    f"data with ranks {peers}: {first_line(error)}{explained(call.group, description(call))}"
                 ) from error
         if call.program.layout.reduces:
             divide_average(call.op, memory["output"], call.program.num_ranks)
 
 
-def _run_round(call: Call, rank_round: RankRound, memory: dict[str, Any]) -> None:
-    """Post one batch, run local copies meanwhile, wait, and reduce."""
-    torch, dist = import_torch()
+class _Poster:
+    """Posts the messages of rounds: one by one to the backend of a CPU, and in batches elsewhere."""
 
-    def view_of(piece: Piece) -> Any:
-        return memory[piece.memory][piece.begin : piece.end]
+    def __init__(self, call: Call, memory: dict[str, Any], tag: int) -> None:
+        self.call = call
+        self.tag = tag
+        self.memory = memory
+        self.torch, self.dist = import_torch()
+        # As bytes, because no backend carries all element types (Gloo and NCCL have no int16).
+        self.bytes = {name: tensor.view(self.torch.uint8) for name, tensor in memory.items()}
+        self.element_size = call.full_tensor.element_size()
+        self.received: Iterator[list[Any]] = iter(())
+        # Torch's functions for a batch cost more than the messages, several times so where cores are scarce.
+        self.backend: Any = call.group._get_backend(call.full_tensor.device) if _posts_singly(call) else None
 
-    # As bytes, because no backend carries all element types (Gloo and NCCL have no int16).
-    views = [view_of(each.piece).view(torch.uint8) for each in rank_round.operations]
-    batch = [
-        dist.P2POp(dist.isend if each.is_send else dist.irecv, view, group=call.group, tag=TAG, group_peer=each.peer)
-        for each, view in zip(rank_round.operations, views, strict=True)
-    ]
-    works = dist.batch_isend_irecv(batch) if batch else []
-    for copy in rank_round.copies:
-        view_of(copy.target).copy_(view_of(copy.source))
-    wait_for_all(works, call.timeout)
-    for each in rank_round.sums:
-        combine(call.op, view_of(each.one), view_of(each.other), view_of(each.target))
+    def receive_all(self, rounds: Sequence[RankRound]) -> None:
+        """Post the receives of all rounds."""
+        self.received = iter([self._receive(each) for each in rounds])
+
+    def run(self, rank_round: RankRound) -> None:
+        """Post a round's messages, run local copies meanwhile, wait, and reduce."""
+        self._copy(rank_round.packing)
+        works = self._post_batch(rank_round) if self.backend is None else self._post(rank_round)
+        self._copy(rank_round.copies)
+        wait_for_all(works, self.call.timeout)
+        self._copy(rank_round.unpacking)
+        for each in rank_round.sums:
+            combine(self.call.op, self._view(each.one), self._view(each.other), self._view(each.target))
+
+    def _copy(self, copies: Iterable[Copy]) -> None:
+        for each in copies:
+            self._view(each.target).copy_(self._view(each.source))
+
+    def _view(self, piece: Piece) -> Any:
+        return self.memory[piece.memory][piece.begin : piece.end]
+
+    def _bytes(self, piece: Piece) -> Any:
+        return self.bytes[piece.memory][piece.begin * self.element_size : piece.end * self.element_size]
+
+    def _post(self, rank_round: RankRound) -> list[Any]:
+        """Post receives first: a sender has to wait for a receiver that is not ready."""
+        works = next(self.received, None) or self._receive(rank_round)
+        sends = (each for each in rank_round.operations if each.is_send)
+        return works + [self.backend.send([self._bytes(each.piece)], each.peer, self.tag) for each in sends]
+
+    def _receive(self, rank_round: RankRound) -> list[Any]:
+        receives = (each for each in rank_round.operations if not each.is_send)
+        return [self.backend.recv([self._bytes(each.piece)], each.peer, self.tag) for each in receives]
+
+    def _post_batch(self, rank_round: RankRound) -> list[Any]:
+        """Post a round's messages as one batch, which NCCL needs."""
+        group, dist = self.call.group, self.dist
+        batch = [
+            dist.P2POp(
+                dist.isend if each.is_send else dist.irecv,
+                self._bytes(each.piece),
+                group=group,
+                tag=self.tag,
+                group_peer=each.peer,
+            )
+            for each in rank_round.operations
+        ]
+        return dist.batch_isend_irecv(batch) if batch else []
+
+
+def _posts_singly(call: Call) -> bool:
+    """Whether messages are posted one by one, and packed if they are small."""
+    return bool(call.full_tensor.device.type == "cpu")

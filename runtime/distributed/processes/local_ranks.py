@@ -176,9 +176,12 @@ class _Ranks:
         self.processes = []
         self.pipes: list[Connection] = []
         context = multiprocessing.get_context("fork")
+        self.calls = [context.RawValue("q", 0) for _ in range(job["ranks"])]
         for rank in range(job["ranks"]):
             here, there = context.Pipe(duplex=False)
-            process = context.Process(target=_run_task, args=(task, rank, folder, there, updates), daemon=True)
+            process = context.Process(
+                target=_run_task, args=(task, rank, folder, there, updates, self.calls[rank]), daemon=True
+            )
             process.start()
             there.close()
             self.processes.append(process)
@@ -214,11 +217,17 @@ class _Ranks:
         if sys.stdin.fileno() in ready:
             raise SystemExit(1)
         if not ready and not self.failures:
-            message = f"ranks {waiting} did not finish within {self.timeout_s:g} s"
+            message = f"ranks {waiting} did not finish within {self.timeout_s:g} s{self._stragglers(waiting)}"
             self.failures.append(_Failure(True, len(self.failures), "ProgramError", message))
         for rank in waiting:
             if self.pipes[rank] in ready or self.processes[rank].sentinel in ready:
                 self._receive(rank)
+
+    def _stragglers(self, waiting: list[int]) -> str:
+        """Name the ranks that began fewer calls of plans than others, which wait for them."""
+        begun = [self.calls[rank].value for rank in waiting]
+        late = [rank for rank, calls in zip(waiting, begun, strict=True) if calls < max(begun)]
+        return f"; ranks {late} are late: they began {min(begun)} calls, others {max(begun)}" if late else ""
 
     def _receive(self, rank: int) -> None:
         try:
@@ -244,8 +253,20 @@ def _exit_reason(code: int | None) -> str:
     return f"the process ended with exit status {code} before it was done"
 
 
-def _run_task(task: Callable[[int, str], Any], rank: int, folder: str, pipe: Connection, updates: Connection) -> None:
+_calls_begun: list[Any] = []
+
+
+def count_call() -> None:
+    """Count a call of a plan that begins on this rank, so that the supervisor can tell who is late."""
+    for counter in _calls_begun:
+        counter.value += 1
+
+
+def _run_task(
+    task: Callable[[int, str], Any], rank: int, folder: str, pipe: Connection, updates: Connection, calls: Any
+) -> None:
     """Run the task in the process of a rank."""
+    _calls_begun[:] = [calls]
     try:
         with listening(updates.send):
             answer: tuple[Any, ...] = ("done", task(rank, folder))

@@ -61,19 +61,28 @@ class Sum(NamedTuple):
 
 
 class RankRound(NamedTuple):
-    """One rank's part of a round; sums are computed last, in this order."""
+    """One rank's part of a round; sums are computed last, in this order.
+
+    `packing` is copied before anything is sent, `unpacking` after everything has been received.
+    """
 
     operations: tuple[Operation, ...]
     copies: tuple[Copy, ...]
     sums: tuple[Sum, ...]
+    packing: tuple[Copy, ...] = ()
+    unpacking: tuple[Copy, ...] = ()
 
 
 class RankRounds(NamedTuple):
-    """One rank's rounds, and the sizes of its scratch and staging area in elements."""
+    """One rank's rounds, and the sizes of its scratch and staging area in elements.
+
+    All receives of packed rounds may be posted before the first.
+    """
 
     rounds: tuple[RankRound, ...]
     scratch: int
     staging: int
+    are_packed: bool = False
 
 
 def shard_elements(layout: Layout, elements: int) -> tuple[int, ...]:

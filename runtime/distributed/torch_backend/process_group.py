@@ -186,12 +186,14 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     def _plan_for(self, collective: Collective, buffer: Any, elements: int, opts: Any) -> Plan | None:
         """Choose a plan by what is equal on all ranks; log the reason if there is none."""
         num_bytes = elements * buffer.element_size()
-        if self.size() == 1 or num_bytes < max(1, self._settings.min_bytes):
+        # Neither Gloo nor NCCL has 16-bit integers.
+        is_small = num_bytes < max(1, self._settings.min_bytes) and buffer.dtype != torch.int16
+        if self.size() == 1 or is_small:
             self.fallback[collective.name] += 1
             return None
         root = opts.rootRank if collective.has_one_root else None
         reason = self._fallback_reason(collective, buffer, opts)
-        found = reason or self._cache.find(Request(collective, num_bytes, root))
+        found = reason or self._cache.find(Request(collective, max(1, num_bytes), root))
         if isinstance(found, str):
             self._fall_back(collective, found)
             return None
