@@ -131,7 +131,7 @@ def _tag(text: str, start: int, line: int, findings: Findings) -> tuple[str, lis
 
 
 def _odd_tag(text: str, start: int) -> tuple[str, list[tuple[str, str]], bool, int]:
-    """Read a tag token by token, as the parsers do, to which any space starts an attribute; `ValueError` if none."""
+    """Read a tag token by token, as the parsers do, to which any space starts an attribute; else `ValueError`."""
 
     def token(begin: int) -> tuple[str, int]:
         end = _TOKEN.match(text, begin).end()  # type: ignore[union-attr]  # it matches nothing, too
