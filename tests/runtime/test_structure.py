@@ -98,7 +98,7 @@ def test_what_is_no_program_is_refused(call: Callable[[Any], object]) -> None:
         (lambda value: run_program(PROGRAM, seed=value), "seed", ()),
         (lambda value: run_program(PROGRAM, fifo_depth=value), "fifo_depth", ()),
         (lambda value: to_xml_text(PROGRAM, runtime=value), "runtime", ()),
-        (lambda value: to_xml_text(PROGRAM, protocol=value), "protocol", ()),
+        (lambda value: to_xml_text(PROGRAM, protocol=value), "protocol", (type(None),)),
         (lambda value: to_xml_text(PROGRAM, placement=value), "placement", (type(None),)),
         (lambda value: run_local(PROGRAM, backend=value), "backend", ()),
         (lambda value: run_local(PROGRAM, dtype=value), "dtype", ()),
