@@ -1,9 +1,8 @@
 """Allreduces in one phase along the digits of ranks: exchanges of whole vectors, or of shards of inner groups.
 
 Ranks that differ in one digit send each other what they have and add it up, one digit after the other, the innermost
-first.  With d digits these are d steps, and each sends the whole vector, ``sum of (size - 1)`` times.  Of the innermost
-digits any number can be reduced by a reduce-scatter instead, so that shards of their groups are exchanged, and gathered
-in the end: as many more steps, of less data.  See Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, for both.
+first.  Of the innermost digits any number can be reduced by a reduce-scatter instead, so that shards of their groups
+are exchanged, and gathered in the end.  See Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, for both.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class Exchange(NamedTuple):
 
 
 def schedule_of(routing: Routing, parts: Sequence[Exchange]) -> StepExchange:
-    """Build the schedule of exchanges of equal parts of the vector, all at the same time."""
+    """Build the schedule of exchanges of equal parts of the vector at the same time."""
     columns = [part.sends(number * part.chunks) for number, part in enumerate(parts)]
     steps, adds, lower, upper, tails, heads = map(np.concatenate, zip(*columns, strict=True))
     routes, chunks = routes_of(routing, tails, heads), parts[0].chunks * len(parts)

@@ -134,11 +134,8 @@ class _ExchangeRankWriter(RankWriter):
 
     def copies(self) -> list[Instruction]:
         """Copy what is summed in scratch."""
-        found = list[Instruction]()
-        for cell in self._copied:
-            source, target = (self._chunks(range(cell, cell + 1), place) for place in (1, OUTPUT))
-            found.append(Instruction("copy", source, target, self._firsts[cell + 1] - self._firsts[cell]))
-        return found
+        ranges = [(range(cell, cell + 1), self._firsts[cell + 1] - self._firsts[cell]) for cell in self._copied]
+        return [Instruction("copy", self._chunks(each, 1), self._chunks(each, OUTPUT), count) for each, count in ranges]
 
     def waiting(self, copies: list[Instruction]) -> list[Instruction]:
         """Copy when the sums are complete and the input has been sent."""
@@ -150,14 +147,11 @@ class _ExchangeRankWriter(RankWriter):
         """Write this rank's end of a transfer."""
         each = self._transfers[number]
         count = self._firsts[each.cells.stop] - self._firsts[each.cells.start]
-        if each.sender == self._rank:
-            depends = self._depends(each.cells, each.source, None, here, waits)
-            return Instruction("send", self._chunks(each.cells, each.source), None, count, depends)
-        target = self._chunks(each.cells, each.target)
-        depends = self._depends(each.cells, each.held, each.target, here, waits)
-        if each.held is None:
-            return Instruction("recv", None, target, count, depends)
-        return Instruction("recv_reduce", self._chunks(each.cells, each.held), target, count, depends)
+        sends = each.sender == self._rank
+        reads, writes = (each.source, None) if sends else (each.held, each.target)
+        depends = self._depends(each.cells, reads, writes, here, waits)
+        source, target = (None if place is None else self._chunks(each.cells, place) for place in (reads, writes))
+        return Instruction("send" if sends else "recv_reduce" if source else "recv", source, target, count, depends)
 
     def _depends(
         self, cells: range, source: int | None, target: int | None, here: Site, waits: Waits

@@ -79,11 +79,6 @@ class StepExchange(StepSends):
         return cls(num_ranks, chunks, steps, adds != 0, *rest)
 
     @property
-    def schedules(self) -> tuple[StepExchange, ...]:
-        """The schedule itself, as the only part."""
-        return (self,)
-
-    @property
     def direction(self) -> Direction:
         """Data passes paths as they are written down."""
         return "broadcast"

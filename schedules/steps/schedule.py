@@ -118,11 +118,6 @@ class StepSchedule(StepSends):
         return cls(num_ranks, chunks_per_shard, **arrays, direction=direction)
 
     @property
-    def schedules(self) -> tuple[StepSchedule, ...]:
-        """The schedule itself, as the only part."""
-        return (self,)
-
-    @property
     def phases(self) -> tuple[Direction, ...]:
         """That of all sends, alone."""
         return (self.direction,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class StepSends(RoutedSchedule):
         @property
         def direction(self) -> Direction:
             """Whether data passes paths as they are written down, or backwards."""
+
+    @property
+    def schedules(self) -> tuple[Self, ...]:
+        """The schedule itself, as the only part."""
+        return (self,)
 
     @property
     def whole_chunks(self) -> int:

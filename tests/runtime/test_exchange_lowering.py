@@ -39,7 +39,7 @@ def check(program: Program) -> None:
 def test_all_exchanges_have_the_right_data(topology: Topology) -> None:
     """Whatever the channels, instances, chunks of a step and thread blocks."""
     for schedule in exchanges(topology):
-        for options in ({}, {"instances": 2}, {"channels": 2}, {"max_count": 1}, {"max_steps": 1}):
+        for options in ({}, {"instances": 2, "channels": 2}, {"max_count": 1, "max_steps": 1}):
             check(lower(schedule, "allreduce", topology=topology, **options))  # type: ignore[arg-type]
         check(packed(lower(schedule, "allreduce"), 2, 256))
 
