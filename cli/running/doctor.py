@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ...runtime.distributed.processes.torch_facts import TorchFacts
 
 PACKAGES = (
-    "numpy", "scipy", "numba", "highspy", "pyomo", "cvxpy", "networkx", "pandas", "python-flint", "torch", "matplotlib",
-    "plotly",
+    "numpy", "scipy", "numba", "highspy", "pyomo", "cvxpy", "networkx", "pandas", "python-flint", "torch", "jax",
+    "matplotlib", "plotly",
 )  # fmt: skip
-EXTRAS = {"figures": "plot", "reports": "report", "building the documentation": "docs"}
+EXTRAS = {"plans in JAX": "jax", "figures": "plot", "reports": "report", "building the documentation": "docs"}
 """Features, and the extra that brings what each needs."""
 
 
