@@ -25,9 +25,6 @@ _log = logging.getLogger("collopt.support.compiling.kernels")
 cache_problems: dict[str, str] = {}
 """What was wrong with the cache in this process, by kind of problem."""
 
-kernels: list[Any] = []
-"""All kernels that have been imported."""
-
 
 def kernel(function: Kernel) -> Kernel:
     """Compile a function when it is called first, without the interpreter's lock, and cache it where possible."""
@@ -41,7 +38,6 @@ def kernel(function: Kernel) -> Kernel:
             "neither the package's folder nor that of the user's caches can be written, so each process compiles its "
             "kernels again, which takes up to a minute; set NUMBA_CACHE_DIR to a folder that can be written",
         )
-    kernels.append(compiled)
     return compiled  # type: ignore[no-any-return]
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from numba.core import caching, config
 
-from collopt.support.compiling.kernels import cache_problems, kernels
+from collopt.support.compiling.kernels import cache_problems
 
 MODULE = """from collopt.support.compiling.kernels import kernel
 
@@ -39,7 +39,6 @@ def load(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
-    kernels.pop()
     return module
 
 
