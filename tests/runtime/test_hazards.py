@@ -98,8 +98,28 @@ def test_overwriting_has_to_wait_for_the_reader() -> None:
         )
 
     run_program(program((1, 0)))
-    with pytest.raises(ProgramError, match=r"race: .*reads scratch chunk 0.*writes it"):
-        check_program(program())
+    for in_place in (False, True):
+        with pytest.raises(ProgramError, match=r"race: .*reads scratch chunk 0.*writes it"):
+            check_program(replace(program(), in_place=in_place))
+
+
+def test_a_race_can_be_about_the_last_of_several_chunks() -> None:
+    """One step writes two chunks, and another one reads the second of them."""
+    blocks = [
+        block(recv(2, count=2), of=1),
+        block(copy(0, 0, count=2)),
+        block(send("input", 0), send("output", 1), to=1),
+    ]
+    other = [block(recv(0), recv(1), of=0), block(copy(0, 2, count=2)), block(send("input", 0, count=2), to=0)]
+    with pytest.raises(ProgramError, match=r"race: .*writes output chunk 1 and .*reads it"):
+        check_program(allgather(2, blocks, other))
+
+
+def test_a_reduction_reads_what_it_adds_to() -> None:
+    """Nothing has been written there."""
+    add = Instruction("reduce", ChunkRange("input", 0), ChunkRange("output", 0), 1)
+    with pytest.raises(ProgramError, match="reads output chunk 0, which nothing has written by then"):
+        check_program(allgather(1, [block(add)]))
 
 
 def test_an_order_through_another_rank_counts() -> None:
