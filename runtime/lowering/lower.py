@@ -11,7 +11,7 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial, singledispatch
+from functools import singledispatch
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
@@ -31,7 +31,7 @@ from ...schedules import (
     TreeSchedule,
 )
 from ...schedules.traffic.collective import CollectiveName, as_collective
-from ...schedules.trees.tree_chunks import TreeChunks, check_forest, check_halves, cut_shares, shard_chunks, tree_chunks
+from ...schedules.trees.tree_chunks import check_forest, check_halves, cut_shares, shard_chunks, tree_chunks
 from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.graphs.rank_groups import RankGroups, one_group, rank_groups
@@ -41,9 +41,9 @@ from ..programs.program import Program
 from ..programs.transformations import replicated
 from .exchanges import lower_exchange
 from .flows import lower_flow, lower_stages
-from .rank_writer import LoweringOptions, TreeRankWriter, TreeTransfers, write_program
+from .rank_writer import LoweringOptions, write_trees
 from .step_transfers import check_step_halves, merged_hops, step_shares, step_trees
-from .tree_transfers import MAX_TRANSFERS, Hop, from_rank_to_rank, ordered_hops
+from .tree_transfers import MAX_TRANSFERS, from_rank_to_rank, ordered_hops
 
 NAME_LENGTH = 63
 
@@ -210,7 +210,7 @@ def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: Lowe
     ranges = tree_chunks(schedule, shards, options.max_count)
     layout = _layout(collective, shards)
     hops = ordered_hops(schedule, ranges, options.groups, switched)
-    return _write(layout, ranges, hops, collective, options, name)
+    return write_trees(name, layout, ranges, hops, options)
 
 
 @lowered.register(StepSchedule)
@@ -223,22 +223,7 @@ def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: L
     _check_size("steps", schedule, shards, options.max_count, "cut shards into fewer chunks")
     layout, ranges = _layout(collective, shards), cut_shares(shares, shards, options.max_count)
     hops = merged_hops(trees, ranges, options.groups, options.max_count, options.borders(layout))
-    return _write(layout, ranges, hops, collective, options, name)
-
-
-def _write(
-    layout: Layout,
-    ranges: list[TreeChunks],
-    hops: list[Hop],
-    collective: Collective,
-    options: LoweringOptions,
-    name: str,
-) -> Program:
-    """Write the programs of all ranks."""
-    shared = TreeTransfers(layout, ranges, hops, options.max_count)
-    writer = partial(TreeRankWriter, shared)
-    copies = [hop.copy for hop in hops]
-    return write_program(name, collective, layout, len(layout.shards), hops, shared.sizes, options, writer, copies)
+    return write_trees(name, layout, ranges, hops, options)
 
 
 def _layout(collective: Collective, shards: tuple[int, ...]) -> Layout:

@@ -5,21 +5,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import islice, pairwise
 from operator import attrgetter
+from struct import unpack
 from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from ...schedules import Collective
 from ...schedules.trees.tree_chunks import TreeChunks, split_range
+from ...support.arrays import IntArray
 from ...topologies import Topology
 from ...topologies.graphs.rank_groups import RankGroups
 from ..programs.channels import assign_channels
 from ..programs.layout import Layout
 from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
-from .tree_transfers import Hop
 from .waits import Site, Waits
-
-_Chunks = tuple[Buffer, int]
-# `_Chunks` and `Site` are `ChunkRange` and `Dependency` while they are worked with, as tuples are compared faster.
 
 
 class LoweringOptions(NamedTuple):
@@ -81,15 +82,10 @@ def write_program(
     sizes: Sequence[int],
     options: LoweringOptions,
     writer: Callable[[int], RankWriter],
-    copies: Sequence[int] = (),
 ) -> Program:
-    """Write the programs of all ranks from all transfers, and their chunks, in the global order.
-
-    `copies` numbers those that are copies of the same data for several receivers, -1 for all others; see
-    `assign_channels`.
-    """
+    """Write the programs of all ranks from all transfers, and their chunks, in the global order."""
     connections = [(transfer.sender, transfer.receiver) for transfer in transfers]
-    channels = assign_channels(connections, sizes, options.max_steps, options.channels, copies)
+    channels = assign_channels(connections, sizes, options.max_steps, options.channels).tolist()
     # Numbers of transfers and not transfers with their channels: there are millions.
     events: list[list[int]] = [[] for _ in range(num_ranks)]
     for number, (sender, receiver) in enumerate(connections):
@@ -136,87 +132,92 @@ def _thread_blocks(
     return (*written[:receiving], *copying, *written[receiving:])
 
 
-class TreeTransfers:
-    """State shared by the writers of all ranks; equal steps are one object, as there may be millions."""
+class _SharedSteps(dict[bytes, Instruction]):
+    """Instructions by their rows as in `tree_steps`; equal steps are one object, as there may be millions."""
 
-    def __init__(self, layout: Layout, ranges: Sequence[TreeChunks], hops: Sequence[Hop], max_count: int) -> None:
-        self.layout = layout
-        self.ranges = ranges
-        self.hops = hops
-        self.max_count = max_count
-        self.sizes = [ranges[hop.first_range].chunks if hop.ranges == 1 else self._merged_size(hop) for hop in hops]
-        self.instruction = cache(_instruction)
-
-    def _merged_size(self, hop: Hop) -> int:
-        last = self.ranges[hop.first_range + hop.ranges - 1]
-        return last.first + last.chunks - self.ranges[hop.first_range].first
-
-
-def _instruction(
-    kind: Kind, source: _Chunks | None, target: _Chunks | None, count: int, after: Site | None = None
-) -> Instruction:
-    return Instruction(
-        kind,
-        ChunkRange(*source) if source else None,
-        ChunkRange(*target) if target else None,
-        count,
-        (Dependency(*after),) if after else (),
-    )
+    def __missing__(self, row: bytes) -> Instruction:
+        kind, source, source_start, target, target_start, count, block, step = unpack("8q", row)
+        self[row] = found = Instruction(
+            KINDS[kind],
+            _chunks(source, source_start) if source else None,
+            _chunks(target, target_start) if target else None,
+            count,
+            (_dependency(block, step),) if block >= 0 else (),
+        )
+        return found
 
 
-class TreeRankWriter(RankWriter):
-    """Writes one rank's ends of hops; `places`: memory of each range, and the step that its next use waits for."""
+KINDS: tuple[Kind, ...] = ("send", "recv", "recv_reduce")
+BUFFERS: tuple[Buffer, ...] = ("input", "input", "output", "scratch")  # The first stands for none
 
-    def __init__(self, shared: TreeTransfers, rank: int) -> None:
-        self.shared = shared
-        self.rank = rank
-        self.input_first, self.input_end = shared.layout.input_range(rank)
-        self.output_first, self.output_end = shared.layout.output_range(rank)
-        self.places: dict[int, tuple[_Chunks, Site | None]] = {}
 
-    def copies(self) -> list[Instruction]:
-        """Copy the rank's own part of the result, if nothing is reduced."""
-        if self.shared.layout.reduces and len(self.shared.layout.shards) > 1:
-            return []
-        return [
-            self.shared.instruction("copy", ("input", first - self.input_first), self._location(first), count)
-            for first, count in split_range(self.input_first, self.input_end, self.shared.max_count)
+@cache
+def _chunks(buffer: int, start: int) -> ChunkRange:
+    return ChunkRange(BUFFERS[buffer], start)
+
+
+@cache
+def _dependency(block: int, step: int) -> Dependency:
+    return Dependency(block, step)
+
+
+def write_trees(
+    name: str, layout: Layout, ranges: Sequence[TreeChunks], hops: IntArray, options: LoweringOptions
+) -> Program:
+    """Write the programs of all ranks from the hops, int64 (hops, 6), in the global order."""
+    from .tree_steps import tree_steps
+
+    firsts = np.array([each.first for each in ranges], dtype=np.int64)
+    last = hops[:, 0] + hops[:, 4] - 1
+    sizes = firsts[last] + np.array([each.chunks for each in ranges], dtype=np.int64)[last] - firsts[hops[:, 0]]
+    channels = assign_channels(hops[:, 1:3], sizes, options.max_steps, options.channels, hops[:, 5])
+    num_ranks, num_channels, shared = len(layout.shards), int(channels.max(initial=0)) + 1, _SharedSteps()
+    places = np.full((len(ranges), 4), -1, dtype=np.int64)
+    ends = hops[:, 1:3].ravel()
+    events = np.argsort(ends, kind="stable") // 2
+    limits = np.cumsum(np.bincount(ends, minlength=num_ranks)).tolist()
+    ranks = []
+    for rank, (begin, end) in enumerate(pairwise([0, *limits])):
+        own = events[begin:end]
+        (input_first, input_end), (output_first, output_end) = layout.input_range(rank), layout.output_range(rank)
+        copies = _copies(layout, rank, options.max_count)
+        copying = [
+            ThreadBlock(None, None, 0, copies[start : start + options.max_steps])
+            for start in range(0, len(copies), options.max_steps)
         ]
+        # Those that receive, and those that send, in the order of their first transfers; see `_thread_blocks`.
+        sends = hops[own, 1] == rank
+        peers = np.where(sends, hops[own, 2], hops[own, 1])
+        codes, first, which = np.unique(
+            (sends * num_ranks + peers) * num_channels + channels[own], return_index=True, return_inverse=True
+        )
+        order = np.lexsort((first, codes >= num_ranks * num_channels))
+        receiving = int((codes < num_ranks * num_channels).sum())
+        numbers = np.empty(len(codes), dtype=np.int64)
+        numbers[order] = np.arange(len(codes)) + len(copying) * (np.arange(len(codes)) >= receiving)
+        blocks = numbers[which]
+        borders = input_first, output_first, output_end
+        rows, scratch = tree_steps(rank, own, blocks, len(codes) + len(copying), hops, sizes, firsts, borders, places)
+        by_block = rows[np.argsort(blocks, kind="stable")].view("V64").ravel().tolist()
+        steps = map(shared.__getitem__, by_block)
+        counts = np.bincount(which, minlength=len(codes))[order].tolist()
+        written = []
+        for code, count in zip(codes[order].tolist(), counts, strict=True):
+            (way, peer), channel = divmod(code // num_channels, num_ranks), code % num_channels
+            instructions = tuple(islice(steps, count))
+            written.append(ThreadBlock(peer if way else None, None if way else peer, channel, instructions))
+        found = (*written[:receiving], *copying, *written[receiving:])
+        ranks.append(RankProgram(rank, input_end - input_first, output_end - output_first, scratch, found))
+    given = () if layout.collective.has_two_phases or len(set(layout.shards)) == 1 else layout.shards
+    return Program(name, layout.collective, num_ranks, layout.chunks, tuple(ranks), shards=given)
 
-    def step(self, number: int, here: Site, waits: Waits) -> Instruction:
-        """Write this rank's end of a hop, and record the memory of its ranges."""
-        hop, count = self.shared.hops[number], self.shared.sizes[number]
-        first = self.shared.ranges[hop.first_range].first
-        # Of joined ranges the first one speaks for all.
-        place = self.places.get(hop.first_range)
-        held, after = place or (("input", first - self.input_first), None)
-        wait = after if after and waits.needed(here, (after,)) else None
-        if hop.sender == self.rank:
-            self._remember(hop, held, here if hop.reduces else after)
-            return self.shared.instruction("send", held, None, count, wait)
-        if not hop.reduces:
-            target = self._location(first)
-            self._remember(hop, target, here)
-            return self.shared.instruction("recv", None, target, count, wait)
-        target = held if place else self._reduction_target(first, count)
-        self._remember(hop, target, here)
-        return self.shared.instruction("recv_reduce", held, target, count, wait)
 
-    def _remember(self, hop: Hop, chunks: _Chunks, after: Site | None) -> None:
-        """Record the memory of the ranges of a hop, and the step before their next use."""
-        self.places[hop.first_range] = chunks, after
-        if hop.ranges > 1:
-            before = self.shared.ranges[hop.first_range].first
-            for number in range(hop.first_range + 1, hop.first_range + hop.ranges):
-                self.places[number] = (chunks[0], chunks[1] + self.shared.ranges[number].first - before), after
-
-    def _location(self, first: int) -> _Chunks:
-        """Location of a chunk in the rank's output."""
-        return "output", first - self.output_first
-
-    def _reduction_target(self, first: int, count: int) -> _Chunks:
-        """Location in which the rank reduces chunks of the collective."""
-        if self.output_first <= first < self.output_end:
-            return self._location(first)
-        self.scratch += count
-        return "scratch", self.scratch - count
+def _copies(layout: Layout, rank: int, max_count: int) -> tuple[Instruction, ...]:
+    """Copy the rank's own part of the result, if nothing is reduced."""
+    if layout.reduces and len(layout.shards) > 1:
+        return ()
+    (begin, end), output = layout.input_range(rank), layout.output_range(rank)[0]
+    return tuple(
+        Instruction("copy", ChunkRange("input", first - begin), ChunkRange("output", first - output), count)
+        for first, count in split_range(begin, end, max_count)
+    )

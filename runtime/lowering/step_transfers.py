@@ -51,8 +51,8 @@ def merged_hops(
     groups: RankGroups,
     max_count: int,
     borders: Collection[int] = (),
-) -> list[Hop]:
-    """All hops in the global order, adjacent ones merged."""
+) -> IntArray:
+    """All hops, int64 (hops, 6) as in `Hop`, in the global order, adjacent ones merged."""
     # A reduce-scatter reduces a rank's own shard in its output, and those of others in scratch.
     apart = "broadcast" not in trees
     num_ranks = max(half.parents.shape[1] for half in trees.values())
@@ -74,7 +74,7 @@ def merged_hops(
         touched[receiver][number] = len(hops)
         if reduces:
             touched[sender][number] = len(hops)
-    return hops
+    return np.array(hops, dtype=np.int64).reshape(-1, len(Hop._fields))
 
 
 def _rows(

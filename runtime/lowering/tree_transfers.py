@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -57,8 +56,11 @@ def ordered_hops(
     ranges: Sequence[TreeChunks],
     groups: RankGroups,
     switched: TreeSchedule | None = None,
-) -> list[Hop]:
-    """All hops in the global order; `switched` may have trees with switches where those of `schedule` have ranks."""
+) -> IntArray:
+    """All hops, int64 (hops, 6) as in `Hop`, in the global order.
+
+    `switched` may have trees with switches where those of `schedule` have ranks.
+    """
     trees = np.array([(each.reduce_tree, each.broadcast_tree) for each in ranges]).T
     parts = []
     for forest, original in zip(schedule.forests, (switched or schedule).forests, strict=True):
@@ -77,8 +79,8 @@ def ordered_hops(
         np.minimum.at(earliest, each, rounds[copied])
         rounds[copied] = earliest[each]
     order = np.lexsort((receivers, copies, senders, numbers, rounds, -left, levels))
-    firsts, senders, receivers, adds, copies = (column[order].tolist() for column in columns[:5])
-    return list(map(Hop, firsts, senders, receivers, adds, repeat(1), copies))
+    found = (numbers, senders, receivers, adds, np.ones(len(order), dtype=np.int64), copies)
+    return np.column_stack([column[order] for column in found]).astype(np.int64, copy=False)
 
 
 def _hop_columns(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...errors import UnsupportedError
+from ...support.arrays import IntArray
 from .program import Program
 
 CONNECTIONS_PER_CHANNEL = 32
@@ -13,60 +16,44 @@ CONNECTIONS_PER_CHANNEL = 32
 
 
 def assign_channels(
-    connections: Sequence[tuple[int, int]],
-    sizes: Sequence[int],
+    connections: Sequence[tuple[int, int]] | IntArray,
+    sizes: Sequence[int] | IntArray,
     max_steps: int,
     channels: int,
-    copies: Sequence[int] = (),
-) -> list[int]:
+    copies: Sequence[int] | IntArray = (),
+) -> IntArray:
     """Choose a channel per transfer: as many per connection as its steps require, with balanced loads.
 
     Transfers with the same number of 0 or more in `copies` are copies for different receivers, on one channel.
     """
-    members: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for number, connection in enumerate(connections):
-        members[connection].append(number)
-    sends: Counter[tuple[int, int]] = Counter()
-    receives: Counter[tuple[int, int]] = Counter()
-    chosen = [0] * len(connections)
-    common = _common_channels(connections, sizes, max_steps, channels, copies)
-    for (sender, receiver), numbers in sorted(members.items()):
-        needed = min(len(numbers), max(channels, -(-len(numbers) // max_steps)))
-        own = sorted({common[copies[number]] for number in numbers if copies and copies[number] >= 0})
-        channel = 0
-        while len(own) < needed:
-            if channel in own:
-                pass
-            elif max(sends[sender, channel], receives[receiver, channel]) < CONNECTIONS_PER_CHANNEL:
-                own.append(channel)
-                sends[sender, channel] += 1
-                receives[receiver, channel] += 1
-            channel += 1
-        # Each transfer goes to the channel that has moved least so far.
-        chunks, steps = dict.fromkeys(own, 0), dict.fromkeys(own, 0)
-        for number in numbers:
-            if copies and copies[number] >= 0:
-                chosen[number] = least = common[copies[number]]
-                chunks[least] += sizes[number]
-                steps[least] += 1
-        for number in numbers:
-            least = own[0]
-            if copies and copies[number] >= 0:
-                continue
-            if len(own) > 1:
-                least = min((each for each in own if steps[each] < max_steps), key=lambda each: (chunks[each], each))
-            chunks[least] += sizes[number]
-            steps[least] += 1
-            chosen[number] = least
-    return chosen
+    from .channel_kernel import chosen_channels
+
+    senders, receivers = np.asarray(connections, dtype=np.int64).reshape(-1, 2).T
+    given, amounts = np.asarray(copies, dtype=np.int64), np.asarray(sizes, dtype=np.int64)
+    common = np.full(len(senders), -1, dtype=np.int64)
+    if (given >= 0).any():
+        found = _common_channels(senders.tolist(), amounts.tolist(), max_steps, channels, given.tolist())
+        common[given >= 0] = [found[number] for number in given[given >= 0].tolist()]
+    if not len(senders):
+        return common
+    ranks = int(max(senders.max(), receivers.max())) + 1
+    order = np.lexsort((receivers, senders))
+    # A connection passes over channels that are full at one of its ends, or are its own.
+    _, each, lengths = np.unique(senders * ranks + receivers, return_index=True, return_counts=True)
+    needed = np.minimum(lengths, np.maximum(channels, -(-lengths // max_steps)))
+    full = [np.bincount(side[each], needed).max() // CONNECTIONS_PER_CHANNEL for side in (senders, receivers)]
+    bound = int(sum(full) + needed.max() + common.max()) + 3
+    return chosen_channels(
+        order, senders, receivers, amounts, common, max_steps, channels, CONNECTIONS_PER_CHANNEL, (ranks, bound)
+    )
 
 
 def _common_channels(
-    connections: Sequence[tuple[int, int]], sizes: Sequence[int], max_steps: int, channels: int, copies: Sequence[int]
+    senders: Sequence[int], sizes: Sequence[int], max_steps: int, channels: int, copies: Sequence[int]
 ) -> dict[int, int]:
     """Channel of each number in `copies`, of as many per sender as the steps require."""
     found: dict[int, dict[int, int]] = defaultdict(dict)
-    for (sender, _), size, number in zip(connections, sizes, copies, strict=False):
+    for sender, size, number in zip(senders, sizes, copies, strict=True):
         if number >= 0:
             found[sender][number] = size
     common = {}

@@ -12,7 +12,7 @@ from collopt.errors import UnsupportedError
 from collopt.runtime import Program, lower, run_program
 from collopt.runtime.distributed.execution.execute import program_of
 from collopt.runtime.distributed.rounds.rounds import rounds_of
-from collopt.runtime.lowering.tree_transfers import from_rank_to_rank, ordered_hops
+from collopt.runtime.lowering.tree_transfers import Hop, from_rank_to_rank, ordered_hops
 from collopt.schedules import AllToAllvSchedule, Forest, Send, StepSchedule
 from collopt.schedules.timing.message_order import sending_turns
 from collopt.schedules.timing.schedule_transfers import transfers_of
@@ -109,7 +109,7 @@ def test_copies_of_a_switch_stay_together() -> None:
     schedule = from_rank_to_rank(switched)
     assert isinstance(schedule, Forest)
     ranges = tree_chunks(schedule, shard_chunks(schedule), 71)
-    hops = ordered_hops(schedule, ranges, rank_groups(network), switched)
+    hops = [Hop(*row) for row in ordered_hops(schedule, ranges, rank_groups(network), switched).tolist()]
     copies = np.array([hop.copy for hop in hops])
     changes = np.flatnonzero(np.diff(copies)) + 1
     runs = copies[np.concatenate([[0], changes])]

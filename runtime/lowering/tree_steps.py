@@ -1,0 +1,83 @@
+"""Kernel that writes the steps of one rank of a program of trees."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
+
+SEND, RECV, RECV_REDUCE = range(3)
+NONE, INPUT, OUTPUT, SCRATCH = range(4)
+
+
+@kernel
+def tree_steps(
+    rank: int,
+    events: IntArray,
+    blocks: IntArray,
+    num_blocks: int,
+    hops: IntArray,
+    sizes: IntArray,
+    firsts: IntArray,
+    ends: tuple[int, int, int],
+    places: IntArray,
+) -> tuple[IntArray, int]:
+    """Steps (kind, source, target, count, awaited block and step; buffers and starts) of a rank, and its scratch.
+
+    Shapes: `events`, hops of the rank in the global order, and `blocks` (events,); `hops` (hops, 6) as in `Hop`;
+    `firsts` (ranges,), first chunks; `places` (ranges, 4), of the last rank: rank, buffer, start and event to wait
+    for.  `ends`: first chunk of its input, and first and last one of its output.  Clocks are those of `Waits`.
+    """
+    rows = np.zeros((len(events), 8), dtype=np.int64)
+    position = np.zeros(num_blocks, dtype=np.int64)
+    clocks = np.empty((len(events) // 4 + 1, num_blocks), dtype=np.int32)
+    clocks[0] = -1
+    current, used, scratch = np.zeros(num_blocks, dtype=np.int64), 1, 0  # Row 0: knows of nothing
+    known = np.zeros(len(events), dtype=np.int64)  # The row of its block at the end of each event
+    for event in range(len(events)):
+        hop, block = events[event], blocks[event]
+        number, sender, reduces, together = hops[hop, 0], hops[hop, 1], hops[hop, 3], hops[hop, 4]
+        first, count, row = firsts[number], sizes[hop], rows[event]
+        seen = places[number, 0] == rank
+        buffer, start, after = INPUT, first - ends[0], -1
+        if seen:
+            buffer, start, after = places[number, 1], places[number, 2], places[number, 3]
+        row[5], row[6], row[7] = count, -1, -1
+        if after >= 0 and clocks[current[block], blocks[after]] < rows[after, 0] >> 2:
+            if used == len(clocks):
+                grown = np.empty((2 * used, num_blocks), dtype=np.int32)
+                grown[:used] = clocks
+                clocks = grown
+            mine, other, joined = clocks[current[block]], clocks[known[after]], clocks[used]
+            for each in range(num_blocks):
+                joined[each] = max(mine[each], other[each])
+            row[6], row[7] = blocks[after], rows[after, 0] >> 2
+            clocks[used, row[6]] = row[7]
+            current[block] = used
+            used += 1
+        known[event] = current[block]
+        kind, last = RECV, event
+        if sender == rank:
+            kind = SEND
+            row[1], row[2] = buffer, start
+            last = event if reduces else after
+        elif not reduces:
+            buffer, start = OUTPUT, first - ends[1]
+            row[3], row[4] = buffer, start
+        else:
+            kind = RECV_REDUCE
+            row[1], row[2] = buffer, start
+            if not seen and ends[1] <= first < ends[2]:
+                buffer, start = OUTPUT, first - ends[1]
+            elif not seen:
+                buffer, start = SCRATCH, scratch
+                scratch += count
+            row[3], row[4] = buffer, start
+        row[0] = position[block] << 2 | kind
+        position[block] += 1
+        for each in range(number, number + together):
+            place = places[each]
+            place[0], place[1], place[2], place[3] = rank, buffer, start + firsts[each] - first, last
+    rows[:, 0] &= 3
+    return rows, scratch

@@ -1,0 +1,69 @@
+"""Kernel that chooses the channels of all transfers; see `assign_channels`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
+
+
+@kernel
+def chosen_channels(
+    order: IntArray,
+    senders: IntArray,
+    receivers: IntArray,
+    sizes: IntArray,
+    common: IntArray,
+    max_steps: int,
+    channels: int,
+    most: int,
+    bounds: tuple[int, int],
+) -> IntArray:
+    """Channel of each transfer: the one of its connection that has moved least so far, or that of its copies.
+
+    Shapes: `order` (transfers,), by connection; `common` (transfers,), -1 for none.  `bounds`: numbers of ranks and
+    of channels; `most`: connections per channel of a sender, and of a receiver.
+    """
+    chosen = np.zeros(len(order), dtype=np.int64)
+    sends, receives = np.zeros(bounds, dtype=np.uint8), np.zeros(bounds, dtype=np.uint8)
+    own = np.zeros(bounds[1], dtype=np.bool_)
+    chunks, steps = np.zeros(bounds[1], dtype=np.int64), np.zeros(bounds[1], dtype=np.int64)
+    begin = 0
+    while begin < len(order):
+        sender, receiver = senders[order[begin]], receivers[order[begin]]
+        end = begin
+        own[:] = False
+        chunks[:] = 0
+        steps[:] = 0
+        while end < len(order) and senders[order[end]] == sender and receivers[order[end]] == receiver:
+            transfer = order[end]
+            shared = common[transfer]
+            if shared >= 0:
+                own[shared] = True
+                chosen[transfer] = shared
+                chunks[shared] += sizes[transfer]
+                steps[shared] += 1
+            end += 1
+        needed = min(end - begin, max(channels, -(-(end - begin) // max_steps)))
+        left, channel = needed - own.sum(), 0
+        while left > 0:
+            if not own[channel] and max(sends[sender, channel], receives[receiver, channel]) < most:
+                own[channel] = True
+                sends[sender, channel] += 1
+                receives[receiver, channel] += 1
+                left -= 1
+            channel += 1
+        mine = np.flatnonzero(own)
+        for transfer in order[begin:end]:
+            if common[transfer] >= 0:
+                continue
+            least = -1
+            for each in mine:
+                if len(mine) == 1 or (steps[each] < max_steps and (least < 0 or chunks[each] < chunks[least])):
+                    least = int(each)
+            chosen[transfer] = least
+            chunks[least] += sizes[transfer]
+            steps[least] += 1
+        begin = end
+    return chosen
