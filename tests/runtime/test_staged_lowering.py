@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from itertools import combinations
 from pathlib import Path
 
@@ -106,19 +107,14 @@ def test_stages_run_in_rounds(schedule: AllToAllvSchedule, unit: int, slices: in
 
 def follows(rank: RankProgram) -> dict[tuple[int, int], set[tuple[int, int]]]:
     """All steps of a rank that come before each, by order in blocks and waits; programs have few enough of them."""
+    direct = {
+        (block, step): {(wait.thread_block, wait.step) for wait in each.depends} | {(block, step - 1)} - {(block, -1)}
+        for block, blocks in enumerate(rank.thread_blocks)
+        for step, each in enumerate(blocks.instructions)
+    }
     before: dict[tuple[int, int], set[tuple[int, int]]] = {}
-
-    def known(site: tuple[int, int]) -> set[tuple[int, int]]:
-        if site not in before:
-            block, step = site
-            direct = [(wait.thread_block, wait.step) for wait in rank.thread_blocks[block].instructions[step].depends]
-            direct += [(block, step - 1)] * (step > 0)
-            before[site] = {*direct}.union(*(known(each) for each in direct))
-        return before[site]
-
-    for block, each in enumerate(rank.thread_blocks):
-        for step in range(len(each.instructions)):
-            known((block, step))
+    for site in TopologicalSorter(direct).static_order():
+        before[site] = direct[site].union(*(before[each] for each in direct[site]))
     return before
 
 
