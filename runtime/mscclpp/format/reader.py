@@ -29,7 +29,7 @@ from .execution_plan import (
     Operation,
     SwitchGroup,
 )
-from .fields import MAX_BLOCKS, MAX_CHUNKS, Fields
+from .fields import MAX_BLOCKS, MAX_CHUNKS, Fields, PlanError
 from .operations import OperationReader
 
 ALL_CHANNEL_TYPES: tuple[ChannelType, ...] = (*CHANNEL_TYPES, "switch")
@@ -56,16 +56,15 @@ def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
     ExecutionPlan
         Consistent; `interpret_mscclpp` finds out whether it moves the right data.
     """
-    return parse_content(read_bytes(path, MAX_BYTES_OF_FILE), name_of(path))
-
-
-def parse_content(content: bytes, where: str) -> ExecutionPlan:
-    """Decode the content of a file, and parse it by `parse_document`; raises as `read_mscclpp`."""
+    where, content = name_of(path), read_bytes(path, MAX_BYTES_OF_FILE)
     try:
         document = json.loads(content.decode("utf-8"), object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{where}: the file is not JSON ({' '.join(str(error).split())[:200]})") from None
-    return parse_document(document, where)
+    try:
+        return parse_document(document, where)
+    except PlanError as error:  # whose verdict is for `lint`
+        raise FileFormatError(str(error)) from None
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
