@@ -20,7 +20,7 @@ from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
 
-SIMULATED = 2**21  # events of the fastest plans, about a second; those of more are estimated
+SIMULATED = 2**21  # events of the fastest plans, about a second; those of more are run in fewer slices
 CLOSE = Fraction(21, 20)  # of the fastest: plans whose times are refined
 NEAR = Fraction(101, 100)  # no other plan is sought for less
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
@@ -77,13 +77,14 @@ class _Tried:
 
     def __init__(self, plan: Plan, num_bytes: int, costs: RuntimeCosts) -> None:
         self.plan, self._bytes, self._costs = plan, num_bytes, costs
-        self.time = Predictor(plan.schedule, plan.topology, costs).time(num_bytes)
+        self.time = Predictor(plan.schedule, plan.topology, costs).time(num_bytes, fewer_slices=True)
         self.is_refined = False
 
     def refine(self) -> None:
         """Predict the time again, simulating up to `SIMULATED` events."""
         if not self.is_refined:
-            self.time = Predictor(self.plan.schedule, self.plan.topology, self._costs, SIMULATED).time(self._bytes)
+            predictor = Predictor(self.plan.schedule, self.plan.topology, self._costs, SIMULATED)
+            self.time = predictor.time(self._bytes, fewer_slices=True)
             self.is_refined = True
 
 

@@ -96,7 +96,7 @@ def whole_number(name: str, least: int | None = None, most: int | None = None) -
     >>> whole_number("--chunks")("12")
     12
     """
-    between = "" if least is None or most is None else f" from {least} to {most}"
+    between = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
 
     def read(value: object) -> int:
         if re.fullmatch(r"[+-]?[0-9]{1,18}", text := str(value).strip()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -131,8 +132,11 @@ class RuntimeFiles(NamedTuple):
 def _exported(made: Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
     """Return the content of a file; SIGTERM removes the folder that it is written to, too."""
     with working(f"exporting {path}"), _ended_by_exit(), TemporaryDirectory() as folder:
-        made.export(form, target := Path(folder) / path.name, **options)
-        return target.read_bytes()
+        try:
+            made.export(form, target := Path(folder) / path.name, **options)
+            return target.read_bytes()
+        except OSError as error:
+            raise OSError(error.errno, f"cannot be written: {error.strerror}", os.fspath(path)) from error
 
 
 @contextmanager

@@ -27,11 +27,15 @@ class Predictor:
             return None
         return TimedSchedule(self._schedule, self._topology, Rules(self._costs))
 
-    def time(self, num_bytes: int) -> Fraction:
-        """Time in µs for so many bytes in all."""
+    def time(self, num_bytes: int, *, fewer_slices: bool = False) -> Fraction:
+        """Time in µs for so many bytes in all; `fewer_slices`: or in slices that make few events, if that is less."""
         timed = self._timed
         slices = None if timed is None else timed.chosen_slices(num_bytes)
-        if timed is not None and slices is not None and len(timed.transfers.hop_links) * slices <= self._few:
+        most = 0 if timed is None else self._few // len(timed.transfers.hop_links)
+        if timed is not None and slices is not None and slices <= most:
             return timed.run(num_bytes).time
         given = slices if self._schedule.pipelined else None
-        return schedule_time(self._schedule, self._topology, num_bytes, given, costs=self._costs)
+        estimate = schedule_time(self._schedule, self._topology, num_bytes, given, costs=self._costs)
+        if timed is not None and most and fewer_slices:
+            return min(estimate, timed.run(num_bytes, most).time)
+        return estimate

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import numba
-from numba.core import caching
+from numba.core import caching, serialize
 
 from ..writing import finished_before_signals
 
@@ -73,9 +75,21 @@ class _FilledFolder(_ReadableFolder, _InTree):  # type: ignore[misc]
 
 
 class _Files(caching.CompileResultCacheImpl):
-    """Where a kernel's files are."""
+    """Where a kernel's files are, and a checksum of what is in them: damaged machine code would end the process."""
 
     _locator_classes = [_GivenFolder, *caching.CompileResultCacheImpl._locator_classes, _FilledFolder]  # noqa: RUF012
+
+    def reduce(self, data: Any) -> tuple[int, bytes]:
+        """Return what is written to a file."""
+        content = serialize.dumps(super().reduce(data))  # type: ignore[no-untyped-call]
+        return zlib.crc32(content), content
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """Return a compiled kernel, or raise ValueError if its file is not as it was written."""
+        checksum, content = payload
+        if zlib.crc32(content) != checksum:
+            raise ValueError("its checksum differs")
+        return super().rebuild(target_context, pickle.loads(content))  # type: ignore[no-untyped-call]  # noqa: S301 - as numba does
 
 
 class _Cache(caching.FunctionCache):

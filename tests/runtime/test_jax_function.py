@@ -92,3 +92,21 @@ def test_wrong_options_are_refused(options: dict[str, object], message: str, mon
     monkeypatch.setitem(sys.modules, "jax.numpy", SimpleNamespace())
     with pytest.raises(UnsupportedError, match=message):
         jax_function(collopt.plan(ring(4), "allreduce"), "gpus", **options)  # type: ignore[arg-type]
+
+
+@needs_jax
+def test_what_is_no_array_of_numbers_is_refused() -> None:
+    """A tree of arrays, sums of booleans, keys of random numbers, and axes that are no names."""
+    import jax
+
+    plan = collopt.plan(ring(4), "allreduce")
+    total = jax_function(plan, "gpus")
+    for given, message in [
+        ({"weights": 1}, r"given 'dict'; expected an array.*jax\.tree\.map"),
+        (jax.numpy.ones(4, bool), "op 'sum' is not for booleans"),
+        (jax.random.key(0), "expected numbers or booleans"),
+    ]:
+        with pytest.raises(UnsupportedError, match=message):
+            total(given)
+    with pytest.raises(UnsupportedError, match="axis_name is 3; expected the name of an axis"):
+        jax_function(plan, 3)  # type: ignore[arg-type]

@@ -183,7 +183,7 @@ def test_a_constant_in_the_objective_is_exact() -> None:
 
     class Shifted:
         def linear_program(self) -> Any:
-            return replace(thirds().linear_program(), offset=1 / 3)
+            return thirds().linear_program()._replace(offset=1 / 3)
 
     answer = solve(Shifted()).exact
     answer.verify()

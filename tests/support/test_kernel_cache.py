@@ -61,6 +61,17 @@ def test_a_broken_file_is_compiled_again(
     assert not cache_problems
 
 
+def test_a_damaged_file_is_compiled_again(module: Path) -> None:
+    """Zeros in place of machine code, such as a power cut leaves, would end the process."""
+    (file,) = module.parent.glob("cache/*/*.nbc")
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(255 - byte for byte in content[middle : middle + 64])
+    file.write_bytes(content)
+    assert load(module).double(4) == 8
+    assert list(cache_problems) == ["broken"]
+
+
 def test_a_full_disk_is_named(module: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """With the folder and what to do."""
 

@@ -93,15 +93,38 @@ def jax_function(
         raise UnsupportedError(f"tiled is {shown(tiled)}; expected True or False")
     program = program_of(plan)
     checked_rounds(program, slices)
-    axes = axis_name if isinstance(axis_name, str) else tuple(axis_name)
+    axes = _axes(axis_name)
 
     def collective(array: jax.Array) -> jax.Array:
+        _check_array(program, array, op)
         if (devices := lax.axis_size(axes)) != program.num_ranks:
             raise UnsupportedError(f"axis {axes!r} has {devices} devices; the plan is for {program.num_ranks} ranks")
         result: jax.Array = _run(program, axes, array, op, tiled, slices)
         return result
 
     return collective
+
+
+def _axes(axis_name: object) -> str | tuple[str, ...]:
+    if isinstance(axis_name, str):
+        return axis_name
+    if not isinstance(axis_name, Sequence) or not all(isinstance(each, str) for each in axis_name):
+        raise UnsupportedError(f"axis_name is {shown(axis_name)}; expected the name of an axis, or a tuple of names")
+    return tuple(axis_name)
+
+
+def _check_array(program: Program, array: Any, op: str) -> None:
+    """Refuse what is no array of numbers, and sums of booleans, which `jax.lax.psum` counts as integers."""
+    _, jnp = import_jax()
+    if not hasattr(array, "dtype"):
+        raise UnsupportedError(
+            f"the {program.collective} is given {shown(type(array).__name__)}; expected an array: "
+            "for a tree of arrays use jax.tree.map"
+        )
+    if array.dtype == jnp.bool_ and program.layout.reduces and op not in ("min", "max"):
+        raise UnsupportedError(f"op {op!r} is not for booleans; count them as integers: array.astype(int)")
+    if not (array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.number)):
+        raise UnsupportedError(f"the array's type is {array.dtype}; expected numbers or booleans")
 
 
 def import_jax() -> tuple[Any, Any]:
