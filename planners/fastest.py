@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import Collective, as_bytes
 from ..schedules.paths.schedule import NS_PER_US
-from ..schedules.timing.predict import Predictor
+from ..schedules.timing.predict import MANY_EVENTS, Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
 from ..topologies import RuntimeCosts, Topology, reached_network
 from ..topologies.network.assumed_costs import as_costs
@@ -20,7 +20,6 @@ from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
 
-SIMULATED = 2**21  # events of the fastest plans, about a second; those of more are run in fewer slices
 CLOSE = Fraction(21, 20)  # of the fastest: plans whose times are refined
 NEAR = Fraction(101, 100)  # no other plan is sought for less
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
@@ -73,18 +72,17 @@ def plan_for_size(
 
 
 class _Tried:
-    """A plan and its predicted time, at first estimated if a simulation has many events."""
+    """A plan and its predicted time, which is refined if it is near the least."""
 
     def __init__(self, plan: Plan, num_bytes: int, costs: RuntimeCosts) -> None:
         self.plan, self._bytes, self._costs = plan, num_bytes, costs
-        self.time = Predictor(plan.schedule, plan.topology, costs).time(num_bytes, fewer_slices=True)
+        self.time = Predictor(plan.schedule, plan.topology, costs).time(num_bytes)
         self.is_refined = False
 
     def refine(self) -> None:
-        """Predict the time again, simulating up to `SIMULATED` events."""
+        """Predict the time again, with up to `MANY_EVENTS` events."""
         if not self.is_refined:
-            predictor = Predictor(self.plan.schedule, self.plan.topology, self._costs, SIMULATED)
-            self.time = predictor.time(self._bytes, fewer_slices=True)
+            self.time = Predictor(self.plan.schedule, self.plan.topology, self._costs, MANY_EVENTS).time(self._bytes)
             self.is_refined = True
 
 

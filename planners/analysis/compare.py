@@ -22,7 +22,7 @@ from ...schedules import (
     Collective,
     as_bytes,
 )
-from ...schedules.timing.predict import Predictor
+from ...schedules.timing.predict import MANY_EVENTS, Predictor
 from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...solvers.highs.options import current_threads, limited_threads
 from ...support import progress
@@ -174,7 +174,7 @@ def _plan_and_times(
 
 
 def _predictor(made: Plan) -> Predictor:
-    return Predictor(made.schedule, made.topology, as_costs(None, made.topology), SIMULATED)
+    return Predictor(made.schedule, made.topology, as_costs(None, made.topology), MANY_EVENTS)
 
 
 def _outcome_in_worker(
@@ -230,7 +230,6 @@ def _names(names: Sequence[str] | None, what: str, known: Iterable[str], is_usua
     return list(dict.fromkeys(names))
 
 
-SIMULATED = 2**21  # events of a plan in a simulation, which takes a second; those of more are estimated
 LARGEST_PROGRAM = 10_000  # columns beyond which the linear program is not solved just for comparison
 TIME_LIMIT = 30  # seconds that the linear program may take
 

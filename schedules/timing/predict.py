@@ -1,4 +1,4 @@
-"""Predicted times: a run of the schedule, or for schedules of too many events the alpha-beta model."""
+"""Predicted times: a run of the schedule, or of too many events one in fewer slices or the alpha-beta model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..paths.schedule import Schedule, schedule_time
 from .run import Rules, TimedSchedule
 
 FEW_EVENTS = 2**16  # some hundredths of a second
+MANY_EVENTS = 2**21  # a second
 
 
 class Predictor:
@@ -27,8 +28,8 @@ class Predictor:
             return None
         return TimedSchedule(self._schedule, self._topology, Rules(self._costs))
 
-    def time(self, num_bytes: int, *, fewer_slices: bool = False) -> Fraction:
-        """Time in µs for so many bytes in all; `fewer_slices`: or in slices that make few events, if that is less."""
+    def time(self, num_bytes: int) -> Fraction:
+        """Time in µs for so many bytes in all; that of a run in fewer slices where it is less than the estimate."""
         timed = self._timed
         slices = None if timed is None else timed.chosen_slices(num_bytes)
         most = 0 if timed is None else self._few // len(timed.transfers.hop_links)
@@ -36,6 +37,4 @@ class Predictor:
             return timed.run(num_bytes).time
         given = slices if self._schedule.pipelined else None
         estimate = schedule_time(self._schedule, self._topology, num_bytes, given, costs=self._costs)
-        if timed is not None and most and fewer_slices:
-            return min(estimate, timed.run(num_bytes, most).time)
-        return estimate
+        return min(estimate, timed.run(num_bytes, most).time) if timed is not None and most else estimate
