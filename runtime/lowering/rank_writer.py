@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import islice, pairwise
 from operator import attrgetter
@@ -14,7 +14,7 @@ import numpy as np
 
 from ...schedules import Collective
 from ...schedules.trees.tree_chunks import TreeChunks, split_range
-from ...support.arrays import IntArray
+from ...support.arrays import BoolArray, IntArray
 from ...topologies import Topology
 from ...topologies.graphs.rank_groups import RankGroups
 from ..programs.channels import assign_channels
@@ -99,37 +99,55 @@ def write_program(
             else _Endpoint(False, connections[number][0], channels[number])
             for number in own
         ]
-        steps = writer(rank)
-        blocks = _thread_blocks(own, ends, steps, options.max_steps)
-        begin, end = layout.input_range(rank)
-        output = sum(last - first for first, last in layout.output_ranges(rank))
-        ranks.append(RankProgram(rank, end - begin, output, steps.scratch, blocks))
-    given = () if collective.has_two_phases or len(set(layout.shards)) == 1 else layout.shards
-    return Program(name, collective, num_ranks, layout.chunks, tuple(ranks), shards=given)
+        ranks.append(_written_rank(layout, rank, own, ends, writer(rank), options.max_steps))
+    return _program(name, collective, layout, ranks)
 
 
-def _thread_blocks(
-    events: Sequence[int], ends: Sequence[_Endpoint], writer: RankWriter, max_steps: int
-) -> tuple[ThreadBlock, ...]:
-    """Write thread blocks that receive, copy and send, in this order, as MSCCL can only wait for blocks 0 to 127.
-
-    Those that receive, and those that send, are in the order of their first transfers.
-    """
+def _written_rank(
+    layout: Layout, rank: int, events: Sequence[int], ends: Sequence[_Endpoint], writer: RankWriter, max_steps: int
+) -> RankProgram:
+    """Write one rank's thread blocks; those that receive, and those that send, are in the order of first transfers."""
     copies, blocks = writer.copies(), sorted(dict.fromkeys(ends), key=attrgetter("sends"))
-    parts, receiving = range(0, len(copies), max_steps), sum(not end.sends for end in blocks)
-    places = {end: number + len(parts) * (number >= receiving) for number, end in enumerate(blocks)}
+    parts = len(range(0, len(copies), max_steps))
+    places = {end: number + parts * end.sends for number, end in enumerate(blocks)}
     steps: dict[_Endpoint, list[Instruction]] = {end: [] for end in blocks}
-    waits = Waits(len(blocks) + len(parts))
+    waits = Waits(len(blocks) + parts)
     for number, end in zip(events, ends, strict=True):
         mine = steps[end]
         mine.append(writer.step(number, (places[end], len(mine)), waits))
-    copies = writer.waiting(copies)
-    copying = [ThreadBlock(None, None, 0, tuple(copies[start : start + max_steps])) for start in parts]
-    written = [
-        ThreadBlock(end.peer if end.sends else None, None if end.sends else end.peer, end.channel, tuple(steps[end]))
-        for end in blocks
+    copying = _copying(writer.waiting(copies), max_steps)
+    return _rank_program(layout, rank, writer.scratch, blocks, [tuple(steps[end]) for end in blocks], copying)
+
+
+def _copying(copies: Sequence[Instruction], max_steps: int) -> list[ThreadBlock]:
+    """Thread blocks of local copies."""
+    starts = range(0, len(copies), max_steps)
+    return [ThreadBlock(None, None, 0, tuple(copies[start : start + max_steps])) for start in starts]
+
+
+def _rank_program(
+    layout: Layout,
+    rank: int,
+    scratch: int,
+    ends: Sequence[tuple[bool, int, int]],
+    steps: Iterable[tuple[Instruction, ...]],
+    copying: list[ThreadBlock],
+) -> RankProgram:
+    """Put thread blocks that receive, copy and send in this order, as MSCCL can only wait for blocks 0 to 127."""
+    blocks = [
+        ThreadBlock(peer if sends else None, None if sends else peer, channel, each)
+        for (sends, peer, channel), each in zip(ends, steps, strict=True)
     ]
-    return (*written[:receiving], *copying, *written[receiving:])
+    receiving = sum(not sends for sends, _, _ in ends)
+    begin, stop = layout.input_range(rank)
+    output = sum(last - first for first, last in layout.output_ranges(rank))
+    found = (*blocks[:receiving], *copying, *blocks[receiving:])
+    return RankProgram(rank, stop - begin, output, scratch, found)
+
+
+def _program(name: str, collective: Collective, layout: Layout, ranks: Sequence[RankProgram]) -> Program:
+    given = () if collective.has_two_phases or len(set(layout.shards)) == 1 else layout.shards
+    return Program(name, collective, len(ranks), layout.chunks, tuple(ranks), shards=given)
 
 
 class _SharedSteps(dict[bytes, Instruction]):
@@ -171,45 +189,45 @@ def write_trees(
     last = hops[:, 0] + hops[:, 4] - 1
     sizes = firsts[last] + np.array([each.chunks for each in ranges], dtype=np.int64)[last] - firsts[hops[:, 0]]
     channels = assign_channels(hops[:, 1:3], sizes, options.max_steps, options.channels, hops[:, 5])
-    num_ranks, num_channels, shared = len(layout.shards), int(channels.max(initial=0)) + 1, _SharedSteps()
-    places = np.full((len(ranges), 4), -1, dtype=np.int64)
+    places, shared = np.full((len(ranges), 4), -1, dtype=np.int64), _SharedSteps()
     ends = hops[:, 1:3].ravel()
     events = np.argsort(ends, kind="stable") // 2
-    limits = np.cumsum(np.bincount(ends, minlength=num_ranks)).tolist()
+    limits = np.cumsum(np.bincount(ends, minlength=len(layout.shards))).tolist()
     ranks = []
     for rank, (begin, end) in enumerate(pairwise([0, *limits])):
         own = events[begin:end]
-        (input_first, input_end), (output_first, output_end) = layout.input_range(rank), layout.output_range(rank)
-        copies = _copies(layout, rank, options.max_count)
-        copying = [
-            ThreadBlock(None, None, 0, copies[start : start + options.max_steps])
-            for start in range(0, len(copies), options.max_steps)
-        ]
-        # Those that receive, and those that send, in the order of their first transfers; see `_thread_blocks`.
         sends = hops[own, 1] == rank
-        peers = np.where(sends, hops[own, 2], hops[own, 1])
-        codes, first, which = np.unique(
-            (sends * num_ranks + peers) * num_channels + channels[own], return_index=True, return_inverse=True
-        )
-        order = np.lexsort((first, codes >= num_ranks * num_channels))
-        receiving = int((codes < num_ranks * num_channels).sum())
-        numbers = np.empty(len(codes), dtype=np.int64)
-        numbers[order] = np.arange(len(codes)) + len(copying) * (np.arange(len(codes)) >= receiving)
-        blocks = numbers[which]
-        borders = input_first, output_first, output_end
-        rows, scratch = tree_steps(rank, own, blocks, len(codes) + len(copying), hops, sizes, firsts, borders, places)
-        by_block = rows[np.argsort(blocks, kind="stable")].view("V64").ravel().tolist()
-        steps = map(shared.__getitem__, by_block)
-        counts = np.bincount(which, minlength=len(codes))[order].tolist()
-        written = []
-        for code, count in zip(codes[order].tolist(), counts, strict=True):
-            (way, peer), channel = divmod(code // num_channels, num_ranks), code % num_channels
-            instructions = tuple(islice(steps, count))
-            written.append(ThreadBlock(peer if way else None, None if way else peer, channel, instructions))
-        found = (*written[:receiving], *copying, *written[receiving:])
-        ranks.append(RankProgram(rank, input_end - input_first, output_end - output_first, scratch, found))
-    given = () if layout.collective.has_two_phases or len(set(layout.shards)) == 1 else layout.shards
-    return Program(name, layout.collective, num_ranks, layout.chunks, tuple(ranks), shards=given)
+        blocks = _Blocks.of(sends, np.where(sends, hops[own, 2], hops[own, 1]), channels[own])
+        copying = _copying(_copies(layout, rank, options.max_count), options.max_steps)
+        numbers = blocks.of_events + len(copying) * sends
+        borders = layout.input_range(rank)[0], *layout.output_range(rank)
+        known = rank, own, numbers, len(blocks.ends) + len(copying)
+        rows, scratch = tree_steps(*known, hops, sizes, firsts, borders, places)
+        steps = map(shared.__getitem__, rows[np.argsort(numbers, kind="stable")].view("V64").ravel().tolist())
+        steps_of = (tuple(islice(steps, count)) for count in blocks.counts)
+        ranks.append(_rank_program(layout, rank, scratch, blocks.ends, steps_of, copying))
+    return _program(name, layout.collective, layout, ranks)
+
+
+class _Blocks(NamedTuple):
+    """Thread blocks of a rank that receive, then those that send, each in the order of their first transfers.
+
+    `of_events`: int64 (events,), the number of each one's block; `counts`: steps of each block.
+    """
+
+    of_events: IntArray
+    ends: list[tuple[bool, int, int]]  # As in `_Endpoint`
+    counts: list[int]
+
+    @classmethod
+    def of(cls, sends: BoolArray, peers: IntArray, channels: IntArray) -> _Blocks:
+        """Number the blocks of events in their global order; all (events,)."""
+        keys = (sends * (peers.max(initial=0) + 1) + peers) * (channels.max(initial=0) + 1) + channels
+        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        order = np.lexsort((first, sends[first]))
+        numbers = np.argsort(order)[which]
+        ends = zip(*(column[first[order]].tolist() for column in (sends, peers, channels)), strict=True)
+        return cls(numbers, list(ends), np.bincount(numbers, minlength=len(first)).tolist())
 
 
 def _copies(layout: Layout, rank: int, max_count: int) -> tuple[Instruction, ...]:
