@@ -55,17 +55,14 @@ def measure_on_rank(rank: int, folder: str) -> list[tuple[str, int, str, float, 
             made = plan(ring(RANKS, bandwidth=25), name, planner=as_planner(planner))
             for size in SIZES:
                 whole, shard = torch.zeros(size // 4), torch.zeros(size // 4 // RANKS)
-                own: dict[str, Callable[[], object]] = {
-                    "allreduce": partial(dist.all_reduce, whole, group=gloo),
-                    "allgather": partial(dist.all_gather_into_tensor, whole, shard, group=gloo),
-                    "reduce_scatter": partial(dist.reduce_scatter_tensor, shard, whole, group=gloo),
-                }
-                barrier = partial(dist.barrier, group=gloo)
-                tensors = {"allreduce": (whole, whole), "allgather": (whole, shard), "reduce_scatter": (shard, whole)}
-                planned = partial(execute, made, *tensors[name])
-                rows.append(
-                    (name, size, planner, *_compared(planned, own[name], barrier, min(CALLS, 1 + MOST_BYTES // size)))
-                )
+                output, given, own = {
+                    "allreduce": (whole, whole, lambda output, _, **group: dist.all_reduce(output, **group)),
+                    "allgather": (whole, shard, dist.all_gather_into_tensor),
+                    "reduce_scatter": (shard, whole, dist.reduce_scatter_tensor),
+                }[name]
+                ways = partial(execute, made, output, given), partial(own, output, given, group=gloo)
+                calls = min(CALLS, 1 + MOST_BYTES // size)
+                rows.append((name, size, planner, *_compared(*ways, partial(dist.barrier, group=gloo), calls)))
     dist.destroy_process_group()
     return rows
 

@@ -35,7 +35,8 @@ def measure(before: Path | None = None) -> list[dict[str, object]]:
         row: dict[str, object] = {"benchmark": "writing MSCCL++ files", "case": case, **found}
         peer = found["plan_cpu_s"]
         if before is not None:
-            row["before_cpu_s"] = peer = _measured(case, before)["cpu_s"]
+            other = _measured(case, before)
+            row |= {"before_cpu_s": (peer := other["cpu_s"]), "before_mib": other["peak_mib"]}
         rows.append(row | {"ratio": found["cpu_s"] / peer})
     return rows
 

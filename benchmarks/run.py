@@ -52,6 +52,7 @@ COLUMNS = {
     "plan_cpu_s": "plan, CPU s",
     "cpu_s": "CPU s",
     "before_cpu_s": "before, CPU s",
+    "before_mib": "before, MiB",
     "by_hand_cpu_s": "by hand, CPU s",
     "ratio": "ratio",
     "bound_cpu_s": "bound alone, CPU s",
