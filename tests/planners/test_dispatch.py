@@ -1,0 +1,161 @@
+"""Dispatch of tokens to experts: counts against tokens one by one, the bound, relays and wrong input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collopt.errors import CertificateError, UnsupportedError
+from collopt.planners import DispatchBound, DispatchCounts, count_dispatch, schedule_dispatch
+from collopt.schedules.fast.two_tier_cost import H200
+from sample_sizes import examples
+
+IntArray = npt.NDArray[np.int64]
+
+
+def routing(n: int, m: int, tokens: list[int], seed: int) -> tuple[list[IntArray], IntArray]:
+    """Random experts, two per token,and two experts per rank, anywhere."""
+    random = np.random.default_rng(seed)
+    placement = random.permutation(np.repeat(np.arange(n * m), 2))
+    return [random.integers(0, len(placement), (count, 2)) for count in tokens], placement
+
+
+def class_counts(n: int, *tokens: tuple[int, int, set[int]]) -> DispatchCounts:
+    """Counts of servers of one GPU: so many tokens from a server to a set of others."""
+    sends, leaving = np.zeros((n, n), dtype=np.int64), np.zeros(n, dtype=np.int64)
+    classes = np.zeros((n, 2**n), dtype=np.int64)
+    for count, server, others in tokens:
+        sends[server, list(others)] += count
+        leaving[server] += count
+        classes[server, sum(1 << other for other in others)] += count
+    return DispatchCounts(sends, leaving, 1, classes)
+
+
+@settings(max_examples=examples(60))
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32 - 1), st.data())
+def test_counts_and_bounds_are_those_of_the_tokens(n: int, m: int, seed: int, data: st.DataObject) -> None:
+    """Each token is looked at by itself; relays by all subsets of servers."""
+    tokens = data.draw(st.lists(st.integers(0, 12), min_size=n * m, max_size=n * m))
+    indices, placement = routing(n, m, tokens, seed)
+    counts = count_dispatch(indices, placement, servers=n, gpus_per_server=m)
+    wants = [
+        (rank // m, {int(placement[expert]) // m for expert in row} - {rank // m})
+        for rank, rows in enumerate(indices)
+        for row in rows
+    ]
+    by_server, once = np.zeros((n, n), dtype=np.int64), np.zeros(n, dtype=np.int64)
+    for source, servers in wants:
+        by_server[source, list(servers)] += 1
+        once[source] += bool(servers)
+    assert np.array_equal(counts.by_server, by_server)
+    assert np.array_equal(counts.once, once)
+    plan = schedule_dispatch(counts, stages="fewest")
+    plan.verify()
+    assert plan.bound.load == Fraction(int(max(by_server.sum(axis=0).max(), once.max())), m)
+    assert plan.direct_load <= plan.load <= plan.direct_load + n
+    assert plan.columns_decide == (plan.direct_load == plan.bound.load)
+    assert plan.gap >= 0
+    assert ("optimal" in str(plan)) == (plan.gap == 0)
+    subsets = [set(some) for size in range(1, n + 1) for some in combinations(range(n), size)]
+    relayed = max(
+        Fraction(sum(len(others) if others <= some else 1 for source, others in wants if source in some and others),
+                 len(some) * m)
+        for some in subsets
+    )  # fmt: skip
+    assert plan.relayed is not None
+    assert plan.relayed.load == relayed
+
+
+def test_relays_spread_the_sends_of_one_server() -> None:
+    """One server has every token for all of three others: 18 sends against 6, as the receivers pass them on."""
+    plan = schedule_dispatch(class_counts(4, (6, 0, {1, 2, 3})))
+    assert (plan.load, plan.bound.load, plan.gap, plan.columns_decide) == (18, 6, 2, False)
+    assert plan.relayed is not None
+    assert plan.relayed.load == 6
+    assert "200.00 % above the bound of all schedules, as servers send unequally" in str(plan)
+
+
+def test_bound_of_relays_may_exceed_that_of_all_schedules() -> None:
+    """Four servers on which a helper that wants no token would pay: 8 sends where the bound says 6."""
+    tokens = [(3, 0, {1, 2}), (3, 1, {0, 2}), (3, 2, {0, 1}), (2, 0, {3}), (2, 1, {3}), (2, 2, {3})]
+    plan = schedule_dispatch(class_counts(4, *tokens))
+    assert plan.relayed is not None
+    assert (plan.bound.load, plan.relayed.load, plan.load) == (6, 8, 8)
+    assert plan.relayed.servers == {0, 1, 2}
+
+
+def test_time_is_of_the_bound_over_all_nics() -> None:
+    """Ten tokens of 7000 bytes into two GPUs at 50 GB/s each."""
+    empty = np.empty((0, 1), dtype=np.int64)
+    indices = [np.full((10, 1), 2), empty, empty, empty]
+    counts = count_dispatch(indices, np.arange(4), servers=2, gpus_per_server=2)
+    assert schedule_dispatch(counts).optimum(H200, 7000) == Fraction(7, 10)
+
+
+SENDS = np.array([[0, 3], [0, 1], [2, 0], [0, 0]])
+LEAVING = SENDS.sum(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"sends": -SENDS}, "sends has -3; expected numbers of at least 0"),
+        ({"sends": SENDS * 2**61}, "sends add up to 13835058055282163712; expected less than"),
+        ({"sends": SENDS / 2}, "sends are array"),
+        ({"sends": SENDS.astype(object) * 2**70}, "sends are array"),
+        ({"sends": SENDS.T}, "sends has shape (2, 4) and leaving (4,); expected"),
+        ({"sends": SENDS[:, ::-1]}, "server 0 sends to itself"),
+        ({"leaving": LEAVING + 1}, "4 tokens leave rank 0; expected at least"),
+        ({"gpus_per_server": 0}, "gpus_per_server is 0"),
+        ({"classes": np.zeros((2, 4), dtype=np.int64)}, "classes do not add up"),
+        ({"classes": np.zeros(4, dtype=np.int64)}, "classes do not add up"),
+    ],
+)
+def test_wrong_counts_are_refused(changed: dict[str, Any], message: str) -> None:
+    """With what is wrong, and no numpy error."""
+    given = {"sends": SENDS, "leaving": LEAVING, "gpus_per_server": 2} | changed
+    with pytest.raises(UnsupportedError) as refused:
+        DispatchCounts(**given)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("indices", "placement", "message"),
+    [
+        ([[0, 4]], np.arange(4), "indices[0, 1] is 4; expected an expert from 0 to 3"),
+        ([[-1, 0]], np.arange(4), "indices[0, 0] is -1; expected"),
+        ([[2**70, 0]], np.arange(4), "indices are"),
+        ([[0.5, 0]], np.arange(4), "indices are"),
+        ([0, 1], np.arange(4), "indices have shape (2,)"),
+        ([[0, 1]], np.arange(5), "placement[4] is 4; expected a rank from 0 to 3"),
+        ([[0, 1]], np.arange(0), "placement has shape (0,)"),
+        ([[0, 1]], "0123", "placement are '0123'"),
+    ],
+)
+def test_wrong_routing_is_refused(indices: Any, placement: Any, message: str) -> None:
+    """Before any kernel sees it."""
+    with pytest.raises(UnsupportedError) as refused:
+        count_dispatch([indices] * 4, placement, servers=2, gpus_per_server=2)
+    assert message in str(refused.value)
+
+
+def test_wrong_claims_are_found() -> None:
+    """A bound of other tokens, and a schedule of others."""
+    counts = DispatchCounts(SENDS, LEAVING, 2)
+    plan = schedule_dispatch(counts)
+    assert plan.relayed is None
+    with pytest.raises(CertificateError, match="which the counts do not show: these are 4 tokens"):
+        replace(plan, bound=DispatchBound(1, True, 5, 2)).verify()
+    other = DispatchCounts(SENDS[[0, 1, 3, 2]], LEAVING[[0, 1, 3, 2]], 2)
+    with pytest.raises(CertificateError, match="of other tokens than its counts"):
+        replace(plan, counts=other).verify()
+    with pytest.raises(UnsupportedError, match="expected DispatchCounts"):
+        schedule_dispatch(SENDS)  # type: ignore[arg-type]
