@@ -5,8 +5,13 @@ Progress goes to the callback in `HighsOptions.progress` and, as a short text, t
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
 from typing import Any, NamedTuple
 
 from ...support.progress import status
@@ -59,7 +64,7 @@ class Watch:
         for kind in watched:
             self._highs.startCallback(kind)
         try:
-            with status() as self._report:
+            with status() as self._report, self._signals_kept():
                 self._highs.run()
         finally:
             for kind in watched:
@@ -67,6 +72,26 @@ class Watch:
             self._highs.setCallback(None, None)
         if self._error is not None:
             raise self._error
+
+    @contextmanager
+    def _signals_kept(self) -> Iterator[None]:
+        """Keep what handlers of signals raise: Python may run them where it begins to call back, outside of any try."""
+        before: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        if threading.current_thread() is threading.main_thread():
+            before = {each: handler for each in signal.valid_signals() if callable(handler := signal.getsignal(each))}
+        for number, handler in before.items():
+            signal.signal(number, partial(self._on_signal, handler))
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
+        try:
+            handler(number, frame)
+        except BaseException as error:  # noqa: BLE001
+            self._error, self._stopped = error, True
 
     def _on_callback(self, kind: Any, message: str, info: Any, control: Any, context: Any) -> None:  # noqa: ARG002
         try:
@@ -76,7 +101,7 @@ class Watch:
                 self._report(_formatted(progress, whole=self._whole))
                 self._stopped = self._listener is not None and self._listener(progress) is False
         except BaseException as error:  # noqa: BLE001
-            # An error may not pass through HiGHS; this is also where Ctrl-C arrives.
+            # An error may not pass through HiGHS: from 1.16 on it would call it an error of its own.
             self._error, self._stopped = error, True
         control.user_interrupt = self._stopped
 

@@ -157,8 +157,7 @@ class _Handle:
         if "threads" in options.settings():
             # HiGHS refuses to change the number of threads of a scheduler that is running.
             highspy.Highs.resetGlobalScheduler(True)
-        self.highs = highspy.Highs()
-        self.highs.setOptionValue("output_flag", False)
+        self.highs = silent_highs()
         self._accepted(self.highs.passModel(highs_model(program, self.sign)))
 
     def change(self, changes: Changes, program: LinearProgram) -> None:
@@ -204,7 +203,10 @@ class _Handle:
         # The limit counts from when HiGHS's object was made.
         limit = self.highs.getRunTime() + (np.inf if (given := self.options.time_limit) is None else given)
         settings = self.options.settings() | {"time_limit": limit}
-        if empty_conflicts(self.program).any():
+        if self.program.whole.any():
+            # HiGHS 1.10 would solve the relaxation by any other.
+            settings["solver"] = "choose"
+        elif empty_conflicts(self.program).any():
             # Interior point may not end on these.
             settings["solver"] = "simplex"
         for name, value in settings.items():
@@ -293,6 +295,17 @@ def highspy_module() -> Any:
     import highspy
 
     return highspy
+
+
+def silent_highs() -> Any:
+    """Make a HiGHS object that prints nothing: from 1.16 on, its first callback logs a header unless it is silent."""
+    base = highspy_module().Highs
+
+    def silently(made: Any) -> None:
+        made.setOptionValue("output_flag", False)
+        base.enableCallbacks(made)
+
+    return type("SilentHighs", (base,), {"enableCallbacks": silently})()
 
 
 def entries(part: Any) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int32], FloatArray]:
