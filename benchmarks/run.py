@@ -16,6 +16,7 @@ import all_to_all
 import bfb
 import call_overhead
 import fast
+import fast_figures
 import file_writing
 import finder
 import models
@@ -40,6 +41,7 @@ BENCHMARKS = {
     "step-patterns": step_patterns.measure,
     "finder": finder.measure,
     "fast": fast.measure,
+    "fast-figures": fast_figures.measure,
     "all-to-all": all_to_all.measure,
     "call-overhead": call_overhead.measure,
 }
@@ -63,6 +65,8 @@ COLUMNS = {
     "max_height": "max height",
     "exponent": "exponent",
     "printed_rate": "printed",
+    "printed_range": "printed",
+    "range": "here",
     "lower_rate": "rate, at least",
     "upper_rate": "at most",
     "gap": "gap",

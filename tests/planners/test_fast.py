@@ -9,7 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from all_to_allv_baselines import BASELINES, DirectExchange, at_once, spread_out, unbalanced_birkhoff
+from all_to_allv_baselines import (
+    BASELINES,
+    ProxyExchange,
+    at_once,
+    hierarchical,
+    padded,
+    pxn,
+    spread_out,
+    two_hop,
+    unbalanced_birkhoff,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -242,21 +252,40 @@ def test_the_strategies_are_the_kernels() -> None:
 @pytest.mark.parametrize("name", BASELINES)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1), (3, 4)])
 def test_baselines_send_everything(name: str, shape: tuple[int, int]) -> None:
-    """Directly, and all but `at-once` one to one; none is faster than the bound of its largest row or column."""
+    """Those in steps one to one; those without proxies are not faster than the bound of the largest row or column."""
     n, m = shape
     traffic = np.random.default_rng(1).integers(0, 1000, (n * m, n * m))
     exchange = BASELINES[name](traffic, servers=n, gpus_per_server=m)
     exchange.verify()
     frame = exchange.to_frame()
     apart = frame[frame["source"] // m != frame["destination"] // m]
-    if name != "at-once":
+    if name in ("spread-out", "birkhoff", "padded"):
         assert not apart.duplicated(["stage", "source"]).any()
         assert not apart.duplicated(["stage", "destination"]).any()
-    bound = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m).unbalanced_bound
+    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m)
+    _, origin, proxy, final, _ = exchange.moves.T
+    has_proxies = bool(((proxy != origin) & (proxy != final)).any())
+    assert has_proxies == (name in ("pxn", "two-hop", "hierarchical") and n > 1 < m)
+    bound = schedule.lower_bound if has_proxies else schedule.unbalanced_bound
     assert exchange.completion_time(UNIT) * 1000 >= bound
     if len(frame):
         with pytest.raises(CertificateError, match="bytes are sent"):
-            DirectExchange(name, exchange.traffic, n, m, exchange.sends[1:]).verify()
+            ProxyExchange(name, exchange.traffic, n, m, exchange.moves[1:]).verify()
+
+
+def test_proxies_aggregate_flows_and_a_hierarchy_waits() -> None:
+    """Two servers of two: three GPU pairs of 10 bytes; PXN meets one flow at a GPU where direct sends meet two."""
+    traffic = np.zeros((4, 4), dtype=np.int64)
+    traffic[0, 2] = traffic[1, 2] = traffic[1, 3] = 10
+    slow = TwoTierModel(1, 1, wake_up=0)
+    shape = {"servers": 2, "gpus_per_server": 2}
+    assert at_once(traffic, **shape).completion_time(slow, incast_loss=1) * 1000 == 40
+    assert pxn(traffic, **shape).completion_time(slow, incast_loss=1) * 1000 == 20
+    assert hierarchical(traffic, **shape).completion_time(slow, incast_loss=1) * 1000 == 30
+    assert two_hop(traffic, **shape).completion_time(slow, incast_loss=1) * 1000 == 20
+    assert padded(traffic, **shape).completion_time(slow) * 1000 == 20
+    hops = two_hop(traffic, **shape).to_frame()
+    assert hops.loc[hops["source"] == 3, "destination"].tolist() == [2]
 
 
 def test_incast_slows_receivers_by_their_flows() -> None:
