@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules.fast.schedule import AllToAllvSchedule
+from ...schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
 from ...schedules.traffic.sizes import check_table
 from ...support.validation import as_whole, is_whole, shown
 
@@ -18,10 +20,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-STAGES = {"plain": 0, "fewest": 1}  # how stages are found: any matching that is repaired, or the widest one each time
+STAGES = {"plain": 0, "fewest": 1, "rotations": 2}
+"""How stages are found: any matching that is repaired, the widest one each time, or shifts; and their codes."""
+CHOSEN = 3  # the code where none is given
 MAX_BYTES = 2**62  # all entries together stay below this
 MAX_SERVERS = 2**10
 MAX_RANKS = 2**15
+MAX_CUTS = 1024  # of the bound, where scratch is limited
+AREAS = 4  # of scratch, each at most as large as a stage
+NS_PER_US = 1000
+MIB = 2**20
 
 
 def schedule_all_to_allv(
@@ -29,13 +37,17 @@ def schedule_all_to_allv(
     *,
     servers: int,
     gpus_per_server: int | Sequence[int],
-    stages: str = "plain",
+    stages: str | None = None,
     max_stage_bytes: int | None = None,
+    max_scratch_bytes: int | None = None,
+    unit_bytes: int = 1,
+    model: TwoTierModel = H200,
 ) -> AllToAllvSchedule:
-    """Plan an all-to-allv; the schedule is a deterministic function of the matrix.
+    """Plan an all-to-allv; the schedule is a deterministic function of the arguments.
 
     Raises `UnsupportedError` if the matrix is not square, has a wrong size, entries that are no integers or negative,
-    or sums beyond 2^62; for wrong labels or options; or if there would be too many stages.
+    or sums beyond 2^62; for wrong labels or options; if there would be too many stages; or if the scratch does not
+    suffice.
 
     Parameters
     ----------
@@ -46,12 +58,24 @@ def schedule_all_to_allv(
         Number of servers.
     gpus_per_server : int or sequence of int
         Of each; or one number for each server, and ranks are then counted through the servers in turn.
-    stages : {"plain", "fewest"}
-        "plain" plans in microseconds, "fewest" needs a fraction of the stages, and longer to plan where there are many
-        servers.
+    stages : {"plain", "fewest", "rotations"}, optional
+        "plain" plans in microseconds.  "fewest" needs a fraction of the stages, and longer to plan where there are many
+        servers.  "rotations" are one shift for each other server, each as long as its longest stream, so more bytes
+        than needed where these differ.  By default whichever has the least predicted time, where "plain" is not
+        considered if its stages might be too many.
     max_stage_bytes : int, optional
         Cuts stages so that no GPU sends more in one.  This shortens the last stage's redistribution, which nothing
-        hides, at the price of more stages.
+        hides, and needs less scratch, at the price of more stages.  By default the bound over the square root of
+        ``c T / wake_up``, where T is its time and ``c = (gpus_per_server - 1) scale_out / scale_up``, at most 1024; but
+        no more than a MiB, or a 16th of what a GPU sends to other servers on average if that is more.
+    max_scratch_bytes : int, optional
+        Limit of `AllToAllvSchedule.scratch_bytes` on every rank.  If `max_stage_bytes` is not given, stages are cut
+        shorter to keep it, but not below a 1024th of the bound.
+    unit_bytes : int
+        Bytes of what `traffic` counts, such as tokens; nothing smaller is divided, and the schedule counts the same.
+        The other arguments are in bytes.
+    model : TwoTierModel
+        What the defaults of `stages` and `max_stage_bytes` are predicted with.
 
     Returns
     -------
@@ -60,7 +84,8 @@ def schedule_all_to_allv(
 
     Notes
     -----
-    FAST, section 4.  Matrices are Birkhoff's after raising light rows and columns; stages ascend in size.  Servers of
+    FAST, section 4, run step by step: step t balances stage t, sends stage t - 1 and redistributes stage t - 2.
+    Matrices are Birkhoff's after raising light rows and columns; stages ascend in size.  Servers of
     unequal sizes are cut into parts of as many GPUs as divides all sizes, which is no part of the paper; the fewer that
     is, the more stages there are.
 
@@ -76,41 +101,64 @@ def schedule_all_to_allv(
     >>> schedule.unbalanced_bound, schedule.lower_bound
     (10, Fraction(5, 1))
     """
-    from ...solvers.fast.stages import staged_exchange
-
-    if not isinstance(stages, str) or stages not in STAGES:
+    if stages is not None and (not isinstance(stages, str) or stages not in STAGES):
         raise UnsupportedError(f"stages is {shown(stages)}; expected one of {', '.join(STAGES)}")
-    cap = MAX_BYTES if max_stage_bytes is None else min(MAX_BYTES, as_whole(max_stage_bytes, "max_stage_bytes"))
+    unit = as_whole(unit_bytes, "unit_bytes")
+    cap = 0
+    if max_stage_bytes is not None:
+        cap = max(1, min(MAX_BYTES, as_whole(max_stage_bytes, "max_stage_bytes")) // unit)
+    check_model(model)
     n = as_whole(servers, "servers")
     if type(gpus_per_server) is not int and hasattr(gpus_per_server, "__len__"):
         each = as_sizes(gpus_per_server, n)
-        if min(each) < max(each):
-            return _unequal_servers_schedule(traffic, each, STAGES[stages], cap)
-        gpus_per_server = each[0]
-    m = as_whole(gpus_per_server, "gpus_per_server")
-    matrix = shaped(traffic, n, n * m, f"there are {n} servers of {m} GPUs")
-    fault, starts, segments, sizes, partners, begins, ends = staged_exchange(matrix, n, m, STAGES[stages], cap)
-    if fault:
-        raise _traffic_error(fault, matrix, cap)
-    for array in (matrix, starts, segments, sizes, partners, begins, ends):
-        array.setflags(write=False)
-    return AllToAllvSchedule(matrix, n, m, starts, segments, sizes, partners, begins, ends)
+    else:
+        each = (as_whole(gpus_per_server, "gpus_per_server"),) * min(n, MAX_SERVERS + 1)
+    ways = CHOSEN if stages is None else STAGES[stages], _prices(model, unit)
+    if min(each) < max(each):
+        matrix = shaped(traffic, sum(each) // gcd(*each), sum(each), f"the servers' GPUs add up to {sum(each)}")
+    else:
+        matrix = shaped(traffic, n, n * each[0], f"there are {n} servers of {each[0]} GPUs")
+    made = _staged(matrix, each, cap, *ways)
+    if max_scratch_bytes is None:
+        return made
+    limit = as_whole(max_scratch_bytes, "max_scratch_bytes", least=0)
+    if not cap and made.scratch_bytes.max() * unit > limit:
+        made = _staged(matrix, each, max(1, limit // unit // AREAS, -(-made.scale_out_bytes // MAX_CUTS)), *ways)
+    if (needed := int(made.scratch_bytes.max()) * unit) > limit:
+        raise UnsupportedError(
+            f"the exchange needs {needed} bytes of scratch on rank {made.scratch_bytes.argmax()}, with stages of up to "
+            f"{made.stage_bytes[-1] * unit} bytes, and max_scratch_bytes is {limit}; expected at least {needed}, or "
+            f"max_stage_bytes of at most {limit // AREAS}"
+        )
+    return made
 
 
-def _unequal_servers_schedule(
-    traffic: npt.ArrayLike | pd.DataFrame, sizes: tuple[int, ...], decomposition: int, cap: int
+@lru_cache(maxsize=16)
+def _prices(model: TwoTierModel, unit: int) -> tuple[float, float, float, float]:
+    """Prices of units as kernels take them: ns inside and between servers and per wake-up, and a MiB."""
+    per_up, per_out = unit / float(model.scale_up), unit / float(model.scale_out)
+    return per_up, per_out, float(model.wake_up) * NS_PER_US, MIB / unit
+
+
+def _staged(
+    matrix: npt.NDArray[np.int64], sizes: tuple[int, ...], cap: int, way: int, prices: tuple[float, float, float, float]
 ) -> AllToAllvSchedule:
-    from ...solvers.fast.unequal_servers import unequal_exchange
+    """Plan traffic that has the right shape, with all checks of its entries."""
+    from ...solvers.fast.stages import staged_exchange
 
-    ranks, m = sum(sizes), gcd(*sizes)
-    matrix = shaped(traffic, ranks // m, ranks, f"the servers' GPUs add up to {ranks}")
-    firsts = np.array([0, *accumulate(sizes)], dtype=np.int64)
-    fault, starts, segments, lengths, partners, begins, ends = unequal_exchange(matrix, firsts, m, decomposition, cap)
-    if fault:
-        raise _traffic_error(fault, matrix, cap)
-    for array in (matrix, starts, segments, lengths, partners, begins, ends):
+    if equal := min(sizes) == max(sizes):
+        m = sizes[0]
+        found = staged_exchange(matrix, len(matrix) // m, m, way, cap, prices)
+    else:
+        from ...solvers.fast.unequal_servers import unequal_exchange
+
+        m = gcd(*sizes)
+        found = unequal_exchange(matrix, np.array([0, *accumulate(sizes)], dtype=np.int64), m, way, cap, prices)
+    if found[0]:
+        raise _traffic_error(found[0], matrix, cap)
+    for array in (matrix, *found[1:]):
         array.setflags(write=False)
-    return AllToAllvSchedule(matrix, ranks // m, m, starts, segments, lengths, partners, begins, ends, sizes)
+    return AllToAllvSchedule(matrix, len(matrix) // m, m, *found[1:], server_sizes=() if equal else sizes)
 
 
 def _traffic_error(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> UnsupportedError:
@@ -118,7 +166,7 @@ def _traffic_error(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> Unsup
 
     if fault != TOO_MANY:
         return matrix_error(fault, matrix)
-    if cap < MAX_BYTES:
+    if cap:
         return UnsupportedError(f"max_stage_bytes is {cap}, which makes too many stages; expected a larger one")
     return UnsupportedError('the traffic needs too many stages to keep; expected fewer servers, or stages="fewest"')
 

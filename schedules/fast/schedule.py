@@ -13,7 +13,7 @@ from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.validation import as_whole
 from ..paths.schedule import PairSchedule
-from .segments import Moves, Pieces, StagedArrays, handed_over, local_bytes, pieces_of
+from .segments import Pieces, StagedArrays, local_bytes, pieces_of
 from .two_tier_cost import PIPELINES, TwoTierModel, TwoTierTimes, check_model, two_tier_times
 from .verify import verify_all_to_allv
 
@@ -48,10 +48,12 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     Rank r is GPU ``r % m`` of server ``r // m``.  For every two servers, GPU p of the one sends one stream to its peer,
     GPU p of the other:
 
-    1. Balance: before the first stage, GPUs hand to proxies of their server what is in the proxies' streams.
+    1. Balance: in the step before a stage, GPUs hand to proxies of their server what is in the proxies' streams.
     2. Stages: in each, a server sends part of its streams to one other and receives from at most one.
-    3. Redistribution: after each stage, peers hand what is not theirs to other GPUs of their server.
-    4. What stays inside a server goes directly, at the same time as the first stages.
+    3. Redistribution: in the step after a stage, peers hand what is not theirs to other GPUs of their server.
+    4. What stays inside a server goes directly, beside the stages and in proportion to their bytes.
+
+    So step t balances stage t, sends stage t - 1 and redistributes stage t - 2, all at once.
 
     Servers of unequal sizes consist of parts of equally many GPUs, the most that divides all sizes.  In all arrays,
     "server" then means such a part, whose streams may hold bytes of all GPUs of its server, and for all GPUs of the
@@ -104,8 +106,20 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
 
     @property
     def scale_out_bytes(self) -> int:
-        """What the busiest GPU sends or receives in all stages together; at most n - 1 bytes above `lower_bound`."""
+        """What the busiest GPU sends or receives in all stages together.
+
+        At most n - 1 bytes above `lower_bound`, but for "rotations".
+        """
         return int(self.stage_bytes.sum())
+
+    @property
+    def scratch_bytes(self) -> IntArray:
+        """Bytes of scratch that each rank needs, at most four times ``stage_bytes[-1]``; int64 (ranks,).
+
+        Two areas by turns, of the most that it sends for others in a stage, and two of the most that it receives for
+        others in one; what it sends of its own, or receives for itself, needs none.
+        """
+        return self.step_loads.scratch
 
     @cached_property
     def lower_bound(self) -> Fraction:
@@ -134,8 +148,19 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         return two_tier_times(self, model, pipeline)
 
     def completion_time(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> Fraction:
-        """Time in µs from the first byte handed over to the last that arrives, by default in FAST's pipeline."""
+        """Time in µs from the first byte handed over to the last that arrives, by default as it is run."""
         return self.times(model, pipeline).total
+
+    def time_guarantee(self, model: TwoTierModel) -> Fraction:
+        """Time in µs that the steps never exceed, whatever the matrix, if ``scale_up >= m * scale_out``.
+
+        That is ``scale_out_bytes / scale_out + 2 (m - 1) stage_bytes[-1] / scale_up``, and a wake-up for each step, of
+        m GPUs in the largest server; what stays inside servers comes apart.
+        """
+        check_model(model)
+        ends = 2 * (max(self.sizes) - 1) * int(self.stage_bytes[-1:].sum()) / Fraction(model.scale_up)
+        waits = Fraction(model.wake_up) * (self.num_stages + 2)
+        return waits + (self.scale_out_bytes / Fraction(model.scale_out) + ends) / 1000
 
     def pieces(self, server: int) -> Pieces:
         """Pieces of the data that leaves a server, with proxy, peer and stage."""
@@ -151,16 +176,19 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     def to_frame(self) -> pd.DataFrame:
         """Tabulate the bytes from GPU to GPU in each phase.
 
-        Columns are ``phase`` ("balance", "local", "stage" or "redistribute"), ``stage`` (-1 for the first two),
-        ``source``, ``destination`` and ``bytes``; copies of a GPU to itself are left out.
+        Columns are ``phase`` ("balance", "local", "stage" or "redistribute"), ``stage`` (-1 for local), ``source``,
+        ``destination`` and ``bytes``; copies of a GPU to itself are left out.
         """
         import pandas as pd
 
         columns = ["phase", "stage", "source", "destination", "bytes"]
-        frames = [self._inside("balance", handed_over(self)), self._inside("local", local_bytes(self))]
+        local = local_bytes(self)
+        inside = {"stage": -1, "source": local.source, "destination": local.destination, "bytes": local.length}
+        frames = [pd.DataFrame(inside).assign(phase="local")]
         for server in range(self.servers):
             pieces = self.pieces(server)
             for phase, source, destination in (
+                ("balance", pieces.origin, pieces.proxy),
                 ("stage", pieces.proxy, pieces.peer),
                 ("redistribute", pieces.peer, pieces.final),
             ):
@@ -172,9 +200,3 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         frame["phase"] = pd.Categorical(frame["phase"], ["balance", "local", "stage", "redistribute"])
         keys = ["stage", "phase", "source", "destination"]
         return frame.groupby(keys, observed=True, as_index=False).agg({"bytes": "sum"})[columns]
-
-    def _inside(self, phase: str, moves: Moves) -> pd.DataFrame:
-        import pandas as pd
-
-        table = {"stage": -1, "source": moves.source, "destination": moves.destination, "bytes": moves.length}
-        return pd.DataFrame(table).assign(phase=phase)

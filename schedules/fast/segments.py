@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from ...support.arrays import IntArray, read_only
+
+if TYPE_CHECKING:
+    from .step_loads import StepLoads
 
 ARRAYS = ("traffic", "stream_starts", "segments", "stage_bytes", "partners", "begins", "ends")
 
@@ -62,6 +65,14 @@ class StagedArrays:
     def num_stages(self) -> int:
         """Number of stages between servers."""
         return len(self.stage_bytes)
+
+    @cached_property
+    def step_loads(self) -> StepLoads:
+        """What the steps move inside servers, and the scratch that they need."""
+        from .step_loads import step_loads
+
+        firsts = np.append(self.first_ranks, self.num_ranks)
+        return step_loads(self.traffic, firsts, self.gpus_per_server, *(getattr(self, name) for name in ARRAYS[1:]))
 
 
 class Pieces(NamedTuple):
@@ -147,29 +158,19 @@ def busiest_by_shift(schedule: StagedArrays, moves: Moves) -> IntArray:
     return busiest[:, 1:]
 
 
-def busiest_by_stage(schedule: StagedArrays) -> tuple[IntArray, IntArray]:
-    """As `busiest_by_shift`, for what GPUs hand over for each stage, and what they redistribute after it.
-
-    Shapes: returns int64 (stages, servers, largest server - 1).
-    """
+def redistributed_by_stage(schedule: StagedArrays) -> IntArray:
+    """As `busiest_by_shift`, for what GPUs redistribute after each stage; int64 (stages, servers, shifts)."""
     stages, m, most = schedule.num_stages, schedule.gpus_per_server, max(schedule.sizes)
-    handed, redistributed = np.zeros((2, stages, len(schedule.sizes), most), dtype=np.int64)
-    for home, (first, size) in enumerate(zip(schedule.first_ranks.tolist(), schedule.sizes, strict=True)):
-        given = np.zeros((stages, most, size), dtype=np.int64)
-        for part in range(first // m, (first + size) // m):
-            pieces = pieces_of(schedule, part)
-            shift = _shift(schedule, pieces.origin, pieces.proxy)
-            np.add.at(given, (pieces.stage, shift, pieces.origin - first), pieces.length)
-            # In a stage a GPU receives from one other only, so nothing is left to be added to these.
-            taken = np.zeros((stages, most, m), dtype=np.int64)
-            np.add.at(
-                taken, (pieces.stage, _shift(schedule, pieces.peer, pieces.final), pieces.peer % m), pieces.length
-            )
-            sends = np.flatnonzero(schedule.partners[:, part] >= 0)
-            places = sends, schedule.homes[schedule.partners[sends, part] * m]
-            redistributed[places] = np.maximum(redistributed[places], taken[sends].max(axis=2))
-        handed[:, home] = given.max(axis=2)
-    return handed[:, :, 1:], redistributed[:, :, 1:]
+    redistributed = np.zeros((stages, len(schedule.sizes), most), dtype=np.int64)
+    for part in range(schedule.servers):
+        pieces = pieces_of(schedule, part)
+        # In a stage a GPU receives from one other only, so nothing is left to be added to these.
+        taken = np.zeros((stages, most, m), dtype=np.int64)
+        np.add.at(taken, (pieces.stage, _shift(schedule, pieces.peer, pieces.final), pieces.peer % m), pieces.length)
+        sends = np.flatnonzero(schedule.partners[:, part] >= 0)
+        places = sends, schedule.homes[schedule.partners[sends, part] * m]
+        redistributed[places] = np.maximum(redistributed[places], taken[sends].max(axis=2))
+    return redistributed[:, :, 1:]
 
 
 def _moves(source: IntArray, destination: IntArray, length: IntArray) -> Moves:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
@@ -13,12 +14,10 @@ from ...errors import CapacityOverflowError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_whole, shown
-from .segments import StagedArrays, busiest_by_shift, busiest_by_stage, handed_over, local_bytes
+from .segments import StagedArrays, busiest_by_shift, handed_over, local_bytes, redistributed_by_stage
 
 DEFAULT_WAKE_UP = Fraction(2)
 """µs.  The FAST paper gives no number; this is what a small write over InfiniBand takes, order of magnitude."""
-PIPELINES = ("balance first", "balance by stage")
-"""When GPUs balance: all of it before the first stage, as in FAST, or before each stage what goes in that stage."""
 NS_PER_US = 1000
 MAX_UNITS = 2**62
 
@@ -92,7 +91,7 @@ class TwoTierTimes(NamedTuple):
     tail : Fraction
         What is left to do inside servers after the last stage.
     local : Fraction
-        The local part, which runs beside the first stages.
+        What the local part takes by itself; it runs beside the stages.
     """
 
     balance: Fraction
@@ -102,33 +101,56 @@ class TwoTierTimes(NamedTuple):
 
     @property
     def total(self) -> Fraction:
-        """The whole: all but the local part, which is hidden or in the tail."""
+        """The whole: all but the local part, which is in the others as far as they do not hide it."""
         return self.balance + self.stages + self.tail
 
 
-def two_tier_times(schedule: StagedArrays, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
-    """Run the pipeline of FAST, section 4.3, or a finer one.
-
-    Stages between servers follow one another, each once all servers are balanced for it.  Inside servers there is first
-    the balancing, then the local part, then one redistribution after another; each goes by SpreadOut.
-    """
+def two_tier_times(schedule: StagedArrays, model: TwoTierModel, pipeline: str) -> TwoTierTimes:
+    """Predict the times of a schedule in one of `PIPELINES`."""
     check_model(model)
-    if not isinstance(pipeline, str) or pipeline not in PIPELINES:
-        raise UnsupportedError(f"the pipeline is {shown(pipeline)}; expected one of {', '.join(PIPELINES)}")
+    if not isinstance(pipeline, str) or pipeline not in _PIPELINES:
+        raise UnsupportedError(f"the pipeline is {shown(pipeline)}; expected one of {', '.join(_PIPELINES)}")
     ticks = _Ticks.of(schedule, model)
-    sizes = schedule.stage_bytes
-    handed, behind = (ticks.inside(busiest) for busiest in busiest_by_stage(schedule))
-    ready = np.cumsum(handed, axis=0)
-    if pipeline == PIPELINES[0]:
-        ready[:] = ticks.inside(busiest_by_shift(schedule, handed_over(schedule)))
+    return TwoTierTimes(*(Fraction(end, ticks.per_us) for end in _PIPELINES[pipeline](schedule, ticks)))
+
+
+def _by_stage(schedule: StagedArrays, ticks: _Ticks) -> Sequence[int]:
+    """Steps in which one stage is balanced, the one before sent and the one before that redistributed, all at once.
+
+    A step takes a wake-up, and as long as its stage or its busiest GPU inside a server, whichever takes longer.
+    """
+    inside = schedule.step_loads.busiest * ticks.scale_up
+    times = np.maximum(inside, np.pad(schedule.stage_bytes, 1) * ticks.scale_out)
+    times += ticks.wake_up * (times > 0)
+    local = np.where(schedule.homes[:, None] == schedule.homes, schedule.traffic, 0)
+    np.fill_diagonal(local, 0)
+    most = int(max(local.sum(axis=0).max(), local.sum(axis=1).max()))
+    return int(times[0]), int(times[1:-1].sum()), int(times[-1]), most * ticks.scale_up + ticks.wake_up * (most > 0)
+
+
+def _balance_first(schedule: StagedArrays, ticks: _Ticks) -> Sequence[int]:
+    """Pipeline of FAST, section 4.3: everything is balanced before the first stage.
+
+    Stages between servers follow one another.  Inside servers there is first the balancing, then the local part, then
+    one redistribution after another; each goes by SpreadOut.
+    """
+    behind = ticks.inside(redistributed_by_stage(schedule))
+    ready = ticks.inside(busiest_by_shift(schedule, handed_over(schedule)))
     local = ticks.inside(busiest_by_shift(schedule, local_bytes(schedule)))
-    start = int(ready[0].max()) if len(sizes) else 0
-    out, up = start, local + (ready[-1] if len(sizes) else 0)
-    for size, balanced, after in zip(sizes.tolist(), ready.max(axis=1).tolist(), behind, strict=True):
-        out = max(out, balanced) + ticks.wake_up + size * ticks.scale_out
+    out = start = int(ready.max()) if schedule.num_stages else 0
+    up = local + ready
+    for size, after in zip(schedule.stage_bytes.tolist(), behind, strict=True):
+        out += ticks.wake_up + size * ticks.scale_out
         up = np.where(after, np.maximum(up, out) + after, up)
-    ends = (start, out - start, max(0, int(up.max()) - out), int(local.max()))
-    return TwoTierTimes(*(Fraction(end, ticks.per_us) for end in ends))
+    return start, out - start, max(0, int(up.max()) - out), int(local.max())
+
+
+_PIPELINES: dict[str, Callable[[StagedArrays, _Ticks], Sequence[int]]] = {
+    "by stage": _by_stage,
+    "balance first": _balance_first,
+}
+PIPELINES = tuple(_PIPELINES)
+"""When GPUs balance: in the step before each stage, which is what runs, or before the first stage, as in FAST."""
 
 
 class _Ticks(NamedTuple):
@@ -145,7 +167,7 @@ class _Ticks(NamedTuple):
         wake_up = Fraction(model.wake_up) * NS_PER_US
         unit = lcm(up.denominator, out.denominator, wake_up.denominator)
         ticks = cls(int(up * unit), int(out * unit), int(wake_up * unit), unit * NS_PER_US)
-        steps = (schedule.num_stages + 1) * 2 * max(schedule.sizes)
+        steps = (schedule.num_stages + 2) * 2 * max(schedule.sizes)
         most = int(schedule.traffic.sum()) * max(ticks.scale_up, ticks.scale_out) + ticks.wake_up * steps
         if most >= MAX_UNITS:
             raise CapacityOverflowError(f"times of up to {most} units do not fit 64 bits; expected rounder bandwidths")

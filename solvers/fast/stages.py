@@ -10,22 +10,32 @@ import numpy.typing as npt
 
 from ...support.arrays import IntArray
 from ...support.compiling.kernels import kernel
-from .birkhoff import matchings
+from .birkhoff import matchings, max_matchings
 from .tile_balance import peer_bytes, stream_segments
 
+Prices = tuple[float, float, float, float]
+"""ns per byte inside servers and between them, and per wake-up; and the shortest stages that scratch is worth."""
 Stages = tuple[IntArray, IntArray, IntArray, IntArray]
 
 LIMIT = 2**62  # upper limit of the total number of bytes
 MAX_PLACES = 2**27  # limit of stages times servers: 1 GiB each for partners, begins and ends
 NEGATIVE, TOO_LARGE, TOO_MANY = 1, 2, 3
 """Faults: an entry below 0, a total beyond `LIMIT`, stages times servers beyond `MAX_PLACES`."""
+ROTATIONS, CHOSEN = 2, 3  # codes of ways to find stages, besides those of decompositions
+MAX_CUTS = 1024  # stages of which a bound consists at most, where matchings do not make more
+SHARE = 16  # stages are at most this part of what a GPU sends on average, so that scratch is at most a quarter of it
+NEAR = 1.005  # rotations that are so near to the bound are not compared with matchings
+MANY = 1.0125  # and plain matchings that may cost so much more than the bound are not looked for
 
 
 @kernel
 def staged_exchange(
-    traffic: IntArray, servers: int, gpus: int, way: int, cap: int
+    traffic: IntArray, servers: int, gpus: int, way: int, cap: int, prices: Prices
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Plan an all-to-allv on servers of equally many GPUs, in stages of `cap` bytes; `traffic` int64 (ranks, ranks)."""
+    """Plan an all-to-allv on servers of equally many GPUs, in stages of `cap` bytes; `traffic` int64 (ranks, ranks).
+
+    A `cap` of 0, and the way `CHOSEN`, are decided by predicted time.
+    """
     nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
     fault = fault_of(traffic)
     if fault:
@@ -33,7 +43,7 @@ def staged_exchange(
     sums = np.empty((servers * gpus, servers), dtype=np.int64)
     longest = np.empty((servers, servers), dtype=np.int64)
     peer_bytes(traffic, servers, gpus, sums, longest)
-    found, weights = matchings(longest, way)
+    found, weights, cap = capped_matchings(longest, gpus, way, cap, prices)
     pieces = number_of_stages(weights, cap)
     if pieces > MAX_PLACES // servers:
         return TOO_MANY, nothing, no_rows, nothing, no_rows, no_rows, no_rows
@@ -60,6 +70,72 @@ def fault_of(traffic: IntArray) -> int:
                 return TOO_LARGE
             total += int(entry)
     return 0
+
+
+@kernel
+def capped_matchings(
+    longest: IntArray, gpus: int, way: int, cap: int, prices: Prices
+) -> tuple[npt.NDArray[np.int16], IntArray, int]:
+    """Find weighted matchings that cover the longest streams, in a way or the best one, and the cap of their stages.
+
+    `gpus` is the size of the largest server.  Plain matchings are looked for only if even the most that there can be
+    cost little; otherwise the fewest.
+    """
+    if way < ROTATIONS:
+        found, weights = matchings(longest, way)
+        return found, weights, stage_cap(longest, weights.sum(), gpus, cap, prices)
+    turns, lengths = rotations(longest)
+    total = lengths.sum()
+    turn_cap = stage_cap(longest, total, gpus, cap, prices)
+    if way == ROTATIONS or total == 0:
+        return turns, lengths, turn_cap
+    cost = predicted(lengths, gpus, turn_cap, prices)
+    bound = np.array([max(longest.sum(axis=0).max(), longest.sum(axis=1).max())])
+    cap = stage_cap(longest, bound[0], gpus, cap, prices)
+    least = predicted(bound, gpus, cap, prices)
+    if cost <= NEAR * least:
+        return turns, lengths, turn_cap
+    most = max_matchings(len(longest)) * prices[2]
+    found, weights = matchings(longest, 0 if most <= (MANY - 1) * least else 1)
+    if cost <= predicted(weights, gpus, cap, prices):
+        return turns, lengths, turn_cap
+    return found, weights, cap
+
+
+@kernel
+def stage_cap(longest: IntArray, total: int, gpus: int, cap: int, prices: Prices) -> int:
+    """Bytes of a stage at most: as given, or such that shorter ones cost as many wake-ups as the last one saves."""
+    if cap:
+        return cap
+    cuts: int = MAX_CUTS
+    if prices[2] > 0:
+        cuts = min(cuts, int(np.sqrt((gpus - 1) * prices[0] * total / prices[2])))
+    most = max(int(longest.sum()) // len(longest) // SHARE, int(prices[3])) if gpus > 1 else total
+    return max(1, min(most, -(-total // max(1, cuts))))
+
+
+@kernel
+def predicted(weights: IntArray, gpus: int, cap: int, prices: Prices) -> float:
+    """Predict the time of stages, in ns, by the upper bound of docs/explanation/fast.md."""
+    last = min(cap, weights.max())
+    steps = number_of_stages(weights, cap) + 2
+    return steps * prices[2] + float(weights.sum()) * prices[1] + 2 * (gpus - 1) * float(last) * prices[0]
+
+
+@kernel
+def rotations(longest: IntArray) -> tuple[npt.NDArray[np.int16], IntArray]:
+    """Cover streams by shifts: every server sends to the one so far ahead, for as long as the longest stream takes."""
+    servers = len(longest)
+    found, weights = np.empty((servers, servers), dtype=np.int16), np.empty(servers, dtype=np.int64)
+    count = 0
+    for shift in range(1, servers):
+        weights[count] = 0
+        for server in range(servers):
+            other = (server + shift) % servers
+            found[count, server] = other
+            weights[count] = max(weights[count], longest[server, other])
+        count += weights[count] > 0
+    return found[:count], weights[:count]
 
 
 @kernel

@@ -11,14 +11,13 @@ import numpy as np
 
 from ...support.arrays import IntArray
 from ...support.compiling.kernels import kernel
-from .birkhoff import matchings
-from .stages import MAX_PLACES, TOO_MANY, fault_of, number_of_stages, ordered_stages
+from .stages import MAX_PLACES, TOO_MANY, Prices, capped_matchings, fault_of, number_of_stages, ordered_stages
 from .tile_balance import copy_cells
 
 
 @kernel
 def unequal_exchange(
-    traffic: IntArray, firsts: IntArray, gpus: int, way: int, cap: int
+    traffic: IntArray, firsts: IntArray, gpus: int, way: int, cap: int, prices: Prices
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Plan an all-to-allv on unequal servers. Shapes: `traffic` int64 (ranks, ranks); `firsts` (servers + 1,)."""
     nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
@@ -28,7 +27,7 @@ def unequal_exchange(
     parts = len(traffic) // gpus
     totals = _totals(traffic, firsts)
     longest = _longest(totals, firsts, gpus, parts)
-    found, weights = matchings(longest, way)
+    found, weights, cap = capped_matchings(longest, np.diff(firsts).max(), way, cap, prices)
     stages = number_of_stages(weights, cap)
     if stages > MAX_PLACES // parts:
         return TOO_MANY, nothing, no_rows, nothing, no_rows, no_rows, no_rows

@@ -24,10 +24,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
+from collopt.planners.pairs import fast
 from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
+from collopt.schedules.fast.schedule import AllToAllvSchedule
 from collopt.schedules.fast.segments import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
 from collopt.solvers.fast.birkhoff import DECOMPOSITIONS
+from collopt.solvers.fast.stages import CHOSEN, ROTATIONS
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
@@ -49,6 +52,16 @@ UNIT = TwoTierModel(10**6, 1, wake_up=0)
 """One byte between servers per ns, and inside servers next to no time."""
 
 
+PAPERS = PIPELINES[1]
+
+
+def papers(traffic: IntArray, n: int, m: int) -> AllToAllvSchedule:
+    """The schedule of the paper, verified: plain stages, not cut."""
+    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m, stages="plain", max_stage_bytes=2**62)
+    schedule.verify()
+    return schedule
+
+
 def zipf_rows(n: int, m: int, skew: float, seed: int) -> IntArray:
     """Every rank sends 50 MB on average, by Zipf's law to the others in an order of its own."""
     random = np.random.default_rng(seed)
@@ -66,19 +79,19 @@ def zipf_cells(n: int, m: int, skew: float, seed: int) -> IntArray:
 
 @pytest.mark.parametrize("stages", STAGES)
 def test_figure_9_takes_14_and_spread_out_17(stages: str) -> None:
-    """Servers of one GPU."""
+    """Servers of one GPU; rotations are the shifts of SpreadOut then."""
     schedule = schedule_all_to_allv(FOUR_SERVERS, servers=4, gpus_per_server=1, stages=stages)
     schedule.verify()
-    assert schedule.lower_bound == schedule.scale_out_bytes == 14
-    assert schedule.completion_time(UNIT) * 1000 == 14
+    assert schedule.lower_bound == 14
+    assert schedule.scale_out_bytes == (17 if stages == "rotations" else 14)
+    assert schedule.completion_time(UNIT) * 1000 == schedule.scale_out_bytes
     assert spread_out(FOUR_SERVERS, servers=4, gpus_per_server=1).completion_time(UNIT) * 1000 == 17
     assert unbalanced_birkhoff(FOUR_SERVERS, servers=4, gpus_per_server=1).completion_time(UNIT) * 1000 == 14
 
 
 def test_balancing_lowers_the_bound_from_10_to_8() -> None:
     """Figure 10: three servers of two GPUs."""
-    schedule = schedule_all_to_allv(THREE_SERVERS, servers=3, gpus_per_server=2)
-    schedule.verify()
+    schedule = papers(THREE_SERVERS, 3, 2)
     assert (schedule.unbalanced_bound, schedule.lower_bound, schedule.scale_out_bytes) == (10, 8, 8)
     assert unbalanced_birkhoff(THREE_SERVERS, servers=3, gpus_per_server=2).completion_time(UNIT) * 1000 == 10
 
@@ -102,12 +115,16 @@ def test_schedules_hold_on_any_traffic(seed: int, n: int, m: int, kind: str, sta
         traffic *= random.random((n * m, n * m)) < 0.1
     elif kind == "hot":
         traffic[:, random.integers(n * m)] *= 1000
-    whole = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m, stages=stages)
+    whole = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m, stages=stages, max_stage_bytes=2**62)
     most = None if cuts is None else max(1, ceil(whole.lower_bound) // cuts)
     schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m, stages=stages, max_stage_bytes=most)
     schedule.verify()
-    assert schedule.lower_bound <= schedule.scale_out_bytes <= schedule.lower_bound + n - 1
+    rounding = schedule.scale_out_bytes - schedule.lower_bound
+    assert rounding >= 0
+    assert rounding <= n - 1 or stages == "rotations"
     assert schedule.scale_out_bytes == whole.scale_out_bytes
+    assert whole.num_stages <= n - 1 or stages != "rotations"
+    assert schedule.scratch_bytes.max() <= 4 * schedule.stage_bytes.max(initial=0)
     assert most is None or schedule.stage_bytes.max(initial=0) <= most
     assert whole.num_stages <= n * n - 2 * n + 2
 
@@ -129,35 +146,94 @@ def test_the_same_matrix_gives_the_same_schedule_in_any_form() -> None:
             assert np.array_equal(getattr(schedule, name), getattr(expected, name))
 
 
-@pytest.mark.parametrize("n", [4, 6, 8, 12, 16, 24, 32, pytest.param(40, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("kind", "limit"), [("uniform", "1.03"), ("zipf rows", "1.05"), ("zipf cells", "1.05")])
-def test_times_are_near_the_optimum_if_balanced_by_stage(n: int, kind: str, limit: str) -> None:
-    """With stages of at most a 64th of the bound, on the paper's NVIDIA testbed and more so on its AMD testbed."""
-    traffic = {
-        "uniform": np.random.default_rng(n).integers(0, 10**8, (8 * n, 8 * n)),
-        "zipf rows": zipf_rows(n, 8, 0.8, n),
-        "zipf cells": zipf_cells(n, 8, 0.8, n),
-    }[kind]
-    most = int(schedule_all_to_allv(traffic, servers=n, gpus_per_server=8).lower_bound) // 64
-    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=8, max_stage_bytes=most)
-    factor = {pipeline: schedule.completion_time(H200, pipeline) / schedule.optimum(H200) for pipeline in PIPELINES}
-    assert 1 <= factor["balance by stage"] <= Fraction(limit)
-    assert factor["balance by stage"] <= factor["balance first"]
-    amd = schedule.completion_time(MI300X, "balance by stage") / schedule.optimum(MI300X)
-    assert 1 <= amd <= factor["balance by stage"]
+def one_gpu_each(n: int) -> IntArray:
+    """GPU 0 of each of n servers of 8 has all for GPU 0 of the others, as much as even cells of 50 MB are."""
+    traffic = np.zeros((8 * n, 8 * n), dtype=np.int64)
+    traffic[::8, ::8] = np.random.default_rng(n).integers(0, 64 * 10**8, (n, n)) * ~np.eye(n, dtype=np.bool_)
+    return traffic
 
 
-@pytest.mark.parametrize("kind", ["uniform", "zipf rows"])
-@pytest.mark.parametrize("n", [4, 8, 16])
-def test_nothing_is_left_to_gain_by_balancing_in_finer_parts(n: int, kind: str) -> None:
-    """Stages never wait and the first begins at once: what is left are wake-ups and the last redistribution."""
-    even = np.random.default_rng(n).integers(0, 10**8, (8 * n, 8 * n))
-    traffic = even if kind == "uniform" else zipf_rows(n, 8, 0.8, n)
+KINDS = {
+    "uniform": lambda n: np.random.default_rng(n).integers(0, 10**8, (8 * n, 8 * n)),
+    "zipf rows": lambda n: zipf_rows(n, 8, 0.8, n),
+    "zipf cells": lambda n: zipf_cells(n, 8, 0.8, n),
+    "adversary": one_gpu_each,
+}
+
+
+@pytest.mark.parametrize("n", [2, 4, 6, 8, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 16, 24, 40, 128))])
+@pytest.mark.parametrize("kind", KINDS)
+def test_times_are_near_the_optimum_in_little_scratch(n: int, kind: str) -> None:
+    """As it is run by default on cells of 50 MB: within 2 %, and in 10 % of what a GPU has."""
+    traffic = KINDS[kind](n)
     schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=8)
-    times, optimum = schedule.times(H200, "balance by stage"), schedule.optimum(H200)
-    waiting = times.stages - schedule.scale_out_bytes / Fraction(50_000) - schedule.num_stages * H200.wake_up
-    assert waiting == 0
-    assert times.balance < optimum / 500
+    factor = schedule.completion_time(H200) / schedule.optimum(H200)
+    assert 1 <= factor <= Fraction("1.02" if n > 2 else "1.04")
+    assert schedule.completion_time(MI300X) / schedule.optimum(MI300X) <= factor
+    assert schedule.scratch_bytes.max() * 10 <= traffic.sum(axis=1).mean()
+
+
+@pytest.mark.parametrize("n", [2, 4, 8, 16, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_smaller_transfers_take_a_quarter_of_the_buffer(n: int, kind: str) -> None:
+    """At 100 MB per GPU; and stages are found in the way that is best, or nearly so."""
+    traffic = KINDS[kind](n) * 2 // (8 * n)
+    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=8)
+    assert schedule.scratch_bytes.max() * 4 <= traffic.sum(axis=1).mean()
+    others = [schedule_all_to_allv(traffic, servers=n, gpus_per_server=8, stages=stages) for stages in STAGES]
+    assert schedule.completion_time(H200) <= min(each.completion_time(H200) for each in others) * Fraction("1.03")
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 6),
+    st.integers(2, 8),
+    st.sampled_from(list(STAGES)),
+    st.sampled_from([1, 5, 64]),
+)
+@settings(max_examples=examples(60))
+def test_steps_take_no_longer_than_guaranteed(seed: int, n: int, m: int, stages: str, cuts: int) -> None:
+    """With B_1 = m B_2, whatever the matrix: sparse, heavy-tailed or of few senders."""
+    random = np.random.default_rng(seed)
+    traffic = (random.pareto(1, (n * m, n * m)) * 1000).astype(np.int64)
+    traffic *= random.random(traffic.shape) < random.random()
+    traffic[random.random(n * m) < random.random()] = 0
+    home = np.arange(n * m) // m
+    traffic[home[:, None] == home] = 0
+    shape = {"servers": n, "gpus_per_server": m}
+    most = max(1, int(schedule_all_to_allv(traffic, **shape).lower_bound) // cuts)
+    schedule = schedule_all_to_allv(traffic, **shape, stages=stages, max_stage_bytes=most)
+    model = TwoTierModel(50 * m, 50, wake_up=random.integers(3))
+    assert schedule.optimum(model) <= schedule.completion_time(model) <= schedule.time_guarantee(model)
+
+
+def test_scratch_is_limited() -> None:
+    """Shorter stages keep it where none are given; otherwise the error says what would do."""
+    traffic = KINDS["adversary"](4)
+    free = schedule_all_to_allv(traffic, servers=4, gpus_per_server=8)
+    most = int(free.scratch_bytes.max())
+    least = schedule_all_to_allv(traffic, servers=4, gpus_per_server=8, max_scratch_bytes=most // 3)
+    assert least.scratch_bytes.max() <= most // 3
+    assert least.num_stages > free.num_stages
+    options = {"servers": 4, "gpus_per_server": 8, "max_stage_bytes": 10**8, "max_scratch_bytes": most // 3}
+    with pytest.raises(UnsupportedError, match=f"max_scratch_bytes is {most // 3}; expected at least") as refused:
+        schedule_all_to_allv(traffic, **options)
+    assert str(refused.value).endswith(f"or max_stage_bytes of at most {most // 3 // 4}")
+    schedule_all_to_allv(traffic, **(options | {"max_stage_bytes": most // 3 // 4}))
+    needed = int(str(refused.value).split()[3])
+    schedule_all_to_allv(traffic, **(options | {"max_scratch_bytes": needed}))
+    with pytest.raises(UnsupportedError, match="bytes of scratch on rank"):
+        schedule_all_to_allv(traffic, servers=4, gpus_per_server=8, max_scratch_bytes=1000)
+
+
+def test_units_are_not_divided() -> None:
+    """Options stay in bytes."""
+    tokens = np.random.default_rng(1).integers(0, 10**4, (16, 16))
+    options = {"servers": 2, "gpus_per_server": 8, "max_stage_bytes": 10**6, "max_scratch_bytes": 4 * 10**6}
+    schedule = schedule_all_to_allv(tokens, unit_bytes=7168, **options)
+    schedule.verify()
+    assert 10**6 - 7168 < int(schedule.stage_bytes[-1]) * 7168 <= 10**6
+    assert schedule.lower_bound == schedule_all_to_allv(tokens, servers=2, gpus_per_server=8).lower_bound
 
 
 def adversary(n: int, m: int, pairs: str, *, local: bool) -> IntArray:
@@ -182,12 +258,11 @@ def test_adversaries_stay_within_the_worst_case(n: int, m: int, pairs: str, loca
     model = TwoTierModel(450, 50, wake_up=0)
     printed = 1 + Fraction(50, 450) * (m + Fraction(m, n))
     traffic = adversary(n, m, pairs, local=local)
-    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m)
-    schedule.verify()
-    assert schedule.completion_time(model) <= model.worst_factor(n, m) * schedule.optimum(model)
+    schedule = papers(traffic, n, m)
+    assert schedule.completion_time(model, PAPERS) <= model.worst_factor(n, m) * schedule.optimum(model)
     most = int(schedule.lower_bound) // 64
     short = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m, max_stage_bytes=most)
-    assert short.completion_time(model) <= printed * short.optimum(model)
+    assert short.completion_time(model, PAPERS) <= printed * short.optimum(model)
 
 
 @given(st.integers(0, 10**6), st.integers(2, 5), st.integers(2, 8), st.sampled_from([1, 2, 9]), st.booleans())
@@ -204,16 +279,15 @@ def test_concentrated_traffic_stays_within_the_worst_case(seed: int, n: int, m: 
     sent = traffic.reshape(n, -1).sum(axis=1)
     if local:
         traffic[np.arange(n) * m, np.arange(n) * m + random.integers(1, m, n)] = sent // n
-    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m)
-    schedule.verify()
-    assert schedule.completion_time(model) <= model.worst_factor(n, m) * schedule.optimum(model)
+    schedule = papers(traffic, n, m)
+    assert schedule.completion_time(model, PAPERS) <= model.worst_factor(n, m) * schedule.optimum(model)
 
 
 def test_theorem_3_as_printed_does_not_hold() -> None:
     """One GPU sends to one GPU: balancing and redistributing both move 7/8 of it, (m - 1) B_2/B_1 of the optimum."""
     model = TwoTierModel(450, 50, wake_up=0)
-    schedule = schedule_all_to_allv(adversary(2, 8, "one", local=False), servers=2, gpus_per_server=8)
-    factor = schedule.completion_time(model) / schedule.optimum(model)
+    schedule = papers(adversary(2, 8, "one", local=False), 2, 8)
+    factor = schedule.completion_time(model, PAPERS) / schedule.optimum(model)
     assert factor == 1 + Fraction(14, 9)
     assert factor > 1 + Fraction(50, 450) * (8 + Fraction(8, 2))
 
@@ -246,7 +320,8 @@ def test_other_options_are_refused() -> None:
 
 def test_the_strategies_are_the_kernels() -> None:
     """Two rooms name them."""
-    assert STAGES == DECOMPOSITIONS
+    assert STAGES == {**DECOMPOSITIONS, "rotations": ROTATIONS}
+    assert CHOSEN == fast.CHOSEN
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -303,4 +378,4 @@ def test_too_many_servers_for_memory_are_refused() -> None:
         schedule_all_to_allv(np.zeros((1025, 1025), dtype=int), servers=1025, gpus_per_server=1)
     traffic = np.random.default_rng(0).integers(0, 10**6, (560, 560))
     with pytest.raises(UnsupportedError, match="fewest"):
-        schedule_all_to_allv(traffic, servers=560, gpus_per_server=1)
+        schedule_all_to_allv(traffic, servers=560, gpus_per_server=1, stages="plain")

@@ -17,6 +17,7 @@ from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
 from collopt.schedules.fast.schedule import AllToAllvSchedule
 from collopt.schedules.fast.segments import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, PIPELINES, TwoTierModel
+from collopt.solvers.fast.birkhoff import DECOMPOSITIONS
 from collopt.solvers.fast.stages import staged_exchange
 from collopt.solvers.fast.unequal_servers import unequal_exchange
 from sample_sizes import examples
@@ -62,7 +63,9 @@ def test_stages_take_what_the_busiest_server_needs(
     schedule = planned(traffic, sizes, stages=stages, max_stage_bytes=max(1, most // 3) if short else None)
     assert schedule.sizes == tuple(sizes)
     assert schedule.lower_bound == bound_by_hand(traffic, sizes)
-    assert schedule.lower_bound <= schedule.scale_out_bytes <= schedule.lower_bound + schedule.servers - 1
+    rounding = schedule.scale_out_bytes - schedule.lower_bound
+    assert rounding >= 0
+    assert rounding <= schedule.servers - 1 or stages == "rotations"
     assert schedule.completion_time(H200) >= schedule.optimum(H200)
 
 
@@ -93,8 +96,9 @@ def test_gpus_only_use_links_that_they_have(sizes: list[int], seed: int) -> None
 def test_the_kernel_is_that_of_equal_servers_where_they_are_equal(n: int, m: int, seed: int, most: int) -> None:
     """All arrays are the same to the last byte; a list of equal sizes says no more than a number."""
     traffic = random_traffic([m] * n, seed, most)
-    equal = staged_exchange(traffic, n, m, 0, 2**62)
-    parts = unequal_exchange(traffic, np.arange(n + 1) * m, m, 0, 2**62)
+    prices = (1 / 450, 1 / 50, 2000.0, 1.0)
+    equal = staged_exchange(traffic, n, m, 0, 2**62, prices)
+    parts = unequal_exchange(traffic, np.arange(n + 1) * m, m, 0, 2**62, prices)
     for one, other in zip(equal, parts, strict=True):
         assert np.array_equal(one, other)
     schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=[m] * n)
@@ -108,9 +112,11 @@ def test_the_time_of_a_small_case_is_what_a_hand_works_out() -> None:
     traffic[0, 3], traffic[1, 2] = 9000, 600
     schedule = planned(traffic, [3, 1])
     assert (schedule.servers, schedule.gpus_per_server, schedule.lower_bound) == (4, 1, 9000)
-    # GPU 0 keeps 3000 bytes and hands as many to each neighbor, at once 600 bytes go from GPU 1 to 2 afterwards.
-    times = schedule.times(TwoTierModel(1, "0.25", wake_up=1))
-    assert times == (2 + 3 + 3, 3 + 36, 0, Fraction("1.6"))
+    # GPU 0 keeps 3000 bytes and hands as many to each neighbor; 600 bytes go from GPU 1 to 2 beside the stages.
+    model = TwoTierModel(1, "0.25", wake_up=1)
+    assert schedule.times(model, "balance first") == (2 + 3 + 3, 3 + 36, 0, Fraction("1.6"))
+    assert schedule.num_stages == 3
+    assert schedule.times(model) == (1 + 3, 3 + 36, 0, Fraction("1.6"))
 
 
 def test_redistribution_of_several_parts_is_as_long_as_the_busiest_gpu() -> None:
@@ -125,15 +131,15 @@ def test_redistribution_of_several_parts_is_as_long_as_the_busiest_gpu() -> None
 
 
 @pytest.mark.parametrize("sizes", [[8, 8, 8, 4], [8, 8, 8, 6], [8, 4, 2, 2]])
-@pytest.mark.parametrize("stages", STAGES)
-def test_unequal_servers_are_as_near_the_optimum_as_equal_ones(sizes: list[int], stages: str) -> None:
+@pytest.mark.parametrize("stages", [None, *DECOMPOSITIONS])
+def test_unequal_servers_are_as_near_the_optimum_as_equal_ones(sizes: list[int], stages: str | None) -> None:
     """On the paper's NVIDIA testbed, with short stages, balanced by stage."""
     traffic = random_traffic(sizes, 1, 10**8, 1.0)
     most = int(bound_by_hand(traffic, sizes)) // 64
     schedule = planned(traffic, sizes, stages=stages, max_stage_bytes=most)
     factor = [schedule.completion_time(H200, pipeline) / schedule.optimum(H200) for pipeline in PIPELINES]
-    assert 1 < factor[1] < Fraction("1.05")
-    assert factor[1] < factor[0]
+    assert 1 < factor[0] < Fraction("1.05")
+    assert factor[0] < factor[1]
 
 
 @given(SIZES.filter(lambda sizes: len(sizes) > 1), st.integers(0, 10**6), st.sampled_from([1, 9]))
@@ -148,10 +154,10 @@ def test_concentrated_traffic_stays_within_the_worst_case_of_the_largest_server(
     for _ in range(random.integers(1, 3 * len(sizes))):
         source, destination = random.choice(len(sizes), 2, replace=False)
         traffic[first[source], first[destination]] += random.integers(1, 1000) * 60**2 * 1000
-    schedule = planned(traffic, sizes)
+    schedule = planned(traffic, sizes, stages="plain", max_stage_bytes=2**62)
     model = TwoTierModel(50 * max(1, max(sizes) - 1) * spare, 50, wake_up=0)
     worst = model.worst_factor(len(sizes), max(sizes))
-    assert schedule.completion_time(model) <= worst * schedule.optimum(model)
+    assert schedule.completion_time(model, PIPELINES[1]) <= worst * schedule.optimum(model)
 
 
 def test_wrong_sizes_are_found() -> None:
