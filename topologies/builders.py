@@ -112,6 +112,8 @@ def catalogue() -> tuple[CatalogueEntry, ...]:
 def build(name: str, /, **options: object) -> Topology:
     """Build a topology by its catalogue name.
 
+    Raises `TopologyError` for an unknown name or option, a missing option, or a value that the builder cannot use.
+
     Parameters
     ----------
     name : str
@@ -123,11 +125,6 @@ def build(name: str, /, **options: object) -> Topology:
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    TopologyError
-        For an unknown name or option, a missing option, or a value that the builder cannot use.
 
     Examples
     --------

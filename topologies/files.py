@@ -16,6 +16,10 @@ from .network.topology_json import topology_to_json
 def read_topology(path: str | os.PathLike[str], **options: Unpack[ImportOptions]) -> Topology:
     """Read a topology from collopt's JSON or from a file of another tool.
 
+    Raises `FileFormatError`, with the file and the field or line, if the file cannot be read, has an unknown format or
+    a newer version, or describes an invalid network; `TopologyError` if an option is not usable, is missing, or
+    contradicts a file that is complete.
+
     Parameters
     ----------
     path : str or path
@@ -28,14 +32,6 @@ def read_topology(path: str | os.PathLike[str], **options: Unpack[ImportOptions]
     Returns
     -------
     Topology
-
-    Raises
-    ------
-    FileFormatError
-        If the file cannot be read, has an unknown format or a newer version, or describes an invalid network; the
-        message names the file and the field or line.
-    TopologyError
-        If an option is not usable, is missing, or contradicts a file that is complete.
     """
     return import_network(path, options).topology
 

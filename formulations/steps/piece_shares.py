@@ -84,6 +84,8 @@ class PieceModel(BlockModel):
 def build(kinds: Sequence[HopKind], bandwidths: npt.ArrayLike, steps: int) -> PieceModel:
     """State the least time of a pattern of hops in a number of steps.
 
+    Raises `UnsupportedError` if the arguments are not of the form below, or the steps are fewer than the hops in a row.
+
     Parameters
     ----------
     kinds : sequence of HopKind
@@ -96,11 +98,6 @@ def build(kinds: Sequence[HopKind], bandwidths: npt.ArrayLike, steps: int) -> Pi
     Returns
     -------
     PieceModel
-
-    Raises
-    ------
-    UnsupportedError
-        If the arguments are not of this form, or the steps are fewer than the hops in a row.
     """
     if not kinds:
         raise UnsupportedError("there are no kinds of hops; expected at least one")

@@ -29,6 +29,8 @@ def plan_few_steps(
 ) -> Plan:
     """Plan a collective by schedules in few steps: every rank to every other, along rails and boxes, or trees on rails.
 
+    Raises `UnsupportedError` if the network has no family of this name.
+
     Parameters
     ----------
     topology : Topology
@@ -45,11 +47,6 @@ def plan_few_steps(
     -------
     Plan
         Already verified.
-
-    Raises
-    ------
-    UnsupportedError
-        If the network has no such family.
 
     Examples
     --------

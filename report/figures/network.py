@@ -243,6 +243,8 @@ INCHES_PER_ENTRY = 2.4  # Of the legend
 def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
     """Draw a network; with a bound, also its witness.
 
+    Raises `UnsupportedError` if an argument is none of its kind, or the bound is about another network.
+
     Parameters
     ----------
     topology : Topology
@@ -256,11 +258,6 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
     -------
     Figure
         One axes, on which nodes are where `node_layout` has them.
-
-    Raises
-    ------
-    UnsupportedError
-        If an argument is none of its kind, or the bound is about another network.
     """
     _check(topology, bound)
     view = None if bound is None else witness_view(bound)

@@ -91,6 +91,8 @@ def shortened(name: str, most: int = NAME) -> str:
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 150) -> None:
     """Write a figure atomically and reproducibly.
 
+    Raises `UnsupportedError` if the path ends in something else, or the figure or the number of dots is none.
+
     Parameters
     ----------
     figure : Figure
@@ -99,11 +101,6 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: 
         Ends in ``.png``, ``.svg`` or ``.pdf``; a file there before is replaced.
     dots_per_inch : int, optional
         Of a PNG, 10 to 1200.
-
-    Raises
-    ------
-    UnsupportedError
-        If the path ends in something else, or the figure or the number of dots is none.
     """
     suffix = as_path(path).suffix.lower().removeprefix(".")
     if suffix not in FORMATS:

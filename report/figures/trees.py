@@ -59,6 +59,8 @@ class _Hop(NamedTuple):
 def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = None) -> Figure:
     """Draw the broadcast or reduce trees of a root.
 
+    Raises `UnsupportedError` if the plan is none or not of trees, or has no such root or tree.
+
     Parameters
     ----------
     plan : Plan
@@ -75,11 +77,6 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
         One axes per tree, whose title has the numbers of its hops as in `tree_table`.  Arrowheads point where data
         goes; hops between boxes have their own color.  Ranks are dots with their numbers, switches where the tree
         branches squares with their names; an arrow with dashes is a copy that a switch loops back.
-
-    Raises
-    ------
-    UnsupportedError
-        If the plan is none or not of trees, or has no such root or tree.
     """
     first = int(plan.trees.forests[0].roots[0]) if root is None and isinstance(plan, Plan) else root
     table = tree_table(plan, first)

@@ -38,6 +38,10 @@ def write_report(
 ) -> None:
     """Write a self-contained page about plans atomically.
 
+    Raises `CertificateError` if a plan does not prove what it claims: the page states nothing that was not checked;
+    `UnsupportedError` if there are no plans, or they are not for the same purpose, or a size or the path is not
+    understood.
+
     Parameters
     ----------
     plans : Plan, iterable of Plan, or mapping of str to Plan
@@ -49,13 +53,6 @@ def write_report(
         Bytes in all, to show time lines of and compare times for; 1M, 64M and 1G by default.
     title : str, optional
         Of the page; collective and network by default.
-
-    Raises
-    ------
-    CertificateError
-        If a plan does not prove what it claims: the page states nothing that was not checked.
-    UnsupportedError
-        If there are no plans, or they are not for the same purpose, or a size or the path is not understood.
     """
     target = as_path(path)
     write_whole(target, report_page(plans, sizes=sizes, title=title))

@@ -75,6 +75,8 @@ def link_table(plan: Plan) -> pd.DataFrame:
 def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     """List the hops of a plan's trees.
 
+    Raises `UnsupportedError` if the plan is none, or not of trees, or has none of this root.
+
     Parameters
     ----------
     plan : Plan
@@ -93,11 +95,6 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
         those trees of an allreduce that spread sums; ``depth``, hops between the root and the farther one of the two.
         Both are counted from rank to rank, as heights are, so what a switch sends has the numbers of the hop that it is
         part of; ``looped``, whether the switch also loops a copy back, which takes the same links the other way.
-
-    Raises
-    ------
-    UnsupportedError
-        If the plan is none, or not of trees, or has none of this root.
 
     Examples
     --------
@@ -292,6 +289,8 @@ class WitnessView(NamedTuple):
 def bound_links(bound: Bound) -> pd.DataFrame:
     """Tabulate the links of a bound's topology, and which of them limit the collective.
 
+    Raises `UnsupportedError` if the bound is none, or its witness is of an unknown kind.
+
     Parameters
     ----------
     bound : Bound
@@ -303,11 +302,6 @@ def bound_links(bound: Bound) -> pd.DataFrame:
         One row per link: ``tail``, ``head``, ``bandwidth_gbps``, ``latency_us``, and ``in_cut``, whether the bound's
         witness adds up its bandwidth.  These are the links that cross the cut in the direction that counts, those that
         enter a part of a partition, or those with a dual value or a length.
-
-    Raises
-    ------
-    UnsupportedError
-        If the bound is none, or its witness is of an unknown kind.
 
     Examples
     --------

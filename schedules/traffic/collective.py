@@ -251,6 +251,8 @@ def register_collective(collective: Collective) -> Collective:
 
     Plan files hold the name, so programs that read them have to register it too.  ``del COLLECTIVES[name]`` undoes it.
 
+    Raises `UnsupportedError` if the name is taken or not a word in lower case, or the record is of another kind.
+
     Parameters
     ----------
     collective : Collective
@@ -260,11 +262,6 @@ def register_collective(collective: Collective) -> Collective:
     -------
     Collective
         The same.
-
-    Raises
-    ------
-    UnsupportedError
-        If the name is taken or not a word in lower case, or the record is of another kind.
 
     Examples
     --------

@@ -134,10 +134,7 @@ class ExactAnswer:
     def verify(self) -> None:
         """Check that the values are feasible and that the dual values prove them optimal, by weak duality.
 
-        Raises
-        ------
-        CertificateError
-            Naming the first constraint, variable or figure that is wrong.
+        Raises `CertificateError` naming the first constraint, variable or figure that is wrong.
         """
         primal_bound, bound = self._program.primal_bound(self._point), self._program.bound(self._duals)
         if not primal_bound == bound == self.objective:

@@ -64,6 +64,8 @@ def read_box(
 ) -> Box:
     """Read a box from the output of a tool; ``docs/reference/imported-files.md`` lists the tools.
 
+    Raises `FileFormatError` if the file cannot be read, does not describe a box, or is inconsistent or incomplete.
+
     Parameters
     ----------
     path : str or path
@@ -81,11 +83,6 @@ def read_box(
     -------
     Box
         Its `notes` say what was assumed, left out or overruled; `compose` makes a network of boxes.
-
-    Raises
-    ------
-    FileFormatError
-        If the file cannot be read, does not describe a box, or is inconsistent or incomplete.
     """
     options = BoxOptions.of(figures=figures, gpu=gpu, nic_bandwidth=nic_bandwidth, pcie_bandwidth=pcie_bandwidth)
     document = read_document(path)

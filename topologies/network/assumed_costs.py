@@ -35,6 +35,8 @@ CACHED = 8  # networks: schedules are timed one after the other on one
 def guessed_costs(name: CostsName, topology: Topology) -> RuntimeCosts:
     """Return costs that are not calibrated; see `GUESSES` and `SHARES`.
 
+    Raises `UnsupportedError` if there is no such name.
+
     Parameters
     ----------
     name : {"links", "generic", "fused"}
@@ -46,11 +48,6 @@ def guessed_costs(name: CostsName, topology: Topology) -> RuntimeCosts:
     Returns
     -------
     RuntimeCosts
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no such name.
 
     Examples
     --------
@@ -85,6 +82,8 @@ def as_costs(value: RuntimeCosts | CostsName | None, topology: Topology) -> Runt
 def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     """Return the network with the bandwidths that data reaches; nodes and the order of links stay.
 
+    Raises `TopologyError` if a share is of a link class that the network does not have.
+
     Parameters
     ----------
     topology : Topology
@@ -96,11 +95,6 @@ def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     -------
     Topology
         The same one where no share is below 1; of its own costs, nothing but the efficiency is left out.
-
-    Raises
-    ------
-    TopologyError
-        If a share is of a link class that the network does not have.
 
     Examples
     --------

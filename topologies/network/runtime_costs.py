@@ -22,6 +22,8 @@ class RuntimeCosts:
     port: of a link, its bytes over the share `efficiency` of its bandwidth; of a rank, `send` for each message.  What
     the rank that adds most takes for `reduction` comes on top.
 
+    Raises `TopologyError` if a time is negative or no number, or a share not above 0 and at most 1.
+
     Attributes
     ----------
     alpha : Fraction
@@ -37,11 +39,6 @@ class RuntimeCosts:
         nodes such as ``"gpu-nic"``; 1 where none is named.
     calibrated : bool
         Whether they were fitted to measured times of these ranks rather than guessed.
-
-    Raises
-    ------
-    TopologyError
-        If a time is negative or no number, or a share not above 0 and at most 1.
 
     Examples
     --------

@@ -110,6 +110,9 @@ class Topology(WhatIf):
     ) -> Topology:
         """Build a topology from ``(tail, head, bandwidth[, latency])`` tuples.
 
+        Raises `TopologyError` for unknown or repeated nodes, self-loops, bandwidths that are not positive finite
+        numbers, fewer than two compute nodes, an able switch with fewer than two neighbors.
+
         Parameters
         ----------
         links : iterable of tuple
@@ -125,12 +128,6 @@ class Topology(WhatIf):
             Of these switches.
         name : str
             For display.
-
-        Raises
-        ------
-        TopologyError
-            Unknown or repeated nodes, self-loops, bandwidths that are not positive finite numbers, fewer than two
-            compute nodes, an able switch with fewer than two neighbors.
         """
         exact = []
         both = as_flag(bidirectional, "bidirectional")
@@ -163,6 +160,9 @@ class Topology(WhatIf):
     ) -> Topology:
         """Convert a networkx graph.
 
+        Raises `TopologyError` for something that is not a networkx graph, an unknown kind or one that only some nodes
+        have, a missing or unusable bandwidth, two nodes of one name, self-loops, or fewer than two compute nodes.
+
         Parameters
         ----------
         graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
@@ -183,12 +183,6 @@ class Topology(WhatIf):
         -------
         Topology
             Ranks in the order of the graph's nodes.
-
-        Raises
-        ------
-        TopologyError
-            For something that is not a networkx graph, an unknown kind or one that only some nodes have, a missing or
-            unusable bandwidth, two nodes of one name, self-loops, or fewer than two compute nodes.
 
         Examples
         --------

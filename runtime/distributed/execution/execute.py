@@ -92,6 +92,10 @@ def execute(
     operation, all raise at the timeout: on CPU tensors, messages of different calls never match.  The error says which
     ranks are in which call, refused their arguments, or gave no sign, as far as the group's store can tell.
 
+    Raises `UnsupportedError` if the plan's schedule cannot be lowered, or the tensors, the operation or the group do
+    not fit it; `ProgramError` if the program is wrong, the ranks disagree, or the exchange fails; with `async_op`,
+    ``wait()`` raises what goes wrong in the exchange.
+
     Parameters
     ----------
     plan : Plan or Program
@@ -125,14 +129,6 @@ def execute(
     -------
     AsyncWork or None
         None, or with `async_op` what has ``wait()``, ``is_completed()`` and ``get_future()``.
-
-    Raises
-    ------
-    UnsupportedError
-        If the plan's schedule cannot be lowered, or the tensors, the operation or the group do not fit it.
-    ProgramError
-        If the program is wrong, the ranks disagree, or the exchange fails; with `async_op`, ``wait()`` raises what goes
-        wrong in the exchange.
 
     Notes
     -----

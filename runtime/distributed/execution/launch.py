@@ -67,6 +67,10 @@ def run_local(
     In a process that torchrun started, or in which torch.distributed is initialised, no processes are started: this one
     is a rank, and all ranks have to make the same call.
 
+    Raises `UnsupportedError` if the backend or the type is not available, the number of ranks does not fit, or the
+    variables of torchrun make no sense; `ProgramError` if the program is wrong, or a rank fails, dies, is late or does
+    not come; no process is left running.
+
     Parameters
     ----------
     plan : Plan or Program
@@ -91,14 +95,6 @@ def run_local(
     Returns
     -------
     RunReport
-
-    Raises
-    ------
-    UnsupportedError
-        If the backend or the type is not available, the number of ranks does not fit, or the variables of torchrun
-        make no sense.
-    ProgramError
-        If the program is wrong, or a rank fails, dies, is late or does not come; no process is left running.
     """
     check_choice("backend", backend, BACKENDS)
     check_choice("dtype", dtype, ELEMENT_BYTES)

@@ -35,6 +35,10 @@ def jax_function(
     Each round of the plan is a few calls of `jax.lax.ppermute`, which XLA runs on TPUs, GPUs and CPUs, and additions.
     The function can be compiled and differentiated like the collectives of `jax.lax`.
 
+    Raises `MissingDependencyError` if JAX is not installed; `ProgramError` if the program is wrong; `UnsupportedError`
+    if the plan's schedule cannot be lowered, or an argument is not understood.  The function raises the latter if the
+    axis or the array do not fit the plan.
+
     Parameters
     ----------
     plan : Plan or Program
@@ -61,16 +65,6 @@ def jax_function(
 
         With unequal sizes the first dimension is that of the rank with most.  Others have their data first, then what
         is ignored, or zeros.
-
-    Raises
-    ------
-    MissingDependencyError
-        If JAX is not installed.
-    UnsupportedError
-        If the plan's schedule cannot be lowered, or an argument is not understood.  The function raises it if the axis
-        or the array do not fit the plan.
-    ProgramError
-        If the program is wrong.
 
     Notes
     -----

@@ -214,14 +214,11 @@ def launched_rank() -> int | None:
     It is one if torch.distributed is initialised, or by the environment variables that torchrun sets.  `run_local`
     starts processes where this is None, and runs one rank in this process otherwise.
 
+    Raises `UnsupportedError` if some of the variables are missing or make no sense.
+
     Returns
     -------
     int or None
-
-    Raises
-    ------
-    UnsupportedError
-        If some of the variables are missing or make no sense.
     """
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():

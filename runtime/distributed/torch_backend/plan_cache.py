@@ -197,6 +197,8 @@ def configure(
     All ranks have to give the same settings.  The defaults are the environment variables ``COLLOPT_PLANS`` and
     ``COLLOPT_TOPOLOGY``.
 
+    Raises `UnsupportedError` if an argument is none of those below.
+
     Parameters
     ----------
     plans : path, optional
@@ -215,11 +217,6 @@ def configure(
     -------
     BackendSettings
         Can also be given to one group as its ``pg_options``, which take precedence.
-
-    Raises
-    ------
-    UnsupportedError
-        If an argument is none of these.
 
     Examples
     --------

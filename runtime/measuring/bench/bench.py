@@ -101,6 +101,9 @@ def measure_plans(
     One process per rank is started on this machine.  In a process that torchrun started, or in which torch.distributed
     is initialised, this one is a rank instead, and all ranks have to make the same call.
 
+    Raises `UnsupportedError` if a plan or an option makes no sense or cannot be run here, or the plans differ in what
+    they are for; `ProgramError` if a program is wrong, or a rank fails, dies, is late or does not come.
+
     Parameters
     ----------
     plans : mapping of str to Plan or Program
@@ -131,13 +134,6 @@ def measure_plans(
     Returns
     -------
     BenchReport
-
-    Raises
-    ------
-    UnsupportedError
-        If a plan or an option makes no sense or cannot be run here, or the plans differ in what they are for.
-    ProgramError
-        If a program is wrong, or a rank fails, dies, is late or does not come.
 
     Notes
     -----

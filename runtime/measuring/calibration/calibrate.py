@@ -119,6 +119,9 @@ def calibrate(
 ) -> Calibration:
     """Fit the costs of the runtime so that modelled times agree with measured ones.
 
+    Raises `UnsupportedError` if a measurement does not go with the network, or its times do not tell latency from
+    bandwidth; `TopologyError` if there is no such link class.
+
     Parameters
     ----------
     topology : Topology
@@ -132,13 +135,6 @@ def calibrate(
     Returns
     -------
     Calibration
-
-    Raises
-    ------
-    UnsupportedError
-        If a measurement does not go with the network, or its times do not tell latency from bandwidth.
-    TopologyError
-        If there is no such link class.
 
     Notes
     -----

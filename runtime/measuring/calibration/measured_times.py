@@ -75,10 +75,7 @@ class MeasuredTimes:
     def of(self, by: str | None) -> MeasuredTimes:
         """Keep the rows of one of `names`; it may be None if there is only one.
 
-        Raises
-        ------
-        UnsupportedError
-            If there is none of that name, or it has to be chosen.
+        Raises `UnsupportedError` if there is none of that name, or it has to be chosen.
         """
         names = self.names
         if by is None and len(names) == 1:
@@ -93,10 +90,7 @@ class MeasuredTimes:
     def right(self) -> MeasuredTimes:
         """Leave out runs with wrong results.
 
-        Raises
-        ------
-        UnsupportedError
-            If nothing is left.
+        Raises `UnsupportedError` if nothing is left.
         """
         rows = tuple(row for row in self.rows if not row.wrong)
         if not rows:
@@ -155,6 +149,9 @@ class _Place(NamedTuple):
 def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
     """Read the text or the JSON of nccl-tests or rccl-tests, or of ``collopt bench``.
 
+    Raises `FileFormatError` if it cannot be read or is none of these, holds more than one collective, has units of its
+    own, is cut short, or measured nothing; the message names the file and the line.
+
     Parameters
     ----------
     path : str or path
@@ -164,12 +161,6 @@ def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
     -------
     MeasuredTimes
         Without rows of zero bytes and readings that are N/A; times in ns, ms or s come in µs.
-
-    Raises
-    ------
-    FileFormatError
-        If it cannot be read or is none of these, holds more than one collective, has units of its own, is cut short, or
-        measured nothing; the message names the file and the line.
     """
     text, where = read_text(path, MAX_BYTES), name_of(path)
     if not text.strip():
