@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schedules import ALLREDUCE, Collective, StepExchange
+from ...schedules.paths.verify import switched_paths
 from ...schedules.steps.exchange_verify import check_shapes, check_sums
 from ...schedules.steps.verify import check_columns
 from ...schedules.timing.message_order import message_rounds
@@ -27,7 +28,6 @@ from ...support.arrays import IntArray
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program
 from .rank_writer import LoweringOptions, RankWriter, write_program
-from .step_transfers import check_paths
 from .waits import Site, Waits
 
 INPUT, OUTPUT = 0, -1
@@ -48,7 +48,7 @@ class _Transfer(NamedTuple):
 def lower_exchange(schedule: StepExchange, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower an allreduce in one phase, which is checked first."""
     check_shapes(schedule, schedule.num_ranks)
-    check_paths(schedule)
+    switched_paths(schedule.path_starts, schedule.path_nodes, schedule.num_ranks, "schedule")
     check_columns(schedule, schedule.chunks, "the vector")
     check_sums(schedule)
     unit = gcd(schedule.chunks, *schedule.lower.tolist(), *schedule.upper.tolist())

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
+from ...schedules.flows.verify import check_flow
 from ...schedules.trees.tree_chunks import split_range
 from ...topologies.graphs.rank_groups import RankGroups, one_group
 from ..programs.layout import Layout
@@ -39,6 +40,7 @@ BLOCK_SHIFT = 2**32  # A step's code is its thread block times this, plus its nu
 
 def lower_flow(schedule: FlowSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower a flow; see `collopt.runtime.lowering.lower.lower`, which has checked everything but the schedule."""
+    check_flow(schedule)
     layout = flow_layout(schedule, collective)
     ranges = flow_chunks(schedule, layout, options.max_count)
     turns = flow_turns(schedule, options.topology, options.groups)

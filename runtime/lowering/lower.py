@@ -30,8 +30,10 @@ from ...schedules import (
     StepSchedule,
     TreeSchedule,
 )
+from ...schedules.steps.verify import check_steps
 from ...schedules.traffic.collective import CollectiveName, as_collective
-from ...schedules.trees.tree_chunks import check_forest, check_halves, cut_shares, shard_chunks, tree_chunks
+from ...schedules.trees.tree_chunks import cut_shares, shard_chunks, tree_chunks
+from ...schedules.trees.verify import check_trees
 from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.graphs.rank_groups import RankGroups, one_group, rank_groups
@@ -42,7 +44,7 @@ from ..programs.transformations import replicated
 from .exchanges import lower_exchange
 from .flows import lower_flow, lower_stages
 from .rank_writer import LoweringOptions, write_trees
-from .step_transfers import check_step_halves, merged_hops, step_shares, step_trees
+from .step_transfers import merged_hops, step_shares, step_trees
 from .tree_transfers import MAX_TRANSFERS, from_rank_to_rank, ordered_hops
 
 NAME_LENGTH = 63
@@ -61,10 +63,9 @@ def lower(
 ) -> Program:
     """Lower a schedule to an out-of-place program.
 
-    Raises `UnsupportedError` if the schedule is not for this collective, its weights do not add up, a parameter is not
-    positive, or there are too many chunks; `ProgramError` if a tree does not span the ranks, steps or paths do not
-    deliver all data, or the traffic is not that of the collective registered; `CertificateError` if an
-    AllToAllvSchedule does not deliver everything.
+    Raises `UnsupportedError` if the schedule is not for this collective, a parameter is not positive, or there are too
+    many chunks; `ProgramError` if the traffic is not that of the collective registered; `CertificateError` if trees,
+    steps, paths or stages do not deliver everything, each thing once.
 
     Parameters
     ----------
@@ -200,11 +201,8 @@ lowered.register(StepExchange)(lower_exchange)
 def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     if collective.has_one_root and (roots := int((schedule.root_weights > 0).sum())) != 1:
         raise UnsupportedError(f"{collective} was requested, but {roots} ranks have data; expected one, the root")
+    check_trees(schedule)
     switched, schedule = schedule, from_rank_to_rank(schedule)
-    for forest in schedule.forests:
-        check_forest(forest)
-    if isinstance(schedule, Allreduce):
-        check_halves(schedule)
     shards = shard_chunks(schedule)
     _check_size("trees", schedule, shards, options.max_count, "plan with fewer trees per root")
     ranges = tree_chunks(schedule, shards, options.max_count)
@@ -216,8 +214,7 @@ def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: Lowe
 @lowered.register(StepSchedule)
 @lowered.register(StepAllreduce)
 def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    if isinstance(schedule, StepAllreduce):
-        check_step_halves(schedule)
+    check_steps(schedule)
     trees = {half.direction: step_trees(half) for half in schedule.schedules}
     shards, shares = step_shares(schedule, trees)
     _check_size("steps", schedule, shards, options.max_count, "cut shards into fewer chunks")

@@ -9,14 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import ProgramError, UnsupportedError
-from ...schedules import AnyStepSchedule, StepAllreduce, StepSchedule
-from ...schedules.steps.sends import StepSends
+from ...errors import UnsupportedError
+from ...schedules import AnyStepSchedule, StepSchedule
 from ...schedules.timing.message_order import message_rounds
 from ...schedules.traffic.collective import Direction
 from ...schedules.trees.tree_chunks import Share, TreeChunks
 from ...support.arrays import IntArray
-from ...support.validation import shown
 from ...topologies.graphs.rank_groups import RankGroups
 from .tree_transfers import MAX_TRANSFERS, Hop
 
@@ -100,9 +98,6 @@ def _rows(
     return zip(*(column[order].tolist() for column in columns), strict=True)
 
 
-NEVER = 2**62  # The step in which a rank gets what it never gets
-
-
 class StepTrees(NamedTuple):
     """Trees by root, and those of one root by the chunks that follow them."""
 
@@ -114,8 +109,7 @@ class StepTrees(NamedTuple):
 
 
 def step_trees(schedule: StepSchedule) -> StepTrees:
-    """Decompose a schedule into the fewest trees."""
-    _check_arrays(schedule)
+    """Decompose a schedule, which is checked, into the fewest trees."""
     by_step = np.lexsort((schedule.steps, schedule.sources))
     limits = np.searchsorted(schedule.sources[by_step], np.arange(schedule.num_ranks + 1)).tolist()
     left, parts = MAX_TRANSFERS, []
@@ -158,119 +152,14 @@ class _Arrivals(NamedTuple):
 def _trees_of(schedule: StepSchedule, source: int, arrivals: _Arrivals) -> StepTrees:
     """Keep the first arrival of each piece at each rank; consecutive pieces with equal arrivals form one tree."""
     pieces = len(arrivals.places) - 1
-    parents = np.full((pieces, schedule.num_ranks), -1, dtype=np.int64)
-    steps = np.full_like(parents, NEVER)
+    parents, steps = np.full((2, pieces, schedule.num_ranks), -1, dtype=np.int64)
     # `np.unique` finds the first of equals, which comes in the earliest step.
     _, first = np.unique(arrivals.pieces * schedule.num_ranks + arrivals.receivers, return_index=True)
     kept = first[arrivals.receivers[first] != source]
     there = arrivals.pieces[kept], arrivals.receivers[kept]
     parents[there], steps[there] = arrivals.senders[kept], arrivals.steps[kept]
-    steps[:, source] = -1
-    _check_complete(source, arrivals, steps)
-    _check_held(source, arrivals, steps)
-    if schedule.direction == "reduce":
-        _check_once(source, arrivals, kept)
     changes = (parents[1:] != parents[:-1]).any(axis=1) | (steps[1:] != steps[:-1]).any(axis=1)
     begins = np.flatnonzero(np.concatenate([[True], changes]))
     ends = np.append(begins[1:], pieces)
     roots = np.full(len(begins), source, dtype=np.int64)
     return StepTrees(roots, arrivals.places[begins], arrivals.places[ends], parents[begins], steps[begins])
-
-
-def _check_complete(source: int, arrivals: _Arrivals, steps: IntArray) -> None:
-    missing = np.argwhere(steps == NEVER)
-    if len(missing):
-        piece, rank = missing[0].tolist()
-        raise ProgramError(
-            f"no send of the schedule brings rank {rank} chunk {arrivals.places[piece]} of the shard of rank {source}; "
-            "expected every rank to get every shard"
-        )
-
-
-def _check_held(source: int, arrivals: _Arrivals, steps: IntArray) -> None:
-    early = np.flatnonzero(steps[arrivals.pieces, arrivals.senders] >= arrivals.steps)
-    if len(early):
-        number = early[0]
-        raise ProgramError(
-            f"the schedule sends chunk {arrivals.places[arrivals.pieces[number]]} of the shard of rank {source} from "
-            f"rank {arrivals.senders[number]} to rank {arrivals.receivers[number]} in step {arrivals.steps[number]}, "
-            "but the sender has it only after that step began; expected it to get it in an earlier step"
-        )
-
-
-def _check_once(source: int, arrivals: _Arrivals, kept: IntArray) -> None:
-    again = np.setdiff1d(np.arange(len(arrivals.pieces)), kept)
-    if len(again):
-        number = again[0]
-        raise ProgramError(
-            f"the schedule brings chunk {arrivals.places[arrivals.pieces[number]]} of the shard of rank {source} to "
-            f"rank {arrivals.receivers[number]} again in step {arrivals.steps[number]}; reversed, as a reduce-scatter, "
-            "that would add it twice: expected one send"
-        )
-
-
-def _check_arrays(schedule: StepSchedule) -> None:
-    """Refuse numbers that are out of range, and arrays that do not fit together."""
-    if schedule.num_ranks < 1 or schedule.chunks_per_shard < 1:
-        raise ProgramError(
-            f"the schedule has {schedule.num_ranks} ranks and {schedule.chunks_per_shard} chunks per shard; expected "
-            "at least one of each"
-        )
-    lengths = dict.fromkeys(("steps", "sources", "lower", "upper", "routes"), schedule.steps.size)
-    lengths |= {name: getattr(schedule, name).size for name in ("path_starts", "path_nodes")}
-    for name, length in lengths.items():
-        array = getattr(schedule, name)
-        if array.dtype != np.int64 or array.shape != (length,):
-            raise ProgramError(
-                f"the schedule's {name} are {array.dtype} of shape {array.shape}; expected int64 of shape {(length,)}"
-            )
-    if schedule.num_sends < schedule.num_ranks * (schedule.num_ranks - 1):
-        # Also keeps the memory of what follows in proportion to the schedule's own.
-        raise ProgramError(
-            f"the schedule has {schedule.num_sends} sends; expected at least "
-            f"{schedule.num_ranks * (schedule.num_ranks - 1)}, for {schedule.num_ranks} ranks to get every shard"
-        )
-    check_paths(schedule)
-    wrong = (schedule.steps < 0) | (schedule.sources < 0) | (schedule.sources >= schedule.num_ranks)
-    wrong |= (schedule.routes < 0) | (schedule.routes >= len(schedule.path_starts) - 1)
-    wrong |= (schedule.lower < 0) | (schedule.lower >= schedule.upper)
-    wrong |= schedule.upper > schedule.chunks_per_shard
-    for send in np.flatnonzero(wrong).tolist():
-        raise ProgramError(
-            f"send {send} of the schedule has step {schedule.steps[send]}, source {schedule.sources[send]}, chunks "
-            f"{schedule.lower[send]} up to {schedule.upper[send]} and route {schedule.routes[send]}; expected a step "
-            f"from 0, a rank of {schedule.num_ranks}, chunks within {schedule.chunks_per_shard} and one of "
-            f"{len(schedule.path_starts) - 1} routes"
-        )
-
-
-def check_paths(schedule: StepSends) -> None:
-    """Refuse paths that do not run from one rank to another, through switches only."""
-    starts, nodes = schedule.path_starts, schedule.path_nodes
-    if len(starts) < 1 or starts[0] != 0 or starts[-1] != len(nodes) or (np.diff(starts) < 2).any():
-        raise ProgramError("the schedule's path_starts do not cut its path_nodes into paths of two or more nodes")
-    at_end = np.zeros(len(nodes), dtype=np.bool_)
-    at_end[starts[:-1]] = at_end[starts[1:] - 1] = True
-    wrong = (nodes < 0) | (at_end != (nodes < schedule.num_ranks))
-    paths = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[wrong].tolist()
-    paths += np.flatnonzero(nodes[starts[:-1]] == nodes[starts[1:] - 1]).tolist()
-    for path in sorted(paths):
-        raise ProgramError(
-            f"path {path} of the schedule is {shown(schedule.path(path))}; expected two of {schedule.num_ranks} ranks "
-            "with nothing but switches between them"
-        )
-
-
-def check_step_halves(schedule: StepAllreduce) -> None:
-    """Refuse an allreduce in steps whose two schedules do not match."""
-    for half, direction in zip(schedule.schedules, ("reduce", "broadcast"), strict=True):
-        if not isinstance(half, StepSchedule) or half.direction != direction:
-            found = shown(half.direction) if isinstance(half, StepSchedule) else shown(half)
-            raise ProgramError(
-                f"the {direction} of the allreduce is {found}; expected a StepSchedule of direction {direction!r}"
-            )
-    if schedule.reduce.num_ranks != schedule.broadcast.num_ranks:
-        raise ProgramError(
-            f"the allreduce's schedules are for {schedule.reduce.num_ranks} and {schedule.broadcast.num_ranks} ranks; "
-            "expected the same ranks in both"
-        )

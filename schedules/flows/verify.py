@@ -12,7 +12,7 @@ from ...errors import CertificateError
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import check_arrays, check_kinds, check_steps_used, refuse_if, verified_routes
+from ..paths.verify import check_arrays, check_kinds, check_steps_used, refuse_if, routed_paths, verified_routes
 from .schedule import FlowSchedule
 
 LOAD_LIMIT = 2**62
@@ -37,23 +37,34 @@ def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
         Chunks on each link, in the order of ``topology.links``.
     """
     check_kinds(schedule, FlowSchedule, topology)
-    _check_shapes(schedule, topology)
+    if not len(schedule.weights):
+        raise CertificateError("the schedule has no paths")
+    _check_shapes(schedule, topology.num_ranks)
     hops = verified_routes(schedule.path_starts, schedule.path_nodes, topology, "schedule")
     _check_steps(schedule, hops.paths)
+    check_steps_used(schedule.steps)
     _check_amounts(schedule)
     loads = np.zeros(len(topology.links), dtype=np.int64)
     np.add.at(loads, hops.links, schedule.weights[hops.paths])
     return loads
 
 
-def _check_shapes(schedule: FlowSchedule, topology: Topology) -> None:
-    ranks, paths = topology.num_ranks, len(schedule.weights)
+def check_flow(schedule: FlowSchedule) -> None:
+    """Check all that `verified_flow_loads` does without a topology, but for steps in which nothing happens."""
+    _check_shapes(schedule, schedule.num_ranks)
+    if len(schedule.weights):
+        path = routed_paths(schedule.path_starts, schedule.path_nodes, schedule.num_ranks, "schedule")
+        # No hop begins at the last node of a path.
+        _check_steps(schedule, np.delete(path, schedule.path_starts[1:] - 1))
+    _check_amounts(schedule)
+
+
+def _check_shapes(schedule: FlowSchedule, ranks: int) -> None:
+    paths = len(schedule.weights)
     if schedule.num_ranks != ranks:
         raise CertificateError(f"the schedule is for {schedule.num_ranks} ranks; the topology has {ranks}")
     if not 1 <= schedule.chunks_per_unit < LOAD_LIMIT:
         raise CertificateError(f"the schedule has {schedule.chunks_per_unit} chunks per unit; expected 1 to 2^62 - 1")
-    if not paths:
-        raise CertificateError("the schedule has no paths")
     shapes: dict[str, tuple[int, ...]] = {
         "traffic": (ranks, ranks),
         "weights": (paths,),
@@ -89,7 +100,6 @@ def _check_steps(schedule: FlowSchedule, path_of_hop: IntArray) -> None:
         first = int(np.flatnonzero(wrong)[0])
         rule = "rise at a rank" if at_rank[first] else "stay the same at a switch"
         raise CertificateError(f"the steps of path {path_of_hop[goes_on[first]]} do not {rule} that it passes")
-    check_steps_used(steps)
 
 
 def _check_amounts(schedule: FlowSchedule) -> None:

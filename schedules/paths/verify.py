@@ -25,9 +25,14 @@ class Hops(NamedTuple):
 
 def check_kinds(schedule: object, kind: type, topology: object) -> None:
     """Raise `CertificateError` unless a schedule is of a kind, and a topology is one."""
+    check_kind(schedule, kind)
+    as_topology(topology, CertificateError)
+
+
+def check_kind(schedule: object, kind: type) -> None:
+    """Raise `CertificateError` unless a schedule is of a kind."""
     if not isinstance(schedule, kind):
         raise CertificateError(f"the schedule is {shown(schedule)}; expected a {kind.__name__}")
-    as_topology(topology, CertificateError)
 
 
 def check_arrays(schedule: object, shapes: Mapping[str, tuple[int, ...]], what: str) -> None:
@@ -66,34 +71,61 @@ def verified_hops(
     what: str,
     switches: frozenset[int] = frozenset(),
 ) -> Hops:
-    """Check that every path follows links of the topology from rank to rank, through switches only, none twice.
-
-    Paths may also begin and end at `switches`.  Shapes: `starts` int64 (paths + 1,).
-    """
-    _check_cuts(starts, nodes, topology, what)
-    path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    at_end, rank = _ends(starts), nodes < topology.num_ranks
-    free = ~rank & np.isin(nodes, list(switches))
-    if len(misplaced := path[(at_end != rank) & ~free]):
-        raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank through switches only")
-    return _checked_hops(path, starts, nodes, direction, topology)
+    """Check `switched_paths`, and that they follow links of the topology."""
+    path = switched_paths(starts, nodes, topology.num_ranks, what, switches, len(topology.nodes))
+    return _hops_on_links(path, starts, nodes, direction, topology)
 
 
 def verified_routes(starts: IntArray, nodes: IntArray, topology: Topology, what: str) -> Hops:
-    """Check that every path follows links of the topology from rank to rank, through any nodes, none twice."""
-    _check_cuts(starts, nodes, topology, what)
-    path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    if len(misplaced := path[_ends(starts) & (nodes >= topology.num_ranks)]):
+    """Check `routed_paths`, and that they follow links of the topology."""
+    path = routed_paths(starts, nodes, topology.num_ranks, what, len(topology.nodes))
+    return _hops_on_links(path, starts, nodes, "broadcast", topology)
+
+
+ANY_NODES = 2**62  # Where no network says how many there are
+
+
+def switched_paths(
+    starts: IntArray,
+    nodes: IntArray,
+    num_ranks: int,
+    what: str,
+    switches: frozenset[int] = frozenset(),
+    num_nodes: int = ANY_NODES,
+) -> IntArray:
+    """Check that every path runs from rank to rank, through switches only, none twice; return the path of each node.
+
+    Paths may also begin and end at `switches`.  Shapes: `starts` int64 (paths + 1,).
+    """
+    path = _cut_paths(starts, nodes, num_nodes, what)
+    at_end, rank = _ends(starts), nodes < num_ranks
+    free = ~rank & np.isin(nodes, list(switches))
+    if len(misplaced := path[(at_end != rank) & ~free]):
+        raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank through switches only")
+    _refuse_circles(path, nodes)
+    return path
+
+
+def routed_paths(starts: IntArray, nodes: IntArray, num_ranks: int, what: str, num_nodes: int = ANY_NODES) -> IntArray:
+    """Check that every path runs from rank to rank, through any nodes, none twice; return the path of each node."""
+    path = _cut_paths(starts, nodes, num_nodes, what)
+    if len(misplaced := path[_ends(starts) & (nodes >= num_ranks)]):
         raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank")
-    return _checked_hops(path, starts, nodes, "broadcast", topology)
+    _refuse_circles(path, nodes)
+    return path
 
 
-def _check_cuts(starts: IntArray, nodes: IntArray, topology: Topology, what: str) -> None:
+def _cut_paths(starts: IntArray, nodes: IntArray, num_nodes: int, what: str) -> IntArray:
     if len(starts) < 2 or starts[0] != 0 or starts[-1] != len(nodes) or (np.diff(starts) < 2).any():
         raise CertificateError(f"the {what}'s path_starts do not cut its path_nodes into paths of two or more nodes")
-    if ((nodes < 0) | (nodes >= len(topology.nodes))).any():
-        first = int(np.flatnonzero((nodes < 0) | (nodes >= len(topology.nodes)))[0])
-        raise CertificateError(f"path node {first} is not a node of the topology")
+    refuse_if((nodes < 0) | (nodes >= num_nodes), "path node {} is not a node of the topology")
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def _refuse_circles(path: IntArray, nodes: IntArray) -> None:
+    order = np.lexsort((nodes, path))
+    if len(again := path[order[1:]][(np.diff(path[order]) == 0) & (np.diff(nodes[order]) == 0)]):
+        raise CertificateError(f"path {again[0]} passes a node twice")
 
 
 def _ends(starts: IntArray) -> npt.NDArray[np.bool_]:
@@ -102,10 +134,7 @@ def _ends(starts: IntArray) -> npt.NDArray[np.bool_]:
     return at_end
 
 
-def _checked_hops(path: IntArray, starts: IntArray, nodes: IntArray, direction: Direction, topology: Topology) -> Hops:
-    order = np.lexsort((nodes, path))
-    if len(again := path[order[1:]][(np.diff(path[order]) == 0) & (np.diff(nodes[order]) == 0)]):
-        raise CertificateError(f"path {again[0]} passes a node twice")
+def _hops_on_links(path: IntArray, starts: IntArray, nodes: IntArray, direction: Direction, topology: Topology) -> Hops:
     goes_on = np.ones(len(nodes), dtype=np.bool_)
     goes_on[starts[1:] - 1] = False
     tails = np.flatnonzero(goes_on)

@@ -13,7 +13,7 @@ from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import check_arrays, check_kinds, verified_hops
+from ..paths.verify import check_arrays, check_kinds, check_steps_used, verified_hops
 from .exchange import StepExchange
 from .verify import LOAD_LIMIT, add_loads, check_columns
 
@@ -32,6 +32,7 @@ def _verified_exchange(schedule: StepExchange, topology: Topology) -> IntArray:
     check_shapes(schedule, topology.num_ranks)
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, "broadcast", topology, "schedule")
     check_columns(schedule, schedule.chunks, "the vector")
+    check_steps_used(schedule.steps)
     loads = np.zeros((int(schedule.steps.max()) + 1, len(topology.links)), dtype=np.int64)
     add_loads(loads, schedule, np.arange(len(schedule.steps)), hops.links)
     check_sums(schedule)

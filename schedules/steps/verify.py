@@ -6,6 +6,8 @@ topology's links and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ...errors import CertificateError
@@ -13,7 +15,15 @@ from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import check_arrays, check_kinds, check_steps_used, refuse_if, verified_hops
+from ..paths.verify import (
+    check_arrays,
+    check_kind,
+    check_kinds,
+    check_steps_used,
+    refuse_if,
+    switched_paths,
+    verified_hops,
+)
 from ..traffic.collective import Direction
 from .allreduce import AnyStepSchedule, StepAllreduce
 from .arrivals import NEVER, Arrivals, Sends, blocks_of
@@ -42,16 +52,27 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
         Chunks on each link, in the order of ``topology.links``; steps as the schedule numbers them.
     """
     check_kinds(schedule, StepSchedule, topology)
-    _check_shapes(schedule, topology)
+    _check_shapes(schedule, topology.num_ranks)
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, schedule.direction, topology, "schedule")
     _check_sends(schedule)
+    check_steps_used(schedule.steps)
     loads = np.zeros((int(schedule.steps.max()) + 1, len(topology.links)), dtype=np.int64)
-    faults = _Faults()
-    for sends in blocks_of(schedule):
-        faults.look_at(sends, Arrivals.of(sends), schedule.direction)
+    for sends in _checked_blocks(schedule):
         add_loads(loads, schedule, sends.numbers, hops.links)
-    faults.refuse()
     return loads
+
+
+def check_steps(schedule: AnyStepSchedule) -> None:
+    """Check all that `verified_step_schedule_loads` does without a topology, but for steps in which nothing happens."""
+    if isinstance(schedule, StepAllreduce):
+        _check_halves(schedule)
+    for part in schedule.schedules:
+        _check_shapes(part, part.num_ranks)
+        if part.num_ranks > 1:
+            switched_paths(part.path_starts, part.path_nodes, part.num_ranks, "schedule")
+        _check_sends(part)
+        for _ in _checked_blocks(part):
+            pass
 
 
 def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) -> tuple[IntArray, ...]:
@@ -68,14 +89,21 @@ def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) 
         As of `verified_step_loads`, one for each of ``schedule.schedules``, in units of its own chunks.
     """
     if isinstance(schedule, StepAllreduce):
-        for part in (schedule.reduce, schedule.broadcast):
-            check_kinds(part, StepSchedule, topology)
-        if (schedule.reduce.direction, schedule.broadcast.direction) != ("reduce", "broadcast"):
-            raise CertificateError(
-                "the allreduce does not consist of one schedule that reduces and one that broadcasts"
-            )
+        _check_halves(schedule)
         return tuple(verified_step_loads(part, topology) for part in (schedule.reduce, schedule.broadcast))
     return (verified_step_loads(schedule, topology),)
+
+
+def _check_halves(schedule: StepAllreduce) -> None:
+    for part in (schedule.reduce, schedule.broadcast):
+        check_kind(part, StepSchedule)
+    if (schedule.reduce.direction, schedule.broadcast.direction) != ("reduce", "broadcast"):
+        raise CertificateError("the allreduce does not consist of one schedule that reduces and one that broadcasts")
+    if schedule.reduce.num_ranks != schedule.broadcast.num_ranks:
+        raise CertificateError(
+            f"the allreduce's schedules are for {schedule.reduce.num_ranks} and {schedule.broadcast.num_ranks} ranks; "
+            "expected the same ranks in both"
+        )
 
 
 @verified_loads.register(StepSchedule)
@@ -97,8 +125,8 @@ def add_loads(loads: IntArray, schedule: StepSends, numbers: IntArray, links: In
     np.add.at(loads.reshape(-1), places, np.repeat(amounts, counts))
 
 
-def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
-    ranks, sends = topology.num_ranks, len(schedule.steps)
+def _check_shapes(schedule: StepSchedule, ranks: int) -> None:
+    sends = schedule.steps.size
     if schedule.num_ranks != ranks:
         raise CertificateError(f"the schedule is for {schedule.num_ranks} ranks; the topology has {ranks}")
     if schedule.chunks_per_shard < 1:
@@ -120,7 +148,7 @@ def _check_shapes(schedule: StepSchedule, topology: Topology) -> None:
 
 
 def _check_sends(schedule: StepSchedule) -> None:
-    """Check each send by itself, and that no step is empty, which would cost time."""
+    """Check each send by itself."""
     source = schedule.sources
     refuse_if((source < 0) | (source >= schedule.num_ranks), "send {} has a source that is not a rank")
     check_columns(schedule, schedule.chunks_per_shard, "a shard")
@@ -133,7 +161,15 @@ def check_columns(schedule: StepSends, chunks: int, whole: str) -> None:
     wrong = (lower < 0) | (lower >= upper) | (upper > chunks)
     refuse_if(wrong, f"send {{}} does not carry an interval of chunks of {whole}")
     refuse_if(schedule.steps < 0, "send {} happens before step 0")
-    check_steps_used(schedule.steps)
+
+
+def _checked_blocks(schedule: StepSchedule) -> Iterator[Sends]:
+    """Yield all sends in blocks, and in the end refuse those that bring too little, too early or twice."""
+    faults = _Faults()
+    for sends in blocks_of(schedule):
+        faults.look_at(sends, Arrivals.of(sends), schedule.direction)
+        yield sends
+    faults.refuse()
 
 
 class _Faults:

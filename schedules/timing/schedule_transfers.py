@@ -27,7 +27,8 @@ from ..steps.schedule import StepSchedule
 from ..steps.sends import StepSends
 from ..trees.allreduce import Allreduce, TreeSchedule
 from ..trees.forest import Forest
-from ..trees.tree_chunks import TreeChunks, check_forest, check_halves, heights_below, shard_chunks, tree_chunks
+from ..trees.tree_chunks import TreeChunks, heights_below, shard_chunks, tree_chunks
+from ..trees.verify import check_trees
 from .transfers import Part, Transfers, concatenate, in_direction
 
 MAX_CHUNKS = 2**62
@@ -191,7 +192,6 @@ def _of_forest(forest: Forest, topology: Topology) -> Transfers:
 
 @transfers_of.register(Allreduce)
 def _of_allreduce(schedule: Allreduce, topology: Topology) -> Transfers:
-    check_halves(schedule)
     ranges, unit = _chunk_ranges(schedule)
     before = schedule.reduce.heights[np.array([each.reduce_tree for each in ranges])]
     is_reduce, inner, ends = _tree_part(schedule.reduce, topology, ranges, before)
@@ -210,8 +210,7 @@ def _of_allreduce(schedule: Allreduce, topology: Topology) -> Transfers:
 
 def _chunk_ranges(schedule: TreeSchedule) -> tuple[list[TreeChunks], Fraction]:
     """Divide the data of trees into chunk ranges; also return the share of all data that a chunk is."""
-    for forest in schedule.forests:
-        check_forest(forest.unicast)
+    check_trees(schedule)
     shards = shard_chunks(schedule)
     return tree_chunks(schedule, shards, max_count=max(shards)), Fraction(1, sum(shards))
 

@@ -1,4 +1,4 @@
-"""Ranges of chunks that the trees of a schedule carry, and checks that they carry all data."""
+"""Ranges of chunks that the trees of a schedule carry."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import ProgramError, UnsupportedError
 from ...support.arrays import IntArray
 from ..traffic.collective import Direction
-from .allreduce import Allreduce, TreeSchedule
+from .allreduce import TreeSchedule
 from .forest import Forest
 
 
@@ -115,51 +114,3 @@ def heights_below(forest: Forest) -> IntArray:
         trees, heads = np.nonzero(forest.depths == depth)
         np.maximum.at(heights, (trees, forest.parents[trees, heads]), heights[trees, heads] + 1)
     return heights
-
-
-def check_forest(forest: Forest) -> None:
-    """Refuse weights that do not add up, and trees that do not reach every rank exactly once."""
-    ranks = forest.num_ranks
-    if forest.num_trees == 0 or forest.trees_per_root < 1 or forest.weights.min() < 1:
-        raise ProgramError(
-            f"the forest has {forest.num_trees} trees and {forest.trees_per_root} trees per root; "
-            "expected at least one tree per rank with data, each of weight 1 or more"
-        )
-    if forest.roots.min() < 0 or forest.roots.max() >= ranks:
-        raise ProgramError(f"the forest has a tree with root {forest.roots.max()}; expected ranks 0 to {ranks - 1}")
-    totals = np.zeros(ranks, dtype=np.int64)
-    np.add.at(totals, forest.roots, forest.weights)
-    expected = forest.trees_per_root * forest.root_weights
-    for rank in np.flatnonzero(totals != expected):
-        raise UnsupportedError(
-            f"the trees of rank {rank} weigh {totals[rank]}, expected {expected[rank]}: trees_per_root = "
-            f"{forest.trees_per_root} times the weight of its shard"
-        )
-    _check_spanning(forest)
-
-
-def _check_spanning(forest: Forest) -> None:
-    ranks = np.arange(forest.num_ranks)
-    ends = np.append(forest.path_nodes[forest.path_starts[1:] - 1], -1)
-    expected = np.where(ranks == forest.roots[:, None], -1, ranks)
-    wrong = (ends[np.maximum(forest.routes, -1)] != expected).any(axis=1)
-    wrong |= forest.parents.max(axis=1, initial=-1) >= forest.num_ranks
-    for tree in np.flatnonzero(wrong).tolist():
-        raise ProgramError(
-            f"tree {tree} of the forest (root {forest.roots[tree]}) does not reach every other rank exactly once"
-        )
-    if forest.depths.max() >= forest.num_ranks:
-        tree = int(np.argmax(forest.heights))
-        raise ProgramError(f"tree {tree} of the forest (root {forest.roots[tree]}) has ranks cut off from its root")
-
-
-def check_halves(schedule: Allreduce) -> None:
-    """Refuse an allreduce whose two forests do not match."""
-    reduce, broadcast = schedule.reduce, schedule.broadcast
-    if (reduce.direction, broadcast.direction) != ("reduce", "broadcast"):
-        raise ProgramError(
-            f"the allreduce's forests have directions {reduce.direction!r} and {broadcast.direction!r}; expected "
-            "'reduce' and 'broadcast'"
-        )
-    if reduce.num_ranks != broadcast.num_ranks or not np.array_equal(reduce.root_weights, broadcast.root_weights):
-        raise ProgramError("the allreduce's forests are for different ranks or shards; expected the same in both")

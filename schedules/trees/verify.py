@@ -6,6 +6,7 @@ links and nothing else.  Every step is linear in the size of the forest but one,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import lcm
 
 import numpy as np
@@ -15,7 +16,7 @@ from ...support.arrays import BoolArray, IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import Hops, check_arrays, check_kinds, refuse_if, verified_hops
+from ..paths.verify import Hops, check_arrays, check_kind, check_kinds, refuse_if, switched_paths, verified_hops
 from .allreduce import Allreduce, TreeSchedule
 from .forest import Forest
 
@@ -44,7 +45,7 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
         Tree copies on each link, in the order of ``topology.links``.
     """
     check_kinds(forest, Forest, topology)
-    _check_shapes(forest, topology)
+    _check_shapes(forest, topology.num_ranks)
     _check_weights(forest)
     _check_switches(forest, topology)
     switches = frozenset(forest.switches.tolist())
@@ -54,11 +55,7 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     if sum(forest.weights.tolist()) * copies_each >= LOAD_LIMIT:
         raise CertificateError(f"{forest.trees_per_root} trees per root could overflow the 64-bit sums of this check")
     copies, back = np.zeros((2, len(forest.path_starts) - 1), dtype=np.int64)
-    block = max(1, BLOCK_ENTRIES // forest.routes.shape[1])
-    for start in range(0, len(forest.roots), block):
-        trees = slice(start, start + block)
-        parents = _checked_parents(forest, trees)
-        _check_spanning(forest, trees, parents)
+    for trees, parents in _checked_blocks(forest):
         used = forest.routes[trees] >= 0
         weights = np.broadcast_to(forest.weights[trees, None], used.shape)
         np.add.at(copies, forest.routes[trees][used], weights[used])
@@ -91,12 +88,7 @@ def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntAr
     if not isinstance(schedule, Allreduce):
         raise CertificateError(f"the schedule is {shown(schedule)}; expected a Forest or an Allreduce")
     reduction, broadcast = schedule.reduce, schedule.broadcast
-    for forest in (reduction, broadcast):
-        check_kinds(forest, Forest, topology)
-    if (reduction.direction, broadcast.direction) != ("reduce", "broadcast"):
-        raise CertificateError("the allreduce does not consist of one forest that reduces and one that broadcasts")
-    if not np.array_equal(reduction.root_weights, broadcast.root_weights):
-        raise CertificateError("the allreduce broadcasts other shards than it reduces")
+    _check_halves(reduction, broadcast)
     loads = [verified_link_loads(forest, topology) for forest in (reduction, broadcast)]
     common = lcm(reduction.trees_per_root, broadcast.trees_per_root)
     scales = [common // forest.trees_per_root for forest in (reduction, broadcast)]
@@ -105,8 +97,41 @@ def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntAr
     return loads[0] * scales[0] + loads[1] * scales[1]
 
 
-def _check_shapes(forest: Forest, topology: Topology) -> None:
-    ranks, trees = topology.num_ranks, len(forest.roots)
+def check_trees(schedule: TreeSchedule) -> None:
+    """Check all that `verified_schedule_loads` does without a topology, for trees that any switches may branch."""
+    if isinstance(schedule, Allreduce):
+        _check_halves(schedule.reduce, schedule.broadcast)
+    for forest in schedule.forests:
+        _check_shapes(forest, forest.num_ranks)
+        _check_weights(forest)
+        if forest.num_ranks > 1:
+            switches = frozenset(forest.switches.tolist())
+            switched_paths(forest.path_starts, forest.path_nodes, forest.num_ranks, "forest", switches)
+            for _ in _checked_blocks(forest):
+                pass
+
+
+def _check_halves(reduction: Forest, broadcast: Forest) -> None:
+    for forest in (reduction, broadcast):
+        check_kind(forest, Forest)
+    if (reduction.direction, broadcast.direction) != ("reduce", "broadcast"):
+        raise CertificateError("the allreduce does not consist of one forest that reduces and one that broadcasts")
+    if not np.array_equal(reduction.root_weights, broadcast.root_weights):
+        raise CertificateError("the allreduce broadcasts other shards than it reduces")
+
+
+def _checked_blocks(forest: Forest) -> Iterator[tuple[slice, IntArray]]:
+    """Yield blocks of trees that reach all ranks, with the senders' columns as of `_checked_parents`."""
+    block = max(1, BLOCK_ENTRIES // forest.routes.shape[1])
+    for start in range(0, len(forest.roots), block):
+        trees = slice(start, start + block)
+        parents = _checked_parents(forest, trees)
+        _check_spanning(forest, trees, parents)
+        yield trees, parents
+
+
+def _check_shapes(forest: Forest, ranks: int) -> None:
+    trees = len(forest.roots)
     if forest.num_ranks != ranks:
         raise CertificateError(f"the forest is for {forest.num_ranks} ranks; the topology has {ranks}")
     if forest.trees_per_root < 1 or trees < 1:
