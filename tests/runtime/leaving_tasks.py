@@ -13,6 +13,9 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,9 @@ def leave(rank: int, folder: str, how: str) -> None:
     plan, data = plan_for("allreduce"), torch.full((5, 100_000), rank)
     execute(plan, data[0].clone(), data[0])
     dist.barrier()
+    if how == "late release":
+        release_late()
+        return
     if how == "without rank 3":
         call_queue.EXIT_TIMEOUT_S = PATIENCE_S
         if rank == 3:
@@ -53,6 +59,36 @@ def leave(rank: int, folder: str, how: str) -> None:
     if how == "finished" and rank == 0:
         assert all(work.wait() for work in works)
         assert bool((data == 6).all())
+
+
+class LateRelease:
+    """What is in torch's code, without the interpreter's lock, for some time when it is released."""
+
+    def __del__(self) -> None:
+        """Wait in vain for a key of a store."""
+        with suppress(RuntimeError):
+            dist.HashStore().wait(["never"], timedelta(seconds=0.5))
+
+
+class LateEnd:
+    """Keeps the end of the interpreter from going faster than a late release."""
+
+    queue: call_queue.CallQueue
+
+    def __del__(self) -> None:
+        """Sleep."""
+        time.sleep(1)
+
+
+late_end = LateEnd()
+
+
+def release_late() -> None:
+    """Wait for calls of two queues, one of which is gone before its call has released what it held."""
+    one, other = call_queue.CallQueue(), call_queue.CallQueue()
+    for queue in (one, other):
+        queue.submit(partial(id, LateRelease())).result()
+    late_end.queue = one
 
 
 def fork(rank: int, over: Path, call: Callable[[], Any], data: torch.Tensor) -> None:

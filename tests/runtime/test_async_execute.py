@@ -108,7 +108,7 @@ def leave(how: str) -> list[dict[str, Any]]:
         text=True,
         check=False,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(task.parents[1]), str(task.parent)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(task.parent), *sys.path])},
     )
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
@@ -149,6 +149,12 @@ def test_a_program_ends_though_its_calls_cannot() -> None:
         assert each["said"].startswith("the program exits with calls that are unfinished after 1 s, on groups: 1; wait")
         assert "an asynchronous call failed: rank " in each["said"]
         assert each["seconds"] < 30
+
+
+@pytest.mark.slow
+def test_a_program_ends_after_its_calls_have_released_their_tensors() -> None:
+    """A thread that were in torch's code at that time would end the process by SIGABRT."""
+    assert [each["said"] for each in leave("late release")] == [""] * RANKS
 
 
 @pytest.mark.slow

@@ -3,8 +3,9 @@
 On CPU tensors a thread runs the calls, as Gloo's waits block a thread.  One thread for each group keeps its calls in
 order, and so the same on all ranks.  It is a daemon: a rank that hangs in Gloo must not keep the interpreter from
 ending, so at exit unfinished calls get some seconds, and are interrupted and logged if that is not enough.  (To leave
-the thread alone then would end the process by SIGABRT if a wait of Gloo's returned after the interpreter.)  A fork has
-none of its parent's threads, so it forgets their queues.
+a thread in torch's code then would end the process by SIGABRT if it came back after the interpreter has begun to end.
+The thread is there, too, when it releases the tensors of a completed call, or a group.)  A fork has none of its
+parent's threads, so it forgets their queues.
 
 On CUDA tensors a stream of the group's own runs a call, and the caller's thread only posts: waiting for NCCL work
 blocks the current stream, not the process.  NCCL runs the calls of a group in their order, on whatever streams.
@@ -133,11 +134,10 @@ class CallQueue:
     def __init__(self, interrupt: Callable[[], None] = lambda: None) -> None:
         self.interrupt = interrupt
         self._runner = _Runner()
-        self._last = QueuedCall(self._runner)
-        self._last.set_result(None)
         self._thread = Thread(target=self._runner.run_all, name="collopt-calls", daemon=True)
         self._thread.start()
-        finalize(self, self._runner.jobs.put, None)
+        # The thread of a live queue is to work until the end.
+        finalize(self, _end, self._runner, self._thread).atexit = False
         _register(self)
 
     def submit(self, job: Job, on_complete: Job = _nothing) -> QueuedCall:
@@ -146,7 +146,6 @@ class CallQueue:
         if self._runner.thread == get_ident():
             self._runner.run(job, on_complete, call)
         else:
-            self._last = call
             self._runner.jobs.put(_Item(job, on_complete, call))
         return call
 
@@ -168,12 +167,24 @@ class CallQueue:
         self.submit(_nothing).result()
 
     def completes_by(self, until: float) -> bool:
-        """Wait until a time of the monotonic clock; return whether all jobs have completed."""
-        return bool(wait([self._last], max(0.0, until - time.monotonic())).done)
+        """Wait until a time of the monotonic clock; return whether all jobs are complete and their data released."""
+        return bool(wait([self.submit(_nothing)], max(0.0, until - time.monotonic())).done)
 
 
 _queues: WeakSet[CallQueue] = WeakSet()
+_ending: WeakSet[Thread] = WeakSet()
 _finalizers: list[Finalize] = []
+
+
+def _end(runner: _Runner, thread: Thread) -> None:
+    """Let the thread of a queue that is no more come to its end, perhaps by this thread itself."""
+    join_at_exit(thread)
+    runner.jobs.put(None)
+
+
+def join_at_exit(thread: Thread) -> None:
+    """Make the process wait at exit for a daemon thread in torch's code, as long as for interrupted calls."""
+    _ending.add(thread)
 
 
 def _register(queue: CallQueue) -> None:
@@ -199,10 +210,16 @@ if hasattr(os, "register_at_fork"):
 def _wait_at_exit() -> None:
     """Wait for unfinished calls at exit; interrupt those that are late."""
     until = time.monotonic() + EXIT_TIMEOUT_S
-    late = [queue for queue in list(_queues) if not queue.completes_by(until)]
-    if not late:
-        return
-    _queues.difference_update(late)
+    if late := [queue for queue in list(_queues) if not queue.completes_by(until)]:
+        _queues.difference_update(late)
+        _interrupt_all(late)
+    until = time.monotonic() + INTERRUPT_TIMEOUT_S
+    for thread in list(_ending):
+        thread.join(max(0.0, until - time.monotonic()))
+
+
+def _interrupt_all(late: list[CallQueue]) -> None:
+    """Interrupt calls that keep the program from ending, and say so."""
     logger.error(
         "the program exits with calls that are unfinished after %g s, on groups: %d; wait for the work that "
         "execute or all_to_all_single returns with async_op=True",

@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .arguments import import_torch
+from .call_queue import join_at_exit
 
 WAIT_S = 1.0  # For the notes of others, whose timeouts end about when this rank's does
 POLL_S = 0.02
@@ -49,6 +50,7 @@ def _ranks(ranks: list[int]) -> str:
 def _in_thread(job: Any) -> None:
     thread = Thread(target=job, name="collopt-diagnosis", daemon=True)
     thread.start()
+    join_at_exit(thread)
     thread.join(STORE_TIMEOUT_S)
 
 
