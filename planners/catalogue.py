@@ -15,7 +15,7 @@ from .plans.plan import Plan
 PlannerName = Literal[
     "auto", "forestcoll", "strength", "allreduce-lp", "multicommodity", "ring", "hierarchical-ring",
     "double-binary-tree", "nvls", "nvls-tree", "collnet", "recursive-halving-doubling", "multitree", "blink",
-    "shortest-paths", "few-steps", "bfb", "steiner", "swing", "bine", "trivance", "torus-2-phase",
+    "shortest-paths", "fast", "few-steps", "bfb", "steiner", "swing", "bine", "trivance", "torus-2-phase",
     "recursive-doubling", "recursive-halving-doubling-steps", "bruck", "pat", "ring-unwinding", "nccl",
 ]  # fmt: skip
 """The planners that come with collopt."""
@@ -127,6 +127,8 @@ PLANNERS = {
          "patterns.blink:plan_blink", _for(TREE_COLLECTIVES, "root", "weights")),
         ("shortest-paths", "each pair over one shortest path, all at once, as libraries send it",
          "pairs.multicommodity:plan_shortest_paths", _PairOptions(())),
+        ("fast", "balanced one-to-one stages between boxes of GPUs, for skewed traffic (FAST)",
+         "patterns.fast:plan_fast", _PairOptions(("size",))),
         ("few-steps", "every rank to every other, along rails and boxes, or trees on rails, for small data",
          "sizes.few_steps:plan_few_steps", _for(EVERY_ROOT, "family", "size")),
         ("bfb", "breadth-first broadcast in steps, for networks without switches",

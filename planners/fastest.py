@@ -32,7 +32,7 @@ FEWER_TREES: Candidates = (("forestcoll", {"trees_per_root": 1}),)
 AT_SWITCHES: Candidates = (("nvls", {}),)
 DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubling", "multitree")
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
-OTHERS = ("bine", "double-binary-tree", "shortest-paths")
+OTHERS = ("bine", "double-binary-tree", "shortest-paths", "fast")
 """Planners of collectives with one root, and of pairs."""
 ON_FEW_RANKS = ("strength", "allreduce-lp", "multitree", "blink", "hierarchical-ring", "recursive-halving-doubling")
 """Planners that are tried as well where they take no time, for irregular networks."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from fractions import Fraction
 from typing import Any
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
@@ -22,7 +23,9 @@ from .trees.problem import shard_weights
 
 __all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner", "plan", "unknown_name"]
 
-MANY_RANKS = 64  # above which ForestColl's trees may take minutes, and those of switches that add are packed first
+MANY_RANKS = 64
+"""Above which what is exact may take minutes, and trees of switches that add, or FAST's stages, are tried first."""
+CLOSE = Fraction(1, 50)  # the gap up to which these stages are taken
 
 FEW_RANKS, FEW_SWITCHES = 8, 4  # up to which the best trees that branch at switches take no more than a second
 
@@ -62,7 +65,8 @@ def plan(
         A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, but for an allreduce the first
         of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound,
         or the best of them and, on small networks with able switches, ``"steiner"``; on more than 64 ranks
-        ``"strength"`` where its trees gain by spanning switches; ``"multicommodity"`` for an all-to-all(v).
+        ``"strength"`` where its trees gain by spanning switches; ``"multicommodity"`` for an all-to-all(v), but
+        ``"fast"`` for uneven traffic of more than 64 ranks where it comes within 2 % of its bound.
     trees_per_root : int, optional
         The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
         reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.
@@ -73,7 +77,7 @@ def plan(
     size : int or str, optional
         Bytes in all to plan for, such as ``"64K"``.  ``"auto"`` then returns the plan that is predicted to be the
         fastest for that size: in few steps for small data, of few low trees for more.  Also for ``"few-steps"``,
-        ``"nccl"``, and ``"bfb"`` where links differ in latency.
+        ``"nccl"``, ``"fast"``, and ``"bfb"`` where links differ in latency.
     costs : RuntimeCosts or {"links", "generic", "fused"}, optional
         Costs of the software for times, instead of those that the topology states; the plan's topology has them.
     family : str, optional
@@ -139,7 +143,7 @@ def plan_auto(topology: Topology, collective: Collective, *, size: int | str | N
 
 def _plan_exactly(topology: Topology, collective: Collective, **options: Any) -> Plan:
     if collective.in_pairs:
-        return PLANNERS["multicommodity"](topology, collective, **options)
+        return _in_stages(topology, collective, options) or PLANNERS["multicommodity"](topology, collective, **options)
     if collective.has_two_phases:
         root, weights = options.pop("root", None), options.pop("weights", None)
         shard_weights(topology, collective, root, weights)  # it has neither
@@ -202,6 +206,15 @@ def _plan_with_switches(topology: Topology) -> Plan | None:
     with suppress(UnsupportedError, NoAnswerError, CapacityOverflowError):
         return plan_with_switches(topology)
     return None  # not for this network, or too large for it
+
+
+def _in_stages(topology: Topology, collective: Collective, options: dict[str, Any]) -> Plan | None:
+    """Plan uneven traffic of many ranks by FAST, if that suits and comes close to its bound."""
+    if topology.num_ranks > MANY_RANKS and options.keys() == {"traffic"}:
+        with suppress(UnsupportedError, NoAnswerError, CapacityOverflowError):
+            made = PLANNERS["fast"](topology, collective, **options)
+            return made if made.gap <= CLOSE else None
+    return None
 
 
 def _has_few_trees(topology: Topology) -> bool:

@@ -40,6 +40,7 @@ from .expansions.reversal import (
 from .fast.schedule import AllToAllvSchedule, Stage
 from .fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
 from .flows.schedule import FlowPath, FlowSchedule
+from .flows.staged import StagedFlow
 from .flows.verify import verified_flow_loads
 from .paths.congestion import busiest_links, congestion
 from .paths.schedule import Schedule, rate_of_loads, schedule_time, verified_loads
@@ -81,7 +82,7 @@ __all__ += ["forest_to_json", "verified_link_loads", "verified_schedule_loads"]
 __all__ += ["AnyStepSchedule", "Send", "StepAllreduce", "StepCost", "StepSchedule", "step_cost", "step_schedule_time"]
 __all__ += ["StepExchange"]
 __all__ += ["steps_from_json", "steps_to_json", "verified_step_loads", "verified_step_schedule_loads"]
-__all__ += ["FlowPath", "FlowSchedule", "verified_flow_loads"]
+__all__ += ["FlowPath", "FlowSchedule", "StagedFlow", "verified_flow_loads"]
 __all__ += ["H200", "MI300X", "PIPELINES", "AllToAllvSchedule", "Stage", "TwoTierModel", "TwoTierTimes"]
 __all__ += ["EVERY_SCHEDULE", "Bound", "Crossing", "Cut", "CutDual", "LengthDual", "LinkValue", "Partition", "RankCuts"]
 __all__ += ["TreeDual", "TreePartition", "Witness", "bound_sensitivity", "link_values"]

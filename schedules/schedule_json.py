@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import FileFormatError, UnsupportedError
 from ..support.validation import shown
 from .flows.schedule import flow_from_json
+from .flows.staged import staged_flow_from_json
 from .paths.schedule import Schedule
 from .steps.allreduce import StepAllreduce
 from .steps.exchange import exchange_from_json
@@ -74,6 +75,7 @@ SCHEDULE_READERS: dict[str, Callable[[object, str], Schedule]] = {
     "steps": steps_from_json,
     "exchange": exchange_from_json,
     "flow": flow_from_json,
+    "staged-flow": staged_flow_from_json,
     "allreduce": _allreduce_from_json,
 }
 """What reads each ``"kind"`` of schedule in a plan file: a function of the decoded JSON value and the file's name."""

@@ -15,7 +15,7 @@ from collopt.planners.analysis.compare import BOUNDS
 from collopt.topologies import SwitchLimits, Topology
 
 A100 = ("dgx-a100", "--boxes", 2, "allgather")
-PAIRS = ("multicommodity", "shortest-paths")
+PAIRS = ("multicommodity", "shortest-paths", "fast")
 OF_TREES = [name for known in (BOUNDS, PLANNERS) for name in known if name not in ("auto", *PAIRS)]
 """Bounds and planners of collectives that trees carry out."""
 

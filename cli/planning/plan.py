@@ -54,7 +54,7 @@ SizeOption = Annotated[
     str | None,
     option(
         "--size SIZE",
-        "Plan for this total size in bytes, 64K or 1G (auto, few-steps, bfb and nccl do), or tell the time.",
+        "Plan for this total size in bytes, 64K or 1G (auto, few-steps, bfb, nccl and fast do), or tell the time.",
     ),
 ]
 PlannerOption = Annotated[
@@ -64,7 +64,7 @@ PlannerOption = Annotated[
         "Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, nvls, "
         "nvls-tree, collnet, recursive-halving-doubling, multitree, blink, few-steps, bfb, steiner, swing, bine, "
         "trivance, torus-2-phase, recursive-doubling, recursive-halving-doubling-steps, bruck, pat, "
-        "ring-unwinding, nccl, multicommodity or shortest-paths.",
+        "ring-unwinding, nccl, multicommodity, shortest-paths or fast.",
         autocompletion=complete_planner,
     ),
 ]

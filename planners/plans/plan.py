@@ -39,10 +39,10 @@ from .checks import check_network, check_schedule_fits_bound, report_load_mismat
 from .stages import Trace
 
 PLAN_FORMAT = "collopt-plan"
-PLAN_VERSION = 6
+PLAN_VERSION = 7
 """Version 2 added partitions and dual values as witnesses, and allreduce with any roots; version 3 schedules in steps;
 version 4 all-to-all(v), with flows and lengths; version 5 trees that branch at switches, and their bounds; version 6
-allreduces in one phase.
+allreduces in one phase; version 7 flows in stages.
 
 Older files are read as they are.
 """

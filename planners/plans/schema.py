@@ -33,8 +33,8 @@ WITNESSES_SINCE = {"partition": 2, "prices": 2, "lengths": 4, "tree_partition": 
 SWITCHES_SINCE = 5
 """First version whose trees can branch at switches."""
 
-EXCHANGES_SINCE = 6
-"""First version with allreduces in one phase."""
+KINDS_SINCE = {"exchange": (6, "allreduces in one phase"), "staged-flow": (7, "flows in stages")}
+"""First version with a kind of schedule that older ones of its schema lack, and what it is."""
 
 ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
@@ -108,8 +108,9 @@ class PlanDocument(_Entry):
         parts = [schedule, *(part for part in schedule.values() if isinstance(part, dict))]
         if version < SWITCHES_SINCE and any("switches" in part for part in parts):
             raise ValueError(f"version {version} had no trees branching at switches; expected version {SWITCHES_SINCE}")
-        if version < EXCHANGES_SINCE and schedule.get("kind") == "exchange":
-            raise ValueError(f"version {version} had no allreduces in one phase; expected version {EXCHANGES_SINCE}")
+        since, what = KINDS_SINCE.get(str(schedule.get("kind")), (1, ""))
+        if version < since:
+            raise ValueError(f"version {version} had no {what}; expected version {since}")
         return schedule
 
 
@@ -141,5 +142,9 @@ def document_kind(schedule: object) -> type[TreePlanDocument | StepPlanDocument 
     """Return the schema of a plan file by the kind of its schedule."""
     kind = schedule_kind(schedule)
     return (
-        FlowPlanDocument if kind == "flow" else StepPlanDocument if kind in ("steps", "exchange") else TreePlanDocument
+        FlowPlanDocument
+        if kind == "flow"
+        else StepPlanDocument
+        if kind in ("steps", *KINDS_SINCE)
+        else TreePlanDocument
     )

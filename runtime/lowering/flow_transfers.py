@@ -10,13 +10,13 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
-from math import gcd, lcm
+from math import lcm
 from typing import NamedTuple
 
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
+from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
 from ...schedules.timing.message_order import is_even, message_rounds, sending_turns
 from ...schedules.timing.schedule_transfers import flow_transfers as flow_paths
 from ...schedules.trees.tree_chunks import split_range
@@ -66,11 +66,6 @@ def flow_layout(schedule: FlowSchedule, collective: Collective) -> Layout:
     """Lay out the chunks of a flow, including those that ranks keep."""
     # Python's integers do not overflow.
     shards = [schedule.chunks_per_unit * amount for amount in schedule.traffic.ravel().tolist()]
-    return pair_layout(collective, schedule.num_ranks, shards)
-
-
-def pair_layout(collective: Collective, num_ranks: int, shards: list[int]) -> Layout:
-    """Lay out chunks from each rank to each, row by row."""
     equal = len(set(shards)) == 1
     if not (collective.parts_differ or equal):
         raise UnsupportedError(
@@ -78,7 +73,7 @@ def pair_layout(collective: Collective, num_ranks: int, shards: list[int]) -> La
         )
     if not 0 < sum(shards) < MAX_WEIGHT:
         raise UnsupportedError(f"the schedule divides the data into {sum(shards)} chunks; expected 1 to 2^62 - 1")
-    return Layout.of(collective, num_ranks, sum(shards), () if equal else shards)
+    return Layout.of(collective, schedule.num_ranks, sum(shards), () if equal else shards)
 
 
 def flow_chunks(schedule: FlowSchedule, layout: Layout, max_count: int) -> list[PathChunks]:
@@ -103,56 +98,21 @@ def flow_chunks(schedule: FlowSchedule, layout: Layout, max_count: int) -> list[
 
 
 MAX_CHUNKS = 2**22  # Chunks of a program: every check, and every rank that runs it, looks at each of them
-LOCAL_STEP = 1  # That of the first stage
 
 
-def staged_layout(schedule: AllToAllvSchedule, collective: Collective) -> tuple[Layout, int]:
-    """Lay out the chunks of each pair of ranks, and return the bytes of a chunk."""
-    amounts = schedule.traffic.ravel().tolist()
-    parts = (schedule.pieces(server) for server in range(schedule.servers))
-    chunk = gcd(*amounts, *(int(np.gcd.reduce(column)) for each in parts for column in (each.first, each.length)))
-    if not chunk:
+def check_fineness(schedule: AllToAllvSchedule, flow: StagedFlow) -> None:
+    """Refuse more chunks than a program can have; `flow` is that of the schedule."""
+    chunks = flow.chunks_per_unit * sum(flow.traffic.ravel().tolist())
+    if chunks > MAX_CHUNKS:
+        total = sum(schedule.traffic.ravel().tolist())
+        m = schedule.gpus_per_server
+        # Multiples that pairs of parts, and the GPUs of a part, share evenly.
+        shares = lcm(*(one // m * (other // m) * m for one in schedule.sizes for other in schedule.sizes))
         raise UnsupportedError(
-            "the schedule's traffic is 0 everywhere, so there is nothing to send; expected some traffic"
+            f"parts of the schedule are multiples of {total // chunks}, of {total} in all, which makes {chunks} "
+            f"chunks; expected at most {MAX_CHUNKS}: schedule larger units, such as tokens for bytes, or traffic "
+            f"rounded up to multiples of {-(-2 * total // MAX_CHUNKS) * shares}"
         )
-    if sum(amounts) // chunk > MAX_CHUNKS:
-        raise UnsupportedError(
-            f"parts of the schedule are multiples of {chunk}, of {sum(amounts)} in all, which makes "
-            f"{sum(amounts) // chunk} chunks; expected at most {MAX_CHUNKS}: schedule larger units, such as tokens for "
-            f"bytes, or traffic rounded up to multiples of {_coarser(schedule, sum(amounts))}"
-        )
-    return pair_layout(collective, schedule.num_ranks, [amount // chunk for amount in amounts]), chunk
-
-
-def _coarser(schedule: AllToAllvSchedule, total: int) -> int:
-    """Find multiples that make few enough chunks, each shared evenly by pairs of parts and by the GPUs of a part."""
-    m = schedule.gpus_per_server
-    shares = lcm(*(one // m * (other // m) * m for one in schedule.sizes for other in schedule.sizes))
-    return -(-2 * total // MAX_CHUNKS) * shares
-
-
-def staged_chunks(schedule: AllToAllvSchedule, layout: Layout, chunk: int, max_count: int) -> list[PathChunks]:
-    """Assign every piece of the schedule its chunks and ranks, in nearly equal ranges of at most `max_count`."""
-    ranks = schedule.num_ranks
-    found: list[PathChunks] = []
-    for server in range(schedule.servers):
-        each = schedule.pieces(server)
-        columns = (each.stage, each.origin, each.proxy, each.peer, each.final, each.first, each.length)
-        for stage, origin, proxy, peer, final, first, length in zip(*(one.tolist() for one in columns), strict=True):
-            hops = [(stage + at, *ends) for at, ends in enumerate(((origin, proxy), (proxy, peer), (peer, final)))]
-            steps, senders, receivers = zip(*(hop for hop in hops if hop[1] != hop[2]), strict=True)
-            begin = layout.offsets[origin * ranks + final] + first // chunk
-            found += [
-                PathChunks(*part, (*senders, receivers[-1]), steps)
-                for part in split_range(begin, begin + length // chunk, max_count)
-            ]
-    inside = (schedule.homes[:, None] == schedule.homes) & ~np.eye(ranks, dtype=np.bool_)
-    for source, destination in np.argwhere(inside & (schedule.traffic > 0)).tolist():
-        begin, end = layout.offsets[source * ranks + destination : source * ranks + destination + 2]
-        found += [
-            PathChunks(*part, (source, destination), (LOCAL_STEP,)) for part in split_range(begin, end, max_count)
-        ]
-    return found
 
 
 class PlacedTransfer(NamedTuple):

@@ -1,4 +1,4 @@
-"""Lowering of a `FlowSchedule` or an `AllToAllvSchedule` to per-rank programs; see docs/explanation/programs.md.
+"""Lowering of flows and of an `AllToAllvSchedule` to per-rank programs; see docs/explanation/programs.md.
 
 A send from scratch waits for the receives that brought its chunks, a receive into scratch for the sends that emptied
 its place; in stages, each transfer between servers also waits for those of the stage before.  MSCCL has one wait per
@@ -13,9 +13,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from ...schedules import AllToAllvSchedule, Collective, FlowSchedule
-from ...schedules.flows.verify import check_flow
+from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
+from ...schedules.fast.as_flow import as_flow
+from ...schedules.flows.verify import check_flow, check_partners
 from ...schedules.trees.tree_chunks import split_range
+from ...support.arrays import IntArray
 from ...topologies.graphs.rank_groups import RankGroups, one_group
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program
@@ -23,13 +25,12 @@ from .flow_transfers import (
     PathChunks,
     PlacedTransfers,
     Turns,
+    check_fineness,
     flow_chunks,
     flow_layout,
     flow_turns,
     merged_transfers,
     round_turns,
-    staged_chunks,
-    staged_layout,
 )
 from .rank_writer import LoweringOptions, RankWriter, write_program
 from .waits import Site, Waits
@@ -47,23 +48,32 @@ def lower_flow(schedule: FlowSchedule, collective: Collective, options: Lowering
     return _write_program(name, layout, ranges, [0] * schedule.num_ranks, turns, options)
 
 
+def lower_staged_flow(schedule: StagedFlow, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    """Lower a flow in stages; see `lower_flow`."""
+    check_flow(schedule)
+    check_partners(schedule)
+    layout = flow_layout(schedule, collective)
+    ranges = flow_chunks(schedule, layout, options.max_count)
+    servers = np.unique(schedule.servers, return_inverse=True)[1]
+    return _write_program(name, layout, ranges, servers.tolist(), round_turns(_server_groups(servers)), options)
+
+
 def lower_stages(schedule: AllToAllvSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    """Lower a schedule in stages; see `lower_flow`."""
+    """Lower a schedule of FAST; see `lower_flow`."""
     schedule.verify()
-    layout, chunk = staged_layout(schedule, collective)
-    ranges = staged_chunks(schedule, layout, chunk, options.max_count)
-    turns = round_turns(_server_groups(schedule))
-    return _write_program(name, layout, ranges, schedule.homes.tolist(), turns, options)
+    flow = as_flow(schedule)
+    check_fineness(schedule, flow)
+    return lower_staged_flow(flow, collective, options, name)
 
 
-def _server_groups(schedule: AllToAllvSchedule) -> RankGroups:
-    """Servers as groups, and the places of their ranks, if all servers have as many."""
-    size = len(schedule.homes) // schedule.servers
-    if (np.bincount(schedule.homes, minlength=schedule.servers) != size).any():
-        return one_group(schedule.num_ranks)
-    places = np.empty(schedule.num_ranks, dtype=np.int64)
-    places[np.argsort(schedule.homes, kind="stable")] = np.arange(schedule.num_ranks) % size
-    return RankGroups(np.column_stack([schedule.homes, places]), (schedule.servers, size))
+def _server_groups(servers: IntArray) -> RankGroups:
+    """Servers, int64 (ranks,), as groups, and the places of their ranks, if all servers have as many."""
+    sizes = np.bincount(servers)
+    if (sizes != sizes[0]).any():
+        return one_group(len(servers))
+    places = np.empty(len(servers), dtype=np.int64)
+    places[np.argsort(servers, kind="stable")] = np.arange(len(servers)) % sizes[0]
+    return RankGroups(np.column_stack([servers, places]), (len(sizes), int(sizes[0])))
 
 
 def _write_program(

@@ -25,6 +25,7 @@ from ...schedules import (
     FlowSchedule,
     Forest,
     Schedule,
+    StagedFlow,
     StepAllreduce,
     StepExchange,
     StepSchedule,
@@ -42,7 +43,7 @@ from ..programs.layout import Layout
 from ..programs.program import Program
 from ..programs.transformations import replicated
 from .exchanges import lower_exchange
-from .flows import lower_flow, lower_stages
+from .flows import lower_flow, lower_staged_flow, lower_stages
 from .rank_writer import LoweringOptions, write_trees
 from .step_transfers import merged_hops, step_shares, step_trees
 from .tree_transfers import MAX_TRANSFERS, from_rank_to_rank, ordered_hops
@@ -192,6 +193,7 @@ def lowered(schedule: Schedule, collective: Collective, options: LoweringOptions
 
 
 lowered.register(FlowSchedule)(lower_flow)
+lowered.register(StagedFlow)(lower_staged_flow)
 lowered.register(AllToAllvSchedule)(lower_stages)
 lowered.register(StepExchange)(lower_exchange)
 

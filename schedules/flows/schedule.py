@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ARRAYS = ("traffic", "weights", "path_starts", "path_nodes", "steps")
+FIELDS = ("kind", "chunks_per_unit", "traffic", "weights", "paths", "steps")
 MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
 
 
@@ -312,17 +313,21 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
 
 def flow_from_json(data: object, where: str) -> FlowSchedule:
     """Build the flow that a decoded JSON value describes; only its form is checked."""
-    fields = schedule_fields(data, "flow", ("kind", "chunks_per_unit", *ARRAYS[:2], "paths", "steps"), where)
+    return FlowSchedule(**flow_fields(schedule_fields(data, "flow", FIELDS, where), where))
+
+
+def flow_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Read the attributes of a flow from its decoded fields."""
     rows, paths = fields["traffic"], node_paths(fields["paths"], where)
     if not isinstance(rows, list) or any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
         raise FileFormatError(f"{where}: field schedule.traffic is not a square matrix, a list of lists")
     traffic = whole_numbers([entry for row in rows for entry in row], f"{where}: field schedule.traffic")
-    return FlowSchedule(
-        len(rows),
-        whole_count(fields["chunks_per_unit"], f"{where}: field schedule.chunks_per_unit"),
-        traffic.reshape(len(rows), len(rows)),
-        whole_numbers(fields["weights"], f"{where}: field schedule.weights"),
-        np.cumsum([0, *map(len, paths)], dtype=np.int64),
-        whole_numbers([node for path in paths for node in path], f"{where}: field schedule.paths"),
-        whole_numbers(fields["steps"], f"{where}: field schedule.steps"),
-    )
+    return {
+        "num_ranks": len(rows),
+        "chunks_per_unit": whole_count(fields["chunks_per_unit"], f"{where}: field schedule.chunks_per_unit"),
+        "traffic": traffic.reshape(len(rows), len(rows)),
+        "weights": whole_numbers(fields["weights"], f"{where}: field schedule.weights"),
+        "path_starts": np.cumsum([0, *map(len, paths)], dtype=np.int64),
+        "path_nodes": whole_numbers([node for path in paths for node in path], f"{where}: field schedule.paths"),
+        "steps": whole_numbers(fields["steps"], f"{where}: field schedule.steps"),
+    }

@@ -12,8 +12,17 @@ from ...errors import CertificateError
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import check_arrays, check_kinds, check_steps_used, refuse_if, routed_paths, verified_routes
+from ..paths.verify import (
+    Hops,
+    check_arrays,
+    check_kinds,
+    check_steps_used,
+    refuse_if,
+    routed_paths,
+    verified_routes,
+)
 from .schedule import FlowSchedule
+from .staged import StagedFlow
 
 LOAD_LIMIT = 2**62
 
@@ -37,6 +46,40 @@ def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
         Chunks on each link, in the order of ``topology.links``.
     """
     check_kinds(schedule, FlowSchedule, topology)
+    hops = _verified_paths(schedule, topology)
+    loads = np.zeros(len(topology.links), dtype=np.int64)
+    np.add.at(loads, hops.links, schedule.weights[hops.paths])
+    return loads
+
+
+@verified_loads.register(StagedFlow)
+def _verified_stages(schedule: StagedFlow, topology: Topology) -> IntArray:
+    """Verify a flow in stages as any flow, and that ranks have one partner at a time; loads are those of each step."""
+    hops = _verified_paths(schedule, topology)
+    check_partners(schedule)
+    loads = np.zeros((int(schedule.steps.max()) + 1, len(topology.links)), dtype=np.int64)
+    np.add.at(loads, (schedule.steps, hops.links), schedule.weights[hops.paths])
+    return loads
+
+
+def check_partners(schedule: StagedFlow) -> None:
+    """Check that in no step a rank sends to two ranks of other servers, or receives from two."""
+    starts, ranks = schedule.path_starts, schedule.num_ranks
+    check_arrays(schedule, {"servers": (ranks,)}, "schedule")
+    tails, heads = (np.delete(schedule.path_nodes, ends) for ends in (starts[1:] - 1, starts[:-1]))
+    begins = tails < ranks
+    senders, receivers = tails[begins], heads[heads < ranks]
+    away = schedule.servers[senders] != schedule.servers[receivers]
+    rows = np.stack([schedule.steps[begins], senders, receivers])[:, away]
+    steps, *ends = np.unique(rows, axis=1)
+    for does, end in zip(("sends to", "receives from"), ends, strict=True):
+        busy, counts = np.unique(steps * ranks + end, return_counts=True)
+        if (counts > 1).any():
+            step, rank = divmod(int(busy[counts > 1][0]), ranks)
+            raise CertificateError(f"in step {step} rank {rank} {does} several ranks of other servers; expected one")
+
+
+def _verified_paths(schedule: FlowSchedule, topology: Topology) -> Hops:
     if not len(schedule.weights):
         raise CertificateError("the schedule has no paths")
     _check_shapes(schedule, topology.num_ranks)
@@ -44,9 +87,7 @@ def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
     _check_steps(schedule, hops.paths)
     check_steps_used(schedule.steps)
     _check_amounts(schedule)
-    loads = np.zeros(len(topology.links), dtype=np.int64)
-    np.add.at(loads, hops.links, schedule.weights[hops.paths])
-    return loads
+    return hops
 
 
 def check_flow(schedule: FlowSchedule) -> None:

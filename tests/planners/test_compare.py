@@ -23,7 +23,7 @@ COLUMNS += ["tree_bound", "tree_bound_exact", "tree_gap", "num_trees", "max_heig
 
 OF_TREES = (
     [name for name in BOUNDS if name != "multicommodity"],
-    [name for name in PLANNERS if name not in ("auto", "multicommodity", "shortest-paths")],
+    [name for name in PLANNERS if name not in ("auto", "multicommodity", "shortest-paths", "fast")],
 )
 """Bounds and planners of collectives that trees carry out."""
 

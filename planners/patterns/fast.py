@@ -1,0 +1,225 @@
+"""FAST on networks of boxes: proxies share the NICs of a box evenly, in one-to-one stages between boxes."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import chain, product
+from math import gcd, lcm
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...schedules import Bound, Collective, Cut, StagedFlow, schedule_time
+from ...schedules.fast.as_flow import LocalParts, Routes, all_pieces, as_flow, at_once
+from ...schedules.fast.segments import StagedArrays
+from ...schedules.traffic.collective import AnyCollective
+from ...support import progress
+from ...support.arrays import IntArray
+from ...support.quantities import as_bytes
+from ...topologies import Topology
+from ...topologies.graphs.rank_groups import rank_groups
+from ...topologies.network.assumed_costs import as_costs
+from ...topologies.network.hop_distances import partial_hop_distances
+from ..pairs.fast import MAX_BYTES, STAGES, schedule_all_to_allv
+from ..pairs.multicommodity import as_pair_collective, checked_traffic
+from ..plans.plan import Plan, proved_plan
+from ..plans.stages import Trace
+from ..trees.problem import tree_problem
+from .fixed_pattern import Hops, LinkLoads, find_boxes
+
+CUTS = (1, 4, 16, 64)
+"""Stages have at most such a part of the bound: shorter ones leave less before and after them, and start more steps."""
+GRAIN = 4  # chunks that the longest stage has at least
+MAX_PAIRS = 2**17  # of ranks with traffic: a plan has one path for each, or several
+
+
+def plan_fast(
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    root: int | str | None = None,
+    traffic: Any = None,
+    size: int | str | None = None,
+) -> Plan:
+    """Plan a collective between pairs by FAST, with the stages that take the least time for a size or endless data."""
+    collective = as_pair_collective(topology, collective)
+    matrix = checked_traffic(topology, collective, traffic, root)
+    num_bytes = None if size is None else as_bytes(size)
+    trace = Trace()
+    with trace.stage("boxes"):
+        hops = Hops(tree_problem(topology, "broadcast", ()))
+        boxes = boxes_of(hops)
+        _check_pairs(topology, matrix)
+        network = _Network(topology, boxes, *_routes(hops, boxes))
+    with trace.stage("bound"):
+        bound = _box_bound(topology, collective, matrix, boxes)
+    with trace.stage("stages"):
+        best = _fastest(network, matrix, num_bytes)
+    trace.note("stages", f"{best.kind}, of up to 1/{best.cut} of the bound")
+    if num_bytes is not None:
+        trace.note("planned_for", f"{num_bytes} bytes")
+    return proved_plan(topology, collective, best.flow, "fast", {} if size is None else {"size": size}, trace, bound)
+
+
+class _Timed(NamedTuple):
+    """A schedule with its time, smaller ones the better."""
+
+    time: Fraction
+    steps: int
+    kind: str
+    cut: int
+    flow: StagedFlow
+
+
+def _fastest(network: _Network, traffic: IntArray, num_bytes: int | None) -> _Timed:
+    """Try stages of all kinds, longer or shorter ones until that does not gain; for so many bytes or endless data."""
+    best: _Timed | None = None
+    cuts = CUTS[::-1] if num_bytes is None else CUTS
+    for cut in progress.iterate(cuts, len(cuts)):
+        found = [network.timed(traffic, kind, cut, num_bytes) for kind in STAGES]
+        if best is not None and min(found)[:2] >= best[:2]:
+            break
+        best = min(found)
+    assert best  # there is a length at least
+    return best
+
+
+def boxes_of(hops: Hops) -> list[IntArray]:
+    """Find boxes of ranks that reach each other by the shortest hops, each with its ranks in the order of peers."""
+    topology, boxes = hops.problem.topology, find_boxes(hops)
+    if len(boxes) < 2:
+        raise UnsupportedError(
+            f"the ranks of {topology!r} form one box, and FAST is for traffic between several: boxes whose GPUs are "
+            "joined by a switch or by links, and whose NICs by a fabric; plan with 'multicommodity'"
+        )
+    shortest = min(hops.nearest(rank)[0] for rank in range(topology.num_ranks))
+    for tail, head in ((one, other) for box in boxes for one in box for other in box if other != one):
+        if hops.distances(tail).get(head) != shortest:
+            raise UnsupportedError(
+                f"GPUs {topology.nodes[tail]!r} and {topology.nodes[head]!r} of one box of {topology!r} are not joined "
+                "by a switch or a link, so one cannot hand data to the other for its NIC; FAST needs boxes in which "
+                "all are: plan with 'multicommodity'"
+            )
+    values = rank_groups(topology).values
+    return [np.array(sorted(box, key=values.item), dtype=np.int64) for box in boxes]
+
+
+def _check_pairs(topology: Topology, traffic: IntArray) -> None:
+    if (pairs := np.count_nonzero(traffic)) > MAX_PAIRS:
+        raise UnsupportedError(
+            f"{pairs} pairs of ranks of {topology!r} have traffic, and a plan lists paths of each; expected at most "
+            f"{MAX_PAIRS}: collopt.schedule_all_to_allv plans for more at run time"
+        )
+
+
+def _routes(hops: Hops, boxes: list[IntArray]) -> tuple[Routes, IntArray]:
+    """Shortest routes in boxes, and to peers in others, which have the same place in a part of a box; and their links.
+
+    What boxes send to those as far on at once is shared out among equal routes.
+    """
+    ranks, part = hops.problem.topology.num_ranks, gcd(*map(len, boxes))
+    numbers, found = np.full((ranks, ranks), -1, dtype=np.int64), list[tuple[int, ...]]()
+    for shift in range(len(boxes)):
+        loads = LinkLoads(hops.problem.capacities)
+        for number, box in enumerate(boxes):
+            for (place, tail), (other, head) in product(
+                enumerate(box), enumerate(boxes[(number + shift) % len(boxes)])
+            ):
+                if tail != head and (shift == 0 or place % part == other % part):
+                    numbers[tail, head] = len(found)
+                    found.append(loads.take(hops.needed(int(tail), int(head))).links)
+    starts = np.cumsum([0, *map(len, found)], dtype=np.int64)
+    links = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=int(starts[-1]))
+    return Routes(numbers, starts, hops.problem.heads[links]), links
+
+
+class _Network(NamedTuple):
+    """Boxes of GPUs of a topology, and the routes between ranks with their links."""
+
+    topology: Topology
+    boxes: list[IntArray]
+    routes: Routes
+    links: IntArray
+
+    def timed(self, traffic: IntArray, kind: str, cut: int, num_bytes: int | None) -> _Timed:
+        """Plan as `flow` does, and predict the time."""
+        flow = self.flow(traffic, kind, cut)
+        time = flow.inverse_rate(self.topology)
+        if num_bytes is not None:
+            time = schedule_time(flow, self.topology, num_bytes, costs=as_costs(None, self.topology))
+        return _Timed(time, flow.num_steps, kind, cut, flow)
+
+    def flow(self, traffic: IntArray, kind: str, cut: int) -> StagedFlow:
+        """Let FAST plan in stages of a kind, none longer than a part of the bound; `traffic` int64 (ranks, ranks)."""
+        ranks, sizes = np.concatenate(self.boxes), [len(box) for box in self.boxes]
+        ordered = traffic[np.ix_(ranks, ranks)]
+        units, longest = _units(ordered, sizes, cut)
+        schedule = schedule_all_to_allv(
+            ordered * units, servers=len(sizes), gpus_per_server=sizes, stages=kind, max_stage_bytes=longest
+        )
+        return as_flow(schedule, self._filled_in(schedule, ranks), ranks, self.routes)
+
+    def _filled_in(self, schedule: StagedArrays, ranks: IntArray) -> LocalParts:
+        """Divide local bytes among steps in which their links have room; what is left over moves in the longest."""
+        local, pieces = at_once(schedule), all_pieces(schedule)
+        if not len(pieces.stage) or not len(local.source):
+            return local
+        chunk = int(np.gcd.reduce(np.concatenate([pieces.length, pieces.first, schedule.traffic.ravel()])))
+        between = as_flow(schedule, LocalParts(*(column[:0] for column in local)), ranks, self.routes)
+        size = int(np.gcd.reduce(schedule.traffic, axis=None)) // between.chunks_per_unit
+        loads = between.step_loads(self.topology) * float(size)
+        capacities = self.topology.arrays.capacities
+        busy = (loads / capacities).max(axis=1)
+        room = np.floor((busy[:, None] * capacities - loads) / chunk).astype(np.int64) * chunk
+        skipped = int(pieces.stage[pieces.origin != pieces.proxy].min(initial=1) > 0)  # nothing to balance at first
+        parts = list[tuple[int, int, int, int]]()
+        for source, destination, length in zip(*(column.tolist() for column in local[:3]), strict=True):
+            route = self.routes.numbers[ranks[source], ranks[destination]]
+            used = self.links[self.routes.starts[route] : self.routes.starts[route + 1]]
+            free = np.maximum(room[:, used].min(axis=1), 0)
+            order = np.argsort(-free, kind="stable")
+            before = np.cumsum(free[order]) - free[order]
+            taken = np.zeros_like(free)
+            taken[order] = np.clip(length - before, 0, free[order])
+            taken[int(busy.argmax())] += length - taken.sum()
+            room[:, used] -= taken[:, None]
+            parts += [(source, destination, int(taken[at]), int(at) + skipped) for at in np.flatnonzero(taken)]
+        return LocalParts(*np.array(parts, dtype=np.int64).T)
+
+
+def _units(traffic: IntArray, sizes: list[int], cut: int) -> tuple[int, int]:
+    """Parts to divide a traffic of 1 into, such that GPUs share it evenly, and how many the longest stage may have."""
+    firsts = np.cumsum([0, *sizes[:-1]])
+    tiles = np.add.reduceat(np.add.reduceat(traffic, firsts, axis=0), firsts, axis=1)
+    np.fill_diagonal(tiles, 0)
+    most = zip(np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist(), sizes, strict=True)
+    bound = max(Fraction(total, size) for total, size in most)
+    part = gcd(*sizes)
+    shares = lcm(*(one * other // part for one, other in product(set(sizes), repeat=2)))
+    units = shares // gcd(shares, *tiles.ravel().tolist())
+    units *= -(-GRAIN * cut // max(1, int(bound * units)))
+    if sum(traffic.ravel().tolist()) * units >= MAX_BYTES:
+        units = 1  # streams differ by one of very many
+    return units, max(1, -(-bound.numerator * units // (bound.denominator * cut)))
+
+
+def _box_bound(topology: Topology, collective: Collective, traffic: IntArray, boxes: list[IntArray]) -> Bound:
+    """Bound by what leaves or enters a box, over its NICs or what is behind them, or a single rank."""
+    tails, heads, capacities, _ = topology.arrays
+    ranks, size = topology.num_ranks, len(topology.nodes)
+    distances = partial_hop_distances(size, tails, heads, ranks).astype(np.int64)
+    distances[distances < 0] = size
+    nearest = np.stack([distances[box].min(axis=0) for box in boxes])
+    inside = [np.arange(size) == rank for rank in range(ranks)]
+    for number in range(len(boxes)):
+        own = nearest[number] < np.delete(nearest, number, axis=0).min(axis=0)
+        inside += [own & (nearest[number] <= reach) for reach in np.unique(nearest[number][own])]
+    sides = np.stack([*inside, *np.logical_not(inside)])
+    weights = sides[:, :ranks].astype(np.float64)
+    amounts = ((weights @ traffic) * (1 - weights)).sum(axis=1)
+    leaving = (sides[:, tails] & ~sides[:, heads]) @ capacities
+    best = sides[int((amounts / np.maximum(leaving, 1)).argmax())]
+    cut = Cut(frozenset(topology.nodes[node] for node in np.flatnonzero(best)))
+    weighted = tuple(map(int, traffic.ravel().tolist())) if collective.parts_differ else ()
+    return Bound.from_witness(topology, collective, cut, weighted)

@@ -1,0 +1,258 @@
+"""FAST as a planner: boxes are found, plans certified, files and programs right, and other networks refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collopt
+from cli_calls import call, refusal
+from collopt.errors import CertificateError, FileFormatError, UnsupportedError
+from collopt.planners import Plan, plan_of_schedule
+from collopt.runtime import lower, run_program, simulate
+from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.schedules import Cut, StagedFlow, schedule_from_json, schedule_to_json, verified_loads
+from collopt.topologies import Topology, dgx1_v100, dgx_h100, mi250, mi300x, ring
+from sample_sizes import examples
+
+LARGE = 2**31 - 1
+
+
+def boxes(sizes: Sequence[int], *, up: int = 90, out: int = 10, mesh: bool = False) -> Topology:
+    """Boxes of GPUs on a switch or a mesh, each GPU with a NIC on one fabric; latencies of 1 µs."""
+    links: list[tuple[str, str, int, int]] = []
+    for box, size in enumerate(sizes):
+        gpus = [f"b{box}/g{gpu}" for gpu in range(size)]
+        if mesh:
+            links += [(one, other, up, 1) for place, one in enumerate(gpus) for other in gpus[:place]]
+        else:
+            links += [(gpu, f"b{box}/s", up, 1) for gpu in gpus]
+        links += [(gpu, gpu.replace("/g", "/n"), out, 1) for gpu in gpus]
+        links += [(gpu.replace("/g", "/n"), "fabric", out, 1) for gpu in gpus]
+    ranks = [f"b{box}/g{gpu}" for box, size in enumerate(sizes) for gpu in range(size)]
+    switches = dict.fromkeys(node for link in links for node in link[:2] if node not in ranks)
+    return Topology.from_links(links, compute=ranks, switches=switches, bidirectional=True, name="boxes")
+
+
+def skewed(ranks: int, seed: int = 1) -> npt.NDArray[np.int64]:
+    """Traffic by a heavy-tailed law."""
+    amounts = np.random.default_rng(seed).pareto(0.8, (ranks, ranks))
+    return np.minimum(amounts * 100, 10**5).astype(np.int64) + 1
+
+
+def box_bound(traffic: npt.NDArray[np.int64], size: int, nic: int) -> Fraction:
+    """Largest row or column sum of a box, over its NICs."""
+    tiles = traffic.reshape(len(traffic) // size, size, -1, size).sum(axis=(1, 3))
+    np.fill_diagonal(tiles, 0)
+    return Fraction(int(max(tiles.sum(axis=0).max(), tiles.sum(axis=1).max())), size * nic)
+
+
+def planned(topology: Topology, traffic: npt.ArrayLike, **options: object) -> Plan:
+    """What FAST plans."""
+    return collopt.plan(topology, "all_to_allv", traffic=traffic, planner="fast", **options)
+
+
+def test_four_boxes_come_close_to_the_cut_of_the_busiest() -> None:
+    """Which is what its NICs have to send or receive; sending each pair's data at once takes three times as long."""
+    topology, traffic = dgx_h100(boxes=4), skewed(32)
+    made = planned(topology, traffic)
+    assert made.bound.inverse_rate == box_bound(traffic, 8, 50)
+    assert isinstance(made.bound.witness, Cut)
+    assert 0 < made.gap < Fraction(1, 50)
+    direct = collopt.plan(topology, "all_to_allv", traffic=traffic, planner="shortest-paths")
+    assert direct.algbw * 3 < made.algbw
+
+
+def test_links_between_gpus_count_with_what_they_carry() -> None:
+    """A mesh costs more than a switch, as each link has what one GPU hands to one other."""
+    traffic = np.random.default_rng(1).integers(0, 1000, (32, 32))
+    mesh = planned(mi300x(boxes=4), traffic)
+    assert mesh.bound.inverse_rate == box_bound(traffic, 8, 50)
+    assert Fraction(1, 50) < mesh.gap < Fraction(1, 10)
+
+
+def test_even_traffic_is_planned_too() -> None:
+    """And a size takes longer stages, for less data fewer steps."""
+    topology = boxes([4, 4, 4])
+    topology = replace(topology, costs=collopt.topologies.guessed_costs("fused", topology))
+    endless = collopt.plan(topology, "all_to_all", planner="fast")
+    small, large = (collopt.plan(topology, "all_to_all", planner="fast", size=size) for size in ("64K", "1G"))
+    assert small.num_steps < large.num_steps <= endless.num_steps
+    assert small.estimate("64K") < endless.estimate("64K")
+    assert large.gap < Fraction(1, 50)
+    assert small.provenance["planned_for"] == "65536 bytes"
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> tuple[Topology, npt.NDArray[np.int64]]:
+    """Boxes of all kinds, and traffic with zeros."""
+    sizes = draw(st.sampled_from([[2, 2], [2, 2, 2], [3, 3], [4, 2], [2, 2, 1]]))
+    topology = boxes(sizes, mesh=draw(st.booleans()), up=draw(st.sampled_from([3, 90])))
+    chance = np.random.default_rng(draw(st.integers(0, 2**30)))
+    traffic = chance.integers(0, 9, (sum(sizes),) * 2) * (chance.random((sum(sizes),) * 2) < draw(st.floats(0.1, 1)))
+    traffic[0, -1] += 1
+    return topology, traffic
+
+
+@given(exchange=exchanges(), size=st.sampled_from([None, "4K", "1G"]))
+@settings(max_examples=examples(15))
+def test_every_byte_arrives_by_stages_that_take_no_less_than_the_bound(
+    exchange: tuple[Topology, npt.NDArray[np.int64]], size: str | None
+) -> None:
+    """Verified, interpreted and simulated; the bound is that of the cuts, and never above the exact optimum."""
+    topology, traffic = exchange
+    made = planned(topology, traffic) if size is None else planned(topology, traffic, size=size)
+    made.verify()
+    program = lower(made.schedule, "all_to_allv", max_steps=LARGE, max_count=LARGE, topology=topology)
+    run_program(program, interleavings=1)
+    least = 10**6 / (made.bound.algbw * 1000)
+    assert least <= simulate(made, 10**6).time <= made.schedule.time(topology, 10**6)
+    assert made.bound.inverse_rate <= collopt.bound(topology, "all_to_allv", traffic=traffic).inverse_rate
+
+
+def test_the_bound_is_the_optimum_where_scale_up_is_fast() -> None:
+    """By linear programming over all flows, and short stages come close."""
+    for seed in range(3):
+        topology, traffic = boxes([2, 2, 2]), skewed(6, seed)
+        made = planned(topology, traffic)
+        assert made.bound.inverse_rate == collopt.bound(topology, "all_to_allv", traffic=traffic).inverse_rate
+        assert made.gap < Fraction(1, 100)
+
+
+STAGED = planned(boxes([2, 2]), [[0, 0, 6, 0], [0, 0, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0]]).schedule
+Change = Callable[[StagedFlow], dict[str, object]]
+WRONG: dict[str, tuple[Change, str]] = {
+    "other servers": (lambda flow: {"servers": np.arange(4)}, "ranks of other servers; expected one"),
+    "too few servers": (lambda flow: {"servers": flow.servers[:3]}, "servers are int64 of shape"),
+    "servers of floats": (lambda flow: {"servers": flow.servers + 0.5}, "servers are float64"),
+    "all at once": (lambda flow: {"steps": np.zeros_like(flow.steps)}, "do not rise at a rank"),
+    "less": (lambda flow: {"weights": flow.weights - (np.arange(flow.num_paths) == 0)}, "carries no chunk|carry"),
+    "a pause": (lambda flow: {"steps": flow.steps + (flow.steps > 2)}, "nothing is sent in step 3"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_tampered_stages_are_refused(case: str) -> None:
+    """With the first thing that is wrong."""
+    change, message = WRONG[case]
+    assert isinstance(STAGED, StagedFlow)
+    with pytest.raises(CertificateError, match=message):
+        verified_loads(replace(STAGED, **change(STAGED)), boxes([2, 2]))
+
+
+@pytest.mark.parametrize("does", ["sends to", "receives from"])
+def test_two_partners_at_a_time_are_refused(does: str) -> None:
+    """Of other servers; in one box a rank may have several."""
+    traffic = np.zeros((4, 4), dtype=np.int64)
+    ends = [(0, 2), (0, 3)] if does == "sends to" else [(2, 0), (3, 0)]
+    for end in ends:
+        traffic[end] = 1
+    ranks = [f"g{rank}" for rank in range(4)]
+    star = Topology.from_links([(one, "s", 10) for one in ranks], compute=ranks, switches=["s"], bidirectional=True)
+    paths = [(1, (tail, 4, head), (0, 0)) for tail, head in ends]
+    flow = collopt.schedules.FlowSchedule.from_paths(traffic, 1, paths)
+    together = StagedFlow.of(flow, np.array([0, 0, 0, 0]))
+    assert plan_of_schedule(star, "all_to_allv", together).gap == 0
+    with pytest.raises(CertificateError, match=f"in step 0 rank 0 {does} several ranks of other servers; expected one"):
+        verified_loads(replace(together, servers=np.array([0, 0, 1, 1])), star)
+
+
+def test_plans_come_back_from_files(tmp_path: Path) -> None:
+    """Of version 7; what was changed in them is refused."""
+    made = planned(boxes([2, 2]), skewed(4))
+    made.save(path := tmp_path / "plan.json")
+    again = collopt.load_plan(path, boxes([2, 2]))
+    assert again.to_json() == made.to_json()
+    assert schedule_to_json(schedule_from_json(schedule_to_json(made.schedule), "x")) == made.to_json()["schedule"]
+    text = path.read_text()
+    for old, new, message in (
+        ('"version": 7', '"version": 6', "version 6 had no flows in stages; expected version 7"),
+        ('"servers": [0', '"servers": [-1', "field schedule.servers has the negative number -1"),
+        ('"servers"', '"homes"', "is not a flow in stages; expected the fields"),
+    ):
+        path.write_text(text.replace(old, new))
+        with pytest.raises(FileFormatError, match=message):
+            collopt.load_plan(path)
+    document = json.loads(text)
+    document["link_loads"][0][0] += 1
+    path.write_text(json.dumps(document))
+    with pytest.raises(CertificateError, match=r"step 0 puts \d+ chunks on the link from .*; the plan states"):
+        collopt.load_plan(path)
+
+
+REFUSED = {
+    "one box": (dgx_h100(), "form one box, and FAST is for traffic between several"),
+    "no switches": (ring(4), "form one box"),
+    "a cube mesh": (dgx1_v100(boxes=2), "'box0/gpu0' and 'box0/gpu5' of one box .* not joined by a switch or a link"),
+    "a partial mesh": (mi250(boxes=2), "'box0/gpu0' and 'box0/gpu3' of one box"),
+    "a dead NIC": (boxes([2, 2]).without_node("b0/n0"), "'b0/g0' would have to send to 'b1/g0', but every path"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_other_networks_are_refused_with_what_is_missing(case: str) -> None:
+    """And where."""
+    topology, message = REFUSED[case]
+    with pytest.raises(UnsupportedError, match=message):
+        collopt.plan(topology, "all_to_all", planner="fast")
+
+
+def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what plans for them."""
+    monkeypatch.setattr("collopt.planners.patterns.fast.MAX_PAIRS", 15)
+    with pytest.raises(
+        UnsupportedError, match=r"16 pairs of ranks of .* at most 15: collopt\.schedule_all_to_allv plans"
+    ):
+        collopt.plan(boxes([2, 2]), "all_to_all", planner="fast")
+
+
+def test_auto_considers_it() -> None:
+    """Where there are many ranks, or for a size whose messages cost something."""
+    assert collopt.plan(boxes([8] * 9), "all_to_allv", traffic=skewed(72)).planner == "fast"
+    asked = {"traffic": skewed(8), "sizes": ["64M"], "costs": "fused"}
+    table = collopt.compare(boxes([4, 4]), "all_to_allv", bounds=[], **asked).set_index("planner")["us_64M"]
+    assert table["fast"] < table["multicommodity"]
+    assert table["auto"] == pytest.approx(table.min(), rel=0.01)
+
+
+def test_the_command_line_plans_reports_and_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Plan, verify, compare and report of a cluster of boxes."""
+    np.savetxt(traffic := tmp_path / "traffic.csv", skewed(16), fmt="%d", delimiter=",")
+    network = ("dgx-h100", "--boxes", 2, "all_to_allv", "--traffic", traffic)
+    made = call(capsys, "plan", *network, "--planner", "fast", "-o", tmp_path / "fast.json")
+    assert made.status == 0
+    assert "16 ranks, by fast, verified" in made.out
+    assert "8 of 16 ranks" in call(capsys, "verify", tmp_path / "fast.json").out
+    assert call(capsys, "report", tmp_path / "fast.json", "-o", tmp_path / "fast.html").status == 0
+    assert "fast" in (tmp_path / "fast.html").read_text()
+    assert "one box" in refusal(call(capsys, "plan", "dgx-h100", "all_to_all", "--planner", "fast"))
+
+
+def _run(rank: int, folder: str) -> bool:
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=4)
+    traffic = [[1, 0, 9, 3], [2, 1, 0, 4], [0, 7, 2, 0], [5, 0, 1, 3]]
+    made = planned(boxes([2, 2]), traffic)
+    sends, takes = [8 * part for part in traffic[rank]], [8 * row[rank] for row in traffic]
+    data = torch.arange(sum(sends), dtype=torch.int32) + 1000 * rank
+    output, wanted = (torch.empty(sum(takes), dtype=torch.int32) for _ in range(2))
+    collopt.runtime.execute(made, output, data)
+    dist.all_to_all_single(wanted, data, takes, sends)
+    return torch.equal(output, wanted)
+
+
+@pytest.mark.slow
+def test_ranks_that_run_a_plan_agree_with_torch() -> None:
+    """On Gloo."""
+    assert run_ranks(_run, 4, timeout_s=120) == [True] * 4
