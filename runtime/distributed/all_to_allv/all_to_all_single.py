@@ -99,7 +99,7 @@ def all_to_all_single(
         terms = check_arguments(call)
     except UnsupportedError as error:
         terms = error
-    call = call._replace(timeout=_bounded_timeout(timeout))
+    call = call._replace(timeout=bounded_timeout(timeout))
     exchange = run_in_order(call.group, partial(agreed_exchange, terms, call.group, call.timeout))
     connect(call.group, input.device, call.timeout)
     if not exchange.row_bytes:
@@ -111,7 +111,7 @@ def all_to_all_single(
     return None
 
 
-def _bounded_timeout(timeout: object) -> float | None:
+def bounded_timeout(timeout: object) -> float | None:
     """Timeout in seconds that torch can count; None for an invalid one, which all ranks refuse later."""
     try:
         check_seconds("timeout", timeout)

@@ -51,7 +51,7 @@ def check_arguments(call: AllToAllCall) -> Terms:
     if call.max_stage_bytes is not None:
         check_counts({"max_stage_bytes": call.max_stage_bytes})
     check_choice("stages", call.stages, STAGES)
-    servers, gpus = _servers_and_gpus(call, ranks)
+    servers, gpus = servers_and_gpus(call.servers, call.gpus_per_server, ranks)
     _check_tensors(call)
     check_async(call.async_op, call.input, call.timeout)
     sends = _splits("input", call.input, call.input_splits, ranks)
@@ -70,11 +70,10 @@ def check_arguments(call: AllToAllCall) -> Terms:
     return Terms(sends, receives, rows, _row_bytes(call), *kinds, servers, gpus, call.max_stage_bytes, call.stages)
 
 
-def _servers_and_gpus(call: AllToAllCall, ranks: int) -> tuple[int, int]:
+def servers_and_gpus(servers: int | None, gpus: int | None, ranks: int) -> tuple[int, int]:
     """Number of servers, and of GPUs per server."""
-    given = {"servers": call.servers, "gpus_per_server": call.gpus_per_server}
+    given = {"servers": servers, "gpus_per_server": gpus}
     check_counts({name: count for name, count in given.items() if count is not None})
-    servers, gpus = call.servers, call.gpus_per_server
     if servers is None and gpus is None:
         text = os.environ.get("LOCAL_WORLD_SIZE", "")
         local = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
@@ -173,7 +172,7 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
     """Exchange the arguments, or errors, of all ranks, and return the agreed exchange; split sizes must match."""
     if isinstance(terms, UnsupportedError):
         try:
-            _gathered([1] + [0] * (len(NAMES + DIGESTED) + 1), group, timeout)
+            gathered([1] + [0] * (len(NAMES + DIGESTED) + 1), group, timeout)
         except ProgramError:
             raise terms from None
         raise terms
@@ -181,25 +180,25 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
 
     size = UNKNOWN if terms.row_bytes is None else terms.row_bytes
     # No digest is 0, so that it can stand for no matrix.
-    matrix = 0 if terms.traffic is None else 1 + _digest(terms.traffic.tobytes())
+    matrix = 0 if terms.traffic is None else 1 + digest(terms.traffic.tobytes())
     stage = min(terms.max_stage_bytes or 0, 2**62)
     shape, kinds = (terms.servers, terms.gpus_per_server), (terms.dtype.encode(), terms.device.encode())
     way = tuple(STAGES).index(terms.stages)
-    table = _gathered([0, size, *shape, stage, way, *map(_digest, kinds), matrix], group, timeout)
+    table = gathered([0, size, *shape, stage, way, *map(digest, kinds), matrix], group, timeout)
     row_bytes = _agreed_size(table)
     rows = terms.traffic
     if rows is None:
-        splits = _gathered([*terms.sends, *terms.receives], group, timeout)
+        splits = gathered([*terms.sends, *terms.receives], group, timeout)
         rows = _match_splits(splits[:, : len(terms.sends)], splits[:, len(terms.sends) :])
     return Exchange(rows.tobytes(), *shape, row_bytes, terms.stages, stage or None)
 
 
-def _digest(data: bytes) -> int:
+def digest(data: bytes) -> int:
     """Return a hash that fits a signed int64, less than its maximum."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=7).digest())
 
 
-def _gathered(numbers: list[int], group: Any, timeout: float | None) -> IntArray:
+def gathered(numbers: list[int], group: Any, timeout: float | None) -> IntArray:
     """All-gather a list of numbers; shape (ranks, numbers)."""
     torch, dist = import_torch()
     device = agreement_device(group)
@@ -207,10 +206,10 @@ def _gathered(numbers: list[int], group: Any, timeout: float | None) -> IntArray
         mine = torch.tensor(numbers, dtype=torch.int64, device=device)
         table = torch.empty((dist.get_world_size(group), len(numbers)), dtype=torch.int64, device=device)
         wait(dist.all_gather(list(table.unbind()), mine, group=group, async_op=True), timeout)
-        gathered: IntArray = table.cpu().numpy()
+        rows: IntArray = table.cpu().numpy()
     except RuntimeError as error:
         raise ProgramError(f"the ranks could not agree on the all-to-all: {first_line(error)}") from error
-    return gathered
+    return rows
 
 
 def _agreed_size(table: IntArray) -> int:

@@ -1,0 +1,1 @@
+"""Dispatch and combine of a mixture of experts through torch.distributed."""

@@ -1,0 +1,197 @@
+"""Argument checks of one rank's dispatch or combine, and agreement of all ranks on the call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ....errors import ProgramError, UnsupportedError
+from ....planners.pairs.dispatch import MAX_GPUS, DispatchCounts, as_indices, as_placement
+from ....planners.pairs.fast import STAGES
+from ....support.arrays import IntArray
+from ...programs.checks import check_choice, check_counts, check_seconds
+from ..all_to_allv.arguments import digest, gathered, servers_and_gpus
+from ..calls.agreement import first_line, wait
+from ..calls.arguments import agreement_device, check_tensor, import_torch, served_devices
+from .hops import OwnTokens
+
+if TYPE_CHECKING:
+    import torch
+
+SAME = ("servers", "gpus_per_server", "max_stage_tokens", "stages", "the columns of tokens", "the columns of indices")
+DIGESTED = ("the type of tokens", "the kind of device", "the placement of experts", "the type of weights")
+NAMED: dict[str, dict[int, str]] = {"stages": dict(enumerate(STAGES)), "max_stage_tokens": {0: "none"}}
+"""Words for numbers that ranks compare."""
+MAX_STAGE_TOKENS = 2**62
+
+
+class DispatchCall(NamedTuple):
+    """The arguments of one rank's dispatch; `group` is never None."""
+
+    tokens: Any
+    indices: Any
+    placement: Any
+    weights: Any
+    group: Any
+    servers: int | None
+    gpus_per_server: int | None
+    stages: str
+    max_stage_tokens: int | None
+    timeout: float | None
+
+
+class Terms(NamedTuple):
+    """Checked arguments of one rank: the ranks of experts, servers, GPUs, and what else has to be the same on all."""
+
+    indices: IntArray
+    homes: IntArray
+    servers: int
+    gpus: int
+    numbers: list[int]
+    needs_gradient: bool
+
+
+class Agreed(NamedTuple):
+    """What all ranks agreed on, this rank's tokens by server, and all ranks' tokens for its server by mask."""
+
+    counts: DispatchCounts
+    own: OwnTokens
+    kinds: IntArray
+    needs_gradient: bool
+
+
+def check_dispatch(call: DispatchCall) -> Terms:
+    """Check the arguments of a dispatch."""
+    torch, dist = import_torch()
+    ranks = dist.get_world_size(call.group)
+    if call.timeout is not None:
+        check_seconds("timeout", call.timeout)
+    if call.max_stage_tokens is not None:
+        check_counts({"max_stage_tokens": call.max_stage_tokens})
+    check_choice("stages", call.stages, STAGES)
+    servers, gpus = servers_and_gpus(call.servers, call.gpus_per_server, ranks)
+    if gpus > MAX_GPUS:
+        raise UnsupportedError(f"gpus_per_server is {gpus}; expected at most {MAX_GPUS} in a dispatch")
+    check_rows("tokens", call.tokens, call.group)
+    homes = as_placement(_array(call.placement, "placement"), ranks)
+    indices = as_indices(_array(call.indices, "indices"), len(homes))
+    if len(indices) != len(call.tokens):
+        raise UnsupportedError(
+            f"there are indices of {len(indices)} tokens; expected {len(call.tokens)}, as many as rows"
+        )
+    weights = call.weights
+    if weights is not None:
+        check_rows("weights", weights, call.group)
+        if weights.shape != indices.shape or not weights.is_floating_point():
+            raise UnsupportedError(
+                f"weights have shape {tuple(weights.shape)} and type {weights.dtype}; expected {indices.shape} as the "
+                "indices, and a floating-point type"
+            )
+    kinds = (str(call.tokens.dtype), call.tokens.device.type, homes.tobytes(), str(getattr(weights, "dtype", None)))
+    cap = min(call.max_stage_tokens or 0, MAX_STAGE_TOKENS)
+    numbers = [servers, gpus, cap, tuple(STAGES).index(call.stages), call.tokens.shape[1], indices.shape[1]]
+    numbers += [digest(kind if isinstance(kind, bytes) else kind.encode()) for kind in kinds]
+    given = [call.tokens] if weights is None else [call.tokens, weights]
+    needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
+    return Terms(indices, homes, servers, gpus, numbers, needs)
+
+
+def check_rows(name: str, tensor: Any, group: Any) -> None:
+    """Refuse anything but a contiguous matrix on a device that the group serves."""
+    check_tensor(name, tensor)
+    if tensor.dim() != 2 or not tensor.shape[1]:
+        raise UnsupportedError(f"{name} have shape {tuple(tensor.shape)}; expected two dimensions, with columns")
+    if tensor.device.type not in (kinds := served_devices(group)):
+        raise UnsupportedError(f"{name} are on {tensor.device}; expected them on {' or '.join(sorted(kinds))}")
+
+
+def _array(values: Any, name: str) -> Any:
+    """Return a tensor as an array, and anything else as it is."""
+    torch, _ = import_torch()
+    if not isinstance(values, torch.Tensor):
+        return np.arange(0) if values is None else values
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        raise UnsupportedError(f"{name} have type {values.dtype}; expected whole numbers")
+    return values.detach().cpu().numpy()
+
+
+def agree_on_dispatch(terms: Terms | UnsupportedError, group: Any, timeout: float | None) -> Agreed:
+    """Compare the arguments of all ranks, and exchange counts; raises on all ranks if any refuses, or they differ."""
+    from ....solvers.fast.routing_counts import destination_masks, sorted_by_mask
+
+    _, dist = import_torch()
+    ranks, rank = dist.get_world_size(group), dist.get_rank(group)
+    width = 2 + len(SAME + DIGESTED)
+    if isinstance(terms, UnsupportedError):
+        _refuse(terms, [0] * (width + ranks), group, timeout)
+    assert isinstance(terms, Terms)
+    servers, gpus = terms.servers, terms.gpus
+    masks = destination_masks(terms.indices, terms.homes, servers, gpus)
+    histogram, tokens, begins = sorted_by_mask(masks, gpus)
+    sends = histogram.sum(axis=1)
+    sends[rank // gpus] = 0
+    leaving = int(np.delete(masks, rank // gpus, axis=1).any(axis=1).sum())
+    row = [0, *terms.numbers, terms.needs_gradient, leaving, *sends.tolist(), *[0] * (ranks - servers)]
+    table = gathered(row, group, timeout)
+    _compare(table, SAME, DIGESTED, "dispatch")
+    kinds = _exchanged(np.repeat(histogram, gpus, axis=0), group, timeout)
+    counts = DispatchCounts(table[:, width + 1 : width + 1 + servers], table[:, width], gpus)
+    expected = counts.sends[:, rank // gpus]
+    outside = np.arange(ranks) // gpus != rank // gpus
+    if not np.array_equal(kinds.sum(axis=1)[outside], expected[outside]):
+        raise ProgramError("the counts of the dispatch that ranks sent contradict each other")
+    return Agreed(counts, OwnTokens(tokens, begins), kinds, bool(table[:, width - 1].any()))
+
+
+def agree_on_combine(
+    outputs: torch.Tensor, needs_gradient: bool, error: UnsupportedError | None, group: Any, timeout: float | None
+) -> bool:
+    """Compare what all ranks give to a combine; return whether any needs gradients."""
+    if error is not None:
+        _refuse(error, [0] * 3, group, timeout)
+    row = [0, outputs.shape[1], digest(str(outputs.dtype).encode()), needs_gradient]
+    table = gathered(row, group, timeout)
+    _compare(table, ("the columns of expert_outputs",), ("the type of expert_outputs",), "combine")
+    return bool(table[:, -1].any())
+
+
+def _refuse(error: UnsupportedError, rest: list[int], group: Any, timeout: float | None) -> None:
+    """Tell the other ranks of an error, and raise it."""
+    try:
+        gathered([1, *rest], group, timeout)
+    except ProgramError:
+        raise error from None
+    raise error
+
+
+def _compare(table: IntArray, shown_names: tuple[str, ...], digested: tuple[str, ...], call: str) -> None:
+    """Raise on all ranks alike if a rank refused, or if ranks differ."""
+    if table[:, 0].any():
+        raise UnsupportedError(
+            f"rank {int(table[:, 0].argmax())} refused its arguments of the {call}, so all stop; that rank's message "
+            "says why"
+        )
+    for at, name in enumerate((*shown_names, *digested)):
+        column = table[:, at + 1]
+        if (other := int(np.argmax(column != column[0]))) != 0:
+            one, two = (NAMED.get(name, {}).get(value, value) for value in column[[0, other]].tolist())
+            values = (
+                f": {one} on rank 0, {two} on rank {other}"
+                if at < len(shown_names)
+                else f", such as ranks 0 and {other}"
+            )
+            raise UnsupportedError(f"the ranks disagree about {name}{values}; all have to make the same {call}")
+
+
+def _exchanged(rows: IntArray, group: Any, timeout: float | None) -> IntArray:
+    """Send row r to rank r, and return the rows for this rank."""
+    torch, dist = import_torch()
+    try:
+        mine = torch.from_numpy(rows).to(agreement_device(group))
+        theirs = torch.empty_like(mine)
+        wait(dist.all_to_all_single(theirs, mine, group=group, async_op=True), timeout)
+        found: IntArray = theirs.cpu().numpy()
+    except RuntimeError as error:
+        raise ProgramError(f"the ranks could not exchange the counts of a dispatch: {first_line(error)}") from error
+    return found

@@ -1,0 +1,228 @@
+"""What ranks do in the tests of dispatch and combine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from collopt.errors import ColloptError
+from collopt.runtime import moe_combine, moe_dispatch
+
+RANKS = 4
+COLUMNS = 5
+CHOICES = 3
+
+
+class Batch(NamedTuple):
+    """Tokens of one rank: contents, experts and weights."""
+
+    tokens: torch.Tensor
+    indices: torch.Tensor
+    weights: torch.Tensor
+
+
+def start(rank: int, folder: str, ranks: int) -> None:
+    """Join the default group."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/all", rank=rank, world_size=ranks)
+
+
+def batches(seed: int, ranks: int, experts: int, dtype: torch.dtype) -> list[Batch]:
+    """Draw tokens of all ranks, of which the first has none and others differ in number."""
+    random = torch.Generator().manual_seed(seed)
+    made = []
+    for rank in range(ranks):
+        count = 0 if rank == 0 else int(torch.randint(0, 40, (), generator=random))
+        popular = torch.rand(count, experts, generator=random) / torch.arange(1, experts + 1) ** (seed % 3)
+        tokens, weights = torch.randn(count, COLUMNS, generator=random), torch.rand(count, CHOICES, generator=random)
+        made.append(Batch(tokens.to(dtype), popular.topk(CHOICES).indices, weights.to(dtype)))
+    return made
+
+
+def layer(batch: Batch, factors: torch.Tensor) -> torch.Tensor:
+    """Compute what experts make of tokens on one rank: products with their factors, weighted and added up."""
+    chosen = batch.tokens[:, None] * factors[batch.indices]
+    return (chosen * batch.weights[..., None]).sum(dim=1)
+
+
+def trained(rank: int, seed: int, dtype: torch.dtype, options: dict[str, Any]) -> dict[str, bool]:
+    """Compare a dispatch, a combine and their gradients with the same on one rank."""
+    ranks, experts = dist.get_world_size(), 2 * dist.get_world_size()
+    random = torch.Generator().manual_seed(seed)
+    placement = torch.randperm(experts, generator=random) % ranks
+    every = batches(seed, ranks, experts, dtype)
+    factors = torch.randn(experts, COLUMNS, generator=random).to(dtype).requires_grad_()
+    slopes = [torch.randn(batch.tokens.shape, generator=random).to(dtype) for batch in every]
+    for batch in every:
+        batch.tokens.requires_grad_()
+        batch.weights.requires_grad_()
+    wanted = [layer(batch, factors) for batch in every]
+    torch.autograd.backward(wanted, slopes)
+    mine = Batch(*(each.detach().clone() for each in every[rank]))
+    mine.tokens.requires_grad_()
+    mine.weights.requires_grad_()
+    own = factors.detach()[placement == rank].requires_grad_()
+    got = moe_dispatch(mine.tokens, mine.indices, placement, mine.weights, **options)
+    expected = [
+        token
+        for batch in every
+        for token, chosen in zip(batch.tokens.detach(), batch.indices, strict=True)
+        if (placement[chosen] == rank).any()
+    ]
+    received = torch.stack(expected) if expected else mine.tokens.new_zeros(0, COLUMNS)
+    outputs = got.tokens[got.rows] * own.repeat_interleave(got.counts, dim=0)
+    result = moe_combine(outputs, got.handle, got.weights)
+    repeated = moe_combine(outputs, got.handle, got.weights)
+    result.backward(slopes[rank])
+    got.handle.plan.verify()
+    tolerance = {"atol": 0.15, "rtol": 0.05} if dtype == torch.bfloat16 else {"atol": 1e-5, "rtol": 1e-5}
+
+    def near(one: Any, other: Any) -> bool:
+        return bool(torch.allclose(one, other, **tolerance))
+
+    return {
+        "received": torch.equal(got.tokens, received),
+        "combined": near(result, wanted[rank]),
+        "repeats": torch.equal(result, repeated),
+        "gradient of tokens": near(mine.tokens.grad, every[rank].tokens.grad),
+        "gradient of weights": near(mine.weights.grad, every[rank].weights.grad),
+        "gradient of experts": near(own.grad, factors.grad[placement == rank]),  # type: ignore[index]
+    }
+
+
+def many(rank: int, folder: str, *, ranks: int, seeds: int) -> dict[str, bool]:
+    """Train with many routings, types and shapes."""
+    start(rank, folder, ranks)
+    right = {}
+    for seed in range(seeds):
+        for servers in (1, 2, ranks):
+            for dtype in (torch.float32, torch.bfloat16, torch.float64):
+                options = {"servers": servers, "max_stage_tokens": (None, 3, 1)[seed % 3]}
+                options["stages"] = ("plain", "fewest")[seed % 2]
+                for name, fine in trained(rank, seed, dtype, options).items():
+                    right[f"{name} {seed} {servers} {dtype}"] = fine
+    return right
+
+
+class Answers(NamedTuple):
+    """What one rank has to tell."""
+
+    right: dict[str, bool]
+    bytes: tuple[list[int], list[int]]
+    told: dict[str, str]
+    absence: str
+
+
+def everything(rank: int, folder: str) -> Answers:
+    """Train some, count bytes, make wrong calls, and one that rank 3 stays away from."""
+    start(rank, folder, RANKS)
+    right = {}
+    for seed, (servers, dtype) in enumerate([(2, torch.float32), (2, torch.bfloat16), (4, torch.float64)]):
+        options = {"servers": servers, "stages": "fewest", "max_stage_tokens": 7 if seed else None}
+        right |= {f"{name} {dtype}": fine for name, fine in trained(rank, seed, dtype, options).items()}
+    right["without gradients"] = plain(rank)
+    return Answers(right, counted(rank), {**wrong_dispatches(rank), **wrong_combines(rank)}, absence(rank))
+
+
+def plain(rank: int) -> bool:
+    """Numbers without gradients, of which each goes to one expert, make the round trip; one is asked for twice."""
+    tokens = torch.arange(8).view(4, 2) + 100 * rank
+    got = moe_dispatch(tokens, torch.tensor([[0, 0], [1, 1], [2, 2], [3, 3]]), range(RANKS), servers=2)
+    back = moe_combine(got.tokens[got.rows], got.handle)
+    senders = (got.tokens[:, 0] // 100).tolist()
+    return torch.equal(back, 2 * tokens) and senders == [0, 1, 2, 3] and not back.requires_grad
+
+
+def counted(rank: int) -> tuple[list[int], list[int]]:
+    """Bytes to each rank in a dispatch of three tokens of rank 0 to both GPUs of the other server, and in the combine.
+
+    Rank 1 has none, so it is the proxy of one.
+    """
+    tokens = torch.ones((3 if rank == 0 else 0), 4)
+    got = moe_dispatch(tokens, torch.tensor([[2, 3]]).expand(len(tokens), 2), range(RANKS), servers=2)
+    there = got.handle.sent_bytes
+    moe_combine(got.tokens[got.rows], got.handle)
+    return there.tolist(), (got.handle.sent_bytes - there).tolist()
+
+
+def message_of(call: Callable[[], object]) -> str:
+    """Return the error of a call."""
+    try:
+        call()
+    except ColloptError as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def wrong_dispatches(rank: int) -> dict[str, str]:
+    """Make calls that rank 2, or all, get wrong."""
+    other = rank == 2
+    four = torch.ones(4, 3)
+    to = torch.tensor([[0, 1], [1, 2], [2, 3], [3, 0]])
+    even, weights = torch.arange(RANKS), torch.ones(4, 2)
+    changes: dict[str, dict[str, Any]] = {
+        "index": {"indices": to + 1},
+        "negative index": {"indices": to - 1},
+        "fractions": {"indices": to.float()},
+        "shape of indices": {"indices": to[0]},
+        "number of indices": {"indices": to[:3]},
+        "no indices": {"indices": None},
+        "placement": {"placement": even + 1},
+        "no placement": {"placement": None},
+        "no tokens": {"tokens": None},
+        "vector": {"tokens": four[0]},
+        "strided": {"tokens": torch.ones(4, 6)[:, ::2]},
+        "device": {"tokens": four.to("meta")},
+        "shape of weights": {"weights": weights[:3]},
+        "type of weights": {"weights": to},
+        "servers": {"servers": 3},
+        "stages": {"stages": "few"},
+        "cap": {"max_stage_tokens": 0},
+        "timeout": {"timeout": -1},
+        "types differ": {"tokens": four.double()},
+        "columns differ": {"tokens": torch.ones(4, 2)},
+        "choices differ": {"indices": to[:, :1], "weights": weights[:, :1]},
+        "placements differ": {"placement": even.flip(0)},
+        "weights differ": {"weights": None},
+        "servers differ": {"servers": 4},
+        "stages differ": {"stages": "fewest"},
+        "caps differ": {"max_stage_tokens": 5},
+    }
+    told = {}
+    for name, change in changes.items():
+        given = {"tokens": four, "indices": to, "placement": even, "weights": weights, "servers": 2}
+        told[name] = message_of(partial(moe_dispatch, **{**given, **(change if other else {})}))
+    return told
+
+
+def wrong_combines(rank: int) -> dict[str, str]:
+    """Combine what does not fit the dispatch on rank 2; the right combine after that works."""
+    got = moe_dispatch(torch.ones(4, 3), torch.arange(4).view(4, 1), torch.arange(RANKS), servers=2)
+    fine = got.tokens[got.rows]
+    changes: dict[str, dict[str, Any]] = {
+        "rows": {"expert_outputs": fine[:3]},
+        "output": {"expert_outputs": None},
+        "factors": {"weights": torch.ones(3)},
+        "kinds of outputs differ": {"expert_outputs": fine.double()},
+        "columns of outputs differ": {"expert_outputs": fine[:, :1].contiguous()},
+        "after all that": {},
+    }
+    return {
+        name: message_of(
+            partial(moe_combine, **{"expert_outputs": fine, "handle": got.handle, **(change if rank == 2 else {})})
+        )
+        for name, change in changes.items()
+    }
+
+
+def absence(rank: int) -> str:
+    """Rank 3 stays away from a call, after which the group is of no more use."""
+    if rank == 3:
+        time.sleep(1)
+        return "absent"
+    tokens, indices = torch.ones(1, 2), torch.zeros(1, 1, dtype=torch.int64)
+    return message_of(lambda: moe_dispatch(tokens, indices, torch.arange(RANKS), servers=2, timeout=0.3))

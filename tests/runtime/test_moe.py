@@ -1,0 +1,120 @@
+"""Dispatch and combine of a mixture of experts, with Gloo processes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import moe_tasks
+import numpy as np
+import pytest
+
+from collopt.planners import count_dispatch, schedule_dispatch
+from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.solvers.fast.routing_counts import sorted_by_mask
+
+PRELOAD = (
+    "torch",
+    "torch.distributed",
+    "collopt.planners.pairs.dispatch",
+    "collopt.solvers.fast.stages",
+    "collopt.solvers.fast.routing_counts",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Compile the kernels once, before all ranks would do so at the same time."""
+    indices = [np.zeros((1, 1), dtype=np.int64)] * 4
+    sorted_by_mask(np.zeros((1, 2), dtype=np.uint8), 2)
+    schedule_dispatch(count_dispatch(indices, np.arange(4), servers=2, gpus_per_server=2))
+
+
+@pytest.fixture(scope="module")
+def answers() -> list[moe_tasks.Answers]:
+    """What all ranks have to tell."""
+    return run_ranks(moe_tasks.everything, moe_tasks.RANKS, timeout_s=120, preload=PRELOAD)
+
+
+def wrong(results: list[dict[str, bool]]) -> list[str]:
+    """Names of what came out wrong on any rank."""
+    return [f"{name} on rank {rank}" for rank, each in enumerate(results) for name, fine in each.items() if not fine]
+
+
+def test_dispatch_combine_and_gradients_are_those_of_one_rank(answers: list[moe_tasks.Answers]) -> None:
+    """On 2 x 2 and 4 x 1 GPUs, with a rank that has no tokens; integers too."""
+    assert len(answers[0].right) == 19
+    assert wrong([each.right for each in answers]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "seeds"), [(4, 6), (8, 2)])
+def test_many_dispatches_are_those_of_one_rank(ranks: int, seeds: int) -> None:
+    """On one, two, and as many servers as ranks; with long and short stages of both kinds."""
+    task = partial(moe_tasks.many, ranks=ranks, seeds=seeds)
+    assert wrong(run_ranks(task, ranks, timeout_s=280, preload=PRELOAD)) == []
+
+
+def test_tokens_cross_once_and_sums_come_back(answers: list[moe_tasks.Answers]) -> None:
+    """Three tokens for both GPUs of a server: rank 1 carries one, their peers copy; in reverse one sum each.
+
+    A row has 16 bytes, and in the dispatch 12 of number and experts.
+    """
+    there, back = zip(*(each.bytes for each in answers), strict=True)
+    assert there == ([0, 28, 56, 0], [0, 0, 0, 28], [0, 0, 0, 56], [0, 0, 28, 0])
+    assert back == ([0, 0, 0, 0], [16, 0, 0, 0], [32, 0, 0, 16], [0, 16, 32, 0])
+
+
+OWN = {
+    "index": "indices[2, 1] is 4; expected an expert from 0 to 3",
+    "negative index": "indices[0, 0] is -1; expected an expert",
+    "fractions": "indices have type torch.float32; expected whole numbers",
+    "shape of indices": "indices have shape (2,); expected (tokens, choices)",
+    "number of indices": "there are indices of 3 tokens; expected those of 4",
+    "no indices": "indices have shape (0,)",
+    "placement": "placement[3] is 4; expected a rank from 0 to 3",
+    "no placement": "placement has shape (0,); expected one rank for each expert",
+    "no tokens": "tokens is a NoneType; expected a torch.Tensor",
+    "vector": "tokens have shape (3,); expected two dimensions",
+    "strided": "tokens has shape (4, 3) and is not contiguous",
+    "device": "tokens are on meta; expected them on cpu",
+    "shape of weights": "weights have shape (3, 2) and type torch.float32; expected (4, 2)",
+    "type of weights": "weights have shape (4, 2) and type torch.int64; expected",
+    "servers": "servers is 3, but the group has 4 ranks",
+    "stages": "stages is 'few'",
+    "cap": "max_stage_tokens is 0",
+    "timeout": "timeout is -1",
+    "rows": "expert_outputs have 3 rows; expected 4, one for each pair",
+    "output": "expert_outputs is a NoneType",
+    "factors": "weights have shape (3,); expected one for each of 4 pairs",
+}
+DIFFERENT = {
+    "types differ": "about the type of tokens, such as ranks 0 and 2",
+    "columns differ": "about the columns of tokens: 3 on rank 0, 2 on rank 2",
+    "choices differ": "about the columns of indices: 2 on rank 0, 1 on rank 2",
+    "placements differ": "about the placement of experts",
+    "weights differ": "about the type of weights",
+    "servers differ": "about servers: 2 on rank 0, 4 on rank 2",
+    "stages differ": "about stages: plain on rank 0, fewest on rank 2",
+    "caps differ": "about max_stage_tokens: none on rank 0, 5 on rank 2",
+    "kinds of outputs differ": "about the type of expert_outputs",
+    "columns of outputs differ": "about the columns of expert_outputs: 3 on rank 0, 1 on rank 2",
+}
+
+
+def test_wrong_arguments_raise_on_every_rank(answers: list[moe_tasks.Answers]) -> None:
+    """The rank that is wrong says why; where ranks differ, all say the same."""
+    for rank, told in enumerate(each.told for each in answers):
+        assert told.keys() == {*OWN, *DIFFERENT, "after all that"}
+        assert told["after all that"] == "no error"
+        for name, message in OWN.items():
+            expected = message if rank == 2 else "rank 2 refused its arguments of the "
+            assert told[name].startswith(f"UnsupportedError: {expected}"), (rank, name, told[name])
+        for name, message in DIFFERENT.items():
+            assert told[name].startswith(f"UnsupportedError: the ranks disagree {message}"), (rank, name, told[name])
+
+
+def test_an_absent_rank_ends_the_call_at_its_timeout(answers: list[moe_tasks.Answers]) -> None:
+    """The others say that they could not agree."""
+    assert answers[3].absence == "absent"
+    for each in answers[:3]:
+        assert each.absence.startswith("ProgramError: the ranks could not agree"), each.absence
