@@ -21,6 +21,8 @@ from .fast import MAX_BYTES, schedule_all_to_allv
 
 MAX_GPUS = 8
 """GPUs of a server: those that want a token are the bits of a byte."""
+TOKEN_BYTES = 2 * 4096
+"""A token of 4096 numbers of two bytes."""
 MAX_SUBSET_SERVERS = 16
 """Servers of which all subsets are looked at."""
 
@@ -337,16 +339,22 @@ def as_placement(values: Any, ranks: int) -> IntArray:
 
 
 def schedule_dispatch(
-    counts: DispatchCounts, *, stages: str = "plain", max_stage_tokens: int | None = None
+    counts: DispatchCounts,
+    *,
+    token_bytes: int = TOKEN_BYTES,
+    stages: str | None = None,
+    max_stage_tokens: int | None = None,
 ) -> DispatchPlan:
-    """Plan a dispatch from counts alone; the plan is a deterministic function of them.
+    """Plan a dispatch from counts alone; the plan is a deterministic function of the arguments.
 
     Parameters
     ----------
     counts : DispatchCounts
         As `count_dispatch` returns them.
+    token_bytes : int
+        What the defaults of the others are predicted with.
     stages, max_stage_tokens : str and int, optional
-        As `schedule_all_to_allv` takes them, in tokens.
+        As `schedule_all_to_allv` takes them, with stages in tokens.
 
     Returns
     -------
@@ -375,8 +383,15 @@ def schedule_dispatch(
     traffic = np.zeros((n * m, n, m), dtype=np.int64)
     ranks = np.arange(n * m)
     traffic[ranks, :, ranks % m] = counts.sends
+    unit = as_whole(token_bytes, "token_bytes")
+    cap = None if max_stage_tokens is None else as_whole(max_stage_tokens, "max_stage_tokens") * unit
     schedule = schedule_all_to_allv(
-        traffic.reshape(n * m, n * m), servers=n, gpus_per_server=m, stages=stages, max_stage_bytes=max_stage_tokens
+        traffic.reshape(n * m, n * m),
+        servers=n,
+        gpus_per_server=m,
+        stages=stages,
+        max_stage_bytes=cap,
+        unit_bytes=unit,
     )
     received = counts.by_server.sum(axis=0)
     receives = bool(received.max() >= counts.once.max())

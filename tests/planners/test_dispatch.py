@@ -76,7 +76,7 @@ def test_counts_and_bounds_are_those_of_the_tokens(n: int, m: int, seed: int, da
 
 def test_relays_spread_the_sends_of_one_server() -> None:
     """One server has every token for all of three others: 18 sends against 6, as the receivers pass them on."""
-    plan = schedule_dispatch(class_counts(4, (6, 0, {1, 2, 3})))
+    plan = schedule_dispatch(class_counts(4, (6, 0, {1, 2, 3})), stages="plain")
     assert (plan.load, plan.bound.load, plan.gap, plan.columns_decide) == (18, 6, 2, False)
     assert plan.relayed is not None
     assert plan.relayed.load == 6
@@ -86,7 +86,7 @@ def test_relays_spread_the_sends_of_one_server() -> None:
 def test_bound_of_relays_may_exceed_that_of_all_schedules() -> None:
     """Four servers on which a helper that wants no token would pay: 8 sends where the bound says 6."""
     tokens = [(3, 0, {1, 2}), (3, 1, {0, 2}), (3, 2, {0, 1}), (2, 0, {3}), (2, 1, {3}), (2, 2, {3})]
-    plan = schedule_dispatch(class_counts(4, *tokens))
+    plan = schedule_dispatch(class_counts(4, *tokens), stages="plain")
     assert plan.relayed is not None
     assert (plan.bound.load, plan.relayed.load, plan.load) == (6, 8, 8)
     assert plan.relayed.servers == {0, 1, 2}

@@ -102,7 +102,7 @@ def many(rank: int, folder: str, *, ranks: int, seeds: int) -> dict[str, bool]:
         for servers in (1, 2, ranks):
             for dtype in (torch.float32, torch.bfloat16, torch.float64):
                 options = {"servers": servers, "max_stage_tokens": (None, 3, 1)[seed % 3]}
-                options["stages"] = ("plain", "fewest")[seed % 2]
+                options["stages"] = (None, "plain", "fewest", "rotations")[seed % 4]
                 for name, fine in trained(rank, seed, dtype, options).items():
                     right[f"{name} {seed} {servers} {dtype}"] = fine
     return right
@@ -185,7 +185,7 @@ def wrong_dispatches(rank: int) -> dict[str, str]:
         "timeout": {"timeout": -1},
         "types differ": {"tokens": four.double()},
         "columns differ": {"tokens": torch.ones(4, 2)},
-        "choices differ": {"indices": to[:, :1], "weights": weights[:, :1]},
+        "choices differ": {"indices": to[:, :1], "weights": torch.ones(4, 1)},
         "placements differ": {"placement": even.flip(0)},
         "weights differ": {"weights": None},
         "servers differ": {"servers": 4},

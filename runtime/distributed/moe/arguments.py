@@ -11,7 +11,7 @@ from ....planners.pairs.dispatch import MAX_GPUS, DispatchCounts, as_indices, as
 from ....planners.pairs.fast import STAGES
 from ....support.arrays import IntArray
 from ...programs.checks import check_choice, check_counts, check_seconds
-from ..all_to_allv.arguments import digest, gathered, servers_and_gpus
+from ..all_to_allv.arguments import UNKNOWN, digest, gathered, servers_and_gpus
 from ..calls.agreement import first_line, wait
 from ..calls.arguments import agreement_device, check_tensor, import_torch, served_devices
 from .hops import OwnTokens
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 SAME = ("servers", "gpus_per_server", "max_stage_tokens", "stages", "the columns of tokens", "the columns of indices")
 DIGESTED = ("the type of tokens", "the kind of device", "the placement of experts", "the type of weights")
-NAMED: dict[str, dict[int, str]] = {"stages": dict(enumerate(STAGES)), "max_stage_tokens": {0: "none"}}
+NAMED: dict[str, dict[int, str]] = {
+    "stages": {code: name for name, code in STAGES.items()} | {UNKNOWN: "none"},
+    "max_stage_tokens": {0: "none"},
+}
 """Words for numbers that ranks compare."""
 MAX_STAGE_TOKENS = 2**62
 
@@ -36,7 +39,7 @@ class DispatchCall(NamedTuple):
     group: Any
     servers: int | None
     gpus_per_server: int | None
-    stages: str
+    stages: str | None
     max_stage_tokens: int | None
     timeout: float | None
 
@@ -69,7 +72,8 @@ def check_dispatch(call: DispatchCall) -> Terms:
         check_seconds("timeout", call.timeout)
     if call.max_stage_tokens is not None:
         check_counts({"max_stage_tokens": call.max_stage_tokens})
-    check_choice("stages", call.stages, STAGES)
+    if call.stages is not None:
+        check_choice("stages", call.stages, STAGES)
     servers, gpus = servers_and_gpus(call.servers, call.gpus_per_server, ranks)
     if gpus > MAX_GPUS:
         raise UnsupportedError(f"gpus_per_server is {gpus}; expected at most {MAX_GPUS} in a dispatch")
@@ -90,7 +94,14 @@ def check_dispatch(call: DispatchCall) -> Terms:
             )
     kinds = (str(call.tokens.dtype), call.tokens.device.type, homes.tobytes(), str(getattr(weights, "dtype", None)))
     cap = min(call.max_stage_tokens or 0, MAX_STAGE_TOKENS)
-    numbers = [servers, gpus, cap, tuple(STAGES).index(call.stages), call.tokens.shape[1], indices.shape[1]]
+    numbers = [
+        servers,
+        gpus,
+        cap,
+        UNKNOWN if call.stages is None else STAGES[call.stages],
+        call.tokens.shape[1],
+        indices.shape[1],
+    ]
     numbers += [digest(kind if isinstance(kind, bytes) else kind.encode()) for kind in kinds]
     given = [call.tokens] if weights is None else [call.tokens, weights]
     needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)

@@ -90,7 +90,7 @@ def moe_dispatch(
     *,
     servers: int | None = None,
     gpus_per_server: int | None = None,
-    stages: str = "plain",
+    stages: str | None = None,
     max_stage_tokens: int | None = None,
     timeout: float | None = None,
 ) -> Dispatched:
@@ -150,12 +150,13 @@ def moe_dispatch(
     agreed = run_in_order(p2p, partial(agree_on_dispatch, terms, p2p, seconds))
     assert isinstance(terms, Terms)  # Or the agreement would have raised it.
     connect(p2p, tokens.device, seconds)
-    plan = schedule_dispatch(agreed.counts, stages=stages, max_stage_tokens=max_stage_tokens)
+    header = torch.from_numpy(_header(terms.indices)).to(tokens.device)
+    given = (tokens,) if weights is None else (tokens, weights)
+    width = sum(each.shape[1] * each.element_size() for each in (header, *given))
+    plan = schedule_dispatch(agreed.counts, token_bytes=width, stages=stages, max_stage_tokens=max_stage_tokens)
     hops = rank_hops(plan.schedule, rank, agreed.own, agreed.kinds)
     route = Route(hops, len(tokens), p2p, seconds, np.zeros(len(agreed.kinds), dtype=np.int64))
     anchor = torch.zeros((), requires_grad=agreed.needs_gradient)
-    header = torch.from_numpy(_header(terms.indices)).to(tokens.device)
-    given = (tokens,) if weights is None else (tokens, weights)
     received, experts, order, anchor, *floats = _functions().dispatch.apply(route, header, anchor, *given)
     mine = np.flatnonzero(terms.homes == rank)
     place = np.full(len(terms.homes), -1)
