@@ -123,6 +123,7 @@ def test_a_rank_that_stays_away_is_noticed_in_time() -> None:
     )
 
 
+@pytest.mark.slow
 def test_calls_that_differ_after_both_were_used_end_with_the_reason() -> None:
     """No rank gets wrong data or SIGABRT, and each is told who differs."""
     answers = run_ranks(runtime_tasks.mismatches, runtime_tasks.RANKS, timeout_s=120, preload=PRELOAD)

@@ -115,6 +115,7 @@ def test_ranks_that_take_too_long_are_stopped(tmp_path: Path) -> None:
     assert_all_gone(tmp_path, 2)
 
 
+@pytest.mark.slow
 def test_ranks_that_the_others_wait_for_are_named() -> None:
     """Those that began fewer calls when time was over."""
     with pytest.raises(ProgramError, match=r"ranks \[0, 1, 2\] did not .*; ranks \[1\] are late: they began 2 calls"):

@@ -53,7 +53,9 @@ def over_bound(network: collopt.Topology, channels: int) -> float:
     return float(run.time * 1000 * plan.bound.algbw / SIZE)
 
 
-@pytest.mark.parametrize("network", [dgx_a100(boxes=2), dgx_h100(boxes=4)], ids=str)
+@pytest.mark.parametrize(
+    "network", [dgx_a100(boxes=2), pytest.param(dgx_h100(boxes=4), marks=pytest.mark.slow)], ids=str
+)
 def test_a_second_channel_helps_many_trees(network: collopt.Topology) -> None:
     """With one, thread blocks that wait for what they pass on hold back the rank's own slices."""
     assert over_bound(network, 1) > 1.3
