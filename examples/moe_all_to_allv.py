@@ -6,9 +6,10 @@ trade places, so no schedule is good for long.  What is planned is the dispatch 
 back is its transpose.
 
 Times are by the model of ``collopt.schedules.fast.two_tier_cost`` on FAST's NVIDIA testbed.  "FAST" is the paper's
-pipeline; "by stage" is what collopt runs: short stages, and balanced before each one what goes in it.  "SpreadOut" sends everything
-directly, in as many steps as there are other GPUs.  The optimum takes links inside servers as infinitely fast: nothing
-can beat it. Planning is that of the short stages, which are planned first: matrix in, whole schedule out, on one core.
+pipeline; "by stage" is what collopt runs: short stages, and balanced before each one what goes in it.  "SpreadOut"
+sends everything directly, in as many steps as there are other GPUs.  The optimum takes links inside servers as
+infinitely fast: nothing can beat it.  Planning is that of the short stages, which are planned first: matrix in, whole
+schedule out, on one core.
 """
 
 from __future__ import annotations

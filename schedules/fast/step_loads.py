@@ -13,8 +13,7 @@ import numpy as np
 from ...support.arrays import IntArray
 from ...support.compiling.kernels import kernel
 
-PARTS = 2**16  # local bytes are divided at multiples of this part of a cell
-PART_BITS = 16
+PARTS = 64  # what stays inside a server is cut into at most so many parts
 
 
 class StepLoads(NamedTuple):
@@ -26,22 +25,21 @@ class StepLoads(NamedTuple):
 
 @kernel
 def local_shares(stage_bytes: IntArray) -> IntArray:
-    """Return in 2^-16 how much of the local bytes has gone before each step, and after all; int64 (stages + 3,)."""
+    """Return how many `PARTS` of the local bytes have gone before each step, and after all; int64 (stages + 3,)."""
     stages = len(stage_bytes)
     shares = np.zeros(stages + 3, dtype=np.int64)
-    total, done = stage_bytes.sum(), 0
-    scale = max(1, total >> 40)  # so that the product below fits 64 bits
+    part, done = max(1, stage_bytes.sum() // PARTS), 0
     for stage in range(stages):
         done += stage_bytes[stage]
-        shares[stage + 2] = min(PARTS, done // scale * PARTS // max(1, total // scale))
+        shares[stage + 2] = min(PARTS, done // part)
     shares[stages + 1 :] = PARTS
     return shares
 
 
 @kernel
 def part_of(cell: int, share: int) -> int:
-    """Bytes of a cell that have gone once `share` of the local bytes have."""
-    return (cell >> PART_BITS) * share + ((cell & (PARTS - 1)) * share >> PART_BITS)
+    """Bytes of a cell that have gone once so many parts of the local bytes have."""
+    return cell // PARTS * share + cell % PARTS * share // PARTS
 
 
 @kernel

@@ -16,6 +16,8 @@ import torch.distributed as dist
 from runtime_tasks import join, message_of, same
 
 from collopt.runtime import all_to_all_single
+from collopt.runtime.distributed.all_to_allv import all_to_all_single as runtime
+from collopt.schedules.fast.two_tier_cost import H200, MI300X, TwoTierModel
 
 RANKS = 4
 SHAPES = ((2, 2), (1, 4), (4, 1))
@@ -115,11 +117,58 @@ def sixteen_ranks(rank: int, folder: str, seeds: int) -> dict[str, bool]:
             (),
             async_op=seed % 5 == 0,
             gpus_per_server=4 + 4 * (seed % 2),
-            stages=("plain", "fewest")[seed // 2 % 2],
+            stages=(None, "plain", "fewest", "rotations")[seed // 2 % 4],
         )
         for seed in range(seeds)
         for name, matrix in matrices(seed, 16).items()
     }
+
+
+SLOW_LINKS = TwoTierModel("0.45", "0.05")
+
+
+def cells_of_50_kb(kind: str) -> np.ndarray:
+    """Bytes from each of 8 ranks to each, on 4 servers."""
+    rng = np.random.default_rng(1)
+    if kind == "zipf":
+        shares = 400_000 / np.arange(1, 9) ** 0.8
+        return np.array([rng.permutation(shares / shares.sum() * 400_000) for _ in range(8)]).astype(np.int64)
+    if kind == "adversary":
+        one = np.zeros((8, 8), dtype=np.int64)
+        one[::2, ::2] = rng.integers(0, 400_000, (4, 4)) * ~np.eye(4, dtype=np.bool_)
+        return one
+    return rng.integers(0, 100_000, (8, 8))
+
+
+class Counted(NamedTuple):
+    """Whether all bytes were right, the step, receiver and bytes of each message sent, and the bytes of scratch."""
+
+    right: bool
+    sent: list[tuple[int, int, int]]
+    scratch: int
+
+
+def counted_exchange(rank: int, folder: str, kind: str) -> Counted:
+    """Exchange among eight ranks, and count what torch is asked to send in each batch."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=8)
+    batches: list[list[tuple[int, int]]] = []
+    plans = []
+    post, run = dist.batch_isend_irecv, runtime.run
+
+    def count(operations: list[Any]) -> Any:
+        sends = [each for each in operations if each.op is dist.isend]
+        batches.append([(each.group_peer, each.tensor.nbytes) for each in sends])
+        return post(operations)
+
+    with (
+        patch("torch.distributed.batch_isend_irecv", count),
+        patch.object(runtime, "run", lambda call, plan: plans.append(plan) or run(call, plan)),
+    ):
+        right = agrees(rank, cells_of_50_kb(kind), torch.uint8, (), gpus_per_server=2, model=SLOW_LINKS)
+    (plan,) = plans
+    sent = [(step, *each) for step, batch in zip(plan.steps.tolist(), batches, strict=True) for each in batch]
+    return Counted(right, sent, plan.scratch)
 
 
 def exchanges(rank: int, seeds: int) -> dict[str, bool]:
@@ -150,6 +199,7 @@ def specials(rank: int) -> dict[str, bool]:
         "equal splits": equal_splits(rank),
         "traffic": exchange(random, torch.float32, (3,), traffic=random, servers=2),
         "small stages": exchange(random, torch.float32, (3,), gpus_per_server=2, max_stage_bytes=100),
+        "little scratch": exchange(random, torch.float32, (3,), gpus_per_server=2, max_scratch_bytes=500),
         "few stages": exchange(random, torch.float32, (3,), stages="fewest"),
         "timeout": exchange(random, torch.float32, (3,), timeout=30),
         "endless timeout": exchange(random, torch.float32, (3,), timeout=1e300),
@@ -283,6 +333,8 @@ def wrong_calls(rank: int) -> dict[str, tuple[str, bool]]:
         "three servers": lambda out: all_to_all_single(out, eight, servers=3),
         "timeout": lambda out: all_to_all_single(out, eight, timeout="1" if other else 1),  # type: ignore[arg-type]
         "stage": lambda out: all_to_all_single(out, eight, max_stage_bytes=0 if other else 10),
+        "model": lambda out: all_to_all_single(out, eight, model=450 if other else None),  # type: ignore[arg-type]
+        "scratch": lambda out: all_to_all_single(out, eight, max_scratch_bytes=-1 if other else 10),
         "kind of stages": lambda out: all_to_all_single(out, eight, stages="few" if other else "fewest"),
         "async": lambda out: all_to_all_single(out, eight, async_op=2 if other else True),  # type: ignore[arg-type]
         "async call in debugging": lambda out: debugged_call(out, eight, dist.DebugLevel.DETAIL if other else level),
@@ -311,7 +363,12 @@ def wrong_calls(rank: int) -> dict[str, tuple[str, bool]]:
         ),
         "shapes differ": lambda out: all_to_all_single(out, eight, servers=1 if other else 2),
         "sizes of stages differ": lambda out: all_to_all_single(out, eight, max_stage_bytes=20 + other),
-        "stages differ": lambda out: all_to_all_single(out, eight, stages="fewest" if other else "plain"),
+        "stages differ": lambda out: all_to_all_single(out, eight, stages="fewest" if other else None),
+        "scratch differs": lambda out: all_to_all_single(out, eight, max_scratch_bytes=20 if other else None),
+        "too little scratch": lambda out: all_to_all_single(
+            out, eight, servers=2, max_stage_bytes=2**20, max_scratch_bytes=15
+        ),
+        "models differ": lambda out: all_to_all_single(out, eight, model=MI300X if other else H200),
         "rows differ": lambda out: all_to_all_single(
             out.view(4, 2) if other else out[:4], eight.view(4, 2) if other else eight[:4]
         ),

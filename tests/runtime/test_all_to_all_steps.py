@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
+from math import gcd
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.distributed.all_to_allv.step_tables import INPUT, OUTPUT, SCRATCH
-from collopt.runtime.distributed.all_to_allv.steps import Copy, Exchange, RankSteps, rank_steps
+from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
+from collopt.runtime.distributed.all_to_allv.step_kernel import INPUT, OUTPUT, SCRATCH
+from collopt.runtime.distributed.all_to_allv.steps import Exchange, RankSteps, rank_steps
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
@@ -64,41 +66,38 @@ def _play(plans: list[RankSteps], memory: list[Memory]) -> None:
     assert not any(queues.values())
 
 
-def _copy(own: Memory, copies: Iterable[Copy]) -> None:
-    for each in copies:
-        assert each.length > 0
-        taken = own[each.source][each.begin : each.begin + each.length]
-        own[each.target][each.place : each.place + each.length] = taken
-
-
 def _rank_program(
     rank: int, plan: RankSteps, own: Memory, queues: dict[tuple[int, int], list[IntArray]]
 ) -> Iterator[str]:
     """Do one rank's part, saying when it has posted or received something and when it waits."""
-    for step in plan.in_order():
-        _copy(own, step.before)
-        for batch in step.batches:
-            assert 0 < len(batch) <= 64
-            assert all(each.peer != rank for each in batch)
-            # All of them are under way at once, so none may touch what another does.
-            spans = sorted((each.memory, each.place, each.place + each.length) for each in batch)
-            assert all(one[0] != two[0] or one[2] <= two[1] for one, two in pairwise(spans))
-            sent = [(each.peer, own[each.memory][each.place :][: each.length].copy()) for each in batch if each.is_send]
-            for peer, data in sent:
-                queues.setdefault((rank, peer), []).append(data)
-            yield "working"
-            for each in batch:
-                while not each.is_send and not queues.get((each.peer, rank)):
-                    yield "waiting"
-                if not each.is_send:
-                    data = queues[each.peer, rank].pop(0)
-                    assert len(data) == each.length > 0
-                    own[each.memory][each.place : each.place + each.length] = data
-                    yield "working"
-            # As NCCL does, a send goes on until the other end has posted its receive.
-            while any(data is other for peer, data in sent for other in queues[rank, peer]):
+    source, target, length = plan.own
+    own[OUTPUT][target : target + length] = own[INPUT][source : source + length]
+    for number, step in enumerate(plan.steps.tolist()):
+        batch = plan.batch(number)
+        assert 0 < len(batch) <= 64
+        assert 0 <= step < plan.num_steps
+        assert all(each.peer != rank for each in batch)
+        # All of them are under way at once, so none may touch what another does.
+        spans = sorted((each.memory, each.place, each.place + each.length) for each in batch)
+        assert all(one[0] != two[0] or one[2] <= two[1] for one, two in pairwise(spans))
+        sent = [(each.peer, own[each.memory][each.place :][: each.length].copy()) for each in batch if each.is_send]
+        for peer, data in sent:
+            queues.setdefault((rank, peer), []).append(data)
+        yield "working"
+        for each in batch:
+            while not each.is_send and not queues.get((each.peer, rank)):
                 yield "waiting"
-        _copy(own, step.after)
+            if not each.is_send:
+                data = queues[each.peer, rank].pop(0)
+                assert len(data) == each.length > 0
+                own[each.memory][each.place : each.place + each.length] = data
+                yield "working"
+        # As NCCL does, a send goes on until the other end has posted its receive.
+        while any(data is other for peer, data in sent for other in queues[rank, peer]):
+            yield "waiting"
+        for each in batch:  # What has been handed on is not needed again.
+            if each.is_send and each.memory == SCRATCH:
+                own[SCRATCH][each.place : each.place + each.length] = -1
 
 
 @settings(max_examples=examples(40))
@@ -106,26 +105,31 @@ def _rank_program(
     st.integers(1, 5),
     st.integers(1, 4),
     st.sampled_from([1, 3, 8, 768]),
-    st.sampled_from(["plain", "fewest"]),
+    st.sampled_from([None, *STAGES]),
     st.sampled_from([None, 1, 500]),
     st.integers(0, 2**32),
 )
 def test_steps_of_all_ranks_fit_together(
-    servers: int, gpus: int, width: int, stages: str, cap: int | None, seed: int
+    servers: int, gpus: int, width: int, stages: str | None, cap: int | None, seed: int
 ) -> None:
     """Messages of equal lengths match in order, nobody waits for ever, and every byte comes to its place."""
     rng = np.random.default_rng(seed)
     ranks = servers * gpus
     rows = rng.integers(0, 6, (ranks, ranks)) * (rng.random((ranks, ranks)) < rng.random())
     exchange = Exchange(rows.tobytes(), servers, gpus, width, stages, cap)
-    check([rank_steps(exchange, rank) for rank in range(ranks)], rows, width)
+    plans = [rank_steps(exchange, rank) for rank in range(ranks)]
+    check(plans, rows, width)
+    options = {"servers": servers, "gpus_per_server": gpus, "stages": stages, "max_stage_bytes": cap}
+    unit = gcd(width, 512)
+    wanted = schedule_all_to_allv(rows * (width // unit), unit_bytes=unit, **options).scratch_bytes * unit
+    assert [plan.scratch for plan in plans] == wanted.tolist()
 
 
 def test_batches_of_large_servers_are_cut() -> None:
     """Forty GPUs have more messages in a step than a batch may have."""
     rows = np.ones((80, 80), dtype=np.int64)
     plans = [rank_steps(Exchange(rows.tobytes(), 2, 40, 4), rank) for rank in range(80)]
-    assert max(len(step.batches) for step in plans[0].in_order()) > 1
+    assert len(plans[0].steps) > len(set(plans[0].steps.tolist()))
     check(plans, rows, 4)
 
 
@@ -134,16 +138,25 @@ def test_single_gpus_need_no_scratch() -> None:
     rows = np.random.default_rng(4).integers(0, 9, (5, 5))
     for rank in range(5):
         plan = rank_steps(Exchange(rows.tobytes(), 5, 1, 8), rank)
-        assert (plan.scratch, len(plan.before), len(plan.after)) == (0, 1, 0)
+        assert plan.scratch == 0
+        assert SCRATCH not in plan.messages[:, 2]
 
 
-def test_runs_that_go_together_are_one_copy() -> None:
-    """What one message brings from or to one place is not packed; only rank 3 gets bytes of its own among others."""
+def test_nothing_is_packed() -> None:
+    """What is in one piece at both ends is one message; own bytes are sent from the input, and land in the output."""
     rows = np.zeros((4, 4), dtype=np.int64)
     rows[0, 2:] = 6, 4
     giver, proxy, first, second = (rank_steps(Exchange(rows.tobytes(), 2, 2, 1), rank) for rank in range(4))
-    assert [len(plan.before) + len(plan.after) for plan in (giver, proxy, first, second)] == [0, 0, 0, 1]
     assert giver.messages.tolist() == [[1, 1, INPUT, 5, 5], [2, 1, INPUT, 0, 5]]
-    assert proxy.messages.tolist() == [[0, 0, SCRATCH, 0, 5], [3, 1, SCRATCH, 0, 5]]
-    assert second.after.tolist() == [[SCRATCH, 1, OUTPUT, 0, 4]]
-    assert [plan.num_steps for plan in (giver, proxy, first, second)] == [2, 2, 2, 2]
+    assert proxy.messages.tolist() == [[0, 0, SCRATCH, 0, 5], [3, 1, SCRATCH, 0, 1], [3, 1, SCRATCH, 1, 4]]
+    assert first.messages.tolist() == [[0, 0, OUTPUT, 0, 5], [3, 0, OUTPUT, 5, 1]]
+    assert second.messages.tolist() == [[1, 0, SCRATCH, 0, 1], [1, 0, OUTPUT, 0, 4], [2, 1, SCRATCH, 0, 1]]
+    assert [plan.steps.tolist() for plan in (giver, proxy, first, second)] == [[0, 1], [0, 1], [1, 2], [1, 2]]
+
+
+def test_steps_of_large_transfers_are_single_batches() -> None:
+    """Stages of 4 servers of 8 GPUs have a few messages each, far fewer than a batch may have."""
+    rows = np.random.default_rng(0).integers(0, 10**8, (32, 32))
+    plan = rank_steps(Exchange(rows.tobytes(), 4, 8, 1), 5)
+    assert len(plan.steps) <= 1.1 * plan.num_steps
+    assert np.diff(plan.batches).max() <= 64

@@ -11,13 +11,15 @@ from ..calls.agreement import connect, first_line, wait_for_all
 from ..calls.arguments import import_torch, member_rank, p2p_group
 from ..calls.call_queue import TAG, AsyncWork, completed_work, run_in_order, run_now, start
 from .arguments import AllToAllCall, Terms, agreed_exchange, check_arguments
-from .steps import Copy, Message, RankSteps, rank_steps
+from .steps import Message, RankSteps, rank_steps
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
     import torch
     import torch.distributed as dist
+
+    from ....schedules import TwoTierModel
 
 MAX_SECONDS = 1e9
 
@@ -33,8 +35,10 @@ def all_to_all_single(
     servers: int | None = None,
     gpus_per_server: int | None = None,
     traffic: npt.ArrayLike | pd.DataFrame | None = None,
-    stages: str = "plain",
+    stages: str | None = None,
     max_stage_bytes: int | None = None,
+    max_scratch_bytes: int | None = None,
+    model: TwoTierModel | None = None,
     timeout: float | None = None,
 ) -> AsyncWork | None:
     """Send every rank its part of `input`: as `torch.distributed.all_to_all_single` does, but in balanced stages.
@@ -60,8 +64,10 @@ def all_to_all_single(
     traffic : array_like or DataFrame of integers, shape (ranks, ranks), optional
         Rows, not bytes, from each rank to each, the same on all ranks.  Saves an exchange of the splits, with which
         each rank compares its own row and column.
-    stages, max_stage_bytes : str and int, optional
+    stages, max_stage_bytes, max_scratch_bytes : str and int, optional
         As for `collopt.planners.schedule_all_to_allv`, the same on all ranks.
+    model : TwoTierModel, optional
+        What the stages are chosen for, the same on all ranks; by default the H200 testbed of the FAST paper.
     timeout : float, optional
         Seconds that one batch of messages may take; None leaves it to the process group.  With NCCL the process then
         waits for every batch, which otherwise only the stream does.
@@ -74,14 +80,15 @@ def all_to_all_single(
     Raises
     ------
     UnsupportedError
-        If the arguments of any rank are wrong, do not fit the splits of others, or differ where they must not.
+        If the arguments of any rank are wrong, do not fit the splits of others, or differ where they must not; or if
+        the scratch does not suffice.
     ProgramError
         If the exchange fails or is late; with `async_op`, ``wait()`` raises it.
 
     Notes
     -----
-    Per call, a rank needs scratch memory for all that it sends to other servers as a proxy, the two largest stages that
-    it receives, and what it hands to and takes from GPUs of its server in one step; less where pieces need no packing.
+    Per call, a rank needs at most `max_scratch_bytes`, or four times the longest stage; the schedule's `scratch_bytes`
+    say how much.  By default that is no more than a quarter of what ranks send on average, or 4 MiB.
 
     With `async_op` the exchange goes on in a thread on CPU tensors, and on a stream of its own on CUDA tensors.  As the
     ranks agree on every call, on CPU tensors every call waits for those of the group that still go on.
@@ -92,7 +99,7 @@ def all_to_all_single(
     rank, p2p = member_rank(group), p2p_group(group, output, input)
     call = AllToAllCall(
         output, input, output_split_sizes, input_split_sizes, p2p, async_op, servers, gpus_per_server, traffic,
-        stages, max_stage_bytes, timeout,
+        stages, max_stage_bytes, max_scratch_bytes, model, timeout,
     )  # fmt: skip
     terms: Terms | UnsupportedError
     try:
@@ -122,9 +129,9 @@ def bounded_timeout(timeout: object) -> float | None:
 
 
 def run(call: AllToAllCall, plan: RankSteps) -> None:
-    """Run all steps, one after the other."""
+    """Run all batches, one after the other."""
     torch, _ = import_torch()
-    number = 0
+    step = -1
     try:
         # Unlike no_grad this also lets us write to tensors that were made so.
         with torch.inference_mode():
@@ -133,21 +140,15 @@ def run(call: AllToAllCall, plan: RankSteps) -> None:
                 call.output.detach().view(-1).view(torch.uint8),
                 torch.empty(plan.scratch, dtype=torch.uint8, device=call.input.device),
             )
-            for number, step in enumerate(plan.in_order(), start=1):  # noqa: B007 - told below.
-                _copy(step.before, memories)
-                for batch in step.batches:
-                    _exchange(call, batch, memories)
-                _copy(step.after, memories)
+            source, target, length = plan.own
+            memories[1][target : target + length].copy_(memories[0][source : source + length])
+            for number, step in enumerate(plan.steps.tolist()):  # noqa: B007 - told below.
+                _exchange(call, plan.batch(number), memories)
     except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
         raise ProgramError(
-            f"rank {call.group.rank()} could not finish step {number} of {plan.num_steps} of an all-to-all: "
+            f"rank {call.group.rank()} could not finish step {step + 1} of {plan.num_steps} of an all-to-all: "
             f"{first_line(error)}"
         ) from error
-
-
-def _copy(copies: list[Copy], memories: tuple[Any, Any, Any]) -> None:
-    for source, begin, target, place, length in copies:
-        memories[target][place : place + length].copy_(memories[source][begin : begin + length])
 
 
 def _exchange(call: AllToAllCall, batch: list[Message], memories: tuple[Any, Any, Any]) -> None:

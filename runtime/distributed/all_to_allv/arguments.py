@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....errors import ProgramError, UnsupportedError
+from ....schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
 from ....support.arrays import IntArray
 from ....support.validation import shown
 from ...programs.checks import check_choice, check_counts, check_seconds
@@ -35,8 +36,10 @@ class AllToAllCall(NamedTuple):
     servers: int | None
     gpus_per_server: int | None
     traffic: Any
-    stages: str
+    stages: str | None
     max_stage_bytes: int | None
+    max_scratch_bytes: int | None
+    model: TwoTierModel | None
     timeout: float | None
 
 
@@ -50,7 +53,10 @@ def check_arguments(call: AllToAllCall) -> Terms:
         check_seconds("timeout", call.timeout)
     if call.max_stage_bytes is not None:
         check_counts({"max_stage_bytes": call.max_stage_bytes})
-    check_choice("stages", call.stages, STAGES)
+    if call.max_scratch_bytes is not None:
+        check_counts({"max_scratch_bytes": call.max_scratch_bytes}, least=0)
+    if call.stages is not None:
+        check_choice("stages", call.stages, STAGES)
     servers, gpus = servers_and_gpus(call.servers, call.gpus_per_server, ranks)
     _check_tensors(call)
     check_async(call.async_op, call.input, call.timeout)
@@ -67,7 +73,10 @@ def check_arguments(call: AllToAllCall) -> Terms:
                     f"rank {rank}'s {'input' if name == 'row' else 'output'} split sizes have it"
                 )
     kinds = str(call.input.dtype), call.input.device.type
-    return Terms(sends, receives, rows, _row_bytes(call), *kinds, servers, gpus, call.max_stage_bytes, call.stages)
+    model = H200 if call.model is None else call.model
+    check_model(model)
+    shape, limits = (servers, gpus), (call.max_stage_bytes, call.max_scratch_bytes)
+    return Terms(sends, receives, rows, _row_bytes(call), *kinds, *shape, *limits, call.stages, model)
 
 
 def servers_and_gpus(servers: int | None, gpus: int | None, ranks: int) -> tuple[int, int]:
@@ -149,8 +158,8 @@ def _splits(name: str, tensor: Any, given: Any, ranks: int) -> list[int]:
 
 
 UNKNOWN = -1
-NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "stages")
-DIGESTED = ("the element type", "the kind of device", "whether traffic is given, and what")
+NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "max_scratch_bytes", "stages")
+DIGESTED = ("the element type", "the kind of device", "the model", "whether traffic is given, and what")
 
 
 class Terms(NamedTuple):
@@ -165,7 +174,9 @@ class Terms(NamedTuple):
     servers: int
     gpus_per_server: int
     max_stage_bytes: int | None
-    stages: str
+    max_scratch_bytes: int | None
+    stages: str | None
+    model: TwoTierModel
 
 
 def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float | None) -> Exchange:
@@ -181,16 +192,21 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
     size = UNKNOWN if terms.row_bytes is None else terms.row_bytes
     # No digest is 0, so that it can stand for no matrix.
     matrix = 0 if terms.traffic is None else 1 + digest(terms.traffic.tobytes())
-    stage = min(terms.max_stage_bytes or 0, 2**62)
-    shape, kinds = (terms.servers, terms.gpus_per_server), (terms.dtype.encode(), terms.device.encode())
-    way = tuple(STAGES).index(terms.stages)
-    table = gathered([0, size, *shape, stage, way, *map(digest, kinds), matrix], group, timeout)
+    limits = [
+        UNKNOWN if limit is None else min(limit, 2**62) for limit in (terms.max_stage_bytes, terms.max_scratch_bytes)
+    ]
+    shape, kinds = (terms.servers, terms.gpus_per_server), (terms.dtype, terms.device, repr(terms.model))
+    way = UNKNOWN if terms.stages is None else tuple(STAGES).index(terms.stages)
+    table = gathered(
+        [0, size, *shape, *limits, way, *(digest(kind.encode()) for kind in kinds), matrix], group, timeout
+    )
     row_bytes = _agreed_size(table)
     rows = terms.traffic
     if rows is None:
         splits = gathered([*terms.sends, *terms.receives], group, timeout)
         rows = _match_splits(splits[:, : len(terms.sends)], splits[:, len(terms.sends) :])
-    return Exchange(rows.tobytes(), *shape, row_bytes, terms.stages, stage or None)
+    stage, scratch = terms.max_stage_bytes, terms.max_scratch_bytes
+    return Exchange(rows.tobytes(), *shape, row_bytes, terms.stages, stage, scratch, terms.model)
 
 
 def digest(data: bytes) -> int:
@@ -224,7 +240,8 @@ def _agreed_size(table: IntArray) -> int:
     for at, name in enumerate(NAMES + DIGESTED):
         column = table[:, at + 2]
         if (other := int(np.argmax(column != column[0]))) != 0:
-            one, two = (tuple(STAGES)[which] if name == "stages" else which for which in column[[0, other]].tolist())
+            kinds = {at: each for at, each in enumerate(STAGES) if name == NAMES[-1]} | {UNKNOWN: "not given"}
+            one, two = (kinds.get(code, code) for code in column[[0, other]].tolist())
             shown = f": {one} on rank 0, {two} on rank {other}" if at < len(NAMES) else f", such as ranks 0 and {other}"
             raise UnsupportedError(f"the ranks disagree about {name}{shown}; all have to make the same call")
     sizes = table[:, 1]

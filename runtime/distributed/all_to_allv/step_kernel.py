@@ -1,15 +1,10 @@
-"""Steps of one rank of a staged all-to-allv, in one compiled call.
+"""Messages of one rank of a staged all-to-allv, step by step, in one compiled call.
 
-Step 0 balances: GPUs hand to the proxies of their server what those will send.  Step k + 1 has stage k, and with it the
-redistribution of the stage before; the first one also has what stays inside servers.  The last step redistributes the
-last stage.
+Step t balances stage t, sends stage t - 1 between servers and redistributes stage t - 2; local bytes go in parts beside
+them.  Nothing is packed: own bytes leave from the input, bytes for the receiver land in the output, and what is for
+others is in scratch in the order of streams, in two areas by turns for what a rank sends, and two for what it receives.
 
-Between two ranks there is at most one message each way in a step.  It is packed in the order of streams and of bytes in
-them, which both ends know.  Messages inside a server go in the order of the distance of the two GPUs, so that all ranks
-can cut batches alike.
-
-Scratch has the streams that leave by the rank, then what a stage brings, in two areas by turns as it is handed on while
-the next comes, and then packed messages, which are forgotten after their step.
+Both ends of a message derive it from the schedule.  A run of bytes is one message if it is in one piece at both ends.
 """
 
 from __future__ import annotations
@@ -18,315 +13,281 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ....schedules.fast.step_loads import local_shares, part_of
 from ....support.arrays import IntArray
 from ....support.compiling.kernels import kernel
-from .step_tables import (
-    AFTER,
-    BEFORE,
-    EARLY,
-    FIRST_BATCH,
-    INPUT,
-    LATE,
-    OUTPUT,
-    PACK_OFFSET,
-    RECV,
-    SCRATCH,
-    SCRATCH_PEAK,
-    SEND,
-    StepTables,
-    as_int64,
-    compacted,
-    copy,
-    empty_tables,
-    end_step,
-    pack,
-    post,
-)
 
 
-class RankContext(NamedTuple):
-    """Inputs of the kernel's functions: the schedule and this rank's position in it."""
+def as_int64(number: int) -> int:
+    """Return a constant as int64, not as a literal, for each of which numba would compile a function again."""
+    return np.int64(number)  # type: ignore[return-value]
 
+
+INPUT, OUTPUT, SCRATCH, LANDED = map(as_int64, (0, 1, 2, 4))  # Memories of a rank; while writing, areas from SCRATCH on
+RECV, SEND = map(as_int64, range(2))  # Messages to this rank, and from it
+PEER, IS_SEND, MEMORY, PLACE, LENGTH, STEP, BATCH = range(7)  # Columns of messages
+ORIGIN, FINAL, FIRST, BYTES = range(4)  # Columns of segments and pieces
+
+
+class Rank(NamedTuple):
+    """One rank, the schedule, and where it is in it."""
+
+    rank: int
+    gpus: int
+    per_batch: int  # Messages that one batch may have each way
     traffic: IntArray
     starts: IntArray
     segments: IntArray
-    input_begins: IntArray  # Where what is for each rank begins in the input.
-    output_begins: IntArray  # Where what is from each rank begins in the output.
-    rank: int
-    server: int
-    gpu: int
-    gpus: int
-    shifts: int  # As many distances go into one batch.
-
-
-class Arrivals(NamedTuple):
-    """Data received in the last two stages, alternating, and the state of the streams.
-
-    Rows of `outgoing` (received here for other ranks) are destination, offset in scratch and length; rows of `expected`
-    (received by other ranks for this one) are holder, offset in the output and length.
-    """
-
-    lengths: IntArray  # Of the streams to this server, by server and GPU.
-    segment: IntArray  # Which segment of each stream comes next,
-    done: IntArray  # and how much of that has come.
-    outgoing: IntArray
-    expected: IntArray
-    counts: IntArray  # Rows of both, by turn.
-    area_begins: IntArray  # Where the two areas of scratch begin, and where the second ends.
+    input_begins: IntArray  # Where what is for each rank begins in the input
+    output_begins: IntArray  # Where what is from each rank begins in the output
+    at: IntArray  # Which segment of each stream comes next,
+    done: IntArray  # and how much of it is in earlier stages
+    pieces: IntArray  # The pieces of a stage that one stream has
+    rows: IntArray  # Messages, (most, 7)
+    written: IntArray  # of which there are so many
+    counted: IntArray  # Messages of a step modulo 3, each way, at each distance; 0 stands for other servers
+    areas: IntArray  # Bytes of the four areas of scratch
 
 
 @kernel
-def stream_locations(own: RankContext) -> tuple[IntArray, IntArray, IntArray, int]:
-    """Return the memory and offset that each stream to another server is sent from, its length, and the scratch used.
-
-    A stream that is contiguous in the input stays there; others are gathered in scratch.
-    """
-    servers = len(own.traffic) // own.gpus
-    memories, offsets = np.full(servers, INPUT), np.zeros(servers, dtype=np.int64)
-    lengths = np.zeros(servers, dtype=np.int64)
-    scratch_used = 0
-    for other in range(servers):
-        stream = (own.server * servers + other) * own.gpus + own.gpu
-        first = own.starts[stream]
-        for at in range(first, own.starts[stream + 1]):
-            place = input_offset(own, at)
-            if at == first:
-                offsets[other] = place
-            if own.segments[at, 0] != own.rank or place != offsets[other] + lengths[other]:
-                memories[other] = SCRATCH
-            lengths[other] += own.segments[at, 3]
-        if memories[other] == SCRATCH:
-            offsets[other] = scratch_used
-            scratch_used += lengths[other]
-    return memories, offsets, lengths, scratch_used
-
-
-@kernel
-def plan_arrivals(
-    own: RankContext, partners: IntArray, begins: IntArray, ends: IntArray, scratch_used: int
-) -> Arrivals:
-    """Compute the lengths of received streams, and lay out the receive areas behind `scratch_used`."""
-    servers, gpus = len(own.traffic) // own.gpus, own.gpus
-    lengths, segment = np.zeros((servers, gpus), dtype=np.int64), np.zeros((servers, gpus), dtype=np.int64)
-    max_segments = 0
-    for other in range(servers):
-        tile = (other * servers + own.server) * gpus
-        max_segments = max(max_segments, own.starts[tile + gpus] - own.starts[tile])
-        for peer in range(gpus):
-            segment[other, peer] = own.starts[tile + peer]
-            for at in range(own.starts[tile + peer], own.starts[tile + peer + 1]):
-                lengths[other, peer] += own.segments[at, 3]
-    area_begins = np.full(3, scratch_used)
-    sizes = np.zeros(2, dtype=np.int64)
-    for stage in range(len(partners)):
-        for other in range(servers):
-            # A server's only GPU has all that comes in its place at once.
-            if partners[stage, other] == own.server and gpus > 1:
-                length = lengths[other, own.gpu]
-                received = min(ends[stage, other], length) - min(begins[stage, other], length)
-                sizes[(stage + 1) % 2] = max(sizes[(stage + 1) % 2], received)
-    area_begins[1] += sizes[0]
-    area_begins[2] = area_begins[1] + sizes[1]
-    # A stage may end inside a segment of each stream, which the next one goes on with.
-    outgoing, expected = (
-        np.empty((2, max_segments + gpus, 3), dtype=np.int64),
-        np.empty((2, max_segments + gpus, 3), dtype=np.int64),
-    )
-    done, counts = np.zeros((servers, gpus), dtype=np.int64), np.zeros((2, 2), dtype=np.int64)
-    return Arrivals(lengths, segment, done, outgoing, expected, counts, area_begins)
-
-
-@kernel
-def allocate_tables(own: RankContext, partners: IntArray, scratch_used: int) -> StepTables:
-    """Allocate tables with a row for every segment, and one more for every stage that cuts it."""
-    servers, gpus = len(own.traffic) // own.gpus, own.gpus
-    copies = gpus + 1
-    for other in range(servers):
-        for tile in (own.server * servers + other, other * servers + own.server):
-            copies += own.starts[(tile + 1) * gpus] - own.starts[tile * gpus]
-    for stage in range(len(partners)):
-        for other in range(servers):
-            if partners[stage, other] == own.server:
-                copies += gpus
-    tables = empty_tables(copies, 2 * (copies + len(partners) + gpus), len(partners) + 2)
-    tables.counts[PACK_OFFSET] = scratch_used
-    return tables
-
-
-@kernel
-def input_offset(own: RankContext, at: int) -> int:
-    """Offset in the input of one of this rank's own segments."""
-    return int(own.input_begins[own.segments[at, 1]] + own.segments[at, 2])
-
-
-OUTGOING, EXPECTED = map(as_int64, range(2))  # Counters of `Arrivals`
-
-
-@kernel
-def exchange_steps(
+def rank_messages(
     rank: int,
     traffic: IntArray,
     gpus: int,
     starts: IntArray,
     segments: IntArray,
+    stage_bytes: IntArray,
     partners: IntArray,
     begins: IntArray,
     ends: IntArray,
-    shifts: int,
-) -> StepTables:
-    """Work out one rank's part of an all-to-allv.
+    per_batch: int,
+) -> tuple[IntArray, int]:
+    """Return one rank's messages, int64 (messages, 7), in the order of steps and batches, and the bytes of scratch."""
+    stages, servers, server = len(partners), len(traffic) // gpus, rank // gpus
+    own = _rank(rank, traffic, gpus, starts, segments, stages, per_batch)
+    shares = local_shares(stage_bytes)
+    for step in range(stages + 2):
+        if step < stages:
+            other = partners[step, server]
+            for gpu in range(gpus):
+                if other >= 0:
+                    stream = (server * servers + other) * gpus + gpu
+                    count = _next_pieces(own, stream, ends[step, server] - begins[step, server])
+                    _balance(own, step, server * gpus + gpu, count)
+                    if server * gpus + gpu == rank:
+                        _exchange(own, step, rank, other * gpus + gpu, count)
+            for other in range(servers):
+                if partners[step, other] == server:
+                    for gpu in range(gpus):
+                        stream = (other * servers + server) * gpus + gpu
+                        count = _next_pieces(own, stream, ends[step, other] - begins[step, other])
+                        if server * gpus + gpu == rank:
+                            _exchange(own, step, other * gpus + gpu, rank, count)
+                        _redistribute(own, step, server * gpus + gpu, count)
+        if shares[step] < shares[step + 1]:
+            _send_local(own, step, shares[step], shares[step + 1])
+        own.counted[step % 3] = 0
+    return _sorted(own)
 
-    Shapes: `traffic` int64 (ranks, ranks).
-    """
-    ranks, stages = len(traffic), len(partners)
-    server, gpu = rank // gpus, rank % gpus
+
+@kernel
+def _rank(
+    rank: int, traffic: IntArray, gpus: int, starts: IntArray, segments: IntArray, stages: int, per_batch: int
+) -> Rank:
+    """Allocate rows for all that a rank may have to do."""
+    ranks = len(traffic)
     input_begins, output_begins = np.zeros(ranks, dtype=np.int64), np.zeros(ranks, dtype=np.int64)
     for other in range(1, ranks):
         input_begins[other] = input_begins[other - 1] + traffic[rank, other - 1]
         output_begins[other] = output_begins[other - 1] + traffic[other - 1, rank]
-    own = RankContext(traffic, starts, segments, input_begins, output_begins, rank, server, gpu, gpus, shifts)
-    memories, offsets, lengths, scratch_used = stream_locations(own)
-    arrivals = plan_arrivals(own, partners, begins, ends, scratch_used)
-    tables = allocate_tables(own, partners, scratch_used)
-    _balance(own, tables, memories, offsets)
-    area = arrivals.area_begins[2]
-    end_step(tables, area)
-    for step in range(1, stages + 2):
-        turn = step % 2
-        if step <= stages:
-            other = partners[step - 1, server]
-            if other >= 0:
-                begin = min(begins[step - 1, server], lengths[other])
-                length = min(ends[step - 1, server], lengths[other]) - begin
-                post(tables, FIRST_BATCH, other * gpus + gpu, SEND, memories[other], offsets[other] + begin, length)
-            arrivals.counts[turn] = 0
-            for other in range(ranks // gpus):
-                if partners[step - 1, other] == server:
-                    _receive_stage(own, tables, arrivals, turn, other, begins[step - 1, other], ends[step - 1, other])
-        if step == 1:
-            _send_inside_server(own, tables)
+    servers, server, runs, longest = ranks // gpus, rank // gpus, 0, 0
+    for other in range(servers):
+        for tile in (server * servers + other, other * servers + server):
+            runs += starts[(tile + 1) * gpus] - starts[tile * gpus]
+            for stream in range(tile * gpus, (tile + 1) * gpus):
+                longest = max(longest, starts[stream + 1] - starts[stream])
+    most = 2 * (runs + 3 * stages * gpus + 2 * gpus)
+    return Rank(
+        rank,
+        gpus,
+        per_batch,
+        traffic,
+        starts,
+        segments,
+        input_begins,
+        output_begins,
+        starts[:-1].copy(),
+        np.zeros(len(starts) - 1, dtype=np.int64),
+        np.empty((longest + 1, 4), dtype=np.int64),
+        np.empty((most, 7), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros((3, 2, gpus), dtype=np.int64),
+        np.zeros(4, dtype=np.int64),
+    )
+
+
+@kernel
+def _next_pieces(own: Rank, stream: int, left: int) -> int:
+    """Write the next pieces of a stream, of `left` bytes if it is so long, and return their number."""
+    count = 0
+    while left and own.at[stream] < own.starts[stream + 1]:
+        segment, done = own.segments[own.at[stream]], own.done[stream]
+        length = min(left, segment[BYTES] - done)
+        piece = own.pieces[count]
+        piece[ORIGIN], piece[FINAL], piece[FIRST], piece[BYTES] = (
+            segment[ORIGIN],
+            segment[FINAL],
+            segment[FIRST] + done,
+            length,
+        )
+        left -= length
+        count += 1
+        own.done[stream] += length
+        if done + length == segment[BYTES]:
+            own.at[stream] += 1
+            own.done[stream] = 0
+    return count
+
+
+@kernel
+def _joins(cells: IntArray, place: int, end: int, other: int, first: int) -> bool:
+    """Whether byte `first` of cell `other` comes right after byte `end` of cell `place`, in the order of `cells`."""
+    if place == other:
+        return end == first
+    return place < other and first == 0 and end == cells[place] and not cells[place + 1 : other].any()
+
+
+@kernel
+def _input_joins(own: Rank, at: int) -> bool:
+    """Whether a piece follows the one before in the input of the same origin."""
+    one, two = own.pieces[at - 1], own.pieces[at]
+    if at == 0 or one[ORIGIN] != two[ORIGIN]:
+        return False
+    return _joins(own.traffic[one[ORIGIN]], one[FINAL], one[FIRST] + one[BYTES], two[FINAL], two[FIRST])
+
+
+@kernel
+def _output_joins(own: Rank, at: int) -> bool:
+    """Whether a piece follows the one before in the output of the same rank."""
+    one, two = own.pieces[at - 1], own.pieces[at]
+    if at == 0 or one[FINAL] != two[FINAL]:
+        return False
+    return _joins(own.traffic[:, one[FINAL]], one[ORIGIN], one[FIRST] + one[BYTES], two[ORIGIN], two[FIRST])
+
+
+@kernel
+def _input_place(own: Rank, piece: IntArray) -> int:
+    return int(own.input_begins[piece[FINAL]] + piece[FIRST])
+
+
+@kernel
+def _output_place(own: Rank, piece: IntArray) -> int:
+    return int(own.output_begins[piece[ORIGIN]] + piece[FIRST])
+
+
+@kernel
+def _balance(own: Rank, stage: int, proxy: int, count: int) -> None:
+    """Hand this rank's bytes in a proxy's stream to the proxy, or take what it sends as one."""
+    area, place = SCRATCH + stage % 2, 0
+    for at in range(count):
+        piece = own.pieces[at]
+        origin, length = piece[ORIGIN], piece[BYTES]
+        if origin != proxy:
+            if proxy == own.rank:
+                _post(own, stage, origin, RECV, area, place, length, _input_joins(own, at))
+            elif origin == own.rank:
+                _post(own, stage, proxy, SEND, INPUT, _input_place(own, piece), length, _input_joins(own, at))
+            place += length
+
+
+@kernel
+def _exchange(own: Rank, stage: int, proxy: int, peer: int, count: int) -> None:
+    """Send this rank's stream to its peer, or receive the peer's."""
+    sent, landed, joins = 0, 0, False
+    for at in range(count):
+        piece = own.pieces[at]
+        length, is_own, stays = piece[BYTES], piece[ORIGIN] == proxy, piece[FINAL] == peer
+        if at:
+            before = own.pieces[at - 1]
+            joins = (before[ORIGIN] == proxy) == is_own and (before[FINAL] == peer) == stays
+            joins = joins and (not is_own or _input_joins(own, at)) and (not stays or _output_joins(own, at))
+        if proxy == own.rank:
+            memory, place = (INPUT, _input_place(own, piece)) if is_own else (SCRATCH + stage % 2, sent)
+            _post(own, stage + 1, peer, SEND, memory, place, length, joins)
         else:
-            _redistribute(own, tables, arrivals, 1 - turn)
-        end_step(tables, area)
-    tables.counts[SCRATCH_PEAK] = max(tables.counts[SCRATCH_PEAK], area)
-    return compacted(tables)
+            memory, place = (OUTPUT, _output_place(own, piece)) if stays else (LANDED + stage % 2, landed)
+            _post(own, stage + 1, proxy, RECV, memory, place, length, joins)
+        sent += 0 if is_own else length
+        landed += 0 if stays else length
 
 
 @kernel
-def _balance(own: RankContext, tables: StepTables, memories: IntArray, offsets: IntArray) -> None:
-    """Hand data to the proxies that will send it, and gather the streams that this rank sends."""
-    servers, gpus, first = len(offsets), own.gpus, own.rank - own.gpu
-    start = tables.counts[BEFORE]
-    for shift in range(gpus):
-        ahead, behind = first + (own.gpu + shift) % gpus, first + (own.gpu - shift) % gpus
-        if shift:
-            floor, place = tables.counts[BEFORE], tables.counts[PACK_OFFSET]
-            for other in range(servers):
-                stream = (own.server * servers + other) * gpus + ahead - first
-                for at in range(own.starts[stream], own.starts[stream + 1]):
-                    if own.segments[at, 0] == own.rank:
-                        length = own.segments[at, 3]
-                        copy(tables, EARLY, floor, INPUT, input_offset(own, at), SCRATCH, place, length)
-                        place += length
-            pack(tables, shift // own.shifts, ahead, SEND, floor)
-        floor, place = tables.counts[AFTER], tables.counts[PACK_OFFSET]
-        for other in range(servers):
-            stream = (own.server * servers + other) * gpus + own.gpu
-            target = offsets[other]
-            for at in range(own.starts[stream], own.starts[stream + 1]):
-                length = own.segments[at, 3]
-                if own.segments[at, 0] == behind and memories[other] == SCRATCH:
-                    if shift:
-                        copy(tables, LATE, floor, SCRATCH, place, SCRATCH, target, length)
-                        place += length
-                    else:
-                        copy(tables, EARLY, start, INPUT, input_offset(own, at), SCRATCH, target, length)
-                target += length
-        if shift:
-            pack(tables, shift // own.shifts, behind, RECV, floor)
-
-
-@kernel
-def _send_inside_server(own: RankContext, tables: StepTables) -> None:
-    """Exchange data between GPUs of one server directly."""
-    first, rank = own.rank - own.gpu, own.rank
-    floor, length = tables.counts[BEFORE], own.traffic[rank, rank]
-    copy(tables, EARLY, floor, INPUT, own.input_begins[rank], OUTPUT, own.output_begins[rank], length)
-    for shift in range(1, own.gpus):
-        ahead, behind = first + (own.gpu + shift) % own.gpus, first + (own.gpu - shift) % own.gpus
-        batch = shift // own.shifts
-        post(tables, batch, ahead, SEND, INPUT, own.input_begins[ahead], own.traffic[rank, ahead])
-        post(tables, batch, behind, RECV, OUTPUT, own.output_begins[behind], own.traffic[behind, rank])
-
-
-@kernel
-def _receive_stage(
-    own: RankContext, tables: StepTables, arrivals: Arrivals, turn: int, other: int, begin: int, end: int
-) -> None:
-    """Receive this rank's part of a stage from another server, and record what its server has to redistribute.
-
-    Data for this rank itself goes to the output at once.
-    """
-    floor, first = tables.counts[AFTER], own.rank - own.gpu
-    area_begin = arrivals.area_begins[turn]
-    place, kept = area_begin, 0
-    for peer in range(own.gpus):
-        longest = arrivals.lengths[other, peer]
-        left = min(end, longest) - min(begin, longest)
-        while left:
-            at = arrivals.segment[other, peer]
-            origin, final = own.segments[at, 0], own.segments[at, 1]
-            done = arrivals.done[other, peer]
-            length = min(left, own.segments[at, 3] - done)
-            target = own.output_begins[origin] + own.segments[at, 2] + done
-            if peer != own.gpu:
-                if final == own.rank:
-                    _append(arrivals.expected[turn], arrivals.counts[turn], EXPECTED, first + peer, target, length)
+def _redistribute(own: Rank, stage: int, peer: int, count: int) -> None:
+    """Hand on what this rank received for others, or take what a peer received for it."""
+    area, place = LANDED + stage % 2, 0
+    for at in range(count):
+        piece = own.pieces[at]
+        final, length = piece[FINAL], piece[BYTES]
+        if final != peer:
+            if peer == own.rank:
+                _post(own, stage + 2, final, SEND, area, place, length, _output_joins(own, at))
             elif final == own.rank:
-                copy(tables, LATE, floor, SCRATCH, place, OUTPUT, target, length)
-                kept += length
-            else:
-                _append(arrivals.outgoing[turn], arrivals.counts[turn], OUTGOING, final, place, length)
-            if peer == own.gpu:
-                place += length
-            left -= length
-            if done + length == own.segments[at, 3]:
-                arrivals.segment[other, peer] += 1
-                arrivals.done[other, peer] = 0
-            else:
-                arrivals.done[other, peer] = done + length
-    sender = other * own.gpus + own.gpu
-    if kept == place - area_begin and tables.counts[AFTER] == floor + 1:
-        pack(tables, FIRST_BATCH, sender, RECV, floor)
-    else:
-        post(tables, FIRST_BATCH, sender, RECV, SCRATCH, area_begin, place - area_begin)
+                place_there = _output_place(own, piece)
+                _post(own, stage + 2, peer, RECV, OUTPUT, place_there, length, _output_joins(own, at))
+            place += length
 
 
 @kernel
-def _append(rows: IntArray, counts: IntArray, which: int, rank: int, place: int, length: int) -> None:
-    row = rows[counts[which]]
-    row[0], row[1], row[2] = rank, place, length
-    counts[which] += 1
-
-
-@kernel
-def _redistribute(own: RankContext, tables: StepTables, arrivals: Arrivals, turn: int) -> None:
-    """Forward data of a stage to its destinations, and receive this rank's from the GPUs that hold it."""
-    first = own.rank - own.gpu
-    outgoing, expected = arrivals.outgoing[turn], arrivals.expected[turn]
+def _send_local(own: Rank, step: int, begin: int, end: int) -> None:
+    """Exchange some parts of what stays inside the server."""
+    rank, gpu = own.rank, own.rank % own.gpus
     for shift in range(1, own.gpus):
-        ahead, behind = first + (own.gpu + shift) % own.gpus, first + (own.gpu - shift) % own.gpus
-        floor, place = tables.counts[BEFORE], tables.counts[PACK_OFFSET]
-        for at in range(arrivals.counts[turn, OUTGOING]):
-            if outgoing[at, 0] == ahead:
-                copy(tables, EARLY, floor, SCRATCH, outgoing[at, 1], SCRATCH, place, outgoing[at, 2])
-                place += outgoing[at, 2]
-        if tables.counts[BEFORE] > floor:
-            pack(tables, shift // own.shifts, ahead, SEND, floor)
-        floor, place = tables.counts[AFTER], tables.counts[PACK_OFFSET]
-        for at in range(arrivals.counts[turn, EXPECTED]):
-            if expected[at, 0] == behind:
-                copy(tables, LATE, floor, SCRATCH, place, OUTPUT, expected[at, 1], expected[at, 2])
-                place += expected[at, 2]
-        if tables.counts[AFTER] > floor:
-            pack(tables, shift // own.shifts, behind, RECV, floor)
+        ahead, behind = rank - gpu + (gpu + shift) % own.gpus, rank - gpu + (gpu - shift) % own.gpus
+        first, length = part_of(own.traffic[rank, ahead], begin), part_of(own.traffic[rank, ahead], end)
+        _post(own, step, ahead, SEND, INPUT, own.input_begins[ahead] + first, length - first, False)
+        first, length = part_of(own.traffic[behind, rank], begin), part_of(own.traffic[behind, rank], end)
+        _post(own, step, behind, RECV, OUTPUT, own.output_begins[behind] + first, length - first, False)
+
+
+@kernel
+def _post(own: Rank, step: int, peer: int, is_send: int, memory: int, place: int, length: int, joins: bool) -> None:
+    """Add a message, or make the last one longer; its batch follows from what both ends know."""
+    if length == 0:
+        return
+    if memory >= SCRATCH:
+        own.areas[memory - SCRATCH] = max(own.areas[memory - SCRATCH], place + length)
+    count = own.written[0]
+    if joins:
+        own.rows[count - 1, LENGTH] += length
+        return
+    distance = 0
+    if peer // own.gpus == own.rank // own.gpus:
+        distance = ((peer - own.rank) if is_send else (own.rank - peer)) % own.gpus
+    number = own.counted[step % 3, is_send, distance]
+    own.counted[step % 3, is_send, distance] += 1
+    groups = (own.gpus - 1) // own.per_batch + 1
+    row = own.rows[count]
+    row[PEER], row[IS_SEND], row[MEMORY], row[PLACE], row[LENGTH], row[STEP] = (
+        peer,
+        is_send,
+        memory,
+        place,
+        length,
+        step,
+    )
+    row[BATCH] = number // max(1, own.per_batch // own.gpus) * groups + distance // own.per_batch
+    own.written[0] = count + 1
+
+
+@kernel
+def _sorted(own: Rank) -> tuple[IntArray, int]:
+    """Sort messages by step and batch, and lay out scratch."""
+    rows = own.rows[: own.written[0]]
+    begins = np.cumsum(own.areas) - own.areas
+    for row in rows:
+        if row[MEMORY] >= SCRATCH:
+            row[PLACE] += begins[row[MEMORY] - SCRATCH]
+            row[MEMORY] = SCRATCH
+    # Stable: messages between two ranks stay in the order that both know.
+    by_batch = np.argsort((rows[:, STEP] << 32) + rows[:, BATCH], kind="mergesort")
+    return rows[by_batch], int(own.areas.sum())

@@ -1,25 +1,22 @@
-"""Steps of one rank of an all-to-allv, in bytes of its own tensors.
+"""Messages of one rank of an all-to-allv, in bytes of its own tensors.
 
-The steps are FAST's pipeline (section 4.3): data is balanced inside servers, then goes between them in stages, and what
-a stage brought is redistributed beside the next one.  A compiled kernel plans them for the rank alone.
+A compiled kernel plans the merged steps of the schedule for the rank alone; see `collopt.schedules.fast.step_loads`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
 import numpy as np
 
 from ....errors import UnsupportedError
+from ....schedules.fast.two_tier_cost import H200, TwoTierModel
 from ....support.arrays import IntArray
 
 MAX_OPERATIONS = 64
 """NCCL is known to hang on batches of hundreds of operations that it divides differently on different ranks."""
-SHIFTS_PER_BATCH = MAX_OPERATIONS // 2  # GPUs at one distance have one message each way
 FINEST_UNIT = 512  # Bytes; data is cut at multiples of it where rows allow, so that pieces stay aligned
 MAX_BYTES = 2**62
 
@@ -31,22 +28,14 @@ class Exchange(NamedTuple):
     servers: int
     gpus_per_server: int
     row_bytes: int
-    stages: str = "plain"
+    stages: str | None = None
     max_stage_bytes: int | None = None
-
-
-class Copy(NamedTuple):
-    """A local copy; memories are 0 (the input), 1 (the output) and 2 (scratch)."""
-
-    source: int
-    begin: int
-    target: int
-    place: int
-    length: int
+    max_scratch_bytes: int | None = None
+    model: TwoTierModel = H200
 
 
 class Message(NamedTuple):
-    """A send to, or receive from, another rank; the memory is numbered as in `Copy`."""
+    """A send to, or receive from, another rank; memories are 0 (the input), 1 (the output) and 2 (scratch)."""
 
     peer: int
     is_send: int
@@ -55,44 +44,32 @@ class Message(NamedTuple):
     length: int
 
 
-class RankStep(NamedTuple):
-    """One rank's part of a step: copies before the messages, batches of messages, and copies after them."""
-
-    before: list[Copy]
-    batches: list[list[Message]]
-    after: list[Copy]
-
-
 class RankSteps(NamedTuple):
-    """One rank's steps, as the tables of `StepTables`, and the bytes of scratch."""
+    """One rank's messages in order, the first of each batch and its step, the bytes of scratch, and the own shard.
 
-    before: IntArray
-    after: IntArray
+    `messages` (int64 (messages, 5)): Rows of `Message`.
+    `batches` (int64 (batches + 1,)): Batch b has the messages from ``batches[b]`` to ``batches[b + 1]``.
+    `steps` (int64 (batches,)): The step of each batch, of `num_steps`.
+    `own` (tuple of int): Where the rank's bytes for itself are in the input and in the output, and their number.
+    """
+
     messages: IntArray
     batches: IntArray
     steps: IntArray
+    num_steps: int
     scratch: int
+    own: tuple[int, int, int]
 
-    @property
-    def num_steps(self) -> int:
-        """Number of steps in which the rank has something to do."""
-        return len(self.steps) - 1
-
-    def in_order(self) -> Iterator[RankStep]:
-        """Yield the steps in order; built lazily, as there may be thousands of copies."""
-        before, after = ([Copy._make(row) for row in table.tolist()] for table in (self.before, self.after))
-        messages = [Message._make(row) for row in self.messages.tolist()]
-        batches = [messages[begin:end] for begin, end in pairwise(self.batches.tolist())]
-        for begins, ends in pairwise(self.steps.tolist()):
-            yield RankStep(before[begins[0] : ends[0]], batches[begins[1] : ends[1]], after[begins[2] : ends[2]])
+    def batch(self, number: int) -> list[Message]:
+        """Return the messages of one batch."""
+        return [Message._make(row) for row in self.messages[slice(*self.batches[number : number + 2])].tolist()]
 
 
 @lru_cache(maxsize=32)
 def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
     """Plan an exchange and return one rank's part of it."""
     from ....planners.pairs.fast import schedule_all_to_allv
-    from .step_kernel import exchange_steps
-    from .step_tables import SCRATCH_PEAK
+    from .step_kernel import BATCH, LENGTH, PLACE, STEP, rank_messages
 
     servers, gpus = exchange.servers, exchange.gpus_per_server
     rows = np.frombuffer(exchange.rows, dtype=np.int64).reshape(servers * gpus, servers * gpus)
@@ -106,10 +83,23 @@ def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
         servers=servers,
         gpus_per_server=gpus,
         stages=exchange.stages,
-        max_stage_bytes=None if exchange.max_stage_bytes is None else max(1, exchange.max_stage_bytes // unit),
+        max_stage_bytes=exchange.max_stage_bytes,
+        max_scratch_bytes=exchange.max_scratch_bytes,
+        unit_bytes=unit,
+        model=exchange.model,
     )
-    schedule = (plan.stream_starts, plan.segments, plan.partners, plan.begins, plan.ends)
-    tables = exchange_steps(rank, plan.traffic, gpus, *schedule, SHIFTS_PER_BATCH)
-    for table, columns in ((tables.before, [1, 3, 4]), (tables.after, [1, 3, 4]), (tables.messages, [3, 4])):
-        table[:, columns] *= unit
-    return RankSteps(*tables[:5], int(tables.counts[SCRATCH_PEAK]) * unit)
+    schedule = (plan.stream_starts, plan.segments, plan.stage_bytes, plan.partners, plan.begins, plan.ends)
+    messages, scratch = rank_messages(rank, plan.traffic, gpus, *schedule, MAX_OPERATIONS // 2)
+    messages[:, PLACE : LENGTH + 1] *= unit
+    new = np.diff(messages[:, STEP : BATCH + 1], axis=0, prepend=-1).any(axis=1)
+    begins = np.flatnonzero(new)
+    traffic, size = plan.traffic, unit
+    own = (traffic[rank, :rank].sum() * size, traffic[:rank, rank].sum() * size, traffic[rank, rank] * size)
+    return RankSteps(
+        messages[:, : LENGTH + 1].copy(),
+        np.append(begins, len(messages)),
+        messages[begins, STEP],
+        plan.num_stages + 2,
+        scratch * unit,
+        (int(own[0]), int(own[1]), int(own[2])),
+    )
