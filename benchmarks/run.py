@@ -20,6 +20,7 @@ import fast_figures
 import file_writing
 import finder
 import models
+import moe
 import optimality_test
 import planning_cpu
 import plans_for_sizes
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "finder": finder.measure,
     "fast": fast.measure,
     "fast-figures": fast_figures.measure,
+    "moe": moe.measure,
     "all-to-all": all_to_all.measure,
     "call-overhead": call_overhead.measure,
 }
@@ -94,6 +96,12 @@ COLUMNS = {
     "fast_factor": "FAST / optimum",
     "by_stage_factor": "by stage / optimum",
     "spread_out_factor": "SpreadOut / optimum",
+    "copies_mb": "all-to-allv, MB",
+    "dispatch_mb": "dispatch, MB",
+    "combine_mb": "combine, MB",
+    "copies_factor": "all-to-allv / bound",
+    "fast_copies_factor": "by FAST / bound",
+    "dispatch_factor": "dispatch / bound",
 }
 PACKAGES = ("collopt", "numba", "numpy", "networkx", "ortools", "highspy", "pyomo")
 
