@@ -1,9 +1,10 @@
 """Dispatch of tokens to 8 of 64 experts on 4 servers: bytes between servers against plain all-to-allv and the bound.
 
 The all-to-allv sends a copy for each expert, by the GPU that has the token, or balanced by FAST.  Factors are of the
-busiest GPU's bytes over the bound of all schedules.  "limited" takes the experts of each token from the two servers whose
-best suit it, as routers do that limit traffic.  Rows of Gloo have two GPUs per server and count what eight processes
-really sent, with 4 bytes for each token's number, 8 for each choice's expert and weight; the others count tokens alone.
+busiest GPU's bytes over the bound of all schedules.  "limited" takes the experts of each token from the two servers
+whose best suit it, as routers do that limit traffic.  Rows of Gloo have two GPUs per server and count what eight
+processes really sent, with 4 bytes for each token's number, 8 for each choice's expert and weight; the others count
+tokens alone.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ ROUTINGS = {
 
 
 def routed(routing: Routing, ranks: int, tokens: int, seed: int = 0) -> IntArray:
-    """Experts of all ranks' tokens, (ranks, tokens, choices), all different, drawn in proportion to their popularity."""
+    """Experts of all ranks' tokens, (ranks, tokens, choices), all different, drawn by their popularity."""
     random = np.random.default_rng(seed)
     popularity = random.permutation(1 / np.arange(1, EXPERTS + 1) ** routing.skew)
     scores = np.log(popularity) + random.gumbel(size=(ranks, tokens, EXPERTS))

@@ -41,6 +41,26 @@ def test_losses_are_those_of_the_plain_backend(way: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_experts_on_several_ranks_train_as_on_one(tmp_path: Path) -> None:
+    """By torch's exchange and by dispatches, which send less between servers; bench replays what was sent."""
+    _, *rows, sent, written = run(str(Path(EXAMPLE).with_name("train_moe.py")), "--traffic", "steps", folder=tmp_path)
+    losses = [[float(loss) for loss in row.split()[1:]] for row in rows]
+    assert len(losses) == 6
+    for by_torch, by_collopt, alone in losses:
+        assert by_torch == pytest.approx(alone, rel=1e-5)
+        assert by_collopt == pytest.approx(alone, rel=1e-5)
+    assert losses[-1][1] < 0.5 * losses[0][1]
+    copies, once = map(int, re.findall(r"\d+", sent))
+    assert once < 0.9 * copies
+    assert written == "wrote 6 files to steps"
+    network = ("complete", "--nodes", "4", "--set", "bandwidth=25")
+    plan = ("plan", *network, "all_to_allv", "--traffic", "steps/step5.npy", "-o", "step.json")
+    run("-m", "collopt", *plan, folder=tmp_path)
+    table = run("-m", "collopt", "bench", "step.json", "-b", "64K", "-e", "64K", "-n", "1", "-w", "0", folder=tmp_path)
+    assert any(line.endswith("step.json") for line in table)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 def test_losses_in_jax_are_those_of_its_own_collective(tmp_path: Path) -> None:
     """To what float32 can tell; and they fall."""
