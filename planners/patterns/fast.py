@@ -73,15 +73,17 @@ class _Timed(NamedTuple):
 
 
 def _fastest(network: _Network, traffic: IntArray, num_bytes: int | None) -> _Timed:
-    """Try stages of all kinds, longer or shorter ones until that does not gain; for so many bytes or endless data."""
+    """Try all kinds of stages, longer or shorter ones until they take more time; for so many bytes or endless data."""
     best: _Timed | None = None
-    cuts = CUTS[::-1] if num_bytes is None else CUTS
-    for cut in progress.iterate(cuts, len(cuts)):
-        found = [network.timed(traffic, kind, cut, num_bytes) for kind in STAGES]
-        if best is not None and min(found)[:2] >= best[:2]:
-            break
-        best = min(found)
-    assert best  # there is a length at least
+    for kind in progress.iterate(STAGES, len(STAGES)):
+        before: _Timed | None = None
+        for cut in CUTS[::-1] if num_bytes is None else CUTS:
+            made = network.timed(traffic, kind, cut, num_bytes)
+            best = made if best is None else min(best, made)
+            if before is not None and made.time > before.time:
+                break
+            before = made
+    assert best  # there is a kind at least
     return best
 
 
@@ -127,11 +129,21 @@ def _routes(hops: Hops, boxes: list[IntArray]) -> tuple[Routes, IntArray]:
                 enumerate(box), enumerate(boxes[(number + shift) % len(boxes)])
             ):
                 if tail != head and (shift == 0 or place % part == other % part):
+                    ways = hops.routes(int(tail), int(head))
+                    if not ways:
+                        raise _without_nic(hops.problem.topology, int(tail), int(head))
                     numbers[tail, head] = len(found)
-                    found.append(loads.take(hops.needed(int(tail), int(head))).links)
+                    found.append(loads.take(ways).links)
     starts = np.cumsum([0, *map(len, found)], dtype=np.int64)
     links = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=int(starts[-1]))
     return Routes(numbers, starts, hops.problem.heads[links]), links
+
+
+def _without_nic(topology: Topology, tail: int, head: int) -> UnsupportedError:
+    return UnsupportedError(
+        f"every path from GPU {topology.nodes[tail]!r} to {topology.nodes[head]!r}, its peer in another box of "
+        f"{topology!r}, passes other GPUs; FAST needs one through a NIC for all peers: plan with 'multicommodity'"
+    )
 
 
 class _Network(NamedTuple):

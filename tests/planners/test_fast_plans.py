@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import collopt
 from cli_calls import call, refusal
 from collopt.errors import CertificateError, FileFormatError, UnsupportedError
-from collopt.planners import Plan, plan_of_schedule
+from collopt.planners import Plan
 from collopt.runtime import lower, run_program, simulate
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
-from collopt.schedules import Cut, StagedFlow, schedule_from_json, schedule_to_json, verified_loads
+from collopt.schedules import Cut, schedule_from_json, schedule_to_json
 from collopt.topologies import Topology, dgx1_v100, dgx_h100, mi250, mi300x, ring
 from sample_sizes import examples
 
@@ -128,44 +128,6 @@ def test_the_bound_is_the_optimum_where_scale_up_is_fast() -> None:
         assert made.gap < Fraction(1, 100)
 
 
-STAGED = planned(boxes([2, 2]), [[0, 0, 6, 0], [0, 0, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0]]).schedule
-Change = Callable[[StagedFlow], dict[str, object]]
-WRONG: dict[str, tuple[Change, str]] = {
-    "other servers": (lambda flow: {"servers": np.arange(4)}, "ranks of other servers; expected one"),
-    "too few servers": (lambda flow: {"servers": flow.servers[:3]}, "servers are int64 of shape"),
-    "servers of floats": (lambda flow: {"servers": flow.servers + 0.5}, "servers are float64"),
-    "all at once": (lambda flow: {"steps": np.zeros_like(flow.steps)}, "do not rise at a rank"),
-    "less": (lambda flow: {"weights": flow.weights - (np.arange(flow.num_paths) == 0)}, "carries no chunk|carry"),
-    "a pause": (lambda flow: {"steps": flow.steps + (flow.steps > 2)}, "nothing is sent in step 3"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_tampered_stages_are_refused(case: str) -> None:
-    """With the first thing that is wrong."""
-    change, message = WRONG[case]
-    assert isinstance(STAGED, StagedFlow)
-    with pytest.raises(CertificateError, match=message):
-        verified_loads(replace(STAGED, **change(STAGED)), boxes([2, 2]))
-
-
-@pytest.mark.parametrize("does", ["sends to", "receives from"])
-def test_two_partners_at_a_time_are_refused(does: str) -> None:
-    """Of other servers; in one box a rank may have several."""
-    traffic = np.zeros((4, 4), dtype=np.int64)
-    ends = [(0, 2), (0, 3)] if does == "sends to" else [(2, 0), (3, 0)]
-    for end in ends:
-        traffic[end] = 1
-    ranks = [f"g{rank}" for rank in range(4)]
-    star = Topology.from_links([(one, "s", 10) for one in ranks], compute=ranks, switches=["s"], bidirectional=True)
-    paths = [(1, (tail, 4, head), (0, 0)) for tail, head in ends]
-    flow = collopt.schedules.FlowSchedule.from_paths(traffic, 1, paths)
-    together = StagedFlow.of(flow, np.array([0, 0, 0, 0]))
-    assert plan_of_schedule(star, "all_to_allv", together).gap == 0
-    with pytest.raises(CertificateError, match=f"in step 0 rank 0 {does} several ranks of other servers; expected one"):
-        verified_loads(replace(together, servers=np.array([0, 0, 1, 1])), star)
-
-
 def test_plans_come_back_from_files(tmp_path: Path) -> None:
     """Of version 7; what was changed in them is refused."""
     made = planned(boxes([2, 2]), skewed(4))
@@ -194,7 +156,10 @@ REFUSED = {
     "no switches": (ring(4), "form one box"),
     "a cube mesh": (dgx1_v100(boxes=2), "'box0/gpu0' and 'box0/gpu5' of one box .* not joined by a switch or a link"),
     "a partial mesh": (mi250(boxes=2), "'box0/gpu0' and 'box0/gpu3' of one box"),
-    "a dead NIC": (boxes([2, 2]).without_node("b0/n0"), "'b0/g0' would have to send to 'b1/g0', but every path"),
+    "a dead NIC": (
+        boxes([2, 2]).without_node("b0/n0"),
+        "every path from GPU 'b0/g0' to 'b1/g0', its peer in another box of .*, passes other GPUs",
+    ),
 }
 
 
