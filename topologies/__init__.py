@@ -6,7 +6,7 @@ Arguments that are not of the documented form raise `TopologyError`, or `Unsuppo
 from __future__ import annotations
 
 from .builders import CatalogueEntry, build, catalogue
-from .direct_connect.circulant_search import circulant_diameter, least_circulant_diameter, low_diameter_offsets
+from .direct_connect.circulant_search import low_diameter_offsets
 from .direct_connect.circulants import (
     bidirectional_ring,
     circulant,
@@ -23,23 +23,8 @@ from .direct_connect.tori import complete, hypercube, ring, torus, twisted_hyper
 from .files import read_topology, write_topology
 from .graphs.automorphisms import symmetries
 from .graphs.expansions import bidirectional, cartesian_power, cartesian_product, degree_expansion, line_graph, parallel
-from .graphs.isomorphism import automorphisms, is_isomorphism, isomorphism, orbits
-from .graphs.properties import (
-    IntersectionArray,
-    average_distance,
-    bandwidth_optimum,
-    distance_sum,
-    intersection_array,
-    is_distance_regular,
-    is_moore_optimal,
-    is_reverse_symmetric,
-    is_vertex_transitive,
-    moore_bound,
-    moore_steps,
-    reverse_symmetry,
-    undirected_moore_bound,
-    undirected_moore_steps,
-)
+from .graphs.isomorphism import automorphisms, isomorphism
+from .graphs.properties import bandwidth_optimum, moore_steps, reverse_symmetry, undirected_moore_steps
 from .graphs.stored_broadcasts import BaseSchedule, base_schedule_names, base_schedule_rows, base_transpose_names
 from .importing.boxes import read_box
 from .importing.compose import compose
@@ -86,15 +71,12 @@ __all__ += ["tpu_v4", "tpu_v5e", "tpu_v5p", "tpu_v6e"]
 __all__ += ["dragonfly", "fat_tree", "leaf_spine", "rail"]
 __all__ += ["complete", "hypercube", "ring", "torus", "twisted_hypercube", "twisted_torus"]
 __all__ += ["bidirectional_ring", "double_binary_tree", "shifted_ring", "unidirectional_ring"]
-__all__ += ["circulant", "circulant_digraph", "directed_circulant", "low_diameter_circulant"]
-__all__ += ["circulant_diameter", "least_circulant_diameter", "low_diameter_offsets"]
+__all__ += ["circulant", "circulant_digraph", "directed_circulant"]
+__all__ += ["low_diameter_circulant", "low_diameter_offsets"]
 __all__ += ["DISTANCE_REGULAR", "complete_bipartite", "diamond", "distance_regular", "hamming"]
 __all__ += ["de_bruijn", "generalized_kautz", "kautz", "modified_de_bruijn"]
 __all__ += ["BaseSchedule", "base_schedule_names", "base_schedule_rows", "base_transpose_names"]
 __all__ += ["Adjacency", "DirectGraph", "bidirectional", "line_graph", "parallel"]
 __all__ += ["cartesian_power", "cartesian_product", "degree_expansion"]
-__all__ += ["automorphisms", "is_isomorphism", "isomorphism", "orbits"]
-__all__ += ["is_reverse_symmetric", "is_vertex_transitive", "reverse_symmetry"]
-__all__ += ["IntersectionArray", "average_distance", "distance_sum", "intersection_array", "is_distance_regular"]
-__all__ += ["bandwidth_optimum", "is_moore_optimal", "moore_bound", "moore_steps"]
-__all__ += ["undirected_moore_bound", "undirected_moore_steps"]
+__all__ += ["automorphisms", "isomorphism", "reverse_symmetry"]
+__all__ += ["bandwidth_optimum", "moore_steps", "undirected_moore_steps"]

@@ -21,7 +21,8 @@ from collopt.planners.finder.constructions import (
     transposed,
 )
 from collopt.schedules import step_cost, verified_step_loads
-from collopt.topologies import Topology, bandwidth_optimum, is_reverse_symmetric, isomorphism
+from collopt.topologies import Topology, bandwidth_optimum, isomorphism
+from graph_symmetry import is_reverse_symmetric
 
 DIAMOND = Base("diamond", (), "Diamond")
 KAUTZ = Base("generalized_kautz", (2, 9), "Π(2, 9)")

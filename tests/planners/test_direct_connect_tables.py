@@ -26,7 +26,6 @@ from collopt.topologies import (
     generalized_kautz,
     hamming,
     hypercube,
-    is_reverse_symmetric,
     kautz,
     modified_de_bruijn,
     moore_steps,
@@ -34,6 +33,7 @@ from collopt.topologies import (
     undirected_moore_steps,
     unidirectional_ring,
 )
+from graph_symmetry import is_reverse_symmetric
 
 K44 = Base("complete_bipartite", (4,), "K(4, 4)")
 DIST_REG = Base("distance_regular", (32,), "DistReg(4, 32)")

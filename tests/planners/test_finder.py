@@ -26,7 +26,8 @@ from collopt.planners.finder.frontier import pareto_efficient
 from collopt.planners.finder.table import FinderTable
 from collopt.planners.plans.stages import Trace
 from collopt.schedules import StepCost, step_cost, verified_step_loads
-from collopt.topologies import Topology, bandwidth_optimum, is_reverse_symmetric
+from collopt.topologies import Topology, bandwidth_optimum
+from graph_symmetry import is_reverse_symmetric
 from slow_cases import slow_where
 
 F = Fraction

@@ -21,7 +21,8 @@ from collopt.schedules import (
     verified_step_schedule_loads,
     without_repeats,
 )
-from collopt.topologies import DirectGraph, Topology, complete, diamond, is_reverse_symmetric, unidirectional_ring
+from collopt.topologies import DirectGraph, Topology, complete, diamond, unidirectional_ring
+from graph_symmetry import is_reverse_symmetric
 from oracles.breadth_first import first_neighbor_schedule
 from oracles.slow_steps import steps_hold
 from regular_graphs import BASES, regular_graphs

@@ -41,10 +41,10 @@ from collopt.topologies import (
     cartesian_power,
     cartesian_product,
     degree_expansion,
-    is_reverse_symmetric,
     line_graph,
     unidirectional_ring,
 )
+from graph_symmetry import is_reverse_symmetric
 from oracles.breadth_first import first_neighbor_schedule, least_breadth_first_cost
 from oracles.expansion_definitions import chunk_sends, definition_1, definition_2, definition_14
 from oracles.slow_steps import steps_hold

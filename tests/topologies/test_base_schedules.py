@@ -15,9 +15,9 @@ from collopt.topologies import (
     base_schedule_rows,
     base_transpose_names,
     diamond,
-    is_reverse_symmetric,
     modified_de_bruijn,
 )
+from graph_symmetry import is_reverse_symmetric
 
 
 class Stored(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import TopologyError
 from ...support.arrays import IntArray
-from ...support.validation import MAX_LINKS, as_list, as_size
+from ...support.validation import as_size
 
 MAX_TRIES = 10**7
 SAMPLE_SIZE = 500
@@ -23,7 +23,7 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
 
     From degree 6 on, sets with the offset 1 are tried: all of them if there are at most `tries`, else a deterministic
     sample, spread evenly over all sets by an additive recurrence.  The first set of least diameter is returned.  A
-    diameter equal to `least_circulant_diameter` ends the search and is proved minimum; otherwise nothing is proved.
+    diameter that no circulant graph of so many nodes can be below ends the search; otherwise nothing is proved.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
 
     Examples
     --------
-    >>> low_diameter_offsets(1024, 4), circulant_diameter(256, low_diameter_offsets(256, 6))
-    ((23, 24), 6)
+    >>> low_diameter_offsets(1024, 4), low_diameter_offsets(256, 6)
+    ((23, 24), (1, 74, 79))
     """
     degree, n, tries = _as_degree(degree), as_size(n, "n", least=3), as_size(tries, "tries", most=MAX_TRIES)
     if n <= degree:
@@ -57,7 +57,7 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
     best: tuple[int, ...] = ()
     fewest = n
     for offsets in _offset_sets((n - 1) // 2, degree // 2, tries):
-        if (hops := _diameter(n, offsets, fewest)) is not None:
+        if (hops := circulant_diameter(n, offsets, fewest)) is not None:
             best, fewest = offsets, hops
         if fewest == bound:
             break
@@ -65,70 +65,24 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
 
 
 def least_circulant_diameter(n: int, degree: int) -> int:
-    """Return a lower bound on the diameter of every circulant graph of n nodes.
+    """Return the least D for which k = degree / 2 offsets have at least n sums of D or fewer steps either way.
 
     Such sums are the integer points of dimension k of l1 norm at most D; there are
     sum over i of 2**i binomial(k, i) binomial(D, i), a point having i coordinates other than 0.  For degree 4 this is
     the m of Theorem 22 of the direct-connect paper.
-
-    Parameters
-    ----------
-    n : int
-        Nodes.
-    degree : int
-        Even, at least 2.
-
-    Returns
-    -------
-    int
-        The least D for which k = degree / 2 offsets have at least n sums of D or fewer steps either way.
-
-    Examples
-    --------
-    >>> least_circulant_diameter(1000, 4), least_circulant_diameter(1000, 6)
-    (22, 9)
     """
-    degree, n = _as_degree(degree), as_size(n, "n", least=3)
     offsets, diameter = degree // 2, 0
     while sum(2**i * comb(offsets, i) * comb(diameter, i) for i in range(diameter + 1)) < n:
         diameter += 1
     return diameter
 
 
-def circulant_diameter(n: int, offsets: Sequence[int], *, below: int | None = None) -> int | None:
-    """Return the diameter of a connected circulant graph, or None if it is not smaller than `below`.
+def circulant_diameter(n: int, offsets: Sequence[int], limit: int) -> int | None:
+    """Return the diameter of a circulant graph, or None if it is disconnected or its diameter not below `limit`.
 
     Circulant graphs are vertex-transitive, so a breadth-first search from node 0 is enough.  The nodes reached are the
     bits of one integer, which an offset rotates: some 10 µs for a thousand nodes.
-
-    Parameters
-    ----------
-    n : int
-        Nodes, at least 2.
-    offsets : sequence of int
-        At least one, each from 1 to n - 1.
-    below : int, optional
-        Diameters from here on return None; n by default, so that only disconnected graphs do.
-
-    Returns
-    -------
-    int or None
-
-    Examples
-    --------
-    >>> circulant_diameter(16, [3, 4]), circulant_diameter(16, [3, 4], below=3)
-    (3, None)
     """
-    n = as_size(n, "n", least=2, most=MAX_LINKS)
-    listed = as_list(offsets, "the offsets", most=n)
-    if not listed:
-        raise TopologyError("there are no offsets; expected at least one, such as [1, 4]")
-    steps = [as_size(offset, f"an offset of {n} nodes", most=n - 1) for offset in listed]
-    return _diameter(n, steps, n if below is None else as_size(below, "below", least=0, most=MAX_LINKS))
-
-
-def _diameter(n: int, offsets: Sequence[int], limit: int) -> int | None:
-    """Search breadth-first until all nodes are reached, no new ones are, or `limit` steps were taken."""
     everything = (1 << n) - 1
     reached, steps = 1, 0
     while reached != everything:

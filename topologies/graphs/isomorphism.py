@@ -92,31 +92,6 @@ def orbit_mappings(search: NodeMatching) -> Iterator[IntArray]:
                 first.append(node)
 
 
-def orbits(graph: DirectGraph) -> IntArray:
-    """Return the orbits of nodes under the automorphism group.
-
-    Parameters
-    ----------
-    graph : DirectGraph
-        Any.
-
-    Returns
-    -------
-    ndarray of int64, shape (nodes,)
-        The least node of each node's orbit.
-
-    Examples
-    --------
-    >>> orbits(DirectGraph.from_arcs(3, [(0, 1), (1, 0), (1, 2), (2, 1)], "path"))
-    array([0, 1, 0])
-    """
-    found = automorphisms(graph)
-    labels = np.arange(graph.num_nodes)
-    for mapping in found:
-        labels = _merged(labels, mapping)
-    return labels
-
-
 def _merged(labels: IntArray, mapping: IntArray) -> IntArray:
     """Merge the orbits that a mapping connects; the label of an orbit is its least node."""
     while True:
@@ -269,30 +244,6 @@ class NodeMatching:
         mapped = np.lexsort((ours.arcs, mapping[self.graph.heads], mapping[self.graph.tails]))
         other = np.lexsort((theirs.arcs, self.other.heads, self.other.tails))
         return bool((ours.arcs[mapped] == theirs.arcs[other]).all())
-
-
-def is_isomorphism(graph: DirectGraph, other: DirectGraph, mapping: npt.ArrayLike) -> bool:
-    """Return whether a mapping of nodes is an isomorphism, with equal numbers of parallel arcs.
-
-    Parameters
-    ----------
-    graph, other : DirectGraph
-        Any.
-    mapping : array_like of int, shape (nodes,)
-        A permutation: the node of `other` for each node of `graph`.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> ring = DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)")
-    >>> is_isomorphism(ring, ring, [1, 2, 0]), is_isomorphism(ring, ring, [1, 0, 2])
-    (True, False)
-    """
-    numbers = as_permutation(mapping, as_direct_graph(graph).num_nodes)
-    return preserves_arcs(graph, as_direct_graph(other), numbers)
 
 
 def as_permutation(mapping: npt.ArrayLike, size: int) -> IntArray:
