@@ -1,0 +1,1 @@
+"""Programs of multicasts between servers of several GPUs."""

@@ -1,0 +1,102 @@
+"""Least times of multicasts over all trees: against another spelling, the bound of dispatches, and hand-made cases."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collopt import solve
+from collopt.errors import UnsupportedError
+from collopt.formulations.multicast import multicast_trees
+from collopt.planners import DispatchPlan, count_dispatch, schedule_dispatch
+from oracles.multicast_flows import least_time
+
+Classes = dict[tuple[int, frozenset[int]], int]
+SHAPES = [(2, 2), (3, 1), (4, 1)]
+
+
+def drawn(n: int, m: int, seed: int, kinds: int) -> Classes:
+    """Some classes of a few tokens, sometimes all of one sender."""
+    random = np.random.default_rng(seed)
+    classes: Classes = {}
+    for _ in range(kinds):
+        origin = 0 if seed % 3 == 0 else int(random.integers(n * m))
+        others = [rank for rank in range(n * m) if rank != origin]
+        wanted = random.choice(others, size=random.integers(1, min(4, n * m)), replace=False)
+        classes[origin, frozenset(wanted.tolist())] = int(random.integers(1, 9))
+    return classes
+
+
+def dispatched(classes: Classes, n: int, m: int) -> DispatchPlan:
+    """Plan the same tokens, each GPU with an expert; a token's own GPU stands for choices that are left."""
+    tokens: list[list[list[int]]] = [[] for _ in range(n * m)]
+    for (origin, wanted), count in classes.items():
+        tokens[origin] += count * [[*wanted, *[origin] * (n * m - len(wanted))]]
+    indices = [np.array(each, dtype=np.int64).reshape(-1, n * m) for each in tokens]
+    return schedule_dispatch(count_dispatch(indices, np.arange(n * m), servers=n, gpus_per_server=m), stages="plain")
+
+
+def check_bound(classes: Classes, n: int, m: int) -> None:
+    """On up to three servers whose links inside are fast, the bound is the least time over all trees."""
+    plan = dispatched(classes, n, m)
+    found = solve(multicast_trees.build(classes, servers=n, gpus_per_server=m, scale_up=18, scale_out=1)).objective
+    assert found >= float(plan.bound.load) - 1e-6
+    if n <= 3:
+        assert found == pytest.approx(float(plan.bound.load), abs=1e-6)
+    assert plan.relayed is not None
+    assert found <= float(max(plan.relayed.load, plan.bound.load)) + 1e-6
+    if plan.columns_decide:
+        assert found == pytest.approx(float(plan.direct_load), abs=1e-6)
+
+
+@pytest.mark.parametrize(("n", "m"), SHAPES)
+def test_bound_of_dispatches_is_the_least_time_over_trees(n: int, m: int) -> None:
+    """Exactly so on up to three servers; relays are within their own bound on four."""
+    for seed in range(6):
+        check_bound(drawn(n, m, seed, 4), n, m)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "m", "seeds"), [(2, 2, 100), (3, 1, 100), (4, 1, 100), (3, 2, 40)])
+def test_bound_is_the_least_time_on_many_cases(n: int, m: int, seeds: int) -> None:
+    """With three servers of two GPUs too."""
+    for seed in range(seeds):
+        check_bound(drawn(n, m, 100 + seed, 3 if n * m == 6 else 6), n, m)
+
+
+@pytest.mark.parametrize(("n", "m"), SHAPES)
+@pytest.mark.parametrize("scale_up", [1, 3])
+def test_agrees_with_another_spelling(n: int, m: int, scale_up: int) -> None:
+    """All trees with and without idle ends, grown edge by edge."""
+    classes = drawn(n, m, 7, 4)
+    model = multicast_trees.build(classes, servers=n, gpus_per_server=m, scale_up=scale_up, scale_out=1)
+    assert solve(model).objective == pytest.approx(least_time(classes, n, m, scale_up, 1))
+
+
+def test_a_helper_that_wants_no_token_pays() -> None:
+    """Four servers: 6 by the bound, 8 without helpers, and 15/2 if server 3 passes on what it does not want."""
+    three = {(0, frozenset({1, 2})): 3, (1, frozenset({0, 2})): 3, (2, frozenset({0, 1})): 3}
+    classes: Classes = three | {(server, frozenset({3})): 2 for server in range(3)}
+    model = multicast_trees.build(classes, servers=4, gpus_per_server=1, scale_up=9, scale_out=1)
+    assert solve(model).exact.objective == Fraction(15, 2)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"servers": 7}, "there are 7 GPUs; expected at most 6"),
+        ({"classes": {(0, frozenset({0})): 1}}, "the class from GPU 0 to {0} has 1 tokens"),
+        ({"classes": {(0, frozenset({3})): 1}}, "the class from GPU 0 to {3}"),
+        ({"classes": {(0, frozenset({1})): -1}}, "has -1 tokens; expected a whole number"),
+        ({"gpus_per_server": 0}, "gpus_per_server is 0"),
+    ],
+)
+def test_wrong_input_is_refused(changed: dict[str, Any], message: str) -> None:
+    """With what is wrong."""
+    given = {"classes": {(0, frozenset({1})): 1}, "servers": 3, "gpus_per_server": 1, "scale_up": 1, "scale_out": 1}
+    with pytest.raises(UnsupportedError) as refused:
+        multicast_trees.build(**(given | changed))
+    assert message in str(refused.value)
