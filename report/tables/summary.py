@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...schedules import EVERY_SCHEDULE, Allreduce, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
+from ...schedules import (
+    EVERY_SCHEDULE,
+    Allreduce,
+    FlowSchedule,
+    Forest,
+    Schedule,
+    StagedFlow,
+    StepAllreduce,
+    StepSchedule,
+)
 from ...schedules.paths import congestion
 from ...schedules.paths.schedule import RoutedSchedule
 from ...schedules.steps.exchange import StepExchange
@@ -72,6 +81,12 @@ def _flow_checks(schedule: FlowSchedule, checked: Plan) -> dict[str, str]:
         "traffic": f"all {checked.topology.num_ranks} ranks receive all data meant for them exactly once",
         "links": _loads(checked),
     }
+
+
+@checks_of.register(StagedFlow)
+def _staged_checks(schedule: StagedFlow, checked: Plan) -> dict[str, str]:
+    partners = f"in none of {count_text(schedule.num_steps, 'step')} has a rank two partners in other servers"
+    return _flow_checks(schedule, checked) | {"stages": partners}
 
 
 @checks_of.register(Forest)
@@ -146,10 +161,11 @@ def _flow_rows(schedule: FlowSchedule, made: Plan, busiest: dict[str, str]) -> d
     transfers = schedule.transfers
     slower = schedule.step_rate(made.topology) / made.inverse_rate
     lost = "no slower" if slower == 1 else f"{float(slower):.2f} times as long"
+    waiting = f"{lost} with a barrier after each step" if schedule.pipelined else "which wait for each other"
     return {
         "paths": f"{schedule.num_paths}, of {transfers.min()} to {transfers.max()} transfers each",
         "chunks per unit": f"{schedule.chunks_per_unit}",
-        "steps": f"{schedule.num_steps}, {lost} with a barrier after each step",
+        "steps": f"{schedule.num_steps}, {waiting}",
         **busiest,
     }
 

@@ -68,8 +68,6 @@ def test_four_boxes_come_close_to_the_cut_of_the_busiest() -> None:
     assert made.bound.inverse_rate == box_bound(traffic, 8, 50)
     assert isinstance(made.bound.witness, Cut)
     assert 0 < made.gap < Fraction(1, 50)
-    direct = collopt.plan(topology, "all_to_allv", traffic=traffic, planner="shortest-paths")
-    assert direct.algbw * 3 < made.algbw
 
 
 def test_links_between_gpus_count_with_what_they_carry() -> None:
@@ -78,6 +76,24 @@ def test_links_between_gpus_count_with_what_they_carry() -> None:
     mesh = planned(mi300x(boxes=4), traffic)
     assert mesh.bound.inverse_rate == box_bound(traffic, 8, 50)
     assert Fraction(1, 50) < mesh.gap < Fraction(1, 10)
+
+
+def test_nics_are_shared_and_chosen() -> None:
+    """Two GPUs on one NIC, two that reach two alike, and a box that has lost a GPU."""
+    traffic = skewed(8)
+    links = [(f"{box}g{gpu}", f"{box}s", 90) for box in "ab" for gpu in range(4)]
+    links += [(f"{box}g{gpu}", f"{box}p{gpu // 2}", 20) for box in "ab" for gpu in range(4)]
+    ranks = [f"{box}g{gpu}" for box in "ab" for gpu in range(4)]
+    one = [(f"{box}p{half}", "fabric", 10) for box in "ab" for half in range(2)]
+    two = [(f"{box}p{half}", f"{box}n{half}{nic}", 10) for box in "ab" for half in range(2) for nic in range(2)]
+    two += [(nic, "fabric", 10) for _, nic, _ in two]
+    for more, nics in ((one, 2), (two, 4)):
+        switches = dict.fromkeys(node for link in links + more for node in link[:2] if node not in ranks)
+        made = planned(Topology.from_links(links + more, compute=ranks, switches=switches, bidirectional=True), traffic)
+        assert made.bound.inverse_rate == box_bound(traffic, 4, 10) * Fraction(4, nics)
+        assert made.gap < Fraction(1, 100)
+    even = np.random.default_rng(1).integers(500, 1000, (8, 8))
+    assert planned(boxes([3, 3, 3]).without_node("b1/g2"), even).gap < Fraction(1, 50)
 
 
 def test_even_traffic_is_planned_too() -> None:
@@ -180,6 +196,7 @@ def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         collopt.plan(boxes([2, 2]), "all_to_all", planner="fast")
 
 
+@pytest.mark.slow
 def test_auto_considers_it() -> None:
     """Where there are many ranks, or for a size whose messages cost something."""
     assert collopt.plan(boxes([8] * 9), "all_to_allv", traffic=skewed(72)).planner == "fast"
@@ -196,7 +213,7 @@ def test_the_command_line_plans_reports_and_refuses(capsys: pytest.CaptureFixtur
     made = call(capsys, "plan", *network, "--planner", "fast", "-o", tmp_path / "fast.json")
     assert made.status == 0
     assert "16 ranks, by fast, verified" in made.out
-    assert "8 of 16 ranks" in call(capsys, "verify", tmp_path / "fast.json").out
+    assert "has a rank two partners in other servers" in call(capsys, "verify", tmp_path / "fast.json").out
     assert call(capsys, "report", tmp_path / "fast.json", "-o", tmp_path / "fast.html").status == 0
     assert "fast" in (tmp_path / "fast.html").read_text()
     assert "one box" in refusal(call(capsys, "plan", "dgx-h100", "all_to_all", "--planner", "fast"))
