@@ -34,3 +34,8 @@ def components(size: int, pairs: npt.ArrayLike) -> IntArray:
     tails, heads = np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T
     graph = coo_array((np.ones(len(tails), dtype=np.bool_), (tails, heads)), shape=(size, size))
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
+
+
+def narrow(numbers: IntArray) -> npt.NDArray[np.unsignedinteger]:
+    """Return numbers from 0 on in the narrowest type; those of up to 16 bits are sorted by digits, in linear time."""
+    return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, starmap
 from operator import attrgetter
-from struct import unpack
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ...schedules import Collective
 from ...schedules.trees.tree_chunks import TreeChunks, split_range
-from ...support.arrays import BoolArray, IntArray
+from ...support.arrays import BoolArray, IntArray, narrow
 from ...topologies import Topology
 from ...topologies.graphs.rank_groups import RankGroups
 from ..programs.channels import assign_channels
@@ -150,19 +149,33 @@ def _program(name: str, collective: Collective, layout: Layout, ranks: Sequence[
     return Program(name, collective, len(ranks), layout.chunks, tuple(ranks), shards=given)
 
 
-class _SharedSteps(dict[bytes, Instruction]):
-    """Instructions by their rows as in `tree_steps`; equal steps are one object, as there may be millions."""
+class _SharedSteps:
+    """Instructions of rows as in `tree_steps`; equal steps are one object, as there may be millions."""
 
-    def __missing__(self, row: bytes) -> Instruction:
-        kind, source, source_start, target, target_start, count, block, step = unpack("8q", row)
-        self[row] = found = Instruction(
-            KINDS[kind],
-            _chunks(source, source_start) if source else None,
-            _chunks(target, target_start) if target else None,
-            count,
-            (_dependency(block, step),) if block >= 0 else (),
-        )
-        return found
+    def __init__(self, most: int) -> None:
+        self.rows = np.empty((most, 8), dtype=np.int64)
+        self.slots = np.zeros(1 << (3 * most // 2).bit_length(), dtype=np.int32)
+        self.instructions: list[Instruction] = []
+
+    def of(self, rows: IntArray) -> Iterator[Instruction]:
+        """Return the instructions of some rows."""
+        from .tree_steps import step_numbers
+
+        numbers, count = step_numbers(rows, self.rows, len(self.instructions), self.slots)
+        self.instructions += starmap(_instruction, self.rows[len(self.instructions) : count].tolist())
+        return map(self.instructions.__getitem__, numbers.tolist())
+
+
+def _instruction(
+    kind: int, source: int, source_start: int, target: int, target_start: int, count: int, block: int, step: int
+) -> Instruction:
+    return Instruction(
+        KINDS[kind],
+        _chunks(source, source_start) if source else None,
+        _chunks(target, target_start) if target else None,
+        count,
+        (_dependency(block, step),) if block >= 0 else (),
+    )
 
 
 KINDS: tuple[Kind, ...] = ("send", "recv", "recv_reduce")
@@ -189,21 +202,21 @@ def write_trees(
     last = hops[:, 0] + hops[:, 4] - 1
     sizes = firsts[last] + np.array([each.chunks for each in ranges], dtype=np.int64)[last] - firsts[hops[:, 0]]
     channels = assign_channels(hops[:, 1:3], sizes, options.max_steps, options.channels, hops[:, 5])
-    places, shared = np.full((len(ranges), 4), -1, dtype=np.int64), _SharedSteps()
+    places = np.full((len(ranges), 4), -1, dtype=np.int64)
     ends = hops[:, 1:3].ravel()
-    events = np.argsort(ends, kind="stable") // 2
+    shared = _SharedSteps(len(ends))
+    order = np.argsort(narrow(ends), kind="stable")  # The two ends of hop h are numbers 2 h and 2 h + 1.
     limits = np.cumsum(np.bincount(ends, minlength=len(layout.shards))).tolist()
     ranks = []
     for rank, (begin, end) in enumerate(pairwise([0, *limits])):
-        own = events[begin:end]
-        sends = hops[own, 1] == rank
-        blocks = _Blocks.of(sends, np.where(sends, hops[own, 2], hops[own, 1]), channels[own])
+        own, sends = order[begin:end] // 2, order[begin:end] % 2 == 0
+        blocks = _Blocks.of(sends, ends[order[begin:end] ^ 1], channels[own])
         copying = _copying(_copies(layout, rank, options.max_count), options.max_steps)
         numbers = blocks.of_events + len(copying) * sends
         borders = layout.input_range(rank)[0], *layout.output_range(rank)
-        known = rank, own, numbers, len(blocks.ends) + len(copying)
-        rows, scratch = tree_steps(*known, hops, sizes, firsts, borders, places)
-        steps = map(shared.__getitem__, rows[np.argsort(numbers, kind="stable")].view("V64").ravel().tolist())
+        counts = np.bincount(numbers, minlength=len(blocks.ends) + len(copying))
+        rows, scratch = tree_steps(rank, own, numbers, counts, hops, sizes, firsts, borders, places)
+        steps = shared.of(rows)
         steps_of = (tuple(islice(steps, count)) for count in blocks.counts)
         ranks.append(_rank_program(layout, rank, scratch, blocks.ends, steps_of, copying))
     return _program(name, layout.collective, layout, ranks)

@@ -1,13 +1,14 @@
-"""Kernel that writes the steps of one rank of a program of trees."""
+"""Kernels that write the steps of one rank of a program of trees, and number the different ones of all ranks."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, SmallArray
 from ...support.compiling.kernels import kernel
 
 SEND, RECV, RECV_REDUCE = range(3)
+HASH_FACTOR = 0x9E3779B97F4A7C1  # Odd, with bits of both kinds all over
 NONE, INPUT, OUTPUT, SCRATCH = range(4)
 
 
@@ -16,7 +17,7 @@ def tree_steps(
     rank: int,
     events: IntArray,
     blocks: IntArray,
-    num_blocks: int,
+    counts: IntArray,
     hops: IntArray,
     sizes: IntArray,
     firsts: IntArray,
@@ -25,26 +26,29 @@ def tree_steps(
 ) -> tuple[IntArray, int]:
     """Steps (kind, source, target, count, awaited block and step; buffers and starts) of a rank, and its scratch.
 
-    Shapes: `events`, hops of the rank in the global order, and `blocks` (events,); `hops` (hops, 6) as in `Hop`;
+    Steps are by thread blocks.  Shapes: `events`, hops of the rank in the global order, and `blocks` (events,);
+    `counts` (thread blocks,), their steps; `hops` (hops, 6) as in `Hop`;
     `firsts` (ranges,), first chunks; `places` (ranges, 4), of the last rank: rank, buffer, start and event to wait
     for.  `ends`: first chunk of its input, and first and last one of its output.  Clocks are those of `Waits`.
     """
     rows = np.zeros((len(events), 8), dtype=np.int64)
-    position = np.zeros(num_blocks, dtype=np.int64)
-    clocks = np.empty((len(events) // 4 + 1, num_blocks), dtype=np.int32)
+    num_blocks, steps = len(counts), np.zeros(len(events), dtype=np.int64)
+    begins = np.cumsum(counts) - counts
+    position = begins.copy()
+    clocks = np.empty((5 * len(events) // 8 + 1, num_blocks), dtype=np.int32)
     clocks[0] = -1
     current, used, scratch = np.zeros(num_blocks, dtype=np.int64), 1, 0  # Row 0: knows of nothing
     known = np.zeros(len(events), dtype=np.int64)  # The row of its block at the end of each event
     for event in range(len(events)):
         hop, block = events[event], blocks[event]
         number, sender, reduces, together = hops[hop, 0], hops[hop, 1], hops[hop, 3], hops[hop, 4]
-        first, count, row = firsts[number], sizes[hop], rows[event]
+        first, count, row = firsts[number], sizes[hop], rows[position[block]]
         seen = places[number, 0] == rank
         buffer, start, after = INPUT, first - ends[0], -1
         if seen:
             buffer, start, after = places[number, 1], places[number, 2], places[number, 3]
         row[5], row[6], row[7] = count, -1, -1
-        if after >= 0 and clocks[current[block], blocks[after]] < rows[after, 0] >> 2:
+        if after >= 0 and clocks[current[block], blocks[after]] < steps[after]:
             if used == len(clocks):
                 grown = np.empty((2 * used, num_blocks), dtype=np.int32)
                 grown[:used] = clocks
@@ -52,7 +56,7 @@ def tree_steps(
             mine, other, joined = clocks[current[block]], clocks[known[after]], clocks[used]
             for each in range(num_blocks):
                 joined[each] = max(mine[each], other[each])
-            row[6], row[7] = blocks[after], rows[after, 0] >> 2
+            row[6], row[7] = blocks[after], steps[after]
             clocks[used, row[6]] = row[7]
             current[block] = used
             used += 1
@@ -74,10 +78,33 @@ def tree_steps(
                 buffer, start = SCRATCH, scratch
                 scratch += count
             row[3], row[4] = buffer, start
-        row[0] = position[block] << 2 | kind
+        row[0], steps[event] = kind, position[block] - begins[block]
         position[block] += 1
         for each in range(number, number + together):
             place = places[each]
             place[0], place[1], place[2], place[3] = rank, buffer, start + firsts[each] - first, last
-    rows[:, 0] &= 3
     return rows, scratch
+
+
+@kernel
+def step_numbers(rows: IntArray, known: IntArray, count: int, slots: SmallArray) -> tuple[IntArray, int]:
+    """Numbers (rows,) of rows of `tree_steps` among different ones, and how many of those there are now.
+
+    Shapes: `known` (any, 8), different rows so far, of which there are `count`; `slots` (power of two,), a hash table
+    with linear probing of their numbers, from 1 on.
+    """
+    numbers = np.empty(len(rows), dtype=np.int64)
+    for place in range(len(rows)):
+        row, key = rows[place], 0
+        for value in row:
+            key = (key ^ value) * HASH_FACTOR
+            key ^= key >> 32
+        slot = key & (len(slots) - 1)
+        while slots[slot] and not np.array_equal(known[slots[slot] - 1], row):
+            slot = (slot + 1) & (len(slots) - 1)
+        if not slots[slot]:
+            known[count] = row
+            count += 1
+            slots[slot] = count
+        numbers[place] = slots[slot] - 1
+    return numbers, count

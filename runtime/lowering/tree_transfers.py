@@ -13,7 +13,7 @@ from ...errors import UnsupportedError
 from ...schedules import Allreduce, Forest, Schedule, TreeSchedule
 from ...schedules.timing.message_order import message_rounds
 from ...schedules.trees.tree_chunks import TreeChunks, heights_below
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, narrow
 from ...topologies.graphs.rank_groups import RankGroups
 
 MAX_TRANSFERS = 2**26  # Some tens of GB as steps
@@ -78,9 +78,13 @@ def ordered_hops(
         earliest = np.full(len(siblings), rounds.max(), dtype=np.int64)
         np.minimum.at(earliest, each, rounds[copied])
         rounds[copied] = earliest[each]
-    order = np.lexsort((receivers, copies, senders, numbers, rounds, -left, levels))
-    found = (numbers, senders, receivers, adds, np.ones(len(order), dtype=np.int64), copies)
-    return np.column_stack([column[order] for column in found]).astype(np.int64, copy=False)
+    keys = (receivers, copies + 1, senders, numbers, rounds, left.max(initial=0) - left, levels)
+    order = np.lexsort([narrow(key) for key in keys])
+    hops = np.ones((len(order), len(Hop._fields)), dtype=np.int64)
+    for place, column in enumerate((numbers, senders, receivers, adds, None, copies)):
+        if column is not None:
+            hops[:, place] = column[order]
+    return hops
 
 
 def _hop_columns(

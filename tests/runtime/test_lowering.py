@@ -28,6 +28,7 @@ from runtime_forests import (
 
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.runtime import check_program, lower, run_program
+from collopt.runtime.lowering.tree_steps import step_numbers
 from collopt.runtime.programs.ordering import global_order
 from collopt.schedules import Allreduce, Forest, TreeSchedule
 from sample_sizes import examples
@@ -356,3 +357,16 @@ def test_refuses_trees_that_do_not_span(trees: list[tuple[int, int, list[tuple[i
     """A tree reaches every rank from its root exactly once."""
     with pytest.raises(CertificateError, match=message):
         lower(Forest.from_paths(3, 1, trees), "allgather")
+
+
+@settings(max_examples=examples(60))
+@given(rows=st.lists(st.tuples(*[st.sampled_from([-1, 0, 1, 2**40])] * 8), max_size=30), cut=st.integers(0, 30))
+def test_equal_steps_have_one_number(rows: list[tuple[int, ...]], cut: int) -> None:
+    """In the order of their first occurrence over all ranks, however full the hash table is."""
+    known, slots, count, found = np.empty((30, 8), dtype=np.int64), np.zeros(32, dtype=np.int32), 0, []
+    for part in (rows[:cut], rows[cut:]):
+        numbers, count = step_numbers(np.array(part, dtype=np.int64).reshape(-1, 8), known, count, slots)
+        found += numbers.tolist()
+    different = list(dict.fromkeys(rows))
+    assert found == [different.index(row) for row in rows]
+    assert [tuple(row) for row in known[:count].tolist()] == different
