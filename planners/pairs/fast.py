@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from itertools import accumulate
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,14 @@ from ...errors import UnsupportedError
 from ...schedules.fast.schedule import AllToAllvSchedule
 from ...schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
 from ...schedules.traffic.sizes import check_table
+from ...support.arrays import IntArray
 from ...support.validation import as_whole, is_whole, shown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
+
+    Staged = tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]
 
 STAGES = {"plain": 0, "fewest": 1, "rotations": 2}
 """How stages are found: any matching that is repaired, the widest one each time, or shifts; and their codes."""
@@ -28,8 +31,6 @@ MAX_SERVERS = 2**10
 MAX_RANKS = 2**15
 MAX_CUTS = 1024  # of the bound, where scratch is limited
 AREAS = 4  # of scratch, each at most as large as a stage
-NS_PER_US = 1000
-MIB = 2**20
 
 
 def schedule_all_to_allv(
@@ -109,56 +110,70 @@ def schedule_all_to_allv(
         cap = max(1, min(MAX_BYTES, as_whole(max_stage_bytes, "max_stage_bytes")) // unit)
     check_model(model)
     n = as_whole(servers, "servers")
+    sizes: tuple[int, ...] = ()
     if type(gpus_per_server) is not int and hasattr(gpus_per_server, "__len__"):
-        each = as_sizes(gpus_per_server, n)
+        sizes = as_sizes(gpus_per_server, n)
+        gpus_per_server = gcd(*sizes)
+        sizes = sizes if min(sizes) < max(sizes) else ()
+    m = as_whole(gpus_per_server, "gpus_per_server")
+    if sizes:
+        matrix = shaped(traffic, sum(sizes) // m, sum(sizes), f"the servers' GPUs add up to {sum(sizes)}")
     else:
-        each = (as_whole(gpus_per_server, "gpus_per_server"),) * min(n, MAX_SERVERS + 1)
-    ways = CHOSEN if stages is None else STAGES[stages], _prices(model, unit)
-    if min(each) < max(each):
-        matrix = shaped(traffic, sum(each) // gcd(*each), sum(each), f"the servers' GPUs add up to {sum(each)}")
-    else:
-        matrix = shaped(traffic, n, n * each[0], f"there are {n} servers of {each[0]} GPUs")
-    made = _staged(matrix, each, cap, *ways)
+        matrix = shaped(traffic, n, n * m, f"there are {n} servers of {m} GPUs")
+    per_up, per_out, wake_up, floor = model.prices
+    prices = per_up * unit, per_out * unit, wake_up, floor / unit
+    plan = partial(_staged, matrix, m, sizes, CHOSEN if stages is None else STAGES[stages], prices)
+    made = plan(cap)
     if max_scratch_bytes is None:
         return made
     limit = as_whole(max_scratch_bytes, "max_scratch_bytes", least=0)
     if not cap and made.scratch_bytes.max() * unit > limit:
-        made = _staged(matrix, each, max(1, limit // unit // AREAS, -(-made.scale_out_bytes // MAX_CUTS)), *ways)
+        made = plan(max(1, limit // unit // AREAS, -(-made.scale_out_bytes // MAX_CUTS)))
+    _check_scratch(made, limit, unit)
+    return made
+
+
+def _check_scratch(made: AllToAllvSchedule, limit: int, unit: int) -> None:
+    """Raise `UnsupportedError` if a rank needs more scratch than the limit, in bytes."""
     if (needed := int(made.scratch_bytes.max()) * unit) > limit:
         raise UnsupportedError(
             f"the exchange needs {needed} bytes of scratch on rank {made.scratch_bytes.argmax()}, with stages of up to "
             f"{made.stage_bytes[-1] * unit} bytes, and max_scratch_bytes is {limit}; expected at least {needed}, or "
             f"max_stage_bytes of at most {limit // AREAS}"
         )
-    return made
-
-
-@lru_cache(maxsize=16)
-def _prices(model: TwoTierModel, unit: int) -> tuple[float, float, float, float]:
-    """Prices of units as kernels take them: ns inside and between servers and per wake-up, and a MiB."""
-    per_up, per_out = unit / float(model.scale_up), unit / float(model.scale_out)
-    return per_up, per_out, float(model.wake_up) * NS_PER_US, MIB / unit
 
 
 def _staged(
-    matrix: npt.NDArray[np.int64], sizes: tuple[int, ...], cap: int, way: int, prices: tuple[float, float, float, float]
+    matrix: npt.NDArray[np.int64],
+    gpus: int,
+    sizes: tuple[int, ...],
+    way: int,
+    prices: tuple[float, float, float, float],
+    cap: int,
 ) -> AllToAllvSchedule:
-    """Plan traffic that has the right shape, with all checks of its entries."""
-    from ...solvers.fast.stages import staged_exchange
-
-    if equal := min(sizes) == max(sizes):
-        m = sizes[0]
-        found = staged_exchange(matrix, len(matrix) // m, m, way, cap, prices)
+    """Plan traffic that has the right shape, with all checks of its entries; `sizes` of servers, if unequal."""
+    staged_exchange, unequal_exchange = _kernels()
+    parts = len(matrix) // gpus
+    if sizes:
+        firsts = np.array([0, *accumulate(sizes)], dtype=np.int64)
+        found = unequal_exchange(matrix, firsts, gpus, way, cap, prices)
     else:
-        from ...solvers.fast.unequal_servers import unequal_exchange
-
-        m = gcd(*sizes)
-        found = unequal_exchange(matrix, np.array([0, *accumulate(sizes)], dtype=np.int64), m, way, cap, prices)
-    if found[0]:
-        raise _traffic_error(found[0], matrix, cap)
-    for array in (matrix, *found[1:]):
+        found = staged_exchange(matrix, parts, gpus, way, cap, prices)
+    fault, starts, segments, lengths, partners, begins, ends = found
+    if fault:
+        raise _traffic_error(fault, matrix, cap)
+    for array in (matrix, starts, segments, lengths, partners, begins, ends):
         array.setflags(write=False)
-    return AllToAllvSchedule(matrix, len(matrix) // m, m, *found[1:], server_sizes=() if equal else sizes)
+    return AllToAllvSchedule(matrix, parts, gpus, starts, segments, lengths, partners, begins, ends, sizes)
+
+
+@cache
+def _kernels() -> tuple[Callable[..., Staged], Callable[..., Staged]]:
+    """Import the kernels for equal and unequal servers, once: even repeated imports take longer than some plans."""
+    from ...solvers.fast.stages import staged_exchange
+    from ...solvers.fast.unequal_servers import unequal_exchange
+
+    return staged_exchange, unequal_exchange
 
 
 def _traffic_error(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> UnsupportedError:

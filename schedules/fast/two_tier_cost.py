@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import lcm
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from .segments import StagedArrays, busiest_by_shift, handed_over, local_bytes, 
 DEFAULT_WAKE_UP = Fraction(2)
 """µs.  The FAST paper gives no number; this is what a small write over InfiniBand takes, order of magnitude."""
 NS_PER_US = 1000
+SHORTEST = 2.0**20  # bytes of stages that need not be shorter for the sake of scratch
 MAX_UNITS = 2**62
 
 
@@ -49,6 +51,11 @@ class TwoTierModel:
         object.__setattr__(self, "scale_up", as_bandwidth(self.scale_up, "the scale-up tier"))
         object.__setattr__(self, "scale_out", as_bandwidth(self.scale_out, "the scale-out tier"))
         object.__setattr__(self, "wake_up", as_latency(self.wake_up, "the wake-up"))
+
+    @cached_property
+    def prices(self) -> tuple[float, float, float, float]:
+        """Rounded ns for a byte inside a server and between servers and for a wake-up, and `SHORTEST`, for kernels."""
+        return 1 / float(self.scale_up), 1 / float(self.scale_out), float(self.wake_up) * NS_PER_US, SHORTEST
 
     def scale_out_time(self, num_bytes: Exact) -> Fraction:
         """Time in µs of one step in which the busiest GPU sends `num_bytes` to another server."""

@@ -20,16 +20,19 @@ def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longe
     Shapes: `traffic` int64 (ranks, ranks); `sums` int64 (ranks, servers); `longest` int64 (servers, servers).
     """
     for server in range(servers):
+        totals = longest[server]
+        totals[:] = gpus - 1
+        for rank in range(server * gpus, (server + 1) * gpus):
+            cells = traffic[rank]
+            for other in range(servers):
+                row = 0
+                for cell in cells[other * gpus : (other + 1) * gpus]:
+                    row += cell
+                sums[rank, other] = row
+                totals[other] += row
+        totals[server] = 0
         for other in range(servers):
-            total = 0
-            if other != server:
-                for rank in range(server * gpus, (server + 1) * gpus):
-                    row = 0
-                    for column in range(other * gpus, (other + 1) * gpus):
-                        row += traffic[rank, column]
-                    sums[rank, other] = row
-                    total += row
-            longest[server, other] = (total + gpus - 1) // gpus
+            totals[other] //= gpus
 
 
 @kernel
@@ -111,16 +114,15 @@ def copy_cells(
     count: int,
 ) -> tuple[int, int, int]:
     """Write segments of `wanted` bytes of a rank from byte `first` of cell `place` on; `segments` is int64 (n, 4)."""
+    cells = traffic[rank]
     while wanted:
-        target = start + place
-        if target >= gpus:
+        target = column + start + place
+        if target >= column + gpus:
             target -= gpus
-        there = traffic[rank, column + target] - first
+        there = cells[target] - first
         taken = min(there, wanted)
-        segments[count, 0] = rank
-        segments[count, 1] = column + target
-        segments[count, 2] = first
-        segments[count, 3] = taken
+        segment = segments[count]
+        segment[0], segment[1], segment[2], segment[3] = rank, target, first, taken
         # The segment of an empty cell is overwritten by the next one.
         count += taken > 0
         wanted -= taken
