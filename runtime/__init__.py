@@ -6,6 +6,7 @@ from .chakra.export import plan_traces
 from .chakra.replay import Replay, replay_traces
 from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, read_trace, rotate_trace, write_trace
 from .distributed.all_to_allv.all_to_all_single import all_to_all_single
+from .distributed.all_to_allv.differentiable import differentiable_all_to_all
 from .distributed.execution.execute import execute
 from .distributed.execution.launch import RunReport, run_local
 from .distributed.jax_programs.function import jax_function
@@ -44,7 +45,7 @@ __all__ += ["plan_traces", "read_trace", "replay_traces", "rotate_trace", "write
 __all__ += ["Simulation", "simulate", "simulate_sizes"]
 __all__ += ["DataCheck", "Score", "TimedSize", "score"]
 __all__ += ["RunReport", "all_to_all_single", "execute", "jax_function", "launched_rank", "run_local"]
-__all__ += ["Dispatched", "MoeHandle", "moe_combine", "moe_dispatch"]
+__all__ += ["Dispatched", "MoeHandle", "differentiable_all_to_all", "moe_combine", "moe_dispatch"]
 __all__ += [
     "BenchReport",
     "Calibration",

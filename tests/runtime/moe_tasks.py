@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch.distributed.nn.functional import all_to_all_single as torch_all_to_all
 
 from collopt.errors import ColloptError
-from collopt.runtime import moe_combine, moe_dispatch
+from collopt.runtime import differentiable_all_to_all, moe_combine, moe_dispatch
 
 RANKS = 4
 COLUMNS = 5
@@ -125,6 +126,7 @@ def everything(rank: int, folder: str) -> Answers:
         options = {"servers": servers, "stages": "fewest", "max_stage_tokens": 7 if seed else None}
         right |= {f"{name} {dtype}": fine for name, fine in trained(rank, seed, dtype, options).items()}
     right["without gradients"] = plain(rank)
+    right["all-to-all with gradients"] = stands_in(rank)
     return Answers(right, counted(rank), {**wrong_dispatches(rank), **wrong_combines(rank)}, absence(rank))
 
 
@@ -135,6 +137,23 @@ def plain(rank: int) -> bool:
     back = moe_combine(got.tokens[got.rows], got.handle)
     senders = (got.tokens[:, 0] // 100).tolist()
     return torch.equal(back, 2 * tokens) and senders == [0, 1, 2, 3] and not back.requires_grad
+
+
+def stands_in(rank: int) -> bool:
+    """Call as Megatron's dispatcher does, with splits, and as DeepSpeed's, without; gradients are torch's."""
+    rows = torch.tensor([[1, 0, 2, 3], [0, 2, 1, 0], [3, 1, 0, 2], [2, 2, 2, 2]])
+    sends, takes = rows[rank].tolist(), rows[:, rank].tolist()
+    right = []
+    for splits in ((takes, sends), ()):
+        given = [torch.randn(sum(sends) if splits else RANKS, 3).requires_grad_()]
+        given.append(given[0].detach().clone().requires_grad_())
+        planned = partial(differentiable_all_to_all, gpus_per_server=2)
+        one = planned(dist.group.WORLD, given[0].t().contiguous().t(), *splits, use_nccl_stream=True)
+        other = torch_all_to_all(torch.empty_like(one), given[1], *splits)
+        for output in (one, other):
+            (output * torch.arange(output.numel()).view_as(output)).sum().backward()
+        right += [torch.equal(one, other), torch.equal(given[0].grad, given[1].grad)]
+    return all(right)
 
 
 def counted(rank: int) -> tuple[list[int], list[int]]:
