@@ -21,44 +21,71 @@ def test_people_see_bounds_then_candidates_with_the_best_marked(capsys: pytest.C
     answer = call(capsys, "find", 64, "--degree", 4, "--no-all-to-all")
     assert (answer.status, answer.err) == (0, "")
     lines = answer.out.splitlines()
-    assert lines[:4] == [
+    assert lines[:5] == [
         "64 nodes, 4 links each",
         "  bound on T_L        3 α",
         "  bound on T_B        0.9844 (63/64) M/B",
         "  bound on allreduce  225 µs for 1M, as reduce-scatter and allgather",
+        "  T_B may be lower    at 3 α by 7.4% at most",
     ]
-    assert lines[4].split() == ["T_L", "T_B", "exact", "allreduce", "1M", "topology"]
-    assert [line.split()[:5] for line in lines[5:]] == [
-        ["1", "3", "α", "1.3125", "21/16"],
-        ["*2", "4", "α", "0.9844", "63/64"],
+    assert lines[5].split() == ["T_L", "T_B", "exact", "allreduce", "1M", "topology"]
+    assert [line.split()[:5] for line in lines[6:]] == [
+        ["*1", "3", "α", "1.0625", "17/16"],
+        ["2", "4", "α", "0.9844", "63/64"],
     ]
 
 
 def test_reduce_scatters_have_columns_where_they_cost_something_else(capsys: pytest.CaptureFixture[str]) -> None:
     """Exactly, too; and in files for programs always."""
     lines = call(capsys, "find", 9, "--degree", 2, "--no-all-to-all").out.splitlines()
-    assert lines[4].split() == ["T_L", "T_B", "exact", "reduce-scatter", "allreduce", "1M", "topology"]
-    assert lines[5].split()[:9] == ["1", "3", "α", "1.1111", "10/9", "3", "α", "1.5556", "14/9"]
+    assert lines[5].split() == ["T_L", "T_B", "exact", "reduce-scatter", "allreduce", "1M", "topology"]
+    assert lines[6].split()[:9] == ["1", "3", "α", "1.1111", "10/9", "3", "α", "1.5556", "14/9"]
     data = call(capsys, "find", 9, "--degree", 2, "--json").data
     assert [row["reduce_scatter_factor_exact"] for row in data["candidates"]] == ["14/9", "10/9", "8/9"]
     assert data["unmeasured"] == 0
 
 
 def test_all_to_all_is_bounded_from_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
-    """One figure where the two are equal."""
+    """One figure where the two are equal; nothing beats what meets all bounds."""
     answer = call(capsys, "find", 5, "--degree", 4, "--size", "64M", "--alpha", "2.5", "--bandwidth", 100)
     assert "bound on all-to-all  537 µs, 1.000e+00 of a link's bandwidth per pair" in answer.out
     assert answer.out.splitlines()[-1].endswith(" 537 µs  K(5)")
-    assert " to " in call(capsys, "find", 12, "--degree", 4).out.splitlines()[-1]
+    assert "T_B may be lower     nowhere" in answer.out
+
+
+def test_candidates_are_ranked_for_calls_of_several_collectives_and_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Counts of the same call add up, and hosts and NICs may be slower than the ports."""
+    calls = ("--call", "allreduce:64K:40", "--call", "allreduce:64K:2", "--call", "all_to_all:1M")
+    data = call(capsys, "find", 32, *calls, "--host", "10.5", "--nics", 10, "--json").data
+    assert (data["best"], data["node_bandwidth"]) == (1, 10)
+    found = find_topologies(32, 4, node_bandwidth=10)
+    assert found.best_mix({"allreduce": {"64K": 42}, "all_to_all": {2**20: 1}}) is found[0]
+    assert found.best("all_to_all", size="64M") is found[1]
+    first, second = (each.runtime("all_to_all", "64M", node_bandwidth=10) for each in found)
+    assert found[0].time_of_calls({"all_to_all": {"64M": "1/2"}}, found.workload) == first / 2 > second / 2
+    assert call(capsys, "find", 32, "--call", "all_to_all:64M", "--json").data["best"] == 2
+    assert "all calls" in call(capsys, "find", 32, *calls).out
+    assert "expected COLLECTIVE:SIZE[:COUNT]" in refusal(call(capsys, "find", 32, "--call", "allreduce"))
+    with pytest.raises(UnsupportedError, match="there are no calls"):
+        found.best_mix({"allreduce": {}})
+
+
+def test_an_all_to_all_on_the_pick_is_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """By flows of the rate that the finder states, which nothing beats."""
+    target = tmp_path / "plan.json"
+    answer = call(capsys, "find", 8, "--collective", "all_to_all", "--plan", target)
+    assert "wrote the all_to_all plan for K(4, 4)" in answer.err
+    plan = load_plan(target)
+    assert (str(plan.collective), plan.gap) == ("all_to_all", 0)
 
 
 def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     """Exact numbers as text."""
     data = call(capsys, "find", 32, "--degree", 4, "--json").data
     assert data["bounds"]["bandwidth_factor_exact"] == "31/32"
-    assert [row["bandwidth_factor_exact"] for row in data["candidates"]] == ["1", "1", "31/32"]
+    assert [row["bandwidth_factor_exact"] for row in data["candidates"]] == ["31/32", "1"]
     assert data["best"] == 1
-    assert data["candidates"][0]["name"] == "L(K(4, 4))"
+    assert data["candidates"][0]["name"] == "MetaCirc(8, 4, 7; {9, 10, 21, 28})"
     assert "candidate" not in data["candidates"][0]
 
 
@@ -73,9 +100,9 @@ def test_csv_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Links share the bandwidth of a node."""
     target = tmp_path / "found.json"
-    answer = call(capsys, "find", 32, "--degree", 4, "--no-all-to-all", "--save", target, "--candidate", 2)
+    answer = call(capsys, "find", 32, "--degree", 4, "--no-all-to-all", "--save", target, "--candidate", 1)
     links = "each link has 3.125 GB/s and 10.0 µs latency"
-    assert (answer.status, answer.err) == (0, f"wrote DistReg(4, 32) to {target}; {links}\n")
+    assert (answer.status, answer.err) == (0, f"wrote MetaCirc(8, 4, 7; {{9, 10, 21, 28}}) to {target}; {links}\n")
     network = read_topology(target)
     assert (network.num_ranks, len(network.links)) == (32, 128)
     assert {(link.bandwidth, link.latency) for link in network.links} == {(3.125, 10)}
@@ -117,7 +144,7 @@ def test_a_found_schedule_becomes_a_plan_that_holds_what_was_promised(
         capsys, "find", 8, "--degree", 2, "--candidate", 1, "--collective", "allgather", "--save", files["net.json"],
         "--plan", files["plan.json"], "--xml", files["plan.xml"],
     )  # fmt: skip
-    assert " 1  3 α  0.8750  7/8 " in answer.out
+    assert "*1  3 α  0.8750  7/8 " in answer.out
     assert answer.err.count("each link has 6.250 GB/s and 10.0 µs latency") == 3
     plan = load_plan(files["plan.json"], read_topology(files["net.json"]))
     assert (plan.gap, plan.num_steps, plan.options) == (0, 3, {"construction": "Diamond"})

@@ -18,6 +18,7 @@ from .direct_connect.circulants import (
 )
 from .direct_connect.distance_regular import DISTANCE_REGULAR, distance_regular
 from .direct_connect.kautz import de_bruijn, generalized_kautz, kautz, modified_de_bruijn
+from .direct_connect.metacirculants import metacirculant_digraph
 from .direct_connect.small_graphs import complete_bipartite, diamond, double_binary_tree, hamming
 from .direct_connect.tori import complete, hypercube, ring, torus, twisted_hypercube, twisted_torus
 from .files import read_topology, write_topology
@@ -71,7 +72,7 @@ __all__ += ["tpu_v4", "tpu_v5e", "tpu_v5p", "tpu_v6e"]
 __all__ += ["dragonfly", "fat_tree", "leaf_spine", "rail"]
 __all__ += ["complete", "hypercube", "ring", "torus", "twisted_hypercube", "twisted_torus"]
 __all__ += ["bidirectional_ring", "double_binary_tree", "shifted_ring", "unidirectional_ring"]
-__all__ += ["circulant", "circulant_digraph", "directed_circulant"]
+__all__ += ["circulant", "circulant_digraph", "directed_circulant", "metacirculant_digraph"]
 __all__ += ["low_diameter_circulant", "low_diameter_offsets"]
 __all__ += ["DISTANCE_REGULAR", "complete_bipartite", "diamond", "distance_regular", "hamming"]
 __all__ += ["de_bruijn", "generalized_kautz", "kautz", "modified_de_bruijn"]

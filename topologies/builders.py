@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..errors import TopologyError
 from ..support.quantities import Exact
 from ..support.validation import shown
-from .direct_connect import circulants, distance_regular, kautz, small_graphs, tori
+from .direct_connect import circulants, distance_regular, kautz, metacirculants, small_graphs, tori
 from .network.topology import Topology
 from .switched import fabrics, vendor_boxes
 
@@ -30,8 +30,8 @@ BUILDERS: dict[str, Callable[..., Topology]] = {
         fabrics.rail, fabrics.fat_tree, fabrics.dragonfly, tori.ring, circulants.unidirectional_ring,
         circulants.bidirectional_ring, circulants.shifted_ring, small_graphs.double_binary_tree,
         circulants.circulant, circulants.low_diameter_circulant, circulants.circulant_digraph,
-        circulants.directed_circulant, kautz.kautz, kautz.generalized_kautz, kautz.de_bruijn,
-        kautz.modified_de_bruijn, small_graphs.diamond, distance_regular.distance_regular, tori.torus,
+        circulants.directed_circulant, metacirculants.metacirculant_digraph, kautz.kautz, kautz.generalized_kautz,
+        kautz.de_bruijn, kautz.modified_de_bruijn, small_graphs.diamond, distance_regular.distance_regular, tori.torus,
         tori.twisted_torus, small_graphs.complete_bipartite, small_graphs.hamming, tori.twisted_hypercube,
         tori.hypercube, tori.complete,
     )

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ...planners import Candidate, Frontier
+    from ...planners.finder.candidate import Calls
     from ...schedules import Collective
+    from ...schedules.traffic.collective import AnyCollective
 
 NodesArgument = Annotated[int, typer.Argument(metavar="NODES", parser=whole_number("NODES"), help="Number of nodes.")]
 DegreeOption = Annotated[int, count_option("--degree D", "Links out of each node, and as many into it.")]
@@ -43,6 +45,10 @@ WorkloadOption = Annotated[
     ),
 ]
 BandwidthOption = Annotated[str, option("--bandwidth GBPS", "Total egress of a node, in GB/s.")]
+HostOption = Annotated[
+    str | None, option("--host GBPS", "What a node's host can send, its own data and what it passes on, if less.")
+]
+NicsOption = Annotated[str | None, option("--nics GBPS", "What the NICs of a node can send together, if less.")]
 NoAllToAllOption = Annotated[bool, option("--no-all-to-all", "Skip all-to-all.")]
 SaveOption = Annotated[Path | None, option("--save FILE", "Write the chosen topology to this topology file.")]
 PlanOption = Annotated[
@@ -50,7 +56,17 @@ PlanOption = Annotated[
 ]
 XmlOption = Annotated[Path | None, option("--xml FILE", "Export that schedule as MSCCL XML to this file.")]
 CollectiveOption = Annotated[
-    str, option("--collective NAME", "Collective to rank by and to plan: allgather, reduce_scatter or allreduce.")
+    str,
+    option(
+        "--collective NAME", "Collective to rank by and to plan: allgather, reduce_scatter, allreduce or all_to_all."
+    ),
+]
+CallsOption = Annotated[
+    list[str] | None,
+    option(
+        "--call COLLECTIVE:SIZE[:COUNT]",
+        "Rank by the total time of such calls instead of one --collective of --size. Repeatable.",
+    ),
 ]
 CandidateOption = Annotated[
     int | None,
@@ -65,27 +81,32 @@ def find(
     alpha: AlphaOption = "10",
     size: WorkloadOption = "1M",
     bandwidth: BandwidthOption = "12.5",
+    host: HostOption = None,
+    nics: NicsOption = None,
     no_all_to_all: NoAllToAllOption = False,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
     collective: CollectiveOption = "allreduce",
+    call: CallsOption = None,
     save: SaveOption = None,
     plan: PlanOption = None,
     xml: XmlOption = None,
     candidate: CandidateOption = None,
 ) -> None:
-    """Find the Pareto-optimal direct-connect topologies in latency and bandwidth, and build them.
+    """Find the Pareto-optimal direct-connect topologies in latency, bandwidth and all-to-all, and build them.
 
     Names follow the literature: L(G) is the line graph of G, □ a Cartesian product, Π a generalized Kautz graph, C and
-    DirCirc are circulant graphs.  T_L is the number of steps, of α each; T_B is the bandwidth factor in units of M/B,
-    the time to send M bytes over all ports of a node.
+    DirCirc are circulant graphs, MetaCirc is a Cayley graph of a metacyclic group.  T_L is the number of steps, of α
+    each; T_B is the bandwidth factor in units of M/B, the time to send M bytes over all ports of a node.
     """
     from ...planners import find_topologies
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
     known = _check_request(collective, candidate, targets)
+    calls: Calls = _calls(call) if call else {known: {size: 1}}
     # Errors name the options, and not the library's parameters.
-    as_factor(bandwidth, "--bandwidth")
+    caps = {"--bandwidth": bandwidth, "--host": host, "--nics": nics}
+    egress = min(as_factor(each, flag) for flag, each in caps.items() if each is not None)
     try:
         as_latency(alpha, "a step")
     except TopologyError as error:
@@ -97,18 +118,19 @@ def find(
             bidirectional=bidirectional,
             alpha=alpha,
             size=size,
-            node_bandwidth=bandwidth,
+            node_bandwidth=egress,
             all_to_all=not no_all_to_all,
         )
-    chosen = _chosen(found, known, candidate)
+    best = found.best_mix(calls)
+    chosen = best if candidate is None else _numbered(found, candidate)
     with computing(f"writing {chosen.name}"):
         _write(chosen, found, known, targets)
     if as_json:
-        emit_json(_plain(found, known))
+        emit_json(_plain(found, known, best))
     elif as_csv:
         emit_csv(_rows(found))
     else:
-        _print(found, size, known)
+        _print(found, size, calls, best)
     share = bandwidth_text(found.workload.node_bandwidth / found.degree, 3)
     link = f"each link has {share} and {time_text(found.workload.alpha)} latency"
     for flag, path in targets.items():
@@ -118,11 +140,11 @@ def find(
 
 
 def _check_request(collective: str, candidate: int | None, targets: dict[str, Path | None]) -> Collective:
-    from ...schedules.traffic.collective import EVERY_ROOT
+    from ...schedules.traffic.collective import ALL_TO_ALL, EVERY_ROOT
 
-    known = read_collective(collective)
-    if known not in EVERY_ROOT:
-        raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(map(str, EVERY_ROOT))}")
+    known, expected = read_collective(collective), (*EVERY_ROOT, ALL_TO_ALL)
+    if known not in expected:
+        raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(map(str, expected))}")
     if candidate is not None and candidate < 1:
         raise UsageError(f"--candidate is {candidate}; expected a number from 1")
     if candidate is not None and not any(targets.values()):
@@ -131,9 +153,22 @@ def _check_request(collective: str, candidate: int | None, targets: dict[str, Pa
     return known
 
 
-def _chosen(found: Frontier, collective: Collective, number: int | None) -> Candidate:
-    if number is None:
-        return found.best(collective)
+def _calls(texts: list[str]) -> Calls:
+    """Read calls by collective and size; those given twice are added up."""
+    from ...schedules import as_bytes
+
+    calls: dict[AnyCollective, dict[int | str, Fraction]] = {}
+    for text in texts:
+        parts = text.split(":")
+        if not 2 <= len(parts) <= 3:
+            raise UsageError(f"--call is {shown(text)}; expected COLLECTIVE:SIZE[:COUNT], such as allreduce:64M:4")
+        sizes, num_bytes = calls.setdefault(read_collective(parts[0]), {}), as_bytes(parts[1])
+        count = as_factor(parts[2] if parts[2:] else 1, "the number of calls")
+        sizes[num_bytes] = sizes.get(num_bytes, Fraction(0)) + count
+    return calls
+
+
+def _numbered(found: Frontier, number: int) -> Candidate:
     if not 1 <= number <= len(found):
         raise UsageError(f"--candidate is {number}; expected a number from 1 to {len(found)}")
     return found[number - 1]
@@ -157,9 +192,9 @@ def _write(chosen: Candidate, found: Frontier, collective: Collective, targets: 
                 write(path)
 
 
-def _plain(found: Frontier, collective: Collective) -> dict[str, Any]:
+def _plain(found: Frontier, collective: Collective, best: Candidate) -> dict[str, Any]:
     """Return all results for JSON; exact numbers as strings."""
-    best, bounds, workload = found.best(collective), found.bounds, found.workload
+    bounds, workload = found.bounds, found.workload
     return {
         "nodes": found.nodes,
         "degree": found.degree,
@@ -187,7 +222,7 @@ def _rows(found: Frontier) -> list[dict[str, Any]]:
     ]
 
 
-def _print(found: Frontier, size: str, collective: Collective) -> None:
+def _print(found: Frontier, size: str, calls: Calls, best: Candidate) -> None:
     workload, bounds = found.workload, found.bounds
     kind = "bidirectional link" if found.bidirectional else "link"
     least = 2 * (bounds.steps * workload.alpha + bounds.bandwidth_factor * workload.transfer)
@@ -200,26 +235,29 @@ def _print(found: Frontier, size: str, collective: Collective) -> None:
         slowest = workload.transfer * Fraction(found.degree, found.nodes) / bounds.all_to_all
         share = f"{float(bounds.all_to_all):.3e} of a link's bandwidth per pair"
         rows["bound on all-to-all"] = f"{time_text(slowest)}, {share}"
+    room = [f"at {steps} α by {float(part):.1%} at most" for steps, part in found.room().items() if part]
+    rows["T_B may be lower"] = ", ".join(room) or "nowhere"
     emit_rows(f"{found.nodes} nodes, {count_text(found.degree, kind)} each", rows)
-    emit(_table(found, size, collective))
+    emit(_table(found, calls, best))
     if found.unmeasured:
         left = "they are left out or use the cost that theorems give"
         note(f"{found.unmeasured} topologies are too large to evaluate; {left}")
 
 
-def _table(found: Frontier, size: str, collective: Collective) -> Table:
-    """Candidates by increasing T_L of the allgather; a star marks the best for the collective.
+def _table(found: Frontier, calls: Calls, best: Candidate) -> Table:
+    """Candidates by increasing T_L of the allgather; a star marks the best for the calls.
 
     Where a reduce-scatter costs something else than an allgather, it has columns too.
     """
-    table, best = bare_table(), found.best(collective)
+    table = bare_table()
     differ = any(each.cost != each.reduce_scatter_cost for each in found)
     for header in ("", "T_L", "T_B"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("exact", no_wrap=True)
     if differ:
         table.add_column("reduce-scatter", no_wrap=True)
-    table.add_column(f"{collective.name.replace('_', '-')} {size}", justify="right", no_wrap=True)
+    (title, *others) = (f"{str(each).replace('_', '-')} {size}" for each, sizes in calls.items() for size in sizes)
+    table.add_column("all calls" if others else title, justify="right", no_wrap=True)
     if found[0].all_to_all is not None:
         table.add_column("all-to-all", justify="right", no_wrap=True)
     table.add_column("topology", overflow="fold")
@@ -229,7 +267,7 @@ def _table(found: Frontier, size: str, collective: Collective) -> Table:
         if differ:
             steps, factor = candidate.reduce_scatter_cost
             cells.append(f"{steps} α  {float(factor):.4f}  {factor}")
-        cells.append(time_text(candidate.time_of(collective, found.workload)))
+        cells.append(time_text(candidate.time_of_calls(calls, found.workload)))
         if candidate.all_to_all is not None:
             unit = found.workload.transfer * Fraction(found.degree, found.nodes)
             slowest, fastest = (time_text(unit / rate) for rate in candidate.all_to_all)

@@ -165,9 +165,16 @@ class BaseEntry(NamedTuple):
 
 
 def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep Pareto-optimal entries in T_L and T_B, for an allgather or an allreduce; reduce-scatters are transposes."""
+    """Keep Pareto-optimal entries in T_L and T_B, for an allgather or an allreduce; reduce-scatters are transposes.
+
+    With ties, which all-to-all is the reason for, entries with the least sums of hops are kept too.
+    """
     found = list(entries)
     kept = _front(((order_of_entry(entry), entry) for entry in found), ties)
+    if ties > 1:
+        known = {id(entry) for entry in kept}
+        near = [entry for entry in _by_hops(sorted(found, key=order_of_entry), ties) if id(entry) not in known]
+        kept = sorted((*kept, *near), key=order_of_entry)
     if all(entry.reduce_factor is None for entry in kept):
         return kept
     both = [((entry.steps, entry.both_factors, entry.factor, entry.hops), entry) for entry in found]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ..plans.plan import Plan
 
 NS_PER_US = 1000
+Calls = Mapping[AnyCollective, Mapping[int | str, Exact]]
+"""How many calls of a workload there are by collective and size in bytes."""
 
 
 class Workload(NamedTuple):
@@ -53,7 +55,7 @@ class FrontierBounds(NamedTuple):
     `all_to_all`: Throughput in bandwidths of one link, if as many nodes are as near as the Moore bound lets them be.
     """
 
-    steps: int  # T_L in alpha, by the Moore bound
+    steps: int  # T_L in alpha, by the Moore bound, which no network with one-way links meets in two or more steps
     bandwidth_factor: Fraction  # T_B in M/B: (N - 1)/N
     all_to_all: Fraction
 
@@ -69,6 +71,8 @@ class FrontierBounds(NamedTuple):
             reached = min(layer, left) if layer else left
             hops += distance * reached
             left, layer = left - reached, layer * branching
+        # W. G. Bridges and S. Toueg, "On the impossibility of directed Moore graphs", 1980.
+        steps += not bidirectional and min(degree, steps) > 1 and moore_steps(nodes + 1, degree) > steps
         return cls(steps, bandwidth_optimum(nodes), Fraction(degree, hops))
 
 
@@ -92,8 +96,9 @@ class Candidate:
         own schedule.
     all_to_all : tuple of Fraction, or None
         Throughput of an all-to-all per pair of ranks, in bandwidths of one link, as f of the direct-connect paper's
-        linear program (3): what shortest paths in equal parts reach, and an upper bound.  None if it was not asked for,
-        or would take too long.
+        linear program (3): what a flow reaches, and an upper bound.  They are equal on vertex-transitive and on small
+        graphs, and 1 % apart at most, but where it would take too long: then they are those of shortest paths in equal
+        parts and of distances.  None if it was not asked for, or even that would take too long.
     """
 
     nodes: int
@@ -151,8 +156,9 @@ class Candidate:
     def plan(self, collective: AnyCollective = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0) -> Plan:
         """Make a verified plan of the candidate's schedule, to save, export or run.
 
-        Raises `UnsupportedError` for other collectives than ``"allgather"``, ``"reduce_scatter"`` and ``"allreduce"``;
-        links have `bandwidth` GB/s and `latency` µs.
+        An ``"all_to_all"`` is planned by `collopt.planners.plan` with its planner of multicommodity flows.  Raises
+        `UnsupportedError` for others than these, ``"allgather"``, ``"reduce_scatter"`` and ``"allreduce"``; links have
+        `bandwidth` GB/s and `latency` µs.
 
         Examples
         --------
@@ -161,9 +167,12 @@ class Candidate:
         allgather on Diamond by finder: 57.14 GB/s, optimal; 3 steps, 2 chunks per shard
         """
         from ..from_schedule import plan_of_schedule
+        from ..pairs.multicommodity import plan_pairs
 
-        collective = as_collective(collective, EVERY_ROOT, "a candidate has no schedule for")
+        collective = as_collective(collective, (*EVERY_ROOT, ALL_TO_ALL), "a candidate has no schedule for")
         topology = self.topology(bandwidth=bandwidth, latency=latency)
+        if collective.in_pairs:
+            return plan_pairs(topology, collective)
         made: AnyStepSchedule
         if collective.has_two_phases:
             made = self.allreduce_schedule()
@@ -223,6 +232,20 @@ class Candidate:
         else:
             steps, factor = self.reduce_scatter_cost if collective.reduces else self.cost
         return steps * workload.alpha + factor * workload.transfer
+
+    def time_of_calls(self, calls: Calls, workload: Workload) -> Fraction:
+        """Predict the total time of calls by collective and size, one after the other; sizes as for `runtime`."""
+        if not any(calls.values()):
+            raise UnsupportedError('there are no calls; expected some, such as {"allreduce": {"1M": 1}}')
+        return sum(
+            (
+                as_factor(count, "the number of calls")
+                * self.time_of(collective, workload._replace(num_bytes=as_bytes(size)))
+                for collective, sizes in calls.items()
+                for size, count in sizes.items()
+            ),
+            Fraction(0),
+        )
 
     def figures(self) -> dict[str, object]:
         """Return all figures except those of all-to-all, named as in `Frontier.to_frame`."""

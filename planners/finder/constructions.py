@@ -17,15 +17,18 @@ from ... import topologies
 from ...schedules import StepSchedule, base_reduce_scatter, base_schedule, reversed_schedule
 from ...schedules.expansions import expansions as schedule_expansions
 from ...schedules.traffic.collective import Direction
+from ...support.arrays import IntArray
 from ...topologies import DirectGraph, Topology, base_schedule_names
 from ...topologies.graphs import expansions as graph_expansions
+from ...topologies.graphs.orbits import link_images
 from ..bfb.bfb import bfb_schedule
+from ..pairs.direct_connect_rate import found_automorphisms
 
 VERTEX_TRANSITIVE = {
     *("bidirectional_ring", "circulant", "circulant_digraph", "complete"),
-    *("complete_bipartite", "directed_circulant", "unidirectional_ring"),
+    *("complete_bipartite", "directed_circulant", "metacirculant_digraph", "unidirectional_ring"),
 }
-REVERSE_SYMMETRIC = VERTEX_TRANSITIVE | {"de_bruijn", "distance_regular"}
+REVERSE_SYMMETRIC = VERTEX_TRANSITIVE - {"metacirculant_digraph"} | {"de_bruijn", "distance_regular"}
 """Families whose graphs all are isomorphic to their transposes; of others some may be."""
 
 
@@ -45,6 +48,10 @@ class Construction(ABC):
     @abstractmethod
     def orbit_representatives(self, degree: int) -> int | None:
         """Number of first nodes that represent all orbits under the automorphisms implied by the construction."""
+
+    def symmetries(self) -> IntArray:
+        """Automorphisms of `graph`, int64 (found, nodes)."""
+        return found_automorphisms(self.graph())
 
     @abstractmethod
     def _graph(self) -> DirectGraph:
@@ -178,6 +185,11 @@ class LineGraph(Expansion):
         while isinstance(base, LineGraph):
             times, base = times + 1, base.base
         return f"L({base.name})" if times == 1 else f"L^{times}({base.name})"
+
+    def symmetries(self) -> IntArray:
+        """Those of the base, which permute its arcs."""
+        base = self.base.graph()
+        return link_images(*base.adjacency, self.base.symmetries()) if base.is_simple else super().symmetries()
 
     def orbit_representatives(self, degree: int) -> int | None:
         """All arcs out of the base's, which are the first arcs."""

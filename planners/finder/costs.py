@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from functools import cache
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from ..plans.stages import Trace
 from .bases import MAX_SEARCHED_DEGREE, Entry, best_circulants, circulant_base, line_graph_circulants
 from .candidate import Candidate, is_no_worse
 from .constructions import Base, Construction, LineGraph, transposed
+from .metacirculants import low_hop_metacirculants
 from .table import FinderTable
 
 MAX_WORK = 3 * 2**29
@@ -37,7 +39,7 @@ class _PredictedCost(NamedTuple):
     steps: int  # T_L of the base's schedule, and `times`
     factor: Fraction  # T_B in M/B
     name: str
-    construction: LineGraph
+    construction: Construction
     base: Entry
     times: int  # how many line graphs
 
@@ -131,7 +133,7 @@ class Costing:
                 if (construction := _line_graph(base, times)) not in self._costs:
                     yield from self._exact_candidate(construction)
 
-    def _circulant_line_graphs(self) -> Iterator[LineGraph]:
+    def _circulant_line_graphs(self) -> Iterator[Construction]:
         """Line graphs of searched circulants, which are often bandwidth-optimal beyond Theorem 7."""
         for times, size in self._line_graph_bases():
             for base in best_circulants(size, self._degree, CIRCULANT_EFFORT):
@@ -146,6 +148,13 @@ class Costing:
             size //= self._degree
             yield times, size
             times += 1
+
+    def of_metacirculants(self) -> Iterator[Candidate]:
+        """Create candidates of searched metacirculants and their line graphs."""
+        for times, size in ((0, self._nodes), *self._line_graph_bases()):
+            for base in _efficient_metacirculants(size, self._degree, two_way=self._two_way):
+                for candidate in self._exact_candidate(_line_graph(base, times)):
+                    yield from _with_transpose(candidate)
 
     def _low_diameter_circulants(self) -> Iterator[Base]:
         """A circulant of low diameter where `best_circulants` has none; T_B may not be optimal (Conjecture 1)."""
@@ -215,8 +224,18 @@ def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:
         )
 
 
-def _line_graph(base: Construction, times: int) -> LineGraph:
-    construction = LineGraph(base)
-    for _ in range(times - 1):
-        construction = LineGraph(construction)
-    return construction
+@cache
+def _efficient_metacirculants(nodes: int, degree: int, *, two_way: bool) -> tuple[Base, ...]:
+    """List metacirculants of which none of less mean distance has an allgather that costs no more."""
+    kept: list[tuple[StepCost, Base]] = []
+    for base in low_hop_metacirculants(nodes, degree, two_way=two_way):
+        cost = breadth_first_cost(base.graph(), 1)
+        if not any(is_no_worse(other, cost) for other, _ in kept):
+            kept.append((cost, base))
+    return tuple(base for _, base in kept)
+
+
+def _line_graph(base: Construction, times: int) -> Construction:
+    for _ in range(times):
+        base = LineGraph(base)
+    return base

@@ -19,9 +19,10 @@ from ...support.quantities import Exact
 from ...support.validation import as_flag, as_list, as_size
 from ..plans.stages import Trace
 from .bases import Entry
-from .candidate import Candidate, FrontierBounds, Workload
+from .candidate import FrontierBounds, Workload
 from .costs import Costing
-from .frontier import Frontier, pareto_efficient, without_dominated
+from .frontier import Frontier, pareto_efficient
+from .rates import with_all_to_all
 from .table import MAX_SEARCHED_NODES, TIES, FinderTable, Kind
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 MAX_NODES = 8192
 MAX_DEGREE = 64
-MAX_ALL_TO_ALL_WORK = 2**31
-"""Nodes, squared, times links of a node, of all topologies whose all-to-all is bounded: some ten seconds."""
 MANY_SIZES = 64  # from here on it pays to have the figures of all generalized Kautz graphs at hand
 
 
@@ -61,8 +60,9 @@ def find_topologies(
         µs per step, bytes, such as ``"1M"``, and GB/s of all ports of a node together, for `Frontier.best` and the
         times in `Frontier.to_frame`; these do not change what is found.
     all_to_all : bool
-        Whether to bound the throughput of all-to-all too, and to keep topologies that may differ in nothing else.  It
-        is left out all the same where it would take more than some ten seconds, as it may from 2000 nodes on.
+        Whether the rate of an all-to-all is a third objective.  Rates are known within 1 %, and exactly where symmetry
+        makes that easy; where it would take more than some ten seconds, as it may from 2000 nodes on, by wider bounds
+        or not at all.
 
     Returns
     -------
@@ -72,23 +72,21 @@ def find_topologies(
     Notes
     -----
     Direct-connect paper, section 5.4, and besides: transposes of generalized Kautz graphs and of what is made of them;
-    circulant digraphs of degrees 2 to 10, of this size and of those that it is a line graph's of; and line graphs of
-    bases and expansions where they may be better than Theorem 7 says.  Candidates are the Pareto-efficient ones among
-    those looked at, for allgather, for reduce-scatter or for allreduce.  That no better topology exists is proved only
-    where `Frontier.bounds` are met.
+    circulants and, up to 1024 nodes, metacirculants of degrees 2 to 10, of this size and of those that it is a line
+    graph's of; and line graphs of bases and expansions where they may be better than Theorem 7 says.  Candidates are
+    the Pareto-efficient ones among those looked at, for allgather, reduce-scatter or allreduce, and for all-to-all.
+    That no better topology exists is proved only where `Frontier.bounds` are met; see `Frontier.room`.
 
     Examples
     --------
     >>> for candidate in find_topologies(32, 4):
-    ...     print(candidate)
-    <Candidate L(K(4, 4)): 3 steps, 1 M/B>
-    <Candidate L(DirCirc(8, {1, 2, 3, 4})): 3 steps, 1 M/B>
-    <Candidate DistReg(4, 32): 4 steps, 31/32 M/B>
+    ...     print(candidate, round(float(candidate.all_to_all[0]), 4))
+    <Candidate MetaCirc(8, 4, 7; {9, 10, 21, 28}): 3 steps, 31/32 M/B> 0.0563
+    <Candidate L(MetaCirc(4, 2, 3; {1, 2, 3, 4})): 3 steps, 1 M/B> 0.0573
     """
     nodes, degree = _as_sizes(nodes, degree)
     workload = Workload.read(size, alpha, node_bandwidth)
     kind: Kind = "two-way" if as_flag(bidirectional, "bidirectional") else "any"
-    ties = TIES if as_flag(all_to_all, "all_to_all") else 1
     trace = Trace()
     two_way = kind == "two-way"
     costing = Costing(nodes, degree, two_way=two_way, trace=trace)
@@ -102,12 +100,12 @@ def find_topologies(
         # The order matters only where a limit is reached: what is measured first uses up work that is left.
         found += costing.of_line_graphs(_tables(), found)
         found += costing.of_equal_cost_circulants()
-        candidates = pareto_efficient(found, ties)
-    if ties > 1 and len(candidates) * nodes**2 * degree <= MAX_ALL_TO_ALL_WORK:
+    with trace.stage("metacirculants"):
+        found += costing.of_metacirculants()
+    if as_flag(all_to_all, "all_to_all"):
         with trace.stage("all-to-all"):
-            candidates = without_dominated(list(map(_with_all_to_all, progress.iterate(candidates, len(candidates)))))
-    else:
-        candidates = pareto_efficient(candidates, 1)
+            found = with_all_to_all(found)
+    candidates = pareto_efficient(found)
     bounds = FrontierBounds.of(nodes, degree, bidirectional=two_way)
     return Frontier(nodes, degree, two_way, tuple(candidates), bounds, workload, costing.unmeasured)
 
@@ -146,7 +144,8 @@ def sweep_topologies(
     -----
     Costs are exact for bases, generalized Kautz graphs and their transposes among them; of expansions they are what
     theorems say, which a schedule exists for.  Circulant digraphs are searched for up to 64 nodes only, and expanded by
-    theorems.  `find_topologies` also searches larger ones, and line graphs that are better than Theorem 7 says.
+    theorems.  `find_topologies` also searches larger ones, metacirculants, and line graphs that are better than
+    Theorem 7 says.
 
     Examples
     --------
@@ -226,10 +225,3 @@ def _entries(nodes: int, degree: int, kind: Kind) -> list[Entry]:
             "or bidirectional=False"
         )
     return entries
-
-
-def _with_all_to_all(candidate: Candidate) -> Candidate:
-    from ...solvers.multicommodity.shortest_path_loads import all_to_all_bounds
-
-    graph = candidate.graph()
-    return candidate.changed(all_to_all=all_to_all_bounds(graph.num_nodes, *graph.adjacency))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
 from ...schedules import ALL_TO_ALL, ALLREDUCE, StepCost
 from ...schedules.traffic.collective import AnyCollective
-from ...support.quantities import Exact
-from .candidate import Candidate, FrontierBounds, Workload, is_no_worse
+from ...support.quantities import Exact, as_factor, as_latency
+from .candidate import Calls, Candidate, FrontierBounds, Workload, is_no_worse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +29,8 @@ class Frontier(Sequence[Candidate]):
     """The Pareto-optimal candidates of one size and degree, by increasing T_L and then T_B of the allgather.
 
     Each is Pareto-efficient for an allgather, a reduce-scatter or an allreduce: none of those looked at beats it in T_L
-    or T_B of that collective without losing in the other.  Candidates that cost the same in all of them are listed
-    together where their bounds of all-to-all leave open which is better.
+    or T_B of that collective, or in the rate of an all-to-all, without losing in another of these three.  Bounds of
+    rates, which are 1 % apart at most where there was time, may leave open which of two is better: then both are there.
 
     Attributes
     ----------
@@ -85,12 +86,52 @@ class Frontier(Sequence[Candidate]):
 
         Parameters are as for `Candidate.runtime`; by default they are what the search was for.
         """
-        work = Workload.read(
-            self.workload.num_bytes if size is None else size,
-            self.workload.alpha if alpha is None else alpha,
-            self.workload.node_bandwidth if node_bandwidth is None else node_bandwidth,
+        sizes = {self.workload.num_bytes if size is None else size: 1}
+        return self.best_mix({collective: sizes}, alpha=alpha, node_bandwidth=node_bandwidth)
+
+    def best_mix(self, calls: Calls, *, alpha: Exact | None = None, node_bandwidth: Exact | None = None) -> Candidate:
+        """Return the candidate with the least total time of several calls; see `Candidate.time_of_calls`.
+
+        The direct-connect paper's choice for a workload, section 5.4, where that has several collectives and sizes.
+
+        Parameters
+        ----------
+        calls : mapping
+            By collective and size in bytes, how many calls there are, or which share of all they are.
+        alpha, node_bandwidth : number, optional
+            As for `Candidate.runtime`; by default what the search was for.
+
+        Returns
+        -------
+        Candidate
+
+        Examples
+        --------
+        >>> from collopt.planners import find_topologies
+        >>> found = find_topologies(32, 4)
+        >>> found.best("all_to_all", size="64M").name
+        'L(MetaCirc(4, 2, 3; {1, 2, 3, 4}))'
+        >>> found.best_mix({"allreduce": {"64K": 40, "16M": 4}, "all_to_all": {"64M": 1}}).name
+        'MetaCirc(8, 4, 7; {9, 10, 21, 28})'
+        """
+        work = self.workload._replace(
+            alpha=self.workload.alpha if alpha is None else as_latency(alpha, "a step"),
+            node_bandwidth=self.workload.node_bandwidth
+            if node_bandwidth is None
+            else as_factor(node_bandwidth, "node_bandwidth"),
         )
-        return min(self.candidates, key=lambda each: (each.time_of(collective, work), -(each.all_to_all or (0,))[0]))
+        return min(self.candidates, key=lambda each: (each.time_of_calls(calls, work), -(each.all_to_all or (0,))[0]))
+
+    def room(self) -> dict[int, Fraction]:
+        """By T_L, the part by which the least T_B of an allgather in so many steps could be lower at most.
+
+        Where it is 0 nothing better exists.  Elsewhere that is open: for no number of steps that the Moore bound allows
+        a lower bound on T_B above (N - 1)/N is known.
+        """
+        best: dict[int, Fraction] = {}
+        for each in self:
+            best.setdefault(each.cost.steps, 1 - self.bounds.bandwidth_factor / each.cost.bandwidth_factor)
+        return best
 
     def to_frame(self) -> pd.DataFrame:
         """List the candidates, one row each.
@@ -118,39 +159,24 @@ class Frontier(Sequence[Candidate]):
         return f"<Frontier of {self.nodes} nodes, degree {self.degree}: {len(self)} candidates>"
 
 
-def pareto_efficient(candidates: Iterable[Candidate], ties: int) -> list[Candidate]:
-    """Keep those that are Pareto-efficient for an allgather, a reduce-scatter or an allreduce."""
-    found = sorted(candidates, key=lambda candidate: (candidate.cost, candidate.reduce_scatter_cost))
-    fronts = [{cost(each) for each in found} for cost in COSTS]
-    kept: list[Candidate] = []
-    for candidate in found:
-        alike = [other for other in kept if _costs(other) == _costs(candidate)]
-        if len(alike) == ties or any(other.name == candidate.name for other in alike):
-            continue
-        mine = zip((cost(candidate) for cost in COSTS), fronts, strict=True)
-        if all(any(cost != own and is_no_worse(cost, own) for cost in costs) for own, costs in mine):
-            continue
-        theirs = (_costs(other) for other in found if _costs(other) != _costs(candidate))
-        if not any(all(map(is_no_worse, costs, _costs(candidate))) for costs in theirs):
-            kept.append(candidate)
-    return kept
+def pareto_efficient(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Keep those that are Pareto-efficient for an allgather, a reduce-scatter or an allreduce, and an all-to-all."""
+    found = sorted(candidates, key=lambda each: (each.cost, each.reduce_scatter_cost))
+    return [candidate for place, candidate in enumerate(found) if _is_efficient(place, candidate, found)]
 
 
-def _costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
-    return candidate.cost, candidate.reduce_scatter_cost
+def _is_efficient(place: int, candidate: Candidate, found: Sequence[Candidate]) -> bool:
+    """Whether none is as good in all collectives, and none is better in each; of equals the first is."""
+    for number, other in enumerate(found):
+        if is_as_good(other, candidate) and (number < place or not is_as_good(candidate, other)):
+            return False
+    return not all(
+        any(is_as_good(other, candidate, only) and not is_as_good(candidate, other, only) for other in found)
+        for only in ((cost,) for cost in COSTS)
+    )
 
 
-def without_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Of candidates of equal cost, drop those dominated by another in both bounds of all-to-all."""
-    kept: list[Candidate] = []
-    for candidate in candidates:
-        alike = (other for other in candidates if _costs(other) == _costs(candidate) and _dominates(other, candidate))
-        if not any(other in kept or not _dominates(candidate, other) for other in alike):
-            kept.append(candidate)
-    return kept
-
-
-def _dominates(one: Candidate, other: Candidate) -> bool:
-    assert one.all_to_all is not None
-    assert other.all_to_all is not None
-    return all(mine >= theirs for mine, theirs in zip(one.all_to_all, other.all_to_all, strict=True))
+def is_as_good(one: Candidate, other: Candidate, costs: Iterable[Callable[[Candidate], StepCost]] = COSTS) -> bool:
+    """Whether these costs are no worse, and both bounds of all-to-all, where there are any, no less."""
+    rates = zip(one.all_to_all or (), other.all_to_all or (), strict=True)
+    return all(mine >= theirs for mine, theirs in rates) and all(is_no_worse(cost(one), cost(other)) for cost in costs)

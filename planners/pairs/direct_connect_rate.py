@@ -22,7 +22,13 @@ FINE_GAP = Fraction(1, 500)
 """Smaller ones take multiplicative weights about as long as the interior point, or more rounds than they have."""
 
 
-def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) -> tuple[Fraction, Fraction]:
+def all_to_all_rate_bounds(
+    graph: DirectGraph,
+    gap: Exact = Fraction(1, 100),
+    *,
+    symmetries: IntArray | None = None,
+    exact_columns: int = EXACT_COLUMNS,
+) -> tuple[Fraction, Fraction]:
     """Lower and upper bound on the rate f at which every node can send to every other.
 
     Parameters
@@ -32,6 +38,10 @@ def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) ->
     gap : number
         At most what the bounds may be apart, as a part of the upper one: between 0 and 1.  Where the linear program is
         too large to be solved exactly, about 1e-5 can be had, and for the largest about 1e-3.
+    symmetries : ndarray of int64, shape (found, nodes), optional
+        Automorphisms of the graph, which are checked; searched for by default.
+    exact_columns : int
+        Columns of the linear program up to which it is solved exactly.
 
     Returns
     -------
@@ -41,9 +51,9 @@ def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) ->
 
     Notes
     -----
-    With the symmetries of the graph one source of each orbit is enough; see `collopt.formulations.all_to_all`.  Of this
-    program, up to 20,000 columns are solved exactly; up to 150,000, if the gap is to be small, by an interior point
-    whose flows and dual values `collopt.solvers.multicommodity.rate_certificate` turns into exact bounds.  Otherwise
+    With the symmetries of the graph one source of each orbit is enough; see `collopt.formulations.all_to_all`.  Up to
+    150,000 columns are solved by an interior point if the gap is to be small, whose flows and dual values
+    `collopt.solvers.multicommodity.rate_certificate` turns into exact bounds.  Otherwise
     `collopt.solvers.multicommodity.concurrent_flow` finds both.
 
     Examples
@@ -56,14 +66,12 @@ def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) ->
     if part >= 1:
         raise UnsupportedError(f"the gap is {shown(gap)}; expected a number between 0 and 1")
     _check_connected(as_direct_graph(graph))
-    alike = np.empty((0, graph.num_nodes), dtype=np.int64)
-    with suppress(NoAnswerError):  # without symmetries it takes longer, and comes to the same
-        alike = automorphisms(graph)
+    alike = found_automorphisms(graph) if symmetries is None else symmetries
     demands = np.broadcast_to(np.int64(1), (graph.num_nodes, graph.num_nodes))
     orbits = link_orbits(*graph.adjacency, demands, alike)
     columns = len(orbits.sources) * len(orbits.classes)
     with suppress(NoAnswerError):
-        if columns <= EXACT_COLUMNS:
+        if columns <= exact_columns:
             rate = exact_rate(graph, alike)
             return rate, rate
     with suppress(NoAnswerError):
@@ -77,6 +85,13 @@ def all_to_all_rate_bounds(graph: DirectGraph, gap: Exact = Fraction(1, 100)) ->
             lower, upper = certified_rate(graph, alike)
             return max(found.lower, lower), min(found.upper, upper)
     return found.lower, found.upper
+
+
+def found_automorphisms(graph: DirectGraph) -> IntArray:
+    """Search for automorphisms; none if the search takes too long, since rates come to the same without."""
+    with suppress(NoAnswerError):
+        return automorphisms(graph)
+    return np.empty((0, graph.num_nodes), dtype=np.int64)
 
 
 def exact_rate(graph: DirectGraph, alike: IntArray) -> Fraction:

@@ -17,8 +17,7 @@ from collopt.errors import CertificateError, ColloptError, TopologyError, Unsupp
 from collopt.planners import Candidate, Frontier, find_topologies, sweep_topologies
 from collopt.planners.bfb.bfb import bfb_cost, plan_bfb
 from collopt.planners.finder import costs as finder_costs
-from collopt.planners.finder import find as finder
-from collopt.planners.finder import kautz_cache
+from collopt.planners.finder import kautz_cache, rates
 from collopt.planners.finder.bases import best_circulants
 from collopt.planners.finder.constructions import Base, DegreeExpansion, LineGraph
 from collopt.planners.finder.costs import Costing
@@ -61,6 +60,13 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
         figures.cache_clear()
 
 
+@pytest.fixture
+def known_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out metacirculants, which are better than much of what other parts of the search find."""
+    monkeypatch.setattr(finder_costs, "_efficient_metacirculants", lambda *_, **__: ())
+
+
+@pytest.mark.usefixtures("known_families")
 @pytest.mark.parametrize("nodes", PRINTED)
 def test_every_row_of_the_paper_is_matched_or_beaten(nodes: int) -> None:
     """With costs as fractions."""
@@ -69,9 +75,10 @@ def test_every_row_of_the_paper_is_matched_or_beaten(nodes: int) -> None:
         assert any(mine[0] <= steps and mine[1] <= factor for mine in found), (steps, factor)
 
 
+@pytest.mark.usefixtures("known_families")
 def test_the_frontier_of_1024_nodes_is_at_least_that_of_table_4() -> None:
     """The first row is the paper's; the others have less data in as many steps, or as little in fewer."""
-    found = find_topologies(1024, 4)
+    found = find_topologies(1024, 4, all_to_all=False)
     costs = sorted(set(cost_of(found)))
     assert costs == [PRINTED[1024][0], (6, F(257, 256)), (7, 1), (9, F(1023, 1024))]
     assert found[0].name == "Π(4, 1024)"
@@ -80,6 +87,63 @@ def test_the_frontier_of_1024_nodes_is_at_least_that_of_table_4() -> None:
     assert float(found.best().runtime("allreduce", "1M")) == pytest.approx(288.4, abs=0.05)
 
 
+RATES = {
+    32: ("5.71e-2", "5.26e-2"),
+    64: ("2.17e-2", "2.21e-2", "1.87e-2"),
+    128: ("9.89e-3", "9.26e-3", "5.21e-3"),
+    256: ("4.04e-3", "4.10e-3", "3.62e-3", "2.94e-3"),
+    512: ("1.88e-3", "1.78e-3", "1.12e-3", "5.58e-4"),
+    1024: ("8.01e-4", "8.12e-4", "7.34e-4", "6.18e-4", "2.79e-4"),
+}
+"""The columns MCF of tables 4 and 7, rows as in `PRINTED`."""
+
+
+@pytest.mark.parametrize("nodes", slow_where(list(RATES), lambda nodes: nodes > 128))
+def test_the_pick_for_all_to_all_is_as_good_as_every_row_of_the_paper(nodes: int) -> None:
+    """By the rate of a flow, to the three digits that are printed; and each candidate's is within 1 % of its bound."""
+    found = find_topologies(nodes, 4)
+    best = found.best("all_to_all")
+    assert float(f"{float(best.all_to_all[0]):.2e}") >= max(map(float, RATES[nodes]))
+    assert best.all_to_all[1] <= found.bounds.all_to_all
+    for candidate in found:
+        lower, upper = candidate.all_to_all
+        assert upper * F(99, 100) <= lower <= upper
+    for steps, factor in PRINTED[nodes]:
+        assert any(cost.steps <= steps and cost.bandwidth_factor <= factor for cost in (each.cost for each in found))
+
+
+def test_metacirculants_meet_all_bounds_that_circulants_miss() -> None:
+    """Of 32 nodes with 4 links: T_L = 3 and T_B = 31/32, where the paper has 1."""
+    first, fastest = find_topologies(32, 4)
+    assert first.cost == first.reduce_scatter_cost == find_topologies(32, 4).bounds[:2]
+    assert first.name.startswith("MetaCirc(8, 4, 7; ")
+    assert fastest.all_to_all[0] > first.all_to_all[0] == F(4, 71)
+    first.allreduce_schedule()
+
+
+@pytest.mark.parametrize(("nodes", "degree", "steps"), [(7, 2, 3), (6, 2, 2), (21, 4, 3), (5, 1, 4), (5, 4, 1)])
+def test_no_directed_moore_graph_is_hoped_for(nodes: int, degree: int, steps: int) -> None:
+    """Of 1 + d + ... + d^k nodes none has diameter k, but cycles and complete graphs."""
+    found = find_topologies(nodes, degree, all_to_all=False)
+    assert found.bounds.steps == found[0].cost.steps == steps
+    assert found.room()[steps] == 1 - bandwidth_optimum(nodes) / found[0].cost.bandwidth_factor
+
+
+def test_a_candidate_that_is_better_in_all_to_all_only_is_kept() -> None:
+    """And one that is worse in everything is not; bounds of rates that overlap leave open which is better."""
+    construction = Base("complete", (3,), "K(3)")
+
+    def made(name: str, steps: int, lower: int, upper: int) -> Candidate:
+        cost = StepCost(steps, F(1))
+        return Candidate(
+            3, 2, replace(construction, title=name), cost, cost, True, True, all_to_all=(F(lower), F(upper))
+        )
+
+    listed = [made("near", 4, 8, 9), made("quick", 3, 5, 6), made("open", 3, 4, 7), made("none", 4, 5, 6)]
+    assert [each.name for each in pareto_efficient(listed)] == ["quick", "open", "near"]
+
+
+@pytest.mark.usefixtures("known_families")
 @pytest.mark.parametrize(
     ("nodes", "printed", "ours"),
     slow_where([(64, 6, 4), (128, 10, 5), (256, 10, 6), (512, 16, 7), (1024, 20, 9)], lambda case: case[0] > 256),
@@ -108,6 +172,7 @@ def test_steps_of_line_graphs_may_be_fewer_than_theorems_promise() -> None:
     assert bfb_cost(graph).steps == base.graph().diameter + 2 < promised
 
 
+@pytest.mark.usefixtures("known_families")
 def test_nothing_that_known_families_give_is_lost() -> None:
     """L^2(UniRing(1, 3)^□2) is better than Theorem 7 says, and a circulant is not to hide it."""
     assert (6, F(1)) in cost_of(find_topologies(36, 2, all_to_all=False))
@@ -198,9 +263,9 @@ def test_candidates_are_efficient_for_one_of_three_collectives() -> None:
         made("none", 5, 5),
         made("worse", 2, 10),
     ]
-    assert [each.name for each in pareto_efficient(listed, 4)] == ["gathers", "both", "reduces"]
-    assert pareto_efficient([*listed, made("all", 2, 2)], 4)[0].name == "all"
-    assert len(pareto_efficient([*listed, made("all", 2, 2)], 4)) == 1
+    assert [each.name for each in pareto_efficient(listed)] == ["gathers", "both", "reduces"]
+    assert pareto_efficient([*listed, made("all", 2, 2)])[0].name == "all"
+    assert len(pareto_efficient([*listed, made("all", 2, 2)])) == 1
 
 
 def test_graphs_that_take_too_long_are_left_to_theorems(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,11 +273,11 @@ def test_graphs_that_take_too_long_are_left_to_theorems(monkeypatch: pytest.Monk
     known = find_topologies(64, 4)
     assert known.unmeasured == 0
     monkeypatch.setattr(finder_costs, "MAX_WORK", 64**2 * 4)
-    monkeypatch.setattr(finder, "MAX_ALL_TO_ALL_WORK", 1)
+    monkeypatch.setattr(rates, "MAX_DISTANCE_WORK", 1)
     found = find_topologies(64, 4)
     assert found.unmeasured > 3
     assert found[0].all_to_all is None
-    assert found[0].cost == known[0].cost
+    assert found[0].cost.steps == known[0].cost.steps
     for candidate in found:
         candidate.allreduce_schedule()
 
@@ -299,6 +364,7 @@ def test_conjecture_1_is_not_assumed() -> None:
         candidate.schedule()
 
 
+@pytest.mark.usefixtures("known_families")
 def test_costs_that_a_schedule_does_not_reach_are_refused() -> None:
     """No candidate is taken at its word."""
     good = find_topologies(32, 4)[0]
@@ -446,6 +512,7 @@ class TestKautzStore:
         assert kautz_cache.stored_figures(2, 12).steps == 3
 
 
+@pytest.mark.usefixtures("known_families")
 @pytest.mark.parametrize(("nodes", "rate"), [(64, 2.17077e-2), (32, 5.71429e-2)])
 def test_all_to_all_is_bounded_as_closely_as_asked(nodes: int, rate: float) -> None:
     """The rates of linear program (3); Table 7 prints the first as 2.17e-2 and the second as 5.71e-2."""

@@ -46,6 +46,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "low-diameter-circulant": {"n": 9, "degree": 4},
     "circulant-digraph": {"n": 7, "offsets": [1, 2, 4]},
     "directed-circulant": {"degree": 2},
+    "metacirculant-digraph": {"m": 3, "k": 2, "r": 2, "elements": [1, 2]},
     "kautz": {"degree": 2, "length": 1},
     "generalized-kautz": {"degree": 2, "n": 5},
     "de-bruijn": {"degree": 2, "length": 2},

@@ -49,7 +49,9 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
     return _network(arcs, _numbered(n), f"ring-{n}", graph, bandwidth, latency)
 
 
-def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0, routers: bool = False) -> Topology:
+def torus(
+    *shape: int, bandwidth: Exact = 1, latency: Exact = 0, routers: bool = False, single: bool = False
+) -> Topology:
     """Torus: a grid of compute nodes in which every row is a bidirectional ring.
 
     Every node has two ports per dimension.  Along a dimension of size 2 both lead to the same neighbor, so that link
@@ -64,6 +66,8 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0, routers: bool =
     routers : bool
         Whether each node has a router that passes messages on without it.  It is a switch, linked to the node without
         latency, by 16 times the bandwidth of its ports, so that messages to different ports do not wait for each other.
+    single : bool
+        Whether a node has one port, and not two, along dimensions of size 2.
 
     Returns
     -------
@@ -74,14 +78,16 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0, routers: bool =
     --------
     >>> [str(torus(4, 2).link("gpu0.0", node).bandwidth) for node in ("gpu0.1", "gpu1.0")]
     ['2', '1']
+    >>> torus(4, 2, single=True).link("gpu0.0", "gpu0.1").bandwidth
+    Fraction(1, 1)
     >>> torus(4, 4, routers=True).link("gpu0.0", "router0.0").bandwidth
     Fraction(64, 1)
     """
-    with_routers = as_flag(routers, "routers")
+    with_routers, one_port = as_flag(routers, "routers"), as_flag(single, "single")
     if not shape:
         raise TopologyError("the shape of the torus is empty; expected one size per dimension, such as torus(4, 4)")
     sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
-    label = "x".join(map(str, sizes))
+    label = "x".join(map(str, sizes)) + "-single" * one_port
     check_links(2 * len(sizes) * prod(sizes), f"torus {label}")
     coordinates = list(product(*map(range, sizes)))
     ranks = {place: rank for rank, place in enumerate(coordinates)}
@@ -89,7 +95,7 @@ def torus(*shape: int, bandwidth: Exact = 1, latency: Exact = 0, routers: bool =
     for place, rank in ranks.items():
         for axis, size in enumerate(sizes):
             neighbor = ranks[*place[:axis], (place[axis] + 1) % size, *place[axis + 1 :]]
-            arcs += [(rank, neighbor), (neighbor, rank)]
+            arcs += [(rank, neighbor), (neighbor, rank)][: 1 if one_port and size == 2 else 2]
     names = ["gpu" + ".".join(map(str, place)) for place in coordinates]
     if with_routers:
         return _with_routers(arcs, names, f"torus-{label}-routers", bandwidth, latency)
