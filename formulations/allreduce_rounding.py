@@ -26,14 +26,13 @@ from typing import TypeVar
 
 from ..errors import UnsupportedError
 from ..support.validation import as_whole, shown
+from .modelling.inputs import as_share
 
 __all__ = ["RoundedRates", "round_flow", "round_rates"]
 
 Node = TypeVar("Node", bound=Hashable)
 Number = float | Fraction
 Pair = tuple[str, str]
-
-TOLERANCE = Fraction(1, 10**6)  # tolerance of a solver for numbers of at least 0
 
 
 @dataclass(frozen=True)
@@ -180,13 +179,4 @@ def _read(what: str, numbers: Mapping[Node, Number]) -> dict[Node, Fraction]:
     """Read numbers exactly; negative ones within a solver's tolerance become 0."""
     if not isinstance(numbers, Mapping):
         raise UnsupportedError(f"{what} is {shown(numbers)}; expected a mapping to numbers")
-    exact = {}
-    for key, value in numbers.items():
-        try:
-            exact[key] = Fraction(value)
-        except (TypeError, ValueError, OverflowError):
-            exact[key] = Fraction(-1)
-        if exact[key] < -TOLERANCE:
-            raise UnsupportedError(f"{what} has {shown(value)} at {shown(key)}; expected a number of at least 0")
-        exact[key] = max(exact[key], Fraction(0))
-    return exact
+    return {key: as_share(value, f"{what} at {shown(key)}") for key, value in numbers.items()}

@@ -56,10 +56,9 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..support.arrays import IntArray
-from ..support.validation import shown
 from ..topologies import Link, Topology
 from ..topologies.network.topology import as_topology
-from .modelling.inputs import as_count, hop_distances
+from .modelling.inputs import as_count, as_ranks, hop_distances
 from .modelling.pyomo_model import PyomoModel, new_program, total
 
 __all__ = ["BfbModel", "Variables", "build", "build_chunked", "build_timed"]
@@ -206,7 +205,7 @@ def _build(
 
     hops, names = hop_distances(topology), topology.compute_nodes
     distance = as_count(distance, "distance", most=int(hops.max()))
-    chosen = _checked_ranks(topology, ranks)
+    chosen = topology.compute_nodes if ranks is None else as_ranks(ranks, topology, "ranks")
     into = [link for link in links if link.head in set(chosen)]
     offers = [(names[source], *link[:2]) for link in into for source in _offered(topology, hops, distance, link)]
     program = new_program(f"distance {distance} of a breadth-first broadcast on {topology.name}")
@@ -224,20 +223,6 @@ def _build(
 
 def _without_latency(topology: Topology) -> list[Link]:
     return [link._replace(latency=Fraction(0)) for link in as_topology(topology).links]
-
-
-def _checked_ranks(topology: Topology, ranks: Iterable[str] | None) -> tuple[str, ...]:
-    if ranks is None:
-        return topology.compute_nodes
-    if not isinstance(ranks, Iterable):
-        raise UnsupportedError(f"ranks is {shown(ranks)}; expected different names of ranks of {topology!r}")
-    chosen = (ranks,) if isinstance(ranks, str) else tuple(ranks)
-    for place, rank in enumerate(chosen):
-        if rank not in topology.compute_nodes or rank in chosen[:place]:
-            raise UnsupportedError(f"ranks has {shown(rank)}; expected different names of ranks of {topology!r}")
-    if not chosen:
-        raise UnsupportedError("ranks is empty; expected some names of ranks, or None for all")
-    return chosen
 
 
 def _offered(topology: Topology, hops: IntArray, distance: int, link: Link) -> list[int]:

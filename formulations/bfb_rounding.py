@@ -22,13 +22,11 @@ from ..schedules.steps.schedule import Send
 from ..support.validation import is_whole, shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
-from .modelling.inputs import as_count
+from .modelling.inputs import TOLERANCE, as_count, as_share
 
 __all__ = ["as_sends", "excess_bound", "least_chunks", "round_shares"]
 
 Offer = tuple[str, str, str]
-
-TOLERANCE = Fraction(1, 10**6)  # tolerance of the sum of the shares of one source, for floats of solvers
 
 
 def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[Offer, int]:
@@ -57,7 +55,7 @@ def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[
     _check_offers(shares, "shares")
     groups: dict[tuple[str, str], dict[Offer, Fraction]] = {}
     for offer, share in shares.items():
-        groups.setdefault((offer[0], offer[2]), {})[offer] = _as_number(f"the share {offer}", share)
+        groups.setdefault((offer[0], offer[2]), {})[offer] = as_share(share, f"the share {offer}")
     rounded: dict[Offer, int] = {}
     for (source, head), group in groups.items():
         total = sum(group.values(), Fraction(0))
@@ -89,7 +87,7 @@ def least_chunks(load: Fraction, chunks: int) -> int:
     >>> least_chunks(Fraction(3, 2), 3)
     5
     """
-    return ceil(as_count(chunks, "chunks") * _as_number("the load", load))
+    return ceil(as_count(chunks, "chunks") * as_share(load, "the load"))
 
 
 def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fraction:
@@ -157,17 +155,6 @@ def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> 
         if count:
             sends.append(Send(distance - 1, rank[source], lower, lower + int(count), (rank[tail], rank[head])))
     return sends
-
-
-def _as_number(what: str, value: float | Fraction) -> Fraction:
-    """Read a number exactly; a negative one within a solver's tolerance becomes 0."""
-    try:
-        exact = Fraction(value)
-    except (TypeError, ValueError, OverflowError):
-        exact = Fraction(-1)
-    if exact < -TOLERANCE:
-        raise UnsupportedError(f"{what} is {shown(value)}; expected a number of at least 0")
-    return max(exact, Fraction(0))
 
 
 def _check_offers(numbers: object, what: str) -> None:

@@ -55,6 +55,7 @@ from ..support.validation import shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
 from .modelling.blocks import BlockModel, Blocks, Numbers
+from .modelling.inputs import as_ranks
 
 __all__ = ["FlowOverTimeModel", "Variables", "build"]
 
@@ -160,8 +161,8 @@ def build(
     FlowOverTimeModel
         Its objective is the time in µs.
     """
-    ranks = set(as_topology(topology).compute_nodes)
-    starts, ends = (_as_ranks(names, ranks, what) for names, what in ((sources, "sources"), (sinks, "sinks")))
+    as_topology(topology)
+    starts, ends = as_ranks(sources, topology, "sources"), as_ranks(sinks, topology, "sinks")
     if both := sorted(set(starts) & set(ends)):
         raise UnsupportedError(f"{both[0]!r} is a source and a sink; expected different ranks")
     if direction not in ("broadcast", "reduce"):
@@ -221,17 +222,6 @@ def _inner_nodes(model: FlowOverTimeModel) -> IntArray:
     is_inner = np.ones(len(model.topology.nodes), dtype=np.bool_)
     is_inner[[model.topology.node_index[name] for name in model.sinks]] = False
     return np.flatnonzero(is_inner)
-
-
-def _as_ranks(names: object, ranks: set[str], what: str) -> tuple[str, ...]:
-    """Read names of different ranks."""
-    chosen = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else ()
-    for place, name in enumerate(chosen):
-        if name not in ranks or name in chosen[:place]:
-            raise UnsupportedError(f"the {what} have {shown(name)}; expected names of different ranks")
-    if not chosen:
-        raise UnsupportedError(f"the {what} are {shown(names)}; expected names of ranks")
-    return chosen
 
 
 def _as_amount(num_bytes: object) -> float:

@@ -1,20 +1,49 @@
-"""Input checks of model builders, and distances in hops for direct-connect topologies."""
+"""Input checks of model builders and of rounding, and distances in hops for direct-connect topologies."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from ...errors import BoundError, UnsupportedError
 from ...support.arrays import IntArray
-from ...support.validation import as_whole
+from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.hop_distances import partial_hop_distances
 from ...topologies.network.topology import as_topology
+
+TOLERANCE = Fraction(1, 10**6)
+"""Of solvers, for numbers of at least 0 and for the sum of the shares of one source."""
 
 
 def as_count(value: object, what: str, *, most: int = 2**20) -> int:
     """Read a whole number from 1 to `most`."""
     return as_whole(value, what, most=most)
+
+
+def as_ranks(names: object, topology: Topology, what: str) -> tuple[str, ...]:
+    """Read names of different ranks, or one name."""
+    chosen = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else ()
+    for place, name in enumerate(chosen):
+        if name not in topology.compute_nodes or name in chosen[:place]:
+            raise UnsupportedError(f"the {what} have {shown(name)}; expected names of different ranks of {topology!r}")
+    if not chosen:
+        raise UnsupportedError(f"the {what} are {shown(names)}; expected names of ranks")
+    return chosen
+
+
+def as_share(value: Any, what: str) -> Fraction:
+    """Read a number exactly; a negative one within a solver's tolerance becomes 0."""
+    try:
+        exact = Fraction(value)
+    except (TypeError, ValueError, OverflowError):
+        exact = Fraction(-1)
+    if exact < -TOLERANCE:
+        raise UnsupportedError(f"{what} is {shown(value)}; expected a number of at least 0")
+    return max(exact, Fraction(0))
 
 
 def hop_distances(topology: Topology) -> IntArray:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ...support.arrays import BoolArray, IntArray
 from ...topologies.graphs.rank_groups import UNREACHED, RankGroups
+from ...topologies.network.hop_distances import partial_hop_distances
 from ..trees.problem import TreeProblem
 
 SmallMatrix = npt.NDArray[np.int16]
@@ -53,39 +54,21 @@ class Routing:
     @cached_property
     def lengths(self) -> SmallMatrix:
         """Links of the shortest path from each node to each rank, int16 (nodes, ranks); `UNREACHED` without one."""
-        nodes, ranks = self.problem.num_nodes, self.num_ranks
-        senders, starts = self._senders
-        reached = np.zeros((nodes, (ranks + 7) // 8), dtype=np.uint8)
-        reached[:ranks] = np.packbits(np.eye(ranks, dtype=np.bool_), axis=1)
-        lengths = np.full((nodes, ranks), UNREACHED, dtype=np.int16)
-        lengths[:ranks][np.eye(ranks, dtype=np.bool_)] = 0
-        frontier, length = reached.copy(), 0
-        while frontier.any():
-            length += 1
-            arrived = np.zeros_like(reached)
-            arrived[senders] = np.bitwise_or.reduceat(frontier[self._heads], starts, axis=0)
-            frontier = arrived & ~reached
-            reached |= frontier
-            lengths[np.unpackbits(frontier, axis=1, count=ranks).astype(np.bool_)] = length
-            frontier[:ranks] = 0  # ranks do not pass anything on
-        return lengths
+        problem = self.problem
+        lengths = partial_hop_distances(problem.num_nodes, problem.heads, problem.tails, self.num_ranks).T
+        return np.ascontiguousarray(np.where(lengths < 0, np.int16(UNREACHED), lengths))
 
     @cached_property
     def reaches(self) -> BoolArray:
         """Whether each rank has a path to each other that passes no rank, bool (ranks, ranks)."""
         return self.lengths[: self.num_ranks] < UNREACHED
 
-    @property
-    def _senders(self) -> tuple[IntArray, IntArray]:
-        """Nodes that links leave, and where their links begin."""
-        senders = np.flatnonzero(self._degrees)
-        return senders, self._first[senders]
-
     @cached_property
     def _widths(self) -> SmallMatrix:
         """Width of the widest shortest path from each node to each rank, int16 (nodes, ranks)."""
         lengths, ranks = self.lengths, self.num_ranks
-        senders, starts = self._senders
+        senders = np.flatnonzero(self._degrees)
+        starts = self._first[senders]
         tails = np.repeat(np.arange(len(lengths)), self._degrees)
         widths = np.where(lengths == 0, self._most, np.int16(0))
         for length in range(1, int(lengths[lengths < UNREACHED].max()) + 1):

@@ -30,16 +30,6 @@ Pattern = Sequence[Sequence[Move]]
 """One or two moves for each step; of two, each brings half of what both could bring."""
 
 
-def distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
-    """Sort and number the distinct keys, none of them negative; faster than `numpy.unique` where they are small."""
-    most = int(keys.max())
-    if most > 4 * len(keys):
-        return np.unique(keys, return_inverse=True)
-    there = np.zeros(most + 1, dtype=np.bool_)
-    there[keys] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[keys]
-
-
 class _Message(NamedTuple):
     """What ranks get in one step, bool (ranks, shards), and from which, int64 (ranks,), both by receiving rank."""
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...schedules.expansions.direct_sends import DirectSends
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, distinct
 from ...topologies.network.hop_distances import partial_hop_distances
 from ..trees.problem import TreeProblem
-from .movements import distinct
 
 
 def relayed(problem: TreeProblem, sends: DirectSends) -> DirectSends:

@@ -12,14 +12,13 @@ from ...errors import UnsupportedError
 from ...schedules import StepAllreduce, StepExchange, StepSchedule
 from ...schedules.expansions.direct_sends import DirectSends
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, distinct
 from ...topologies import Topology
 from ..from_schedule import bound_of_schedule
 from ..patterns.fixed_pattern import Hops, LinkLoads, Route, in_phases
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem, check_request, tree_problem
-from .movements import distinct
 from .relays import relayed
 from .torus_shapes import Torus
 

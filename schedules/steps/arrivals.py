@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, distinct
 from .schedule import StepSchedule
 
 NEVER = 2**62  # the step in which a rank gets what it never gets
 FROM_THE_START = -1
 BLOCK = 2**16
 """Sends and holdings that are looked at together, if that is not less than one source's: few enough for caches."""
-DENSE = 8  # times the places of interest that a table of all places may have
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class Arrivals:
         given, taken = (rows + sends.senders) * span, (rows + sends.receivers) * span
         wanted = (own, taken + sends.lower, own + sends.chunks, taken + sends.upper, given + sends.lower)
         keys = np.concatenate([*wanted, given + sends.upper, bases, bases + sends.chunks])
-        points, places = _numbered(keys, len(bases) * span)
+        points, places = distinct(keys)
         brought = len(own) + len(taken)
         starts, stops = places[:brought], places[brought : 2 * brought]
         steps = np.concatenate([np.full(len(own), FROM_THE_START), sends.steps])
@@ -101,15 +100,6 @@ class Arrivals:
         asked = places[2 * brought :]
         held = _greatest_in(first, asked[: len(taken)], asked[len(taken) : 2 * len(taken)])
         return cls(points, first, np.cumsum(changes), held)
-
-
-def _numbered(keys: IntArray, size: int) -> tuple[IntArray, IntArray]:
-    """Return the sorted distinct keys, all below `size`, and the index of each key among them."""
-    if size > DENSE * len(keys):
-        return np.unique(keys, return_inverse=True)
-    there = np.zeros(size, dtype=np.bool_)
-    there[keys] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[keys]
 
 
 def _least_over(size: int, starts: IntArray, stops: IntArray, values: IntArray) -> IntArray:

@@ -235,10 +235,10 @@ def test_changed_numbers_count_from_the_next_solve_on() -> None:
         (lambda: bfb.build(ring(4), 1.0), "distance is 1.0; expected"),
         (
             lambda: bfb.build(ring(4), 1, ranks=["gpu9"]),
-            "ranks has 'gpu9'; expected different names of ranks of <Topology",
+            "the ranks have 'gpu9'; expected names of different ranks of <Topology",
         ),
-        (lambda: bfb.build(ring(4), 1, ranks=["gpu1", "gpu1"]), "ranks has 'gpu1'; expected different"),
-        (lambda: bfb.build(ring(4), 1, ranks=[]), "ranks is empty; expected some names of ranks, or None for all"),
+        (lambda: bfb.build(ring(4), 1, ranks=["gpu1", "gpu1"]), "the ranks have 'gpu1'; expected names of different"),
+        (lambda: bfb.build(ring(4), 1, ranks=[]), r"the ranks are \[\]; expected names of ranks"),
         (lambda: bfb.build_chunked(ring(4), 1, 0), "chunks is 0; expected a whole number from 1"),
         (lambda: bfb.build_chunked(ring(4), 1, True), "chunks is True; expected"),
         (lambda: bfb.build_timed(ring(4), 1, "1M"), "shard_bytes is '1M'; expected a whole number from 1"),
@@ -275,7 +275,7 @@ def test_refuses_what_is_no_topology_or_no_list_of_ranks() -> None:
     for builder in builders:
         with pytest.raises(UnsupportedError, match="the topology is None; expected a Topology"):
             builder(*(None, 1, 1)[: 2 if builder is bfb.build else 3])
-    with pytest.raises(UnsupportedError, match="ranks is 5; expected different names"):
+    with pytest.raises(UnsupportedError, match="the ranks are 5; expected names of ranks"):
         bfb.build(ring(4), 1, ranks=5)  # type: ignore[arg-type]
 
 

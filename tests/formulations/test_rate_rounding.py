@@ -132,10 +132,10 @@ def test_refuses_multiples_that_are_none(k: Any) -> None:
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1, None, "many"])
 def test_refuses_rates_and_flows_that_are_no_amounts(wrong: Any) -> None:
     """Each message has the place and the value; what a solver's tolerance is below 0 counts as 0."""
-    with pytest.raises(UnsupportedError, match=f"root_rates has {wrong!r} at 'a'"):
+    with pytest.raises(UnsupportedError, match=f"root_rates at 'a' is {wrong!r}; expected a number of at least 0"):
         round_rates({"a": wrong}, {}, {}, 2)
-    with pytest.raises(UnsupportedError, match=f"reduce_shares has {wrong!r} at"):
+    with pytest.raises(UnsupportedError, match=f"reduce_shares at .* is {wrong!r}"):
         round_rates({"a": 1}, {}, {("a", "b"): wrong}, 2)
-    with pytest.raises(UnsupportedError, match=f"flow has {wrong!r} at"):
+    with pytest.raises(UnsupportedError, match=f"flow at .* is {wrong!r}"):
         round_flow({("a", "b"): wrong}, "a", {"b"}, 2)
     assert round_rates({"a": -1e-9}, {}, {}, 2).rate == 0

@@ -24,6 +24,11 @@ def test_files_of_other_kinds_are_named(text: str, what: str) -> None:
         find_format(Document("file", text))
 
 
+def test_a_file_that_speaks_of_a_box_of_collopt_is_not_taken_for_one() -> None:
+    """Only patterns of other kinds of files are looked for."""
+    assert unsupported_format(Document("file", "a collopt box")) is None
+
+
 @pytest.mark.parametrize("piece", ["\n", "1\n", "1 ", " \n", '"collective"', "allreduce,", "1 1 1 1 1\n", "Nodes 1"])
 def test_repeated_text_is_looked_at_once(piece: str) -> None:
     """A pattern that tried every beginning against every end would take minutes."""

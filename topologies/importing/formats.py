@@ -83,7 +83,6 @@ def find_format(document: Document) -> Format | None:
 
 
 UNSUPPORTED_FORMATS = (
-    Format("collopt box", "sources.box_file"),
     (r'"internode_sketch"|"intranode_sketch"', "a TACCL sketch, which restricts routes and has no bandwidths"),
     (r'"logical-dims"', "a logical topology of ASTRA-sim for ns-3, whose links are in another file"),
     (r'"scheduling-policy"', "a system description of ASTRA-sim; its network is in another file"),

@@ -10,6 +10,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ....errors import UnsupportedError
 from ....support.validation import is_int
@@ -39,17 +40,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}")
 """microsoft/msccl keeps 63 characters of a name and no parser decodes entities."""
 
 
-def write_xml(
-    program: Program,
-    path: str | os.PathLike[str],
-    *,
-    runtime: str = "msccl-executor-nccl",
-    min_bytes: int = 0,
-    max_bytes: int | None = None,
-    protocol: str | None = None,
-    max_thread_blocks: int | None = None,
-    placement: str | None = None,
-) -> None:
+def write_xml(program: Program, path: str | os.PathLike[str], **options: Any) -> None:
     """Write a program as an MSCCL XML file; errors are those of `to_xml_text`.
 
     Parameters
@@ -58,19 +49,10 @@ def write_xml(
         What the ranks are to do.
     path : str or path
         An existing file is replaced.
-    runtime, min_bytes, max_bytes, protocol, max_thread_blocks, placement
+    **options
         As for `to_xml_text`.
     """
-    text = to_xml_text(
-        program,
-        runtime=runtime,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        protocol=protocol,
-        max_thread_blocks=max_thread_blocks,
-        placement=placement,
-    )
-    write_whole(path, text)
+    write_whole(path, to_xml_text(program, **options))
 
 
 def to_xml_text(
