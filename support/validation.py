@@ -7,12 +7,14 @@ import reprlib
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ColloptError, TopologyError, UnsupportedError
+
+Kind = TypeVar("Kind")
 
 MAX_LISTED = 2**22  # entries of a list; longer iterables may be infinite
 
@@ -38,6 +40,16 @@ def as_list(values: object, what: str, *, most: int = MAX_LISTED) -> tuple[Any, 
     if len(kept) > most:
         raise TopologyError(f"{what} are more than {most}; expected a list of at most that many")
     return kept
+
+
+def as_kind(
+    value: object, kind: type[Kind], what: str, *, hint: str = "", error: type[ColloptError] = UnsupportedError
+) -> Kind:
+    """Return a value of a type unchanged; for anything else raise the error, which ends with the hint."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise error(f"{what} is {shown(value)}; expected {article} {kind.__name__}{hint}")
+    return value
 
 
 def is_int(value: object) -> TypeGuard[int]:

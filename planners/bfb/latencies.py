@@ -23,7 +23,7 @@ from ...errors import UnsupportedError
 from ...schedules import StepSchedule, as_bytes, step_schedule_time
 from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
-from ...support.validation import shown
+from ...support.validation import as_kind
 from ...topologies import Topology
 from .problem import MAX_CHUNKS, BfbProblem, as_chunks, read_network, schedule_of
 
@@ -190,8 +190,7 @@ def _demands(topology: Topology, direction: Direction) -> tuple[BfbProblem, list
     """For each distance, the demands on sets of links into ranks; sets with equal costs are kept once."""
     from ...solvers.bfb.link_masks import groups_at, max_in_degree
 
-    if not isinstance(topology, Topology):
-        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology without switches")
+    as_kind(topology, Topology, "the topology", hint=" without switches")
     problem = read_network(topology, direction)
     network = problem.intake
     if max_in_degree(network) > MAX_LINKS:

@@ -15,7 +15,7 @@ from ...errors import UnsupportedError
 from ...schedules import Bound
 from ...support.arrays import FloatArray
 from ...support.formatting import bandwidth_text, count_text
-from ...support.validation import shown
+from ...support.validation import as_kind
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..layout import Places, box_of_nodes, link_curves, places
@@ -285,8 +285,7 @@ def _check(topology: object, bound: object) -> None:
     topology = as_topology(topology)
     if bound is None:
         return
-    if not isinstance(bound, Bound):
-        raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound")
+    bound = as_kind(bound, Bound, "the bound")
     if bound.topology.digest != topology.digest:
         raise UnsupportedError(f"the bound is about {bound.topology!r}; expected one about {topology!r}")
 

@@ -18,7 +18,7 @@ from ...planners import Plan
 from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.packages import check_extra
-from ...support.validation import as_list, as_path, shown
+from ...support.validation import as_kind, as_list, as_path, shown
 from ...support.writing import write_whole
 from ..tables.plan_tables import is_predictable, link_table, predicted_times
 from ..tables.summary import check_rows, hop_heights, schedule_rows
@@ -103,8 +103,7 @@ def _named(plans: Any) -> dict[str, Plan]:
     if not several or len(several) > MAX_PLANS:
         raise UnsupportedError(f"there are {len(several)} plans; expected 1 to {MAX_PLANS}")
     for plan in several:
-        if not isinstance(plan, Plan):
-            raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan, such as collopt.plan returns")
+        as_kind(plan, Plan, "the plan", hint=", such as collopt.plan returns")
         _check_same(several[0], plan)
     return named or dict(zip(_names(several), several, strict=True))
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import Simulation, simulate
 from ...schedules import (
@@ -31,7 +30,7 @@ from ...schedules import (
 )
 from ...schedules.trees.tree_chunks import shard_chunks, tree_chunks
 from ...support.arrays import BoolArray, IntArray
-from ...support.validation import shown
+from ...support.validation import as_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,8 +61,7 @@ class Busiest(NamedTuple):
 
 def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulation:
     """Simulate a plan for figures: steps are synchronous, other schedules use a few slices."""
-    if not isinstance(plan, Plan):
-        raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
+    as_kind(plan, Plan, "the plan")
     if not plan.schedule.pipelined:
         return simulate(plan, size, slices, steps="wait")
     if slices is None:

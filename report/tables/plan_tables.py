@@ -28,7 +28,7 @@ from ...schedules import (
     schedule_time,
 )
 from ...schedules.bounds.witness import LinkDuals
-from ...support.validation import as_several, shown
+from ...support.validation import as_kind, as_several, shown
 from ...topologies import Topology
 from .busy_times import busy_times, hops_before, step_run, tree_hops
 
@@ -65,7 +65,7 @@ def link_table(plan: Plan) -> pd.DataFrame:
     {'tail': 'gpu0', 'head': 'gpu1', 'bandwidth_gbps': 10.0, 'latency_us': 0.0, 'in_cut': False, 'load': 0.75, \
 'utilization': 1.0}
     """
-    _check_plan(plan)
+    as_kind(plan, Plan, "the plan")
     table = bound_links(plan.bound)
     loads = _relative_loads(plan)
     rates = [float(load * plan.algbw / link.bandwidth) for load, link in zip(loads, plan.topology.links, strict=True)]
@@ -107,7 +107,7 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    _check_plan(plan)
+    as_kind(plan, Plan, "the plan")
     wanted = None if root is None else _root(plan, root)
     counted = zip(plan.trees.forests, hops_before(plan.trees), strict=True)
     rows = [row for forest, before in counted for row in _forest_rows(forest, before, plan.topology, wanted)]
@@ -196,11 +196,6 @@ def curve_table(
     return pd.DataFrame(rows, columns=["planner", "size", "time_us", "algbw_gbps", "busbw_gbps", "bound_gbps"])
 
 
-def _check_plan(plan: object) -> None:
-    if not isinstance(plan, Plan):
-        raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
-
-
 def _named(plans: Any) -> list[tuple[str, Plan]]:
     """Pair plans with names."""
     if isinstance(plans, Mapping):
@@ -208,7 +203,7 @@ def _named(plans: Any) -> list[tuple[str, Plan]]:
     else:
         named = [(getattr(plan, "planner", ""), plan) for plan in as_several(plans, "plans")]
     for _, plan in named:
-        _check_plan(plan)
+        as_kind(plan, Plan, "the plan")
     if not named:
         raise UnsupportedError("plans is empty; expected at least one plan")
     return named
@@ -328,8 +323,7 @@ def bound_links(bound: Bound) -> pd.DataFrame:
 
 def witness_view(bound: Bound) -> WitnessView:
     """Return the `WitnessView` of a bound; raises as `bound_links`."""
-    if not isinstance(bound, Bound):
-        raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound")
+    as_kind(bound, Bound, "the bound")
     return _view(bound.witness, bound)
 
 

@@ -23,7 +23,7 @@ from ...planners import Plan
 from ...schedules import ALLGATHER, as_bytes
 from ...schedules.timing.message_order import ordered_transfers
 from ...schedules.timing.transfers import Transfers
-from ...support.validation import as_path, as_whole, shown
+from ...support.validation import as_kind, as_path, as_whole, shown
 from ...support.writing import write_all_whole
 from ..lowering.tree_transfers import refuse_switches
 from ..programs.checks import check_choice, check_counts
@@ -107,8 +107,7 @@ def plan_traces(
     >>> [node.name for node in plan_traces(plan, "1K", slices=2)[0].nodes]
     ['send transfer 0 slice 0 to 1', 'turn', 'send transfer 0 slice 1 to 1']
     """
-    if not isinstance(plan, Plan):
-        raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
+    as_kind(plan, Plan, "the plan")
     refuse_switches(plan.schedule, "a Chakra trace")
     slices = as_whole(slices, "slices")
     check_counts({"reduce_us": reduce_us}, least=0)

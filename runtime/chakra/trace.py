@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ...errors import FileFormatError, UnsupportedError
 from ...support.reading import name_of, read_bytes
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...support.writing import write_whole
 from ..programs.checks import check_counts
 
@@ -191,7 +191,7 @@ def trace_bytes(trace: Trace) -> bytes:
     """Return the content of a trace file; raises as `write_trace`."""
     from google.protobuf.proto import serialize_length_prefixed
 
-    _require_trace(trace)
+    as_kind(trace, Trace, "the trace")
     metadata, node_of = messages()
     file = io.BytesIO()
     head = metadata(version=trace.version)
@@ -205,11 +205,6 @@ def trace_bytes(trace: Trace) -> bytes:
         _add_attributes(message, node.attributes)
         serialize_length_prefixed(message, file)
     return file.getvalue()
-
-
-def _require_trace(trace: object) -> None:
-    if not isinstance(trace, Trace):
-        raise UnsupportedError(f"the trace is {shown(trace)}; expected a Trace")
 
 
 def _add_attributes(message: Any, attributes: Sequence[Attribute]) -> None:
@@ -244,7 +239,7 @@ def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
     >>> rotate_trace(Trace((node,)), 3, 4).nodes[0].value("comm_dst")
     0
     """
-    _require_trace(trace)
+    as_kind(trace, Trace, "the trace")
     check_counts({"num_ranks": num_ranks})
     check_counts({"shift": shift}, least=0)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import TopologyError, UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
-from ...support.validation import as_list, as_path, shown
+from ...support.validation import as_kind, as_list, as_path, shown
 from ..interpreter.findings import Severity
 from ..msccl.format.limits import RUNTIMES, dialect_of
 from ..msccl.lint.lint import loading_environment, loading_hints
@@ -195,8 +195,7 @@ def _checked_plans(plans: object) -> list[Plan]:
     if not given:
         raise UnsupportedError("there is no plan; expected at least one")
     for plan in given:
-        if not isinstance(plan, Plan):
-            raise UnsupportedError(f"one of the plans is a {type(plan).__name__}; expected a Plan")
+        as_kind(plan, Plan, "one of the plans")
         first = given[0]
         if plan.topology.digest != first.topology.digest:
             raise TopologyError(

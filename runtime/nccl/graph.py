@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import Forest
-from ...support.validation import as_integers, is_int, shown
+from ...support.validation import as_integers, as_kind, is_int, shown
 from ...support.writing import write_whole
 from ..programs.checks import check_choice
 
@@ -137,8 +137,7 @@ Ring = tuple[int, ...]
 
 def ring_channels(plan: Plan) -> tuple[Ring, ...]:
     """List the rings among which a plan divides its data equally."""
-    if not isinstance(plan, Plan):
-        raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
+    as_kind(plan, Plan, "the plan")
     shares = [_shares(forest, plan.planner) for forest in plan.trees.forests]
     reversed_rings = {_rotate_to_lowest(ring[::-1]): share for ring, share in shares[0].items()}
     if shares[-1] not in (shares[0], reversed_rings):

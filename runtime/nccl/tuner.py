@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import ALLREDUCE, TREE_COLLECTIVES
-from ...support.validation import is_int, shown
+from ...support.validation import as_kind, is_int, shown
 from ...support.writing import write_whole
 from ..programs.checks import check_choice, check_counts
 from .graph import MAX_CHANNELS, ring_channels
@@ -118,10 +118,9 @@ def write_nccl_tuner(
     _write(path, first, windows, protocol, boxes)
 
 
-def _algorithm(plan: object) -> tuple[str, int]:
+def _algorithm(plan: Plan) -> tuple[str, int]:
     """NCCL's name for a plan's algorithm, and its number of channels."""
-    if not isinstance(plan, Plan):
-        raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
+    as_kind(plan, Plan, "the plan")
     if plan.collective not in TREE_COLLECTIVES:
         raise UnsupportedError(
             f"the plan is for {plan.collective}, which NCCL's tuner does not support; expected one of "

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import Collective
-from ...support.validation import is_int, shown
+from ...support.validation import as_kind, is_int, shown
 from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 
 
@@ -34,10 +34,7 @@ def check_seconds(name: str, value: object) -> None:
 
 def require_program(program: object) -> None:
     """Refuse a value that is not a program."""
-    if not isinstance(program, Program):
-        raise UnsupportedError(
-            f"the program is a {type(program).__name__}; expected a Program, such as lower makes of a plan's schedule"
-        )
+    as_kind(program, Program, "the program", hint=", such as lower makes of a plan's schedule")
 
 
 NUMBERS: dict[type[Any], tuple[str, ...]] = {
@@ -91,8 +88,7 @@ def _check_block(block: object, where: str) -> None:
 
 
 def _check_kind(thing: object, kind: type[Any], where: str) -> None:
-    if not isinstance(thing, kind):
-        raise _refusal(where, thing, f"a {kind.__name__}")
+    as_kind(thing, kind, where, error=ProgramError)
     for name in NUMBERS[kind]:
         _check_number(getattr(thing, name), f"{name} of {where}")
 
@@ -103,9 +99,7 @@ def _check_number(value: object, where: str) -> None:
 
 
 def _tuple(value: object, where: str) -> tuple[Any, ...]:
-    if not isinstance(value, tuple):
-        raise _refusal(where, value, "a tuple")
-    return value
+    return as_kind(value, tuple, where, error=ProgramError)
 
 
 def _refusal(where: str, value: object, expected: str) -> ProgramError:

@@ -18,7 +18,7 @@ from ...schedules.timing.run import Forwarding, Rules, Service, TimedSchedule, W
 from ...schedules.timing.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
 from ...topologies.network.assumed_costs import CostsName, as_costs
 from ..programs.checks import check_choice
@@ -156,8 +156,7 @@ class _Simulator:
         forwarding: Forwarding,
         service: Service,
     ) -> None:
-        if not isinstance(plan, Plan):
-            raise UnsupportedError(f"the plan is {shown(plan)}; expected a Plan")
+        as_kind(plan, Plan, "the plan")
         check_choice("steps", steps, get_args(Waiting))
         check_choice("forwarding", forwarding, get_args(Forwarding))
         check_choice("service", service, get_args(Service))

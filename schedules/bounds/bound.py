@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import CertificateError, UnsupportedError
 from ...support.formatting import bandwidth_text
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...topologies import Topology
 from ..traffic.collective import COLLECTIVES, AnyCollective, Collective, as_collective, collective_or_given
 from .cut_duals import CutDual
@@ -178,8 +178,7 @@ def link_values(bound: Bound) -> tuple[LinkValue, ...]:
     >>> link_values(bound)[0]
     LinkValue(tail='gpu2', head='gpu3', dual=Fraction(4, 3))
     """
-    if not isinstance(bound, Bound):
-        raise UnsupportedError(f"the bound is {shown(bound)}; expected a Bound, such as collopt.bound returns")
+    as_kind(bound, Bound, "the bound", hint=", such as collopt.bound returns")
     topology, witness, collective = bound.topology, bound.witness, bound.collective
     if not isinstance(witness, Witness):
         raise UnsupportedError(f"a bound by {type(witness).__name__} has no dual values of links")

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, UnsupportedError
 from ...support.arrays import IntArray
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...topologies import DirectGraph
 from ...topologies.network.direct_graph import as_direct_graph
 from ..steps.schedule import StepSchedule
@@ -59,8 +59,7 @@ class DirectSends(NamedTuple):
 
 def direct_sends(graph: DirectGraph, schedule: StepSchedule) -> DirectSends:
     """Read a schedule, having checked that it is made of links of the graph."""
-    if not isinstance(schedule, StepSchedule):
-        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
+    as_kind(schedule, StepSchedule, "the schedule")
     if schedule.num_ranks != as_direct_graph(graph).num_nodes:
         raise UnsupportedError(
             f"the schedule is for {schedule.num_ranks} ranks; expected one for the {graph.num_nodes} of {graph.name}"

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...support.validation import as_list, as_size, shown
+from ...support.validation import as_kind, as_list, as_size, shown
 from ...topologies import DirectGraph, bandwidth_optimum
 from ...topologies.graphs.expansions import MAX_TIMES
 from ...topologies.network.direct_graph import as_direct_graph
@@ -47,7 +47,7 @@ def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) ->
     """
     times = as_size(times, "times", most=MAX_TIMES)
     as_direct_graph(graph)
-    _check_cost(cost)
+    as_kind(cost, StepCost, "the cost")
     added = sum((Fraction(1, graph.num_nodes * graph.degree**done) for done in range(times)), Fraction(0))
     return StepCost(cost.steps + times, cost.bandwidth_factor + added)
 
@@ -107,7 +107,7 @@ def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> St
     StepCost(steps=4, bandwidth_factor=Fraction(7, 8))
     """
     copies = as_size(copies, "copies")
-    _check_cost(cost)
+    as_kind(cost, StepCost, "the cost")
     if as_direct_graph(graph).num_self_loops:
         raise UnsupportedError(f"{graph.name} has self-loops; degree expansion is for graphs without self-loops")
     added = Fraction(copies - 1, copies * graph.num_nodes)
@@ -137,7 +137,7 @@ def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost
     StepCost(steps=6, bandwidth_factor=Fraction(15, 16))
     """
     n, nodes = as_size(n, "n", most=MAX_TIMES), as_direct_graph(graph).num_nodes
-    _check_cost(cost)
+    as_kind(cost, StepCost, "the cost")
     factor = bandwidth_optimum(nodes**n) / bandwidth_optimum(nodes)
     return StepCost(n * cost.steps, cost.bandwidth_factor * factor)
 
@@ -157,7 +157,7 @@ def bidirectional_cost_bound(cost: StepCost) -> StepCost:
     StepCost
         Exact if no arc of the graph has an opposite; else a new arc may share the load of an old one beside it.
     """
-    _check_cost(cost)
+    as_kind(cost, StepCost, "the cost")
     return cost
 
 
@@ -202,10 +202,4 @@ def _as_factor(factor: object) -> tuple[DirectGraph, StepCost]:
     if not isinstance(factor, Sequence) or isinstance(factor, str) or len(factor) != 2:
         raise UnsupportedError(f"a factor is {shown(factor)}; expected a DirectGraph and its StepCost")
     graph, cost = factor
-    _check_cost(cost)
-    return as_direct_graph(graph), cost
-
-
-def _check_cost(cost: object) -> None:
-    if not isinstance(cost, StepCost):
-        raise UnsupportedError(f"the cost is {shown(cost)}; expected a StepCost")
+    return as_direct_graph(graph), as_kind(cost, StepCost, "the cost")

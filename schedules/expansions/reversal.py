@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...topologies import DirectGraph, reverse_symmetry
 from ...topologies.graphs.isomorphism import as_permutation, preserves_arcs
 from ...topologies.graphs.stored_broadcasts import base_schedule_rows, base_transpose_names
@@ -40,7 +40,7 @@ def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
     >>> next(relabelled(exchange, [1, 0]).sends())
     Send(step=0, source=1, lower=0, upper=1, path=(1, 0))
     """
-    _check_schedule(schedule)
+    as_kind(schedule, StepSchedule, "the schedule")
     numbers = as_permutation(mapping, schedule.num_ranks)
     switches = np.arange(schedule.num_ranks, int(schedule.path_nodes.max(initial=-1)) + 1)
     nodes = np.concatenate([numbers, switches])[schedule.path_nodes]
@@ -68,7 +68,7 @@ def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
     >>> reversed_schedule(StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))]))
     <StepSchedule: reduce-scatter of 2 ranks, 1 step, 1 chunk per shard, 2 sends>
     """
-    _check_schedule(schedule)
+    as_kind(schedule, StepSchedule, "the schedule")
     if schedule.direction == "reduce":
         return replace(schedule, direction="broadcast")
     return replace(without_repeats(schedule), direction="reduce")
@@ -153,7 +153,7 @@ def without_repeats(schedule: StepSchedule) -> StepSchedule:
     StepSchedule
         With the earliest of several arrivals, and of those in one step the first, so that what is sent on is there.
     """
-    _check_schedule(schedule)
+    as_kind(schedule, StepSchedule, "the schedule")
     ranks, whole = schedule.num_ranks, schedule.chunks_per_shard
     receivers = schedule.path_nodes[schedule.path_starts[1:] - 1][schedule.routes]
     holdings = schedule.sources * ranks + receivers
@@ -187,11 +187,6 @@ def without_repeats(schedule: StepSchedule) -> StepSchedule:
         upper=places[pieces[ends] + 1],
         routes=schedule.routes[chosen],
     )
-
-
-def _check_schedule(schedule: object) -> None:
-    if not isinstance(schedule, StepSchedule):
-        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
 
 
 def base_schedule(name: str) -> StepSchedule:

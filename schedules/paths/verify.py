@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray
-from ...support.validation import shown
+from ...support.validation import as_kind
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..traffic.collective import Direction
@@ -25,14 +25,8 @@ class Hops(NamedTuple):
 
 def check_kinds(schedule: object, kind: type, topology: object) -> None:
     """Raise `CertificateError` unless a schedule is of a kind, and a topology is one."""
-    check_kind(schedule, kind)
+    as_kind(schedule, kind, "the schedule", error=CertificateError)
     as_topology(topology, CertificateError)
-
-
-def check_kind(schedule: object, kind: type) -> None:
-    """Raise `CertificateError` unless a schedule is of a kind."""
-    if not isinstance(schedule, kind):
-        raise CertificateError(f"the schedule is {shown(schedule)}; expected a {kind.__name__}")
 
 
 def check_arrays(schedule: object, shapes: Mapping[str, tuple[int, ...]], what: str) -> None:

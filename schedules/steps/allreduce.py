@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...topologies import DirectGraph, Topology
 from ..paths.schedule import AllreduceSchedule
 from .schedule import StepSchedule
@@ -42,8 +42,7 @@ class StepAllreduce(AllreduceSchedule):
 
     def __post_init__(self) -> None:
         for name in ("reduce", "broadcast"):
-            if not isinstance(part := getattr(self, name), StepSchedule):
-                raise UnsupportedError(f"the {name} of the allreduce is {shown(part)}; expected a StepSchedule")
+            as_kind(getattr(self, name), StepSchedule, f"the {name} of the allreduce")
 
     @property
     def schedules(self) -> tuple[StepSchedule, ...]:

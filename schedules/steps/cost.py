@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 from ...errors import UnsupportedError
 from ...support.quantities import Exact, as_bytes, as_factor, as_latency
-from ...support.validation import is_int, is_whole, shown
+from ...support.validation import as_kind, is_int, is_whole, shown
 from ...topologies import DirectGraph, Topology
 from ...topologies.network.direct_graph import as_direct_graph
 from .allreduce import AnyStepSchedule, check_fit
@@ -123,7 +123,6 @@ def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes:
     >>> step_schedule_time(exchange, complete(2, bandwidth=25, latency=3), 100_000)
     Fraction(5, 1)
     """
-    if not isinstance(topology, Topology):
-        raise UnsupportedError(f"the topology is {shown(topology)}; expected a Topology")
+    as_kind(topology, Topology, "the topology")
     check_fit(schedule, topology)
     return schedule.time(topology, num_bytes)

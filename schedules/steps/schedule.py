@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import FileFormatError, UnsupportedError
+from ...errors import FileFormatError
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...topologies import Topology
 from ..paths.congestion import congestion
 from ..paths.written_paths import as_count, schedule_fields
@@ -209,8 +209,7 @@ def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
     >>> fields["paths"], fields["sources"]
     ([[0, 1], [1, 0]], [0, 1])
     """
-    if not isinstance(schedule, StepSchedule):
-        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule")
+    as_kind(schedule, StepSchedule, "the schedule")
     return schedule.to_json()
 
 

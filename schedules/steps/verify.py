@@ -12,12 +12,11 @@ import numpy as np
 
 from ...errors import CertificateError
 from ...support.arrays import IntArray
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
 from ..paths.verify import (
     check_arrays,
-    check_kind,
     check_kinds,
     check_steps_used,
     refuse_if,
@@ -96,7 +95,7 @@ def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) 
 
 def _check_halves(schedule: StepAllreduce) -> None:
     for part in (schedule.reduce, schedule.broadcast):
-        check_kind(part, StepSchedule)
+        as_kind(part, StepSchedule, "the schedule", error=CertificateError)
     if (schedule.reduce.direction, schedule.broadcast.direction) != ("reduce", "broadcast"):
         raise CertificateError("the allreduce does not consist of one schedule that reduces and one that broadcasts")
     if schedule.reduce.num_ranks != schedule.broadcast.num_ranks:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import ColloptError, UnsupportedError
 from ...support.arrays import IntArray
-from ...support.validation import as_whole, shown
+from ...support.validation import as_kind, as_whole, shown
 from .sizes import as_pair_traffic
 
 CollectiveName = Literal["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all", "all_to_allv"]
@@ -273,8 +273,7 @@ def register_collective(collective: Collective) -> Collective:
     [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
     >>> del COLLECTIVES["shift"]
     """
-    if not isinstance(collective, Collective):
-        raise UnsupportedError(f"the collective is {shown(collective)}; expected a Collective")
+    as_kind(collective, Collective, "the collective")
     name = collective.name
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UnsupportedError(f"the collective is called {shown(name)}; expected a name such as 'ring_exchange'")

@@ -11,9 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...errors import UnsupportedError
 from ...support.arrays import BoolArray, IntArray
-from ...support.validation import shown
+from ...support.validation import as_kind
 from ...topologies import Topology
 from ..paths.congestion import path_links
 from .forest import Forest
@@ -50,10 +49,7 @@ def in_network(forest: Forest, topology: Topology) -> Forest:
     >>> [int(each.link_loads(topology).sum()) for each in (forest, in_network(forest, topology))]
     [12, 9]
     """
-    if not isinstance(forest, Forest):
-        raise UnsupportedError(
-            f"the forest is {shown(forest)}; expected a Forest, such as one of plan.schedule.forests"
-        )
+    as_kind(forest, Forest, "the forest", hint=", such as one of plan.schedule.forests")
     from .path_division import divide
 
     able = _abilities(forest, topology)

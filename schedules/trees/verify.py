@@ -13,10 +13,10 @@ import numpy as np
 
 from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import Hops, check_arrays, check_kind, check_kinds, refuse_if, switched_paths, verified_hops
+from ..paths.verify import Hops, check_arrays, check_kinds, refuse_if, switched_paths, verified_hops
 from .allreduce import Allreduce, TreeSchedule
 from .forest import Forest
 
@@ -113,7 +113,7 @@ def check_trees(schedule: TreeSchedule) -> None:
 
 def _check_halves(reduction: Forest, broadcast: Forest) -> None:
     for forest in (reduction, broadcast):
-        check_kind(forest, Forest)
+        as_kind(forest, Forest, "the schedule", error=CertificateError)
     if (reduction.direction, broadcast.direction) != ("reduce", "broadcast"):
         raise CertificateError("the allreduce does not consist of one forest that reduces and one that broadcasts")
     if not np.array_equal(reduction.root_weights, broadcast.root_weights):

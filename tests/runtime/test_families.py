@@ -159,7 +159,7 @@ def test_mscclpp_plans_of_a_family_have_names_of_their_own(plans: list[Plan], tm
         ({"max_bytes": 5}, "max_bytes is 5; leave it out"),
         ({"color": 1}, "color"),
         ({"plans": []}, "there is no plan"),
-        ({"plans": ["plan"]}, "one of the plans is a str"),
+        ({"plans": ["plan"]}, "one of the plans is 'plan'; expected a Plan"),
         ({"format": "mscclpp-json", "sizes": (1, "1M")}, "the plan by 'bfb' cannot be written for 1 to "),
         ({"format": "mscclpp-json", "protocol": "LL"}, "cannot be used with these options: .*protocol"),
         ({"max_thread_blocks": 1}, "the plan by 'bfb' cannot be written"),

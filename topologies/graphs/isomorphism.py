@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BoundError, NoAnswerError, TopologyError, UnsupportedError
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, components
 from ...support.validation import as_integers, shown
 from ..network.direct_graph import DirectGraph, as_direct_graph
 
@@ -94,14 +94,9 @@ def orbit_mappings(search: NodeMatching) -> Iterator[IntArray]:
 
 def _merged(labels: IntArray, mapping: IntArray) -> IntArray:
     """Merge the orbits that a mapping connects; the label of an orbit is its least node."""
-    while True:
-        least = labels.copy()
-        np.minimum.at(least, labels, labels[mapping])
-        np.minimum.at(least, labels[mapping], labels)
-        merged = least[labels]
-        if (merged == labels).all():
-            return labels
-        labels = merged
+    nodes = np.tile(np.arange(len(labels)), 2)
+    numbers = components(len(labels), np.column_stack((nodes, np.concatenate((labels, mapping)))))
+    return np.unique(numbers, return_index=True)[1][numbers]
 
 
 HashArray = npt.NDArray[np.uint64]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ...errors import TopologyError, UnsupportedError
 from ...support.arrays import IntArray
-from ...support.validation import MAX_LINKS, as_integers, as_list, as_size, as_title, check_links, shown
+from ...support.validation import MAX_LINKS, as_integers, as_kind, as_list, as_size, as_title, check_links, shown
 from .hop_distances import hop_distances
 
 
@@ -199,8 +199,4 @@ class DirectGraph:
 
 def as_direct_graph(value: object) -> DirectGraph:
     """Return a `DirectGraph` unchanged; anything else raises `UnsupportedError`."""
-    if not isinstance(value, DirectGraph):
-        raise UnsupportedError(
-            f"the graph is {shown(value)}; expected a DirectGraph, such as topology.direct_graph() returns"
-        )
-    return value
+    return as_kind(value, DirectGraph, "the graph", hint=", such as topology.direct_graph() returns")

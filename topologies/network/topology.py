@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import ColloptError, TopologyError, UnsupportedError
 from ...support.quantities import Exact, as_bandwidth, as_latency
-from ...support.validation import as_flag, as_list, as_name, as_names, as_title, check_links, shown
+from ...support.validation import as_flag, as_kind, as_list, as_name, as_names, as_title, check_links, shown
 from .direct_graph import DirectGraph
 from .links import Link, LinkArrays, as_link, link_arrays, links_by_node, merged_links
 from .runtime_costs import RuntimeCosts
@@ -256,8 +256,7 @@ class Topology(WhatIf):
         >>> Topology.from_graph(graph, bandwidth=25).link("gpu0", "gpu1").bandwidth
         Fraction(50, 1)
         """
-        if not isinstance(graph, DirectGraph):
-            raise TopologyError(f"the graph is {shown(graph)}; expected a DirectGraph")
+        as_kind(graph, DirectGraph, "the graph", error=TopologyError)
         speed, delay = as_bandwidth(bandwidth, graph.name), as_latency(latency, graph.name)
         ranks = (
             [f"gpu{node}" for node in range(graph.num_nodes)] if names is None else list(as_list(names, "the names"))
@@ -390,6 +389,4 @@ class Topology(WhatIf):
 
 def as_topology(value: object, error: type[ColloptError] = UnsupportedError) -> Topology:
     """Return `value` if it is a topology; raise the error for anything else."""
-    if not isinstance(value, Topology):
-        raise error(f"the topology is {shown(value)}; expected a Topology, such as collopt.topologies.ring(4)")
-    return value
+    return as_kind(value, Topology, "the topology", hint=", such as collopt.topologies.ring(4)", error=error)
