@@ -10,16 +10,14 @@ from math import lcm
 from typing import Any, ClassVar, Self
 
 from ...errors import CertificateError
-from ...support.formatting import exact
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import AnyCollective, as_collective
+from ..traffic.collective import AnyCollective, Direction, as_collective
 from .witness import (
     EVERY_SCHEDULE,
-    Crossing,
-    LinkDuals,
     LinkValue,
     Pair,
+    RootedDuals,
     as_link_values,
     as_node_set,
     as_parts,
@@ -32,7 +30,7 @@ Adjacency = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class CutDual(LinkDuals):
+class CutDual(RootedDuals):
     """Dual values of links, and for every rank how they are divided over what it must receive and send.
 
     Data goes in hops between ranks, past switches that can only pass it on.  Switches where it may branch or be reduced
@@ -112,32 +110,21 @@ class CutDual(LinkDuals):
                     f"links, {limits[dear[0]]}"
                 )
 
-    def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
-        """Add up shortest paths, and what all links are worth; see `Witness.crossing`."""
-        value = self.value(topology)
-        sizes = weights or (1,) * topology.num_ranks
-        collective = as_collective(collective)
-        if collective.has_two_phases:
-            both = zip(self._broadcast_costs(topology), self._reduce_costs(topology), strict=True)
-            sums = [there + back for there, back in both if there is not None and back is not None]
-            return Crossing(sum(sizes) * min(sums, default=Fraction(0)), value)
-        if collective.direction is None:
-            raise CertificateError(f"dual values of trees do not bound {collective.name!r}")
-        amount = Fraction(0)
-        uses = self._broadcast_costs(topology) if collective.direction == "broadcast" else self._reduce_costs(topology)
-        for rank, size, use in zip(topology.compute_nodes, sizes, uses, strict=True):
-            if size and use is None:
-                raise CertificateError(f"rank {rank!r} is not connected with every other in {topology!r}")
-            amount += size * (use or Fraction(0))
-        return Crossing(amount, value)
-
-    def reason(self, topology: Topology, collective: AnyCollective) -> str:
-        """Say what the bandwidth is worth, and whom the bound is about."""
-        amount, value = self.crossing(topology, collective)
-        return (
-            f"weighted by dual values, the links offer {exact(value)}, and {self.scope(collective)} use "
-            f"{exact(amount)} per unit of rate"
-        )
+    def uses(self, topology: Topology, direction: Direction) -> list[Fraction | None]:
+        """Add up shortest paths: ``dist(v, t)`` over all t, or for what is reduced at v ``dist'(t, v)``."""
+        duals = self.into if direction == "broadcast" else self.out_of
+        if not duals:
+            what = "receive" if direction == "broadcast" else "send"
+            raise CertificateError(f"the bound has no dual values for what ranks {what}")
+        beyond = _hops(topology, self.relays)
+        if direction == "reduce":
+            return _sums_of_distances(topology, beyond, duals)
+        backward: dict[str, list[str]] = {}
+        for tail, heads in beyond.items():
+            for head in heads:
+                backward.setdefault(head, []).append(tail)
+        turned = [tuple(LinkValue(head, tail, dual) for tail, head, dual in own) for own in duals]
+        return _sums_of_distances(topology, backward, turned)
 
     def scope(self, collective: AnyCollective) -> str:
         """Say which schedules the bound is about."""
@@ -159,24 +146,6 @@ class CutDual(LinkDuals):
         """Build them from such rows and names."""
         into, out_of = (tuple(map(values_from_rows, value[name])) for name in ("into", "out_of"))
         return cls(values_from_rows(value["links"]), into, out_of, frozenset(value["relays"]))
-
-    def _broadcast_costs(self, topology: Topology) -> list[Fraction | None]:
-        """For every rank v: what its data uses, the sum over all t of ``dist(v, t)``; None if it cannot reach all."""
-        if not self.into:
-            raise CertificateError("the bound has no dual values for what ranks receive")
-        forward = _hops(topology, self.relays)
-        backward: dict[str, list[str]] = {}
-        for tail, heads in forward.items():
-            for head in heads:
-                backward.setdefault(head, []).append(tail)
-        turned = [tuple(LinkValue(head, tail, dual) for tail, head, dual in duals) for duals in self.into]
-        return _sums_of_distances(topology, backward, turned)
-
-    def _reduce_costs(self, topology: Topology) -> list[Fraction | None]:
-        """For every rank v: what is used to send everything to it, the sum of ``dist'(t, v)``; None as above."""
-        if not self.out_of:
-            raise CertificateError("the bound has no dual values for what ranks send")
-        return _sums_of_distances(topology, _hops(topology, self.relays), self.out_of)
 
     def _check_relays(self, topology: Topology) -> None:
         if unknown := sorted(self.relays - set(topology.switch_nodes)):

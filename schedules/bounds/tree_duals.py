@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CertificateError
-from ...support.formatting import exact
 from ...topologies import Topology
-from ..traffic.collective import AnyCollective, Direction, as_collective
-from .witness import Crossing, LinkDuals, Pair, value_by_link
+from ..traffic.collective import AnyCollective, Direction
+from .witness import Pair, RootedDuals, value_by_link
 
 MAX_RANKS = 12  # the check takes time and memory in proportion to 3^ranks
 INT64_LIMIT = 2**62
@@ -24,7 +23,7 @@ Costs = npt.NDArray[Any]  # whole numbers: int64, or Python's where those have n
 
 
 @dataclass(frozen=True)
-class TreeDual(LinkDuals):
+class TreeDual(RootedDuals):
     """Dual values of links: every tree costs at least what the cheapest one costs.
 
     A tree spans all ranks and branches at ranks and, in a broadcast, at switches that multicast, in a reduction at
@@ -72,36 +71,11 @@ class TreeDual(LinkDuals):
                 f"the cheapest tree is not computed for {topology.num_ranks} ranks; expected at most {MAX_RANKS}"
             )
 
-    def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
-        """Add up the cheapest trees, and what all links are worth; see `Witness.crossing`."""
-        collective = as_collective(collective)
-        if collective.in_pairs:
-            raise CertificateError(f"dual values of trees do not bound {collective.name!r}")
-        sizes = weights or (1,) * topology.num_ranks
-        costs = [self._cheapest(topology, direction) for direction in collective.phases]
-        if collective.has_two_phases:
-            sums = [sum(both) for both in zip(*costs, strict=True) if None not in both]
-            return Crossing(sum(sizes) * min(sums, default=Fraction(0)), self.value(topology))
-        amount = Fraction(0)
-        for rank, size, cost in zip(topology.compute_nodes, sizes, costs[0], strict=True):
-            if size and cost is None:
-                raise CertificateError(f"no tree connects rank {rank!r} with every other in {topology!r}")
-            amount += size * (cost or 0)
-        return Crossing(amount, self.value(topology))
-
-    def reason(self, topology: Topology, collective: AnyCollective) -> str:
-        """Say what the bandwidth is worth, and what the trees cost."""
-        amount, value = self.crossing(topology, collective)
-        return (
-            f"weighted by dual values, the links offer {exact(value)}, and {self.scope(collective)} use at least "
-            f"{exact(amount)} per unit of rate"
-        )
-
     def scope(self, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say which schedules the bound is about."""
         return "schedules made of trees that branch at ranks and at able switches"
 
-    def _cheapest(self, topology: Topology, direction: Direction) -> list[Fraction | None]:
+    def uses(self, topology: Topology, direction: Direction) -> list[Fraction | None]:
         """Cost of the cheapest tree of each root, None if there is none."""
         scale = lcm(*(dual.denominator for _, _, dual in self.links))
         whole = {(tail, head): int(dual * scale) for tail, head, dual in self.links}

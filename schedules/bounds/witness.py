@@ -9,9 +9,10 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Self
 
 from ...errors import CertificateError
+from ...support.formatting import exact
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import AnyCollective
+from ..traffic.collective import AnyCollective, Direction, as_collective
 
 EVERY_SCHEDULE = "all schedules"
 """Scope of a bound without exceptions."""
@@ -133,6 +134,39 @@ class LinkDuals(Witness):
     def from_json(cls, value: Any) -> Self:
         """Build it from such rows."""
         return cls(values_from_rows(value))
+
+
+class RootedDuals(LinkDuals):
+    """Dual values of links that tell what data uses which is broadcast from a root, or reduced at one."""
+
+    @abstractmethod
+    def uses(self, topology: Topology, direction: Direction) -> list[Fraction | None]:
+        """Return by root what a shard uses at least; None where it cannot reach all."""
+
+    def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
+        """Add up what shards use, and what all links are worth; see `Witness.crossing`."""
+        collective = as_collective(collective)
+        if collective.in_pairs:
+            raise CertificateError(f"dual values of trees do not bound {collective.name!r}")
+        sizes = weights or (1,) * topology.num_ranks
+        by_phase = [self.uses(topology, direction) for direction in collective.phases]
+        if collective.has_two_phases:
+            sums = [here + there for here, there in zip(*by_phase, strict=True) if None not in (here, there)]
+            return Crossing(sum(sizes) * min(sums, default=Fraction(0)), self.value(topology))
+        amount = Fraction(0)
+        for rank, size, use in zip(topology.compute_nodes, sizes, by_phase[0], strict=True):
+            if size and use is None:
+                raise CertificateError(f"rank {rank!r} is not connected with every other in {topology!r}")
+            amount += size * (use or Fraction(0))
+        return Crossing(amount, self.value(topology))
+
+    def reason(self, topology: Topology, collective: AnyCollective) -> str:
+        """Say what the bandwidth is worth, and whom the bound is about."""
+        amount, value = self.crossing(topology, collective)
+        return (
+            f"weighted by dual values, the links offer {exact(value)}, and {self.scope(collective)} use at least "
+            f"{exact(amount)} per unit of rate"
+        )
 
 
 def as_link_values(rows: object) -> tuple[LinkValue, ...]:

@@ -80,7 +80,7 @@ def test_a_bound_is_verified_by_its_duals() -> None:
     bound.verify()
     assert bound.algbw == 15
     assert incoming().reason(ONE_WAY, "allgather") == (
-        "weighted by dual values, the links offer 30, and all schedules use 6 per unit of rate"
+        "weighted by dual values, the links offer 30, and all schedules use at least 6 per unit of rate"
     )
     with pytest.raises(CertificateError, match="claims"):
         replace(bound, inverse_rate=Fraction(1, 3)).verify()
