@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
@@ -90,6 +91,13 @@ def as_bytes(size: int | str) -> int:
     if exact >= 10**MAX_DIGITS:
         raise UnsupportedError(f"size {shown(size)} is too large; expected less than 10^{MAX_DIGITS} bytes")
     return int(exact)
+
+
+def as_several_bytes(sizes: Iterable[int | str]) -> list[int]:
+    """Read several sizes, each as by `as_bytes`."""
+    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+        raise UnsupportedError(f"the sizes are {shown(sizes)}; expected several, such as ['1M', '1G']")
+    return [as_bytes(size) for size in sizes]
 
 
 Exact = int | float | str | Fraction | Decimal

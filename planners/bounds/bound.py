@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 from ...errors import UnsupportedError
-from ...schedules import COLLECTIVES, Bound, SizeBound, as_bytes
+from ...schedules import COLLECTIVES, Bound, SizeBound
 from ...schedules.traffic.collective import AnyCollective, as_collective
-from ...support.validation import shown
+from ...support.quantities import as_several_bytes
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
@@ -133,9 +133,7 @@ def bound_sizes(
     from .at_sizes import bounds_at_sizes
 
     as_topology(topology)
-    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
-        raise UnsupportedError(f"the sizes are {shown(sizes)}; expected several, such as ['1M', '1G']")
-    amounts = [as_bytes(size) for size in sizes]
+    amounts = as_several_bytes(sizes)
     known = as_costs(costs, topology)
     rate = _rate_bound(reached_network(topology, known), collective, root, weights, traffic)
     return bounds_at_sizes(topology, rate, amounts, known)

@@ -20,7 +20,7 @@ from ...schedules import Allreduce, Collective, Forest, StepAllreduce, StepSched
 from ...schedules.traffic.collective import AnyCollective
 from ...support.arrays import IntArray, components
 from ...topologies import Topology
-from ..plans.plan import Plan, verified_plan
+from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.forestcoll import bound_trees
 from ..trees.problem import TreeProblem, check_request, shard_weights, tree_problem
@@ -245,7 +245,7 @@ def plan_baseline(
         bound = bound_trees(topology, collective, root=root, weights=weights)
     with trace.stage("trees"):
         schedule = in_phases(topology, collective, shards, build, Allreduce)
-    return verified_plan(topology, collective, schedule, planner, options or {}, trace, bound)
+    return proved_plan(topology, collective, schedule, planner, options or {}, trace, bound)
 
 
 def forest_along(

@@ -318,21 +318,3 @@ def proved_plan(
     with trace.stage("verification"):
         plan.verify()
     return plan
-
-
-def verified_plan(
-    topology: Topology,
-    collective: Collective,
-    schedule: Schedule,
-    planner: str,
-    options: Mapping[str, int | str],
-    trace: Trace,
-    bound: Bound,
-) -> Plan:
-    """Make a verified plan of a schedule with a known bound, as one stage."""
-    with trace.stage("verification"):
-        loads = schedule.link_loads(topology)
-        rate = rate_of_loads(loads, schedule, topology)
-        plan = Plan(topology, collective, schedule, bound, rate, loads, planner, options, trace.provenance)
-        plan.verify()
-    return plan

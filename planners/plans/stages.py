@@ -54,6 +54,7 @@ def on_stage(
     switch removal
     tree packing
     height reduction
+    loads
     verification
     """
     token = _listener.set(listener)

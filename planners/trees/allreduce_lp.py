@@ -29,7 +29,7 @@ from ...support import progress
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
-from ..plans.plan import Plan, verified_plan
+from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import checked_count, network_options, tree_problem, whole_numbers
@@ -246,7 +246,7 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None, 
     trace.note("tree_algbw", str(best.rates.rate))
     trace.note("cuts", best.rates.cuts)
     options = network_options(in_network) | ({} if count is None else {"trees_per_root": count})
-    plan = verified_plan(topology, ALLREDUCE, schedule, "allreduce-lp", options, trace, bound)
+    plan = proved_plan(topology, ALLREDUCE, schedule, "allreduce-lp", options, trace, bound)
     if best.rates.exact and count is None and not topology.loopback and plan.algbw != best.rates.rate:
         raise SolverError(f"trees reach {plan.algbw} GB/s where the program proves that they reach {best.rates.rate}")
     return plan

@@ -18,7 +18,7 @@ from ...schedules import in_network as branched_at_switches
 from ...schedules.traffic.collective import AnyCollective
 from ...solvers.trees.bottleneck import Bottleneck
 from ...topologies import Topology
-from ..plans.plan import Plan, verified_plan
+from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, checked_count, network_options, shard_weights, tree_problem
@@ -68,7 +68,7 @@ def plan_trees(
         with trace.stage("switches"):
             schedule = _branched(schedule, topology)
     options = network_options(in_network) | ({} if count is None else {"trees_per_root": count})
-    plan = verified_plan(topology, collective, schedule, "forestcoll", options, trace, bound)
+    plan = proved_plan(topology, collective, schedule, "forestcoll", options, trace, bound)
     if count is None and not collective.has_two_phases and plan.gap != 0:
         raise SolverError(f"the plan misses its bound by {plan.gap}, which Theorems 6 and 10 rule out")
     return plan

@@ -33,7 +33,7 @@ from ...solvers.trees.arborescence import Arc, cheapest_arborescence
 from ...support import progress
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
-from ..plans.plan import Plan, verified_plan
+from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from .problem import check_request, shard_weights, whole_numbers
 from .steiner_limits import check_abilities, check_size
@@ -140,7 +140,7 @@ def plan_steiner(
         with suppress(UnsupportedError, CapacityOverflowError):  # switches that give out less than they take in
             general = bound_trees(topology, collective, root=root, weights=weights)
             bound = general if general.algbw <= bound.algbw else bound
-    return verified_plan(topology, collective, schedule, "steiner", {}, trace, bound)
+    return proved_plan(topology, collective, schedule, "steiner", {}, trace, bound)
 
 
 def best_trees(topology: Topology, collective: Collective, weights: tuple[int, ...]) -> Optimum:

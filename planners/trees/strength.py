@@ -24,7 +24,7 @@ from ...solvers.strength.strength import Strength, strength
 from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray, components
 from ...topologies import Topology
-from ..plans.plan import Plan, verified_plan
+from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from .box_stars import BoxGroups, box_groups, network_of_boxes, star_rate, with_stars
 from .forest import best_forest, bottleneck
@@ -155,7 +155,7 @@ def _choices(topology: Topology, trace: Trace, *, in_network: bool) -> tuple[lis
 def _planned(topology: Topology, choices: list[list[_Slice]], bound: Bound, trace: Trace, *, in_network: bool) -> Plan:
     chosen, schedule = _packed(topology, choices, trace)
     trace.note("spanned_switches", len({switch for each in chosen for switch in each.switches}))
-    return verified_plan(topology, ALLREDUCE, schedule, "strength", network_options(in_network), trace, bound)
+    return proved_plan(topology, ALLREDUCE, schedule, "strength", network_options(in_network), trace, bound)
 
 
 def _packed(topology: Topology, choices: list[list[_Slice]], trace: Trace) -> tuple[list[_Slice], Allreduce]:

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import BoundError, NoAnswerError, UnsupportedError
 from ...planners import PLANNERS, Plan, bound, bound_sizes
 from ...planners.registry import as_planner
-from ...schedules import Bound, Collective, SizeBound, as_bytes
+from ...schedules import Bound, Collective, SizeBound
 from ...schedules.timing.run import Rules, TimedSchedule, TimedTransfers, in_steps
 from ...schedules.timing.schedule_transfers import transfers_of
 from ...schedules.timing.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, percentage_text
+from ...support.quantities import as_several_bytes
 from ...support.reading import name_of
-from ...support.validation import as_whole, shown
+from ...support.validation import as_whole
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
@@ -220,7 +221,7 @@ def score(
     <Score MSCCL XML, allgather on ring-4: data right, 40.00 GB/s, 40.00 % below the bound>
     """
     as_topology(topology)
-    wanted = _sizes(sizes)
+    wanted = as_several_bytes(sizes)
     as_planner(planner)
     if slices is not None:
         slices = as_whole(slices, "slices")
@@ -228,12 +229,6 @@ def score(
     if slices is not None and reading.in_steps:
         raise UnsupportedError(f"slices is {slices}, but sends in steps are whole; leave slices out")
     return _Scorer(name_of(path), topology, reading, slices, as_costs(costs, topology)).score(wanted, planner)
-
-
-def _sizes(sizes: Iterable[int | str]) -> list[int]:
-    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
-        raise UnsupportedError(f"the sizes are {shown(sizes)}; expected several, such as ['1M', '1G']")
-    return [as_bytes(size) for size in sizes]
 
 
 class _Scorer:

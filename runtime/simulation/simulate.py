@@ -18,7 +18,8 @@ from ...schedules.timing.run import Forwarding, Rules, Service, TimedSchedule, W
 from ...schedules.timing.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text
-from ...support.validation import as_kind, shown
+from ...support.quantities import as_several_bytes
+from ...support.validation import as_kind
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
 from ...topologies.network.assumed_costs import CostsName, as_costs
 from ..programs.checks import check_choice
@@ -137,10 +138,8 @@ def simulate_sizes(
     """
     import pandas as pd
 
-    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
-        raise UnsupportedError(f"the sizes are {shown(sizes)}; expected several, such as ['1M', '1G']")
     simulator = _Simulator(plan, costs, steps, forwarding, service)
-    runs = [simulator.run(size, slices) for size in sizes]
+    runs = [simulator.run(size, slices) for size in as_several_bytes(sizes)]
     rows = [(run.num_bytes, run.microseconds, run.algbw, run.busbw) for run in runs]
     return pd.DataFrame(rows, columns=["size", "time_us", "algbw", "busbw"])
 

@@ -19,7 +19,7 @@ from collopt.topologies import Topology, dgx_a100, dragonfly, fat_tree, leaf_spi
 Integers = npt.NDArray[np.int64]
 Lowering = Callable[[Packing, Integers], Packing]
 
-STAGES = ["bottleneck", "tight sets", "switch removal", "tree packing", "height reduction", "verification"]
+STAGES = ["bottleneck", "tight sets", "switch removal", "tree packing", "height reduction", "loads", "verification"]
 
 
 @pytest.mark.parametrize("topology", [dgx_a100(boxes=2), mi250(boxes=2), dragonfly(2, 2, 1)], ids=lambda t: t.name)
