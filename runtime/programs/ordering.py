@@ -110,15 +110,20 @@ def _connection(key: _Connection) -> str:
 
 def global_order(program: Program) -> Order:
     """Number the steps and order them topologically."""
+    order = numbered(program)
+    order.sequence.extend(_sequence(order))
+    return order
+
+
+def numbered(program: Program) -> Order:
+    """Number the steps; the sequence is left empty."""
     found = list(sites(program))
     numbers = {site: number for number, (site, _) in enumerate(found)}
     before = [_direct_predecessors(site, step, numbers) for site, step in found]
     partners = [-1] * len(found)
     for send, receive in match_transfers(program).items():
         partners[numbers[send]], partners[numbers[receive]] = numbers[receive], numbers[send]
-    order = Order([site for site, _ in found], [step for _, step in found], partners, before, [])
-    order.sequence.extend(_sequence(order))
-    return order
+    return Order([site for site, _ in found], [step for _, step in found], partners, before, [])
 
 
 def _direct_predecessors(site: Site, instruction: Instruction, numbers: dict[Site, int]) -> tuple[int, ...]:

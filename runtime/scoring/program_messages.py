@@ -15,7 +15,6 @@ from ...topologies import Topology
 from ..mscclpp.format.execution_plan import (
     SIGNALLING,
     SWITCH_OPERATIONS,
-    WAITING,
     ChannelType,
     ExecutionPlan,
     Operation,
@@ -101,17 +100,12 @@ class _Signals:
                 raise ProgramError(f"the plan deadlocks: rank {rank} thread block {number} waits for a signal")
         return self._messages
 
-    def _awaited(self, rank: int, operation: Operation) -> list[tuple[str, int, int]]:
-        if operation.name in WAITING:
-            return [(str(operation.channel_type), rank, channel) for channel in operation.channels]
-        return [("semaphore", rank, number) for number in operation.semaphores if operation.name == "sem_acquire"]
-
     def _is_ready(self, rank: int, operation: Operation) -> bool:
-        return all(self._tokens[each] for each in self._awaited(rank, operation))
+        return all(self._tokens[each] for each in operation.awaited(rank))
 
     def _run_operation(self, block: tuple[int, int], operation: Operation) -> None:
         rank, messages = block[0], self._messages
-        taken = [self._tokens[each].popleft() for each in self._awaited(rank, operation)]
+        taken = [self._tokens[each].popleft() for each in operation.awaited(rank)]
         before = [each for each in (self._last.get(block), *taken) if each is not None]
         here = self._last[block] = messages.event(rank, before)
         kind = operation.channel_type or "memory"

@@ -13,7 +13,7 @@ from ....support.seed import current_seed
 from ...interpreter.check import check_hazards, check_program
 from ...interpreter.findings import Findings
 from ...interpreter.interpret import run_interleaving
-from ...programs.ordering import Order, Site, global_order, match_transfers, sites
+from ...programs.ordering import Order, global_order, numbered, sites
 from ...programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, copies_onto_itself
 from .queues import Queue
 
@@ -23,24 +23,15 @@ def buffered_order(program: Program, depth: int, chunks: int = 1) -> Order:
 
     Bounded queues make the outcome independent of anybody's speed: if one order gets to the end, all do.
     """
-    found = list(sites(program))
-    numbers = {site: number for number, (site, _) in enumerate(found)}
-    instructions = [step for _, step in found]
-    before = [
-        (
-            *([number - 1] if site.step else []),
-            *(numbers[Site(site.rank, wait.thread_block, wait.step)] for wait in step.depends),
-        )
-        for number, (site, step) in enumerate(found)
-    ]
-    partners = [-1] * len(found)
+    order = numbered(program)
+    partners, before = order.partners, order.before
     queues: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for site, other in match_transfers(program).items():
-        partners[numbers[site]], partners[numbers[other]] = numbers[other], numbers[site]
-        queues[site.rank, site.thread_block].append(numbers[site])
+    for number, (site, step) in enumerate(zip(order.sites, order.instructions, strict=True)):
+        if partners[number] >= 0 and not step.receives:
+            queues[site.rank, site.thread_block].append(number)
     waits = {number: set(earlier) for number, earlier in enumerate(before)}
     for sends in queues.values():
-        ends = list(accumulate(-(-instructions[send].count // chunks) for send in sends))
+        ends = list(accumulate(-(-order.instructions[send].count // chunks) for send in sends))
         for position, send in enumerate(sends):
             waits[partners[send]].add(send)
             if (needed := ends[position] - depth) > 0:
@@ -51,7 +42,7 @@ def buffered_order(program: Program, depth: int, chunks: int = 1) -> Order:
         sequence = list(TopologicalSorter(waits).static_order())
     except CycleError as error:
         raise ProgramError(f"{len(error.args[1]) - 1} of {len(waits)} steps wait for each other") from None
-    return Order([site for site, _ in found], instructions, partners, before, sequence)
+    return replace(order, sequence=sequence)
 
 
 INTERLEAVINGS = 2  # Enough, because what comes before them proves that all give the same data

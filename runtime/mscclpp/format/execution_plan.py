@@ -53,6 +53,9 @@ WAITING = ("wait", "rlxwait")
 SIGNALLING = ("signal", "rlxsignal")
 SEMAPHORE_OPERATIONS = ("sem_acquire", "sem_release")
 
+Signal = tuple[str, int, int]
+"""What thread blocks wait for: ("memory" or "port", rank, position of a channel) or ("semaphore", rank, number)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -78,6 +81,12 @@ class Operation:
     unit_bytes: int = 0  # of a pipeline: bytes of the slices for which `body` is repeated
     num_chunks: int = 0  # of a pipeline: chunks of its operations
     body: tuple[Operation, ...] = ()
+
+    def awaited(self, rank: int) -> list[Signal]:
+        """Signals that it waits for on a rank."""
+        if self.name in WAITING:
+            return [(str(self.channel_type), rank, channel) for channel in self.channels]
+        return [("semaphore", rank, number) for number in self.semaphores if self.name == "sem_acquire"]
 
 
 class SwitchGroup(NamedTuple):

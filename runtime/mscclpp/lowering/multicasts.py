@@ -6,16 +6,16 @@ A ``gstore`` also writes to the memory of its own GPU, so it stands for the copy
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....errors import ProgramError
 from ....schedules import Schedule
 from ...programs.ordering import Order, with_joined_sends
-from ...programs.program import ChunkRange, Instruction, Program
+from ...programs.program import ChunkRange, Program
 from ..format.execution_plan import MAX_CHANNELS, Place
+from .transfers import Cell, cells
 
-Cell = tuple[str, int]
 Group = tuple[int, ...]
 
 
@@ -64,20 +64,22 @@ def plan_multicasts(program: Program, order: Order, groups: Sequence[Group]) -> 
     found = _suited(program, order, groups)
     dropped: set[int] = set()
     while found:
-        covered = {cell for each in found for cell in _cells(program, each.target.rank, each.target)}
-        split: set[tuple[int, Cell]] = set()
+        covered = {cell for each in found for cell in cells(program, each.target.rank, each.target, each.target.count)}
+        split: set[Cell] = set()
         dropped = set()
         for number, step in enumerate(order.instructions):
             rank = order.sites[number].rank
             if step.kind == "copy" and step.target is not None and step.source is not None:
-                own = set(_cells(program, rank, _place(rank, step.target, step)))
+                own = set(cells(program, rank, step.target, step.count))
                 if own <= covered:
                     dropped.add(number)
                 else:
                     split |= own & covered
         if not split:
             break
-        found = [each for each in found if not split & set(_cells(program, each.target.rank, each.target))]
+        found = [
+            each for each in found if not split & set(cells(program, each.target.rank, each.target, each.target.count))
+        ]
     joined = order
     try:
         if found:
@@ -95,11 +97,11 @@ def _suited(program: Program, order: Order, groups: Sequence[Group]) -> list[Mul
     """Multicasts whose data is to be in the same place on all ranks, and their own."""
     group_of = {rank: frozenset(group) for group in groups for rank in group}
     sends: dict[tuple[int, ChunkRange, ChunkRange, int], dict[int, int]] = defaultdict(dict)
-    writers: dict[tuple[int, Cell], set[int]] = defaultdict(set)
+    writers: dict[Cell, set[int]] = defaultdict(set)
     for number, step in enumerate(order.instructions):
         rank = order.sites[number].rank
         if step.target is not None and rank in group_of:
-            for cell in _cells(program, rank, _place(rank, step.target, step)):
+            for cell in cells(program, rank, step.target, step.count):
                 writers[cell].add(number)
         if step.kind != "send" or step.source is None:
             continue
@@ -112,19 +114,14 @@ def _suited(program: Program, order: Order, groups: Sequence[Group]) -> list[Mul
         own = {peer: number for peer, number in numbers.items() if peer in group_of.get(rank, ())}
         if len(own) + 1 != len(group_of.get(rank, ())):
             continue
-        ends = (
-            _place(rank, source, order.instructions[min(own.values())]),
-            Place(rank, target.buffer, target.start, count),
-        )
-        cells = zip(*(_cells(program, rank, end) for end in ends), strict=True)
-        if all(here == there or _only_copied(program, order, writers[there], here, there) for here, there in cells):
-            found.append(Multicast(tuple(sorted(own.values())), ends[1]))
+        pairs = zip(*(cells(program, rank, end, count) for end in (source, target)), strict=True)
+        if all(here == there or _only_copied(program, order, writers[there], here, there) for here, there in pairs):
+            place = Place(rank, target.buffer, target.start, count)
+            found.append(Multicast(tuple(sorted(own.values())), place))
     return _within_channels(order, found)
 
 
-def _only_copied(
-    program: Program, order: Order, writers: Iterable[int], source: tuple[int, Cell], target: tuple[int, Cell]
-) -> bool:
+def _only_copied(program: Program, order: Order, writers: Iterable[int], source: Cell, target: Cell) -> bool:
     """Whether all that is written to a chunk of the rank is a copy of another one of it."""
     steps = [order.instructions[number] for number in writers]
     return bool(steps) and all(
@@ -133,8 +130,8 @@ def _only_copied(
         and step.target is not None
         and (source, target)
         in zip(
-            _cells(program, source[0], _place(source[0], step.source, step)),
-            _cells(program, source[0], _place(source[0], step.target, step)),
+            cells(program, source[0], step.source, step.count),
+            cells(program, source[0], step.target, step.count),
             strict=True,
         )
         for step in steps
@@ -152,18 +149,3 @@ def _within_channels(order: Order, found: Sequence[Multicast]) -> list[Multicast
             component.update(dict.fromkeys(merged, merged))
             kept.append(each)
     return kept
-
-
-def _place(rank: int, end: ChunkRange, step: Instruction) -> Place:
-    return Place(rank, end.buffer, end.start, step.count)
-
-
-def _cells(program: Program, rank: int, place: Place) -> Iterator[tuple[int, Cell]]:
-    """Chunks of a place by their rank and memory, input and output being one in place."""
-    buffer, start = str(place.buffer), place.start
-    if program.in_place and buffer != "scratch":
-        layout = program.layout
-        start += (layout.input_range(rank) if buffer == "input" else layout.output_range(rank))[0]
-        buffer = "shared"
-    for chunk in range(start, start + place.count):
-        yield rank, (buffer, chunk)

@@ -77,6 +77,19 @@ def _needs_staging(step: Instruction, program: Program) -> bool:
     return program.in_place and "scratch" not in (step.source.buffer, step.target.buffer)
 
 
+def cells(program: Program, rank: int, place: ChunkRange | Place | None, count: int) -> Iterator[Cell]:
+    """Keys of the chunks of a range; aliased chunks have the same key."""
+    if place is None:
+        return
+    buffer, start = place.buffer, place.start
+    if program.in_place and buffer != "scratch":
+        layout = program.layout
+        start += (layout.input_range(rank) if buffer == "input" else layout.output_range(rank))[0]
+        buffer = "output"
+    for chunk in range(start, start + count):
+        yield rank, buffer, chunk
+
+
 class _Accesses:
     """Which steps read and write each chunk, by (rank, buffer, chunk), and the position of each step in the order."""
 
@@ -90,31 +103,19 @@ class _Accesses:
             step, rank = order.instructions[number], order.sites[number].rank
             if stays_in_place(program, rank, step):
                 continue
-            for cell in self._cells(rank, step.source, step.count):
+            for cell in cells(self.program, rank, step.source, step.count):
                 self._reads[cell].append(number)
-            for cell in self._cells(rank, step.target, step.count):
+            for cell in cells(self.program, rank, step.target, step.count):
                 self._writes[cell].append(number)
-
-    def _cells(self, rank: int, place: ChunkRange | Place | None, count: int) -> Iterator[Cell]:
-        """Keys of the chunks of a range; aliased chunks have the same key."""
-        if place is None:
-            return
-        buffer, start = place.buffer, place.start
-        if self.program.in_place and buffer != "scratch":
-            layout = self.program.layout
-            start += (layout.input_range(rank) if buffer == "input" else layout.output_range(rank))[0]
-            buffer = "output"
-        for chunk in range(start, start + count):
-            yield rank, buffer, chunk
 
     def touching(self, place: Place) -> set[int]:
         """Steps that read or write one of the chunks."""
-        cells = list(self._cells(place.rank, place, place.count))
-        return {number for cell in cells for table in (self._reads, self._writes) for number in table.get(cell, ())}
+        touched = list(cells(self.program, place.rank, place, place.count))
+        return {number for cell in touched for table in (self._reads, self._writes) for number in table.get(cell, ())}
 
     def writing(self, rank: int, place: ChunkRange | None, count: int) -> set[int]:
         """Steps that write one of the chunks."""
-        return {number for cell in self._cells(rank, place, count) for number in self._writes.get(cell, ())}
+        return {number for cell in cells(self.program, rank, place, count) for number in self._writes.get(cell, ())}
 
 
 class _Clocks:

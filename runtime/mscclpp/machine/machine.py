@@ -25,15 +25,13 @@ from ..format.execution_plan import (
     ExecutionPlan,
     Operation,
     Place,
+    Signal,
     channel_pairs,
     copies,
 )
 from ..format.reader import read_mscclpp
 from ..format.switch_channels import same_memory
 from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, Site, check_data, layout_of, unroll
-
-Resource = tuple[str, int, int]
-"""What processes wait for: ("memory" or "port", rank, position of a channel) or ("semaphore", rank, number)."""
 
 INT64 = np.iinfo(np.int64)
 PADS = 1, 2
@@ -135,11 +133,11 @@ class _Machine:
         self.inputs = [memory.arrays["input"].copy() for memory in self.memory]
         self.pairs = channel_pairs(plan.gpus)
         self._make_processes()
-        self.tokens: dict[Resource, deque[Clock | None]] = defaultdict(deque)
+        self.tokens: dict[Signal, deque[Clock | None]] = defaultdict(deque)
         for rank, gpu in enumerate(plan.gpus):
             for number, value in enumerate(gpu.semaphores):
                 self.tokens["semaphore", rank, number].extend([None] * value)
-        self.sleepers: dict[Resource, list[int]] = defaultdict(list)
+        self.sleepers: dict[Signal, list[int]] = defaultdict(list)
         self.runnable: list[int] = list(range(len(self.blocks)))
 
     def _make_processes(self) -> None:
@@ -207,16 +205,11 @@ class _Machine:
             self._work(block, operation, part)
         return True
 
-    def _required_signals(self, block: Process, operation: Operation) -> list[Resource]:
-        if operation.name in WAITING:
-            return [(str(operation.channel_type), block.rank, channel) for channel in operation.channels]
-        return [("semaphore", block.rank, number) for number in operation.semaphores if operation.name == "sem_acquire"]
-
-    def _missing(self, block: Process, operation: Operation) -> Resource | None:
-        return next((each for each in self._required_signals(block, operation) if not self.tokens[each]), None)
+    def _missing(self, block: Process, operation: Operation) -> Signal | None:
+        return next((each for each in operation.awaited(block.rank) if not self.tokens[each]), None)
 
     def _wait(self, block: Process, operation: Operation) -> None:
-        for thread, resource in enumerate(self._required_signals(block, operation)):
+        for thread, resource in enumerate(operation.awaited(block.rank)):
             clock = self.tokens[resource].popleft()
             if clock is None:
                 continue
@@ -238,13 +231,13 @@ class _Machine:
             else:
                 self._release(self._other_end("memory", block.rank, channel), clock)
 
-    def _other_end(self, kind: Any, rank: int, channel: int) -> Resource:
+    def _other_end(self, kind: Any, rank: int, channel: int) -> Signal:
         other = self.pairs.get((rank, kind, channel))
         if other is None:
             raise ProgramError(f"rank {rank} signals on {kind} channel {channel}, which has no other end")
         return other[1], other[0], other[2]
 
-    def _release(self, resource: Resource, clock: Clock) -> None:
+    def _release(self, resource: Signal, clock: Clock) -> None:
         self.tokens[resource].append(clock)
         self.runnable.extend(self.sleepers.pop(resource, ()))
 
