@@ -7,6 +7,7 @@ without a feasible plan are split exactly (`edge_splitting`); see docs/explanati
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -33,17 +34,12 @@ class SwitchPlan(NamedTuple):
 def remove_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
     """Choose plans for all switches of `capacities`, int64 (nodes, nodes); every sink still gets every supply."""
     together = _plan_jointly(capacities, supplies, num_sinks)
-    return together if together is not None else _plan_one_by_one(capacities, supplies, num_sinks)
+    return together if together is not None else _plan_one_by_one(capacities, supplies, num_sinks, _plan_one)
 
 
 def split_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
     """Remove all switches by exact edge splitting alone; arguments and result as in `remove_all_switches`."""
-    current, plans = capacities.copy(), []
-    switches = _fewest_neighbors_first(capacities, len(supplies))
-    for switch in progress.iterate(switches, len(switches)):
-        plans.append(_split_exactly(current, supplies, num_sinks, switch))
-        _apply(current, plans[-1])
-    return plans
+    return _plan_one_by_one(capacities, supplies, num_sinks, _split_exactly)
 
 
 def _plan_jointly(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan] | None:
@@ -67,32 +63,31 @@ def _plan_jointly(capacities: IntArray, supplies: IntArray, num_sinks: int) -> l
     return None
 
 
-def _plan_one_by_one(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
+def _plan_one_by_one(
+    capacities: IntArray, supplies: IntArray, num_sinks: int, plan: Callable[..., SwitchPlan]
+) -> list[SwitchPlan]:
     current, plans = capacities.copy(), []
     switches = _fewest_neighbors_first(capacities, len(supplies))
     for switch in progress.iterate(switches, len(switches)):
-        plan = _plan_one(current, supplies, num_sinks, switch)
-        if plan is None:
-            plan = _split_exactly(current, supplies, num_sinks, switch)
-        plans.append(plan)
-        _apply(current, plan)
+        plans.append(plan(current, supplies, num_sinks, switch))
+        _apply(current, plans[-1])
     return plans
 
 
-def _plan_one(current: IntArray, supplies: IntArray, num_sinks: int, switch: int) -> SwitchPlan | None:
+def _plan_one(current: IntArray, supplies: IntArray, num_sinks: int, switch: int) -> SwitchPlan:
     cut_constraints: list[BoolArray] = []
     for _ in range(SINGLE_ROUNDS):
         plan = _plan(current, supplies, num_sinks, switch, cut_constraints)
         if plan is None:
-            return None
+            break
         after = current.copy()
         _apply(after, plan)
         sweep = _sweep(after, supplies, num_sinks)
         if not sweep.deficit.any():
             return plan
         if not _separate(plan, _violated_cuts(sweep, len(current)), cut_constraints):
-            return None
-    return None
+            break
+    return _split_exactly(current, supplies, num_sinks, switch)
 
 
 def _fewest_neighbors_first(capacities: IntArray, first_switch: int) -> list[int]:

@@ -100,16 +100,7 @@ def box_of_bandwidths(
         notes = [_rate_note(options, rate)]
         if other := [least for least in stated if Fraction(least, 1000) != rate]:
             notes.append(f"the file states {_listed(other)} GB/s for a link, which the driver does not measure")
-    gpus = len(matrix.labels)
-    return linked_box(
-        document,
-        options,
-        name=box_name("amd", options, gpus),
-        gpus=gpus,
-        direct=direct,
-        locations=locations,
-        notes=notes,
-    )
+    return _box(document, options, matrix, direct, locations, notes)
 
 
 def box_of_types(
@@ -120,12 +111,9 @@ def box_of_types(
     locations: Callable[[], tuple[Sequence[PcieLocation], str]],
 ) -> Box:
     """Make a box from link types and weights: a pair has one direct link if it is xGMI of weight 15."""
-    gpus = len(types.labels)
     pairs = check_types(document, types)
     if not pairs:
-        return linked_box(
-            document, options, name=box_name("amd", options, gpus), gpus=gpus, direct={}, locations=locations, notes=()
-        )
+        return _box(document, options, types, {}, locations, ())
     if weights is None:
         raise document.error(
             "it has XGMI pairs but no table of weights, which identifies direct links; expected all tables"
@@ -141,15 +129,20 @@ def box_of_types(
     counts = {pair: 1 for pair in pairs if weights.cells[pair[0]][pair[1]] == DIRECT_WEIGHT}
     check_counts(document, product, counts, lambda gpu: types.lines[gpu])
     rate = product.link(options.figures)
-    return linked_box(
-        document,
-        options,
-        name=box_name("amd", options, gpus),
-        gpus=gpus,
-        direct={pair: rate * count for pair, count in counts.items()},
-        locations=locations,
-        notes=[_rate_note(options, rate), f"a pair of {product.name} is taken to have one xGMI link"],
-    )
+    notes = [_rate_note(options, rate), f"a pair of {product.name} is taken to have one xGMI link"]
+    return _box(document, options, types, {pair: rate * count for pair, count in counts.items()}, locations, notes)
+
+
+def _box(
+    document: Document,
+    options: BoxOptions,
+    matrix: TextMatrix,
+    direct: Mapping[Pair, Fraction],
+    locations: Callable[[], tuple[Sequence[PcieLocation], str]],
+    notes: Sequence[str],
+) -> Box:
+    gpus, name = len(matrix.labels), box_name("amd", options, len(matrix.labels))
+    return linked_box(document, options, name=name, gpus=gpus, direct=direct, locations=locations, notes=notes)
 
 
 def check_types(document: Document, types: TextMatrix) -> list[Pair]:
