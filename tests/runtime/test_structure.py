@@ -83,9 +83,9 @@ def test_a_field_of_another_type_is_named(where: str) -> None:
     "call", [check_program, run_program, to_xml_text, without_receive_reduce, run_local], ids=lambda call: call.__name__
 )
 def test_what_is_no_program_is_refused(call: Callable[[Any], object]) -> None:
-    """With the type that it has."""
+    """By name of what is expected."""
     for thing in THINGS:
-        with pytest.raises(UnsupportedError, match=f"is a {type(thing).__name__}; expected a "):
+        with pytest.raises(UnsupportedError, match="is .*; expected a (Plan or a )?Program"):
             call(thing)
 
 
