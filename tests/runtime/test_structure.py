@@ -85,7 +85,7 @@ def test_a_field_of_another_type_is_named(where: str) -> None:
 def test_what_is_no_program_is_refused(call: Callable[[Any], object]) -> None:
     """By name of what is expected."""
     for thing in THINGS:
-        with pytest.raises(UnsupportedError, match="is .*; expected a (Plan or a )?Program"):
+        with pytest.raises(UnsupportedError, match=r"is .*; expected a (Plan or a )?Program"):
             call(thing)
 
 
