@@ -4,6 +4,7 @@
 Arguments that are not of the documented form raise `UnsupportedError`.
 
 Links of a model's `topology` carry its data; its `variables` are handles to index when extending it.
+``docs/formulations`` has a page with examples and the mathematics for each.
 """
 
 from . import (

@@ -33,27 +33,6 @@ be its orbits of sources, s(i) the first of each, and Q its orbits of links.  Th
 has the same optimum (proof: docs/formulations/all_to_all.md).  Any subgroup will do, so generators from a randomized
 search suffice.  `AllToAllModel.link_duals` divides dual values of rows among links.  User constraints and objectives on
 ``flow`` apply to s(i), for all of O(i) on average.
-
-Examples
---------
-Four ranks around a switch with 30 GB/s each way; and if the link out of ``a`` must stay half free:
-
->>> from collopt import solve
->>> star = Topology.from_links([(rank, "s", 30) for rank in "abcd"], compute="abcd", switches="s", bidirectional=True)
->>> model = build(star)
->>> round(solve(model).objective, 6)
-10.0
->>> number = star.links.index(star.link("a", "s"))
->>> model.constrain("quiet_uplink", [(model.variables.flow[:, number], 1)], upper=15)
->>> round(solve(model).objective, 6)
-5.0
-
-All ranks are equivalent, so one source and two rows, uplinks and downlinks, suffice:
-
->>> from collopt.topologies import symmetries
->>> small = build(star, symmetries=symmetries(star))
->>> small.variables.flow.shape, solve(small).exact.objective
-((1, 8), Fraction(10, 1))
 """
 
 from __future__ import annotations

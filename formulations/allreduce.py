@@ -35,20 +35,6 @@ With `relays`, switches take part like ranks without data, which copy and reduce
 switches are relays.  The objective is then an upper bound; trees that branch at switches need not reach it.
 
 Stated in Pyomo, to be read and extended.  `collopt.formulations.allreduce_cuts` is equivalent with fewer variables.
-
-Examples
---------
-A ring of 4 whose uplink from ``gpu0`` must keep half of its bandwidth out of broadcasts and all out of sums:
-
->>> from collopt import solve
->>> from collopt.topologies import ring
->>> model = build(ring(4, bandwidth=30))
->>> round(solve(model).objective, 6)
-40.0
->>> model.constrain("quiet_uplink", model.variables.broadcast_share["gpu0", "gpu1"] <= 15)
->>> model.constrain("no_sums", model.variables.reduce_share["gpu0", "gpu1"] <= 0)
->>> round(solve(model).objective, 6)
-35.0
 """
 
 from __future__ import annotations

@@ -29,20 +29,6 @@ The programs of different ranks share no variable.  One model holds those of all
 schedule takes as many solves as the topology has distances.  Stated in Pyomo, to be read and extended, for up to about
 5 * 10^4 shares; for thousands of ranks there is a formula.  Over all sets of links into a rank, U is the largest ratio
 of the shards that only this set can carry to its bandwidth (Theorem 19, generalized).
-
-Examples
---------
-Two hops away on a ring of 4 there is one rank, whose shard can come both ways round:
-
->>> from collopt.solvers.highs.session import solve
->>> from collopt.topologies import ring
->>> model = build(ring(4), 2, ranks=["gpu0"])
->>> solution = solve(model)
->>> solution.values["busiest"], solution.values["share"]["gpu2", "gpu1", "gpu0"]
-({'gpu0': 0.5}, 0.5)
->>> model.constrain("quiet_link", model.variables.share["gpu2", "gpu1", "gpu0"] <= 0.25)
->>> solve(model).values["busiest"]
-{'gpu0': 0.75}
 """
 
 from __future__ import annotations

@@ -25,17 +25,6 @@ leaves a rank.  Sinks have no balance.  The optimum is concave in D.  Dual value
 pi(a) if the sum of ``b(e) w(e)`` is at most D, which `collopt.schedules.TimedCut` checks.
 
 Stated in blocks of arrays, because it is solved for many sizes and sets of sources.
-
-Examples
---------
-Two ways from ``a`` to ``c``, the faster one narrower: small data takes it alone.
-
->>> from collopt import solve
->>> from collopt.topologies import Topology
->>> links = [("a", "c", 10, 1), ("a", "b", 90, 2), ("b", "c", 90, 2)]
->>> network = Topology.from_links(links, compute="abc", bidirectional=True)
->>> [round(solve(build(network, "a", "c", size)).objective, 6) for size in (10_000, 1_000_000)]
-[2.0, 13.7]
 """
 
 from __future__ import annotations

@@ -20,22 +20,6 @@ variables can replace it.  For a sum of logarithms (proportional fairness) see
 `collopt.formulations.modelling.cvxpy_constraints`.
 
 Stated in Pyomo, to be read and extended.
-
-Examples
---------
-An allgather and a broadcast from ``gpu0`` on one ring; both get the same rate, and then the allgather takes the rest:
-
->>> from collopt import solve
->>> from collopt.formulations import throughput
->>> from collopt.topologies import ring
->>> fabric = ring(4, bandwidth=30)
->>> training, serving = throughput.build(fabric), throughput.build(fabric, weights=[1, 0, 0, 0])
->>> model = build(fabric, {"training": training, "serving": serving})
->>> round(solve(model).objective, 6)
-15.0
->>> model.constrain("serving_slo", serving.variables.rate >= 24)
->>> round(solve(model).values["training.rate"], 6)
-12.0
 """
 
 from __future__ import annotations

@@ -21,21 +21,6 @@ away from its root, at switches that multicast, else at those that aggregate; lo
 what switches with loopback send back (`Forest.link_loads`).  Group limits are not part of it.
 
 Stated in `Blocks`, since it is solved in a loop.
-
-Examples
---------
-Two trees that a switch branches: one adds up what all ranks have, one multicasts the sum.
-
->>> from collopt import Topology, solve
->>> links = [(rank, "s", 30) for rank in "abc"]
->>> star = Topology.from_links(
-...     links, compute="abc", switches="s", bidirectional=True, multicast="s", aggregation="s"
-... )
->>> paths = ((0, 3), (3, 1), (3, 2))
->>> model = build(star)
->>> model.add_trees([SteinerTree(0, "reduce", paths), SteinerTree(0, "broadcast", paths)])
->>> solve(model).objective
-30.0
 """
 
 from __future__ import annotations

@@ -21,16 +21,6 @@ The rate alone is the smallest bound over all failures, which exact combinatoria
 extensions, such as the cheapest reservation for a given rate.
 
 Stated in Pyomo, to be read and extended.
-
-Examples
---------
-A ring of 4 keeps half of its rate after any cable failure, since the ranks at its ends then have one link each:
-
->>> from collopt import solve
->>> from collopt.topologies import ring
->>> model = build(ring(4, bandwidth=30))
->>> round(solve(model).objective, 6)
-10.0
 """
 
 from __future__ import annotations

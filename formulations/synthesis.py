@@ -24,18 +24,6 @@ A chunk takes a whole number of *ticks* on every link, in inverse proportion to 
 integers and an absolute optimality gap below one tick proves the optimum.
 
 Stated in Pyomo, to be read and extended; the search takes longer than building the model.
-
-Examples
---------
-A bidirectional ring of 4: two steps and half shards suffice for the least time, 3 shards over 2 links:
-
->>> from collopt.solvers.highs.session import solve
->>> from collopt.topologies import ring
->>> model = build(ring(4), steps=2, chunks=2)
->>> round(solve(model).objective)
-3
->>> as_schedule(model, solve(model).values["send"]).num_steps
-2
 """
 
 from __future__ import annotations

@@ -44,19 +44,6 @@ These are in ForestColl, appendix E.4.  On symmetric bidirectional links floors 
 leaves other networks open, and here the best balanced numbers are found.
 
 Stated in Pyomo, to be read and extended.
-
-Examples
---------
-A ring of 4 whose uplink from ``gpu0`` must stay half free:
-
->>> from collopt import solve
->>> from collopt.topologies import ring
->>> model = build(ring(4, bandwidth=30))
->>> round(solve(model).objective, 6)
-20.0
->>> model.constrain("quiet_uplink", model.variables.share["gpu0", "gpu1"] <= 15)
->>> round(solve(model).objective, 6)
-15.0
 """
 
 from __future__ import annotations
@@ -191,12 +178,6 @@ def build(
     -------
     ThroughputModel
         Its objective is the rate.
-
-    Examples
-    --------
-    >>> from collopt.topologies import dgx_a100
-    >>> sorted(component.name for component in build(dgx_a100()).program.component_objects())[:4]
-    ['bandwidth', 'flow', 'flow_arrival', 'flow_balance']
     """
     import pyomo.environ as pyo
 

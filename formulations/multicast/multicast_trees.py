@@ -19,14 +19,6 @@ its server and into it, and one each way inside.  No schedule is faster, and cut
 near.  The trees of N GPUs are up to N^(N - 2) per class, so N is at most 6.
 
 Stated in `Blocks`, since trees are columns.
-
-Examples
---------
-One server has six tokens for all of three others, which pass them on:
-
->>> from collopt import solve
->>> solve(build({(0, frozenset({1, 2, 3})): 6}, servers=4, gpus_per_server=1, scale_up=9, scale_out=1)).objective
-6.0
 """
 
 from __future__ import annotations

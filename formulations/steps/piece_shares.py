@@ -20,15 +20,6 @@ The objective is the sum of t(i), to be minimized; load(c, e) counts the shards 
 hops of kind c go on from those of kind p(c), or start at the sources.
 
 Stated in `Blocks`, since it is solved for several numbers of steps.
-
-Examples
---------
-Rails of 25 GB/s and boxes of 100, one shard over a rail and two inside, one of which comes from the rail:
-
->>> from collopt import solve
->>> kinds = [HopKind([1, 0], None), HopKind([0, 1], None), HopKind([0, 1], 0)]
->>> [round(solve(build(kinds, [25, 100], steps)).objective, 6) for steps in (2, 3, 4)]
-[0.05, 0.042, 0.040476]
 """
 
 from __future__ import annotations
