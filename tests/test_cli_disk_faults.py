@@ -11,12 +11,13 @@ import pytest
 from cli_calls import call
 
 
-@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
 def test_on_a_full_disk_a_plan_and_its_files_are_written_together(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
-    """None of three, whichever does not fit, and the old ones stay."""
-    files = {flag: tmp_path / name for flag, name in (("-o", "x"), ("--xml", "y"), ("--mscclpp", "z"))}
+    """None of four, whichever does not fit, and the old ones stay."""
+    names = {"-o": "x", "--xml": "y", "--mscclpp": "z", "--register": "code.py"}
+    files = {flag: tmp_path / name for flag, name in names.items()}
     files["-o"].write_text("old")
     synced = []
     sync = os.fsync

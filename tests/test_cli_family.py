@@ -75,6 +75,16 @@ def test_switches_copy_and_add_where_the_runtime_can_ask_them_to(
         assert ("collopt: note: ranks add up what switches add up" in found["mscclpp"].err) == (boxes > 1)
 
 
+def test_writes_code_that_registers_the_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of MSCCL++, by their paths from the code."""
+    code = tmp_path / "register.py"
+    words = (*WORDS, "--planners", "forestcoll", "-o", tmp_path / "family", "--register", code)
+    assert "give --runtime mscclpp too" in refusal(call(capsys, *words))
+    answer = call(capsys, *words, "--runtime", "mscclpp")
+    assert (answer.status, f"wrote {code}" in answer.err) == (0, True)
+    assert "'family/00-allgather-forestcoll.json'" in code.read_text()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -18,7 +19,6 @@ from ...schedules import Collective
 from ...support.quantities import as_bytes
 from ..terminal.output import note
 from ..terminal.progress import computing, working
-from .output_files import name_errors_after
 from .parameters import UsageError, count_option, option, takes_option
 
 if TYPE_CHECKING:
@@ -98,17 +98,14 @@ class RuntimeFiles(NamedTuple):
         xml, mscclpp = "msccl-xml", "mscclpp-json"
         wanted = {xml: self.xml, mscclpp: self.mscclpp}
         options = {xml: self._given(*XML_OPTIONS) | shared, mscclpp: shared}
-        return {path: _exported(made, form, path, options[form]) for form, path in wanted.items() if path}
+        found = {path: _exported(made, form, path, options[form]) for form, path in wanted.items() if path}
+        if self.register and self.mscclpp:
+            from ...runtime.mscclpp.format.reader import parse_document
+            from ...runtime.mscclpp.registration import registration_code
 
-    def write_registration(self, written: list[Path]) -> None:
-        """Write the code that registers an MSCCL++ plan, which has to be there, and append it to `written`."""
-        if self.register is None or self.mscclpp is None:
-            return
-        from ...runtime.mscclpp.registration import write_registration
-
-        with name_errors_after(self.register):
-            write_registration([self.mscclpp], self.register)
-        written.append(self.register)
+            plan = parse_document(json.loads(found[self.mscclpp]), os.fspath(self.mscclpp))
+            found[self.register] = registration_code([(self.mscclpp, plan)], self.register).encode()
+        return found
 
     def notes(self, made: Plan, written: Collection[Path]) -> list[str]:
         """Say what an MSCCL++ file makes of trees that branch at switches."""

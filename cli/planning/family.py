@@ -11,6 +11,7 @@ from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective, as_bytes
 from ...support.formatting import count_text, time_text
 from ..arguments.network_options import NetworkOptions
+from ..arguments.output_files import check_targets
 from ..arguments.parameters import (
     CollectiveArgument,
     CostsOption,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 PlannersOption = Annotated[str, option("--planners NAMES", "Planners to choose from, comma-separated: auto,ring,bfb.")]
 SizesOption = Annotated[str, option("--sizes LOW-HIGH", "Range of total sizes in bytes, smallest and largest: 1K-1G.")]
 RuntimeOption = Annotated[str, option("--runtime NAME", f"Runtime that will load the files: {RUNTIME_NAMES}.")]
+RegisterOption = Annotated[
+    Path | None, option("--register FILE", "For mscclpp: write Python code that registers the files, and selects one.")
+]
 FolderOption = Annotated[str, option("--output -o FOLDER", "Folder to write the files to; must be new or empty.")]
 
 
@@ -54,15 +58,20 @@ def family(
     runtime: RuntimeOption = "msccl-executor-nccl",
     root: RootOption = None,
     costs: CostsOption = None,
+    register: RegisterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export a folder of files from which a runtime picks the fastest plan for every size."""
     from ...runtime.families.write import format_of, free_folder, loading_notes, write_family
+    from ...runtime.mscclpp.registration import write_registration
     from ..arguments.networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
     known = read_collective(collective)
     check_planners(names)
+    if register and format != "mscclpp-json":
+        raise UsageError(f"--register {register} is for MSCCL++ plans; give --runtime mscclpp too")
+    check_targets({"--register": register})
     free_folder(output)
     network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
@@ -75,6 +84,8 @@ def family(
         except TooLargeError:
             plans = [_fitting(each, name, given, runtime) for name, found in made.items() for each, given in found]
             frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
+    if register:
+        write_registration(frame["file"], register)
     environment, loading = loading_notes(runtime, list(frame["file"]))
     if as_json:
         emit_json({"runtime": runtime, "files": frame.to_dict("records"), "environment": environment})
@@ -85,6 +96,8 @@ def family(
         for line in loading:
             emit(row("loading", line))
     note(f"wrote {count_text(len(frame), 'file')} to {output}")
+    if register:
+        note(f"wrote {register}")
     for text in _notes(network, known, plans, frame, format):
         note(f"collopt: note: {text}")
     unused = list(dict.fromkeys(plan.planner for plan in plans if plan.planner not in set(frame["planner"])))

@@ -134,7 +134,6 @@ def plan(
             _write(made, output, {}, written)
             raise
         _write(made, output, found[-1], written)
-        files.write_registration(written)
         if as_json or as_csv:
             figures = _figures(made, intact, size)
             emit_json(figures) if as_json else emit_csv([flat(figures)])

@@ -42,9 +42,14 @@ def write_registration(
             f"MSCCL++ {version} registers no plans; put them into a folder of their own, and set "
             "MSCCLPP_EXECUTION_PLAN_DIR to it"
         )
-    target, entries = as_path(path), {}
-    for file in map(as_path, plans):
-        plan = read_mscclpp(file)
+    target = as_path(path)
+    write_whole(target, registration_code(((file, read_mscclpp(file)) for file in map(as_path, plans)), target))
+
+
+def registration_code(plans: Iterable[tuple[Path, ExecutionPlan]], target: Path) -> str:
+    """Return the code that registers plans, by their paths from `target`, where it is to be written."""
+    entries: dict[str, dict[str, Any]] = {}
+    for file, plan in plans:
         if plan.name in entries:
             raise UnsupportedError(f"{file} has the name {plan.name} of another plan; names must be unique")
         relative = Path(os.path.relpath(file.resolve(), target.resolve().parent)).as_posix()
@@ -53,7 +58,7 @@ def write_registration(
         raise UnsupportedError("there are no plans; expected the names of plan files")
     table = pformat(entries, width=100, sort_dicts=False)
     code = (files(__package__) / "register.py.txt").read_text(encoding="utf-8")
-    write_whole(target, code.replace("{}  # Written here", table))
+    return code.replace("{}  # Written here", table)
 
 
 def _conditions(plan: ExecutionPlan) -> dict[str, Any]:
