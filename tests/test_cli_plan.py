@@ -288,6 +288,14 @@ def test_writes_code_that_registers_the_plan(capsys: pytest.CaptureFixture[str],
     assert "give --mscclpp FILE too" in refusal(call(capsys, "plan", *RING, "--register", code))
 
 
+def test_refuses_to_write_two_files_to_hard_links_of_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As it does for one name."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("old")
+    other.hardlink_to(one)
+    assert f"--xml {other} is also read or " in refusal(call(capsys, "plan", *RING, "-o", one, "--xml", other))
+
+
 def test_says_what_becomes_of_switches(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """On standard error, also when a plan is exported later; XML is refused with the way out."""
     network, path, plan = netfile(tmp_path, switched_boxes(2, 3)), tmp_path / "a.json", tmp_path / "plan.json"

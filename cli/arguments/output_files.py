@@ -55,11 +55,16 @@ def _problem(path: Path, taken: list[Path]) -> str:
         return "is not a regular file; expected a regular file or a new name"
     if path.exists() and _is_standard_output(path):
         return "is the file that standard output is redirected to; expected another file"
-    if any(path.resolve() == other.resolve() for other in taken):
+    if any(path.resolve() == other.resolve() or _are_links(path, other) for other in taken):
         return "is also read or written by this command; expected another file"
     if not os.access(folder, os.W_OK | os.X_OK):
         return f"cannot be written: the folder {folder} is not writable"
     return ""
+
+
+def _are_links(path: Path, other: Path) -> bool:
+    """Whether two names are hard links of one file."""
+    return path.exists() and other.exists() and path.samefile(other)
 
 
 def _is_standard_output(path: Path) -> bool:
