@@ -336,6 +336,9 @@ def test_what_hangs_over_a_network_is_told(tmp_path: Path, collective: str, runt
     for size, verdict in ((None, "accepted"), (4, "accepted"), (2, "hangs")):
         report = lint_file(path, runtime, gpus_per_box=size)
         assert (report.verdict, "with proto Simple hangs over a network" in str(report)) == (verdict, size != 4), report
+    assert "boxes of 3 GPUs do not divide the 4 ranks; the last box has 1" in str(
+        lint_file(path, runtime, gpus_per_box=3)
+    )
     with pytest.raises(UnsupportedError, match="gpus_per_box is 0; expected a whole number of at least 1"):
         lint_file(path, runtime, gpus_per_box=0)
 

@@ -50,6 +50,9 @@ def uses_one_step(document: Document) -> bool:
 
 def check_network(document: Document, gpus_per_box: int | None, findings: Findings) -> None:
     """Report connections over a network that hang, as proxy and kernel wait for different steps of the queue."""
+    if gpus_per_box is not None and (left := len(document.gpus) % gpus_per_box):
+        message = f"boxes of {gpus_per_box} GPUs do not divide the {len(document.gpus)} ranks; the last box has {left}"
+        findings.add("note", message, at(document.line))
     if not uses_one_step(document):
         return
     what = (
