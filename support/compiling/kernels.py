@@ -7,6 +7,7 @@ warning, once.  A cache that was filled before, such as in an image, is used whe
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import pickle
@@ -116,10 +117,11 @@ class _Cache(caching.FunctionCache):
                 super().save_overload(sig, data)  # type: ignore[no-untyped-call]
         except Exception as error:  # noqa: BLE001 - as above
             self.disable()  # type: ignore[no-untyped-call]
+            is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
             _tell(
                 "unwritable",
                 f"kernels cannot be cached in {self.cache_path} ({_described(error)}), so each process compiles them "
-                "again; free some space, or set NUMBA_CACHE_DIR to another folder",
+                f"again; {'free some space' if is_full else 'delete that folder'}, or set NUMBA_CACHE_DIR to another",
             )
 
 

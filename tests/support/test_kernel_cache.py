@@ -83,7 +83,17 @@ def test_a_full_disk_is_named(module: Path, monkeypatch: pytest.MonkeyPatch, cap
     (record,) = caplog.records
     assert str(module.parent / "cache") in record.getMessage()
     assert "No space left on device" in record.getMessage()
-    assert "NUMBA_CACHE_DIR" in record.getMessage()
+    assert "free some space, or set NUMBA_CACHE_DIR to another" in record.getMessage()
+
+
+def test_a_folder_in_place_of_a_file_is_named(module: Path) -> None:
+    """With another advice than for a full disk."""
+    (file,) = module.parent.glob("cache/*/*.nbi")
+    file.unlink()
+    file.mkdir()
+    assert load(module).double(4) == 8
+    assert "Is a directory" in cache_problems["unwritable"]
+    assert "delete that folder, or set NUMBA_CACHE_DIR to another" in cache_problems["unwritable"]
 
 
 def test_a_cache_that_cannot_be_written_is_read(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
