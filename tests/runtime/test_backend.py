@@ -210,8 +210,8 @@ def test_a_rank_that_fails_does_not_leave_the_others_waiting(folders: dict[str, 
     task = partial(backend_tasks.failing_rank, plans=folders["good"])
     told = run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD)
     for rank, (differs, alone, in_time) in enumerate(told):
-        assert (
-            differs == "ProgramError: the ranks disagree about the number of elements; all have to make the same call"
+        assert differs.startswith(
+            "ProgramError: the ranks disagree about the number of elements; all have to make the "
         )
         assert [message[:14] for message in alone] == ["ProgramError: "] * (0 if rank == 2 else 3)
         assert in_time

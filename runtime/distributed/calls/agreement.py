@@ -156,5 +156,6 @@ def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> 
         raise ProgramError("another rank refused its arguments, so this one stops too; that rank's message says why")
     for name, most, least in zip(names, largest, smallest, strict=True):
         if most != least:
-            raise ProgramError(f"the ranks disagree about {name}; all have to make the same call")
+            why = explained(call.group, description(call))
+            raise ProgramError(f"the ranks disagree about {name}; all have to make the same call{why}")
     return int(largest[names.index(ELEMENTS_NAME)])
