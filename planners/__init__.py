@@ -15,7 +15,7 @@ from .finder.find import find_topologies, sweep_topologies
 from .finder.frontier import Frontier
 from .from_schedule import plan_of_schedule
 from .pairs.direct_connect_rate import all_to_all_rate_bounds
-from .pairs.dispatch import DispatchBound, DispatchCounts, DispatchPlan, RelayBound, count_dispatch, schedule_dispatch
+from .pairs.dispatch import DispatchBound, DispatchCounts, DispatchPlan, count_dispatch, schedule_dispatch
 from .pairs.fast import schedule_all_to_allv
 from .plans.files import load_plan
 from .plans.plan import Plan
@@ -37,4 +37,4 @@ __all__ += [
 __all__ += ["BfbLoad", "TimedBfb", "best_chunks", "bfb_cost", "bfb_loads", "bfb_schedule", "chunked_cost", "plan_bfb"]
 __all__ += ["Candidate", "Frontier", "find_topologies", "sweep_topologies", "timed_bfb", "timed_loads"]
 __all__ += ["all_to_all_rate_bounds", "schedule_all_to_allv"]
-__all__ += ["DispatchBound", "DispatchCounts", "DispatchPlan", "RelayBound", "count_dispatch", "schedule_dispatch"]
+__all__ += ["DispatchBound", "DispatchCounts", "DispatchPlan", "count_dispatch", "schedule_dispatch"]

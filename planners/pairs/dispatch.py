@@ -152,30 +152,6 @@ class DispatchBound:
         return f"server {self.server} {what} {count_text(self.tokens, 'token')}"
 
 
-@dataclass(frozen=True)
-class RelayBound:
-    """What no relayed schedule stays below, if only servers that want a token pass it on.
-
-    Attributes
-    ----------
-    servers : frozenset of int
-        Servers whose sends, with those that they can relay for each other, are the most on average.
-    sends : int
-        Sends that these have to make.
-    gpus_per_server : int
-        GPUs of each.
-    """
-
-    servers: frozenset[int]
-    sends: int
-    gpus_per_server: int
-
-    @property
-    def load(self) -> Fraction:
-        """Tokens that the busiest GPU of these servers sends."""
-        return Fraction(self.sends, len(self.servers) * self.gpus_per_server)
-
-
 @dataclass(frozen=True, eq=False)
 class DispatchPlan:
     """A direct dispatch: every token is sent once to each server that wants it, in balanced one-to-one stages.
@@ -218,15 +194,14 @@ class DispatchPlan:
         return self.direct_load == self.bound.load
 
     @cached_property
-    def relayed(self) -> RelayBound | None:
-        """What schedules could do whose servers relay to each other what they want; None if classes are not known."""
+    def relayed_load(self) -> Fraction | None:
+        """Tokens that busiest senders send at least where only servers that want a token relay it; None if unknown."""
         if self.counts.classes is None:
             return None
         from ...solvers.fast.routing_counts import heaviest_subset
 
-        sends, _, found = heaviest_subset(self.counts.once, self.counts.classes)
-        among = frozenset(server for server in range(self.counts.servers) if found >> server & 1)
-        return RelayBound(among, sends, self.counts.gpus_per_server)
+        sends, servers = heaviest_subset(self.counts.once, self.counts.classes)
+        return Fraction(sends, servers * self.counts.gpus_per_server)
 
     def optimum(self, model: TwoTierModel, token_bytes: int) -> Fraction:
         """Time in µs that the bound takes on a model's links between servers."""

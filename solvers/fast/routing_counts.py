@@ -14,10 +14,6 @@ from ...support.compiling.kernels import kernel
 
 MaskArray = npt.NDArray[np.uint8]
 
-MAX_GPUS = 8
-"""GPUs of a server, the bits of a byte."""
-MAX_SUBSET_SERVERS = 16
-
 
 @kernel
 def destination_masks(indices: IntArray, homes: IntArray, servers: int, gpus: int) -> MaskArray:
@@ -62,14 +58,13 @@ def sorted_by_mask(masks: MaskArray, gpus: int) -> tuple[IntArray, IntArray, Int
 
 
 @kernel
-def heaviest_subset(once: IntArray, classes: IntArray) -> tuple[int, int, int]:
-    """Find the servers X with the most sends per server that no relays among X can do without.
+def heaviest_subset(once: IntArray, classes: IntArray) -> tuple[int, int]:
+    """Find the servers X with the most sends per server that no relays among X can do without: sends and servers.
 
     These are the sum of ``once[i]`` over X, and ``|S| - 1`` for each token of a server i in X whose set S of other
     servers is in X.
 
-    Shapes: `once` int64 (servers,); `classes` int64 (servers, 2^servers), tokens by their set S, as bits.  Returns the
-    sends, the number of servers, and X as bits.
+    Shapes: `once` int64 (servers,); `classes` int64 (servers, 2^servers), tokens by their set S, as bits.
     """
     servers, subsets = classes.shape
     sends = np.zeros(subsets, dtype=np.int64)
@@ -84,8 +79,8 @@ def heaviest_subset(once: IntArray, classes: IntArray) -> tuple[int, int, int]:
         for subset in range(subsets):
             if subset >> server & 1:
                 sends[subset] += sends[subset ^ (1 << server)]
-    best, size, found = 0, 1, 1
+    best, size = 0, 1
     for subset in range(1, subsets):
         if sends[subset] * size > best * sizes[subset]:
-            best, size, found = sends[subset], sizes[subset], subset
-    return best, size, found
+            best, size = sends[subset], sizes[subset]
+    return best, size

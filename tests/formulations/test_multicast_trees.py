@@ -46,8 +46,8 @@ def check_bound(classes: Classes, n: int, m: int) -> None:
     assert found >= float(plan.bound.load) - 1e-6
     if n <= 3:
         assert found == pytest.approx(float(plan.bound.load), abs=1e-6)
-    assert plan.relayed is not None
-    assert found <= float(max(plan.relayed.load, plan.bound.load)) + 1e-6
+    assert plan.relayed_load is not None
+    assert found <= float(max(plan.relayed_load, plan.bound.load)) + 1e-6
     if plan.columns_decide:
         assert found == pytest.approx(float(plan.direct_load), abs=1e-6)
 

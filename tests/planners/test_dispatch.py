@@ -70,16 +70,14 @@ def test_counts_and_bounds_are_those_of_the_tokens(n: int, m: int, seed: int, da
                  len(some) * m)
         for some in subsets
     )  # fmt: skip
-    assert plan.relayed is not None
-    assert plan.relayed.load == relayed
+    assert plan.relayed_load == relayed
 
 
 def test_relays_spread_the_sends_of_one_server() -> None:
     """One server has every token for all of three others: 18 sends against 6, as the receivers pass them on."""
     plan = schedule_dispatch(class_counts(4, (6, 0, {1, 2, 3})), stages="plain")
     assert (plan.load, plan.bound.load, plan.gap, plan.columns_decide) == (18, 6, 2, False)
-    assert plan.relayed is not None
-    assert plan.relayed.load == 6
+    assert plan.relayed_load == 6
     assert "200.00 % above the bound of all schedules, as servers send unequally" in str(plan)
 
 
@@ -87,9 +85,7 @@ def test_bound_of_relays_may_exceed_that_of_all_schedules() -> None:
     """Four servers on which a helper that wants no token would pay: 8 sends where the bound says 6."""
     tokens = [(3, 0, {1, 2}), (3, 1, {0, 2}), (3, 2, {0, 1}), (2, 0, {3}), (2, 1, {3}), (2, 2, {3})]
     plan = schedule_dispatch(class_counts(4, *tokens), stages="plain")
-    assert plan.relayed is not None
-    assert (plan.bound.load, plan.relayed.load, plan.load) == (6, 8, 8)
-    assert plan.relayed.servers == {0, 1, 2}
+    assert (plan.bound.load, plan.relayed_load, plan.load) == (6, 8, 8)
 
 
 def test_time_is_of_the_bound_over_all_nics() -> None:
@@ -151,7 +147,7 @@ def test_wrong_claims_are_found() -> None:
     """A bound of other tokens, and a schedule of others."""
     counts = DispatchCounts(SENDS, LEAVING, 2)
     plan = schedule_dispatch(counts)
-    assert plan.relayed is None
+    assert plan.relayed_load is None
     with pytest.raises(CertificateError, match="which the counts do not show: these are 4 tokens"):
         replace(plan, bound=DispatchBound(1, True, 5, 2)).verify()
     other = DispatchCounts(SENDS[[0, 1, 3, 2]], LEAVING[[0, 1, 3, 2]], 2)

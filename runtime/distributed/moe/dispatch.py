@@ -17,7 +17,7 @@ from ..all_to_allv.all_to_all_single import bounded_timeout
 from ..calls.agreement import connect
 from ..calls.arguments import import_torch, member_rank, p2p_group
 from ..calls.call_queue import run_in_order, run_now
-from .arguments import DispatchCall, Terms, agree_on_combine, agree_on_dispatch, check_dispatch, check_rows
+from .arguments import Terms, agree_on_combine, agree_on_dispatch, check_dispatch, check_rows
 from .hops import rank_hops
 from .transport import Parts, Route, gather, scatter, sum_type
 
@@ -138,26 +138,25 @@ def moe_dispatch(
     if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
         raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
     rank, p2p = member_rank(group), p2p_group(group, tokens)
-    call = DispatchCall(
-        tokens, indices, placement, weights, p2p, servers, gpus_per_server, stages, max_stage_tokens, timeout
-    )
+    shape, limits = (servers, gpus_per_server), (stages, max_stage_tokens, timeout)
     terms: Terms | UnsupportedError
     try:
-        terms = check_dispatch(call)
+        terms = check_dispatch(tokens, indices, placement, weights, p2p, shape, *limits)
     except UnsupportedError as error:
         terms = error
     seconds = bounded_timeout(timeout)
     agreed = run_in_order(p2p, partial(agree_on_dispatch, terms, p2p, seconds))
     assert isinstance(terms, Terms)  # Or the agreement would have raised it.
     connect(p2p, tokens.device, seconds)
-    header = torch.from_numpy(_header(terms.indices)).to(tokens.device)
+    numbered = np.column_stack([np.arange(len(tokens)), terms.indices]).astype(np.int32)
+    header = torch.from_numpy(numbered).to(tokens.device)
     given = (tokens,) if weights is None else (tokens, weights)
     width = sum(each.shape[1] * each.element_size() for each in (header, *given))
     plan = schedule_dispatch(agreed.counts, token_bytes=width, stages=stages, max_stage_tokens=max_stage_tokens)
     hops = rank_hops(plan.schedule, rank, agreed.own, agreed.kinds)
     route = Route(hops, len(tokens), p2p, seconds, np.zeros(len(agreed.kinds), dtype=np.int64))
     anchor = torch.zeros((), requires_grad=agreed.needs_gradient)
-    received, experts, order, anchor, *floats = _functions().dispatch.apply(route, header, anchor, *given)
+    received, experts, order, anchor, *floats = _functions()[0].apply(route, header, anchor, *given)
     mine = np.flatnonzero(terms.homes == rank)
     place = np.full(len(terms.homes), -1)
     place[mine] = np.arange(len(mine))
@@ -169,11 +168,6 @@ def moe_dispatch(
     handle = MoeHandle(plan, route, order, rows, choices, anchor)
     factors = floats[0][rows, choices] if floats else None
     return Dispatched(received, rows, torch.bincount(of_pairs, minlength=len(mine)), factors, handle)
-
-
-def _header(indices: IntArray) -> npt.NDArray[np.int32]:
-    """Rows of a token's number and its experts."""
-    return np.column_stack([np.arange(len(indices)), indices]).astype(np.int32)
 
 
 def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.Tensor | None = None) -> torch.Tensor:
@@ -229,7 +223,7 @@ def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.
         chosen = handle.choices == choice
         sums = sums.index_add(0, handle.rows[chosen], values[chosen])
     anchor = handle.anchor if handle.anchor.requires_grad else torch.zeros((), requires_grad=needs)
-    return _functions().combine.apply(route, handle.order, sums.to(dtype), anchor)  # type: ignore[no-any-return]
+    return _functions()[1].apply(route, handle.order, sums.to(dtype), anchor)  # type: ignore[no-any-return]
 
 
 def _check_combine(outputs: Any, handle: MoeHandle, weights: Any) -> None:
@@ -241,13 +235,6 @@ def _check_combine(outputs: Any, handle: MoeHandle, weights: Any) -> None:
     torch, _ = import_torch()
     if weights is not None and (not isinstance(weights, torch.Tensor) or weights.shape != (pairs,)):
         raise UnsupportedError(f"weights have shape {tuple(np.shape(weights))}; expected one for each of {pairs} pairs")
-
-
-class _Functions(NamedTuple):
-    """Functions of torch's autograd, each the other's gradient."""
-
-    dispatch: Any
-    combine: Any
 
 
 def _run(route: Route, way: Callable[[Route, Parts], Parts], parts: Parts) -> Parts:
@@ -264,8 +251,8 @@ def _back(route: Route, order: torch.Tensor, parts: Parts) -> Parts:
 
 
 @lru_cache(maxsize=1)
-def _functions() -> _Functions:
-    """Define the functions, as torch is imported late."""
+def _functions() -> tuple[Any, Any]:
+    """Define the functions of torch's autograd, each the other's gradient, as torch is imported late."""
     torch, _ = import_torch()
 
     class Dispatch(torch.autograd.Function):  # type: ignore[misc, name-defined]
@@ -295,4 +282,4 @@ def _functions() -> _Functions:
             spread = _run(ctx.route, scatter, [gradient.contiguous()])[0]
             return None, None, spread[ctx.order], gradient.new_zeros(())
 
-    return _Functions(Dispatch, Combine)
+    return Dispatch, Combine
