@@ -104,7 +104,7 @@ def test_each_reason_is_said_once_by_the_first_rank(
             ("broadcast on 4 ranks", no_root.format(3)),
             (
                 "all_to_all on 4 ranks",
-                "its splits may differ; collopt.runtime.all_to_all_single schedules such calls",
+                "its parts may differ, and ring-4 has not several boxes in which GPUs reach each other directly",
             ),
             (
                 "allreduce on 2 ranks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -93,29 +94,43 @@ def all_to_all_single(
     With `async_op` the exchange goes on in a thread on CPU tensors, and on a stream of its own on CUDA tensors.  As the
     ranks agree on every call, on CPU tensors every call waits for those of the group that still go on.
     """
+    call, job = prepared(
+        output, input, output_split_sizes, input_split_sizes, group, async_op, servers=servers,
+        gpus_per_server=gpus_per_server, traffic=traffic, stages=stages, max_stage_bytes=max_stage_bytes,
+        max_scratch_bytes=max_scratch_bytes, model=model, timeout=timeout,
+    )  # fmt: skip
+    if job is None:
+        return completed_work([output]) if async_op else None
+    if async_op:
+        return start(call.group, job, [output], [input])
+    run_now(call.group, job)
+    return None
+
+
+def prepared(
+    output: Any,
+    input: Any,  # noqa: A002
+    output_splits: Any,
+    input_splits: Any,
+    group: Any,
+    async_op: Any = False,
+    **options: Any,
+) -> tuple[AllToAllCall, Callable[[], None] | None]:
+    """Check the arguments of `all_to_all_single` on all ranks; return the call and the job that runs it, if any."""
     _, dist = import_torch()
     if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
         raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
     rank, p2p = member_rank(group), p2p_group(group, output, input)
-    call = AllToAllCall(
-        output, input, output_split_sizes, input_split_sizes, p2p, async_op, servers, gpus_per_server, traffic,
-        stages, max_stage_bytes, max_scratch_bytes, model, timeout,
-    )  # fmt: skip
+    call = AllToAllCall(output, input, output_splits, input_splits, p2p, async_op, **options)
     terms: Terms | UnsupportedError
     try:
         terms = check_arguments(call)
     except UnsupportedError as error:
         terms = error
-    call = call._replace(timeout=bounded_timeout(timeout))
+    call = call._replace(timeout=bounded_timeout(call.timeout))
     exchange = run_in_order(call.group, partial(agreed_exchange, terms, call.group, call.timeout))
     connect(call.group, input.device, call.timeout)
-    if not exchange.row_bytes:
-        return completed_work([output]) if async_op else None
-    job = partial(run, call, rank_steps(exchange, rank))
-    if async_op:
-        return start(call.group, job, [output], [input])
-    run_now(call.group, job)
-    return None
+    return call, partial(run, call, rank_steps(exchange, rank)) if exchange.row_bytes else None
 
 
 def bounded_timeout(timeout: object) -> float | None:

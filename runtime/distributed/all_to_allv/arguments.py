@@ -33,14 +33,14 @@ class AllToAllCall(NamedTuple):
     input_splits: Any
     group: Any
     async_op: Any
-    servers: int | None
-    gpus_per_server: int | None
-    traffic: Any
-    stages: str | None
-    max_stage_bytes: int | None
-    max_scratch_bytes: int | None
-    model: TwoTierModel | None
-    timeout: float | None
+    servers: int | None = None
+    gpus_per_server: int | None = None
+    traffic: Any = None
+    stages: str | None = None
+    max_stage_bytes: int | None = None
+    max_scratch_bytes: int | None = None
+    model: TwoTierModel | None = None
+    timeout: float | None = None
 
 
 def check_arguments(call: AllToAllCall) -> Terms:

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ....errors import ColloptError, FileFormatError, ProgramError, TopologyError, UnsupportedError
 from ....planners import Plan, load_plan, plan
+from ....planners.patterns.fast import boxes_of
+from ....planners.patterns.fixed_pattern import Hops
+from ....planners.trees.problem import tree_problem
 from ....schedules import Collective, as_bytes
 from ....support.validation import shown
 from ....topologies import Topology, read_topology
@@ -62,6 +65,21 @@ class PlanCache:
         if key not in self._planned_here:
             self._planned_here[key] = self._planned(*key)
         return self._planned_here[key]
+
+    @cached_property
+    def box_size(self) -> int | str:
+        """GPUs of each box, if the network has several, each a run of as many ranks; or else why not."""
+        network = self.topology if self._plans == [] else self._plans[0][1].topology
+        if network is None or network.num_ranks != self.num_ranks:
+            return "the network of as many ranks is not known; give configure a topology"
+        try:
+            boxes = [box.tolist() for box in boxes_of(Hops(tree_problem(network, "broadcast", ())))]
+        except ColloptError:
+            return f"{network.name} has not several boxes in which GPUs reach each other directly"
+        size = len(boxes[0])
+        if boxes != [list(range(first, first + size)) for first in range(0, self.num_ranks, size)]:
+            return f"the boxes of {network.name} are not runs of as many consecutive ranks each"
+        return size
 
     def _load(self, folder: Path) -> list[tuple[str, Plan]]:
         """Read all plans of the folder; keep those for as many ranks of collectives that the backend runs."""

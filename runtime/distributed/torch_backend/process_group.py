@@ -22,10 +22,12 @@ from weakref import finalize
 
 from ....errors import UnsupportedError
 from ....planners import Plan
-from ....schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective
+from ....schedules import ALL_TO_ALL, ALL_TO_ALLV, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective
+from ..all_to_allv import all_to_all_single
 from ..calls.arguments import TYPES, check_process, import_torch
+from ..execution import execute
 from .plan_cache import BackendSettings, PlanCache, Request
-from .works import are_uniform, completed_work, flatten, list_arguments, misalignment, run_plan, unflatten
+from .works import are_uniform, completed_work, flatten, list_arguments, misalignment, run_prepared, sizes_of, unflatten
 
 torch, dist = import_torch()
 ProcessGroup: Any = dist.ProcessGroup
@@ -164,11 +166,52 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     ) -> Any:
         """Send every rank its part of one tensor."""
         opts = opts or dist.AllToAllOptions()
-        if output_split_sizes or input_split_sizes:
-            self._fall_back(ALL_TO_ALL, "its splits may differ; collopt.runtime.all_to_all_single schedules such calls")
+        splits = list(output_split_sizes or ()), list(input_split_sizes or ())
+        if any(splits):
+            if self._can_exchange(input):
+                return self._exchange(output, input, splits, opts)
         elif plan := self._plan_for(ALL_TO_ALL, input, input.numel(), opts):
             return self._run(plan, output, input, opts)
         return self._wrapped.alltoall_base(output, input, output_split_sizes, input_split_sizes, opts)
+
+    @list_arguments
+    def alltoall(self, output_tensors: list[Any], input_tensors: list[Any], opts: Any = None) -> Any:
+        """Send every rank a tensor."""
+        opts = opts or dist.AllToAllOptions()
+        uniform = len({(each.dtype, each.device) for each in (*output_tensors, *input_tensors)}) == 1
+        if uniform and self._can_exchange(input_tensors[0]):
+            buffer, own = output_tensors[0].new_empty(sum(sizes := sizes_of(output_tensors))), flatten(input_tensors)
+            done = partial(unflatten, buffer, output_tensors)
+            return self._exchange(buffer, own, (sizes, sizes_of(input_tensors)), opts, output_tensors, done)
+        return self._wrapped.alltoall(output_tensors, input_tensors, opts)
+
+    def _can_exchange(self, tensor: Any) -> bool:
+        """Whether all-to-alls of unequal parts run in FAST's stages; if not, fall back."""
+        size = self._cache.box_size
+        reason = self._fallback_reason(ALL_TO_ALLV, tensor, None)
+        if not reason and isinstance(size, str):
+            reason = f"its parts may differ, and {size}"
+        if reason:
+            self._fall_back(ALL_TO_ALL, reason)
+        return not reason
+
+    def _exchange(
+        self,
+        output: Any,
+        input: Any,  # noqa: A002
+        splits: tuple[list[int], list[int]],
+        opts: Any,
+        results: Sequence[Any] = (),
+        on_complete: Callable[[], object] = lambda: None,
+    ) -> Any:
+        """Run an all-to-all of unequal parts in stages between boxes."""
+        group = self.plan_group(output.device.type)
+
+        def prepare(target: Any, source: Any) -> tuple[Any, Callable[[], None] | None]:
+            size = self._cache.box_size
+            return all_to_all_single.prepared(target, source, *splits, group, gpus_per_server=size)
+
+        return self._run_prepared(ALL_TO_ALLV, prepare, output, input, opts, results, on_complete)
 
     # What torch before 2.13 calls them.
     _allgather_base = all_gather_single
@@ -237,19 +280,26 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         on_complete: Callable[[], object] = lambda: None,
     ) -> Any:
         """Run a plan, asynchronously unless the caller will wait at once."""
-        work = run_plan(
-            plan,
-            output,
-            input,
-            group=self.plan_group(output.device.type),
-            slices=self._settings.slices,
-            op=REDUCE_OPS[opts.reduceOp.op] if plan.collective.reduces else "sum",
-            # Older versions of torch do not tell.
-            synchronous=not getattr(opts, "asyncOp", False),
-            results=results,
-            on_complete=on_complete,
-        )
-        self.planned[plan.collective.name] += 1
+        op = REDUCE_OPS[opts.reduceOp.op] if plan.collective.reduces else "sum"
+        group = self.plan_group(output.device.type)
+        prepare = partial(execute.prepared, plan, group=group, slices=self._settings.slices, op=op)
+        return self._run_prepared(plan.collective, prepare, output, input, opts, results, on_complete)
+
+    def _run_prepared(
+        self,
+        collective: Collective,
+        prepare: Callable[..., Any],
+        output: Any,
+        input: Any,  # noqa: A002
+        opts: Any,
+        results: Sequence[Any] = (),
+        on_complete: Callable[[], object] = lambda: None,
+    ) -> Any:
+        """Run a call, and count it."""
+        # Older versions of torch do not tell whether the caller waits.
+        is_sync = not getattr(opts, "asyncOp", False)
+        work = run_prepared(prepare, output, input, synchronous=is_sync, results=results, on_complete=on_complete)
+        self.planned[collective.name] += 1
         return work
 
     def plan_group(self, device: str | None = None) -> Any:

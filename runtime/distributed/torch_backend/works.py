@@ -19,7 +19,6 @@ from typing import Any
 from ....errors import UnsupportedError
 from ..calls.arguments import check_async, import_torch
 from ..calls.call_queue import AsyncWork, run_now, start
-from ..execution.execute import PlanLike, prepared
 
 torch, dist = import_torch()
 Work: Any = dist.Work
@@ -50,19 +49,16 @@ class PlannedWork(Work):  # type: ignore[misc]
         return self._future
 
 
-def run_plan(
-    plan: PlanLike,
+def run_prepared(
+    prepare: Callable[[Any, Any], tuple[Any, Callable[[], None] | None]],
     output: Any,
     input: Any,  # noqa: A002 - as in torch.distributed.
     *,
-    group: Any,
-    slices: int,
-    op: str,
     synchronous: bool,
     results: Sequence[Any] = (),
     on_complete: Callable[[], object] = lambda: None,
 ) -> Any:
-    """Run a plan, or start it."""
+    """Run, or start, what `prepare` returns for a contiguous output and input: a call, and its job if it has one."""
     results = results or [output]
     for tensor in (output, *results):
         check_writable(tensor)
@@ -70,7 +66,7 @@ def run_plan(
     with torch.inference_mode():
         target = contiguous(output)
         source = target if input is output else contiguous(input)
-    call, job = prepared(plan, target, source, group=group, slices=slices, op=op)
+    call, job = prepare(target, source)
 
     def copy_back() -> None:
         with torch.inference_mode():
@@ -78,8 +74,9 @@ def run_plan(
                 output.copy_(target)
             on_complete()
 
-    if synchronous or not _can_run_async(target):
-        run_now(call.group, job)
+    if job is None or synchronous or not _can_run_async(target):
+        if job is not None:
+            run_now(call.group, job)
         copy_back()
         return completed_work(results)
     return PlannedWork(start(call.group, job, [target], [source, output, *results], on_complete=copy_back), results)
@@ -143,6 +140,11 @@ def are_uniform(tensors: Sequence[Any], one: Any) -> bool:
     return all((each.numel(), each.dtype, each.device) == (one.numel(), one.dtype, one.device) for each in tensors)
 
 
+def sizes_of(tensors: Sequence[Any]) -> list[int]:
+    """Elements of each tensor."""
+    return [tensor.numel() for tensor in tensors]
+
+
 def flatten(tensors: Sequence[Any]) -> Any:
     """Concatenate the elements of several tensors."""
     with torch.inference_mode():
@@ -152,7 +154,7 @@ def flatten(tensors: Sequence[Any]) -> Any:
 def unflatten(buffer: Any, tensors: Sequence[Any]) -> Sequence[Any]:
     """Copy the elements of one tensor to several."""
     with torch.inference_mode():
-        for part, tensor in zip(buffer.split([each.numel() for each in tensors]), tensors, strict=True):
+        for part, tensor in zip(buffer.split(sizes_of(tensors)), tensors, strict=True):
             tensor.copy_(part.view(tensor.shape))
     return tensors
 

@@ -1,0 +1,41 @@
+"""All-to-alls of unequal parts through the torch backend, with processes: in FAST's stages between boxes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import uneven_tasks
+
+from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
+from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.distributed.torch_backend.plan_cache import BackendSettings, PlanCache
+from collopt.topologies import ring
+
+PRELOAD = ("torch", "torch.distributed", "uneven_tasks", "collopt.runtime.distributed.all_to_allv.step_kernel")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("boxes", "gpus"), [(4, 2), (2, 8)])
+def test_parts_that_differ_agree_with_torch(boxes: int, gpus: int) -> None:
+    """On 8 and 16 ranks, in one tensor or a list, waited for or not; all of them planned."""
+    ranks = boxes * gpus
+    rank_steps(Exchange(np.ones((ranks, ranks), dtype=np.int64).tobytes(), boxes, gpus, 4), 0)
+    task = partial(uneven_tasks.exchange, boxes=boxes, gpus=gpus)
+    for rank, each in enumerate(run_ranks(task, ranks, timeout_s=280, preload=PRELOAD)):
+        assert [name for name, right in each.agrees.items() if not right] == []
+        assert len(each.agrees) == 48
+        assert each.planned == {"all_to_allv": 96}
+        assert each.fallback == {}
+        assert each.refused.startswith(f"UnsupportedError: rank 1 has 0 rows for rank {ranks - 2}, which expects 1"), (
+            rank
+        )
+
+
+def test_boxes_are_runs_of_ranks() -> None:
+    """Their size is known if the network has several; otherwise it is said why not."""
+    cache = PlanCache(BackendSettings(topology=uneven_tasks.network(2, 4)), 8)
+    assert cache.box_size == 4
+    assert "ring-8 has not several boxes" in str(PlanCache(BackendSettings(topology=ring(8, bandwidth=1)), 8).box_size)
+    assert "is not known" in str(PlanCache(BackendSettings(topology=ring(8, bandwidth=1)), 4).box_size)
