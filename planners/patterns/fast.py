@@ -25,7 +25,7 @@ from ..pairs.fast import MAX_BYTES, STAGES, schedule_all_to_allv
 from ..pairs.multicommodity import as_pair_collective, checked_traffic
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
-from ..trees.problem import tree_problem
+from ..trees.problem import TreeProblem
 from .fixed_pattern import Hops, LinkLoads, find_boxes
 
 CUTS = (1, 4, 16, 64)
@@ -48,7 +48,8 @@ def plan_fast(
     num_bytes = None if size is None else as_bytes(size)
     trace = Trace()
     with trace.stage("boxes"):
-        hops = Hops(tree_problem(topology, "broadcast", ()))
+        ones = np.ones(topology.num_ranks, dtype=np.int64)
+        hops = Hops(TreeProblem(topology, "broadcast", *topology.arrays[:3], ones))
         boxes = boxes_of(hops)
         _check_pairs(topology, matrix)
         network = _Network(topology, boxes, *_routes(hops, boxes))
@@ -95,7 +96,8 @@ def boxes_of(hops: Hops) -> list[IntArray]:
             f"the ranks of {topology!r} form one box, and FAST is for traffic between several: boxes whose GPUs are "
             "joined by a switch or by links, and whose NICs by a fabric; plan with 'multicommodity'"
         )
-    shortest = min(hops.nearest(rank)[0] for rank in range(topology.num_ranks))
+    nearest = map(hops.nearest, range(topology.num_ranks))
+    shortest = min((length for length, found in nearest if found), default=0)
     for tail, head in ((one, other) for box in boxes for one in box for other in box if other != one):
         if hops.distances(tail).get(head) != shortest:
             raise UnsupportedError(
@@ -141,8 +143,8 @@ def _routes(hops: Hops, boxes: list[IntArray]) -> tuple[Routes, IntArray]:
 
 def _without_nic(topology: Topology, tail: int, head: int) -> UnsupportedError:
     return UnsupportedError(
-        f"every path from GPU {topology.nodes[tail]!r} to {topology.nodes[head]!r}, its peer in another box of "
-        f"{topology!r}, passes other GPUs; FAST needs one through a NIC for all peers: plan with 'multicommodity'"
+        f"GPU {topology.nodes[tail]!r} reaches {topology.nodes[head]!r}, its peer in another box of {topology!r}, by "
+        "no path without other GPUs; FAST needs one through a NIC for all peers: plan with 'multicommodity'"
     )
 
 

@@ -174,7 +174,7 @@ REFUSED = {
     "a partial mesh": (mi250(boxes=2), "'box0/gpu0' and 'box0/gpu3' of one box"),
     "a dead NIC": (
         boxes([2, 2]).without_node("b0/n0"),
-        "every path from GPU 'b0/g0' to 'b1/g0', its peer in another box of .*, passes other GPUs",
+        "GPU 'b0/g0' reaches 'b1/g0', its peer in another box of .*, by no path without other GPUs",
     ),
 }
 
