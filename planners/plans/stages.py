@@ -32,6 +32,7 @@ def on_stage(
     """Call `listener` with the name of every stage that starts within the context.
 
     The functions must not raise: it may end the work, or be taken for the work's own error.
+    `docs/explanation/tree-planning.md` shows what they get.
 
     Parameters
     ----------
@@ -43,19 +44,6 @@ def on_stage(
     text : callable, optional
         Takes the progress of work without a total, such as ``"12,345 iterations"``, and of counts within counts; an
         empty text takes the last one back.
-
-    Examples
-    --------
-    >>> import collopt
-    >>> with on_stage(print):
-    ...     plan = collopt.plan(collopt.topologies.ring(3), "allgather")
-    bottleneck
-    tight sets
-    switch removal
-    tree packing
-    height reduction
-    loads
-    verification
     """
     token = _listener.set(listener)
     try:

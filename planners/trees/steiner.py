@@ -93,26 +93,6 @@ def steiner_bound(
     -------
     Bound
         With `TreeDual` for a witness.  Trees reach it, unless the solver's dual values could not be made exact.
-
-    Examples
-    --------
-    Four ranks whose data goes through the switch and back, as with NVLink SHARP:
-
-    >>> from collopt import Topology
-    >>> from collopt.topologies import SwitchLimits
-    >>> star = Topology.from_links(
-    ...     [(rank, "s", 30) for rank in "abcd"],
-    ...     compute="abcd",
-    ...     switches="s",
-    ...     bidirectional=True,
-    ...     multicast="s",
-    ...     aggregation="s",
-    ...     limits=[SwitchLimits("s", loopback=True)],
-    ... )
-    >>> bound = steiner_bound(star, "allreduce")
-    >>> bound.verify()
-    >>> bound.algbw
-    Fraction(24, 1)
     """
     collective = check_request(topology, collective)
     return best_trees(topology, collective, shard_weights(topology, collective, root, weights)).bound
