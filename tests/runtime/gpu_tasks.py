@@ -7,6 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import backend_tasks
+import moe_tasks
 import torch
 import torch.distributed as dist
 from all_to_all_tasks import TYPES, matrices
@@ -72,6 +73,14 @@ def call_on_freed_input(plan: SimpleNamespace, row: torch.Tensor) -> torch.Tenso
     torch.empty_like(row).fill_(-1)
     work.wait()
     return output
+
+
+def mixture(rank: int, folder: str) -> dict[str, bool]:
+    """Dispatches and combines of two servers, and their gradients, compared with one rank's on the CPU."""
+    join(rank, folder)
+    types = (torch.float32, torch.bfloat16)
+    found = [moe_tasks.trained(rank, seed, dtype, {"servers": 2}, "cuda") for seed, dtype in enumerate(types)]
+    return {f"{name} {seed}": fine for seed, each in enumerate(found) for name, fine in each.items()}
 
 
 def exchanges(rank: int, folder: str) -> dict[str, bool]:

@@ -50,7 +50,7 @@ def layer(batch: Batch, factors: torch.Tensor) -> torch.Tensor:
     return (chosen * batch.weights[..., None]).sum(dim=1)
 
 
-def trained(rank: int, seed: int, dtype: torch.dtype, options: dict[str, Any]) -> dict[str, bool]:
+def trained(rank: int, seed: int, dtype: torch.dtype, options: dict[str, Any], device: str = "cpu") -> dict[str, bool]:
     """Compare a dispatch, a combine and their gradients with the same on one rank."""
     ranks, experts = dist.get_world_size(), 2 * dist.get_world_size()
     random = torch.Generator().manual_seed(seed)
@@ -63,10 +63,10 @@ def trained(rank: int, seed: int, dtype: torch.dtype, options: dict[str, Any]) -
         batch.weights.requires_grad_()
     wanted = [layer(batch, factors) for batch in every]
     torch.autograd.backward(wanted, slopes)
-    mine = Batch(*(each.detach().clone() for each in every[rank]))
+    mine = Batch(*(each.detach().clone().to(device) for each in every[rank]))
     mine.tokens.requires_grad_()
     mine.weights.requires_grad_()
-    own = factors.detach()[placement == rank].requires_grad_()
+    own = factors.detach()[placement == rank].to(device).requires_grad_()
     got = moe_dispatch(mine.tokens, mine.indices, placement, mine.weights, **options)
     expected = [
         token
@@ -78,15 +78,15 @@ def trained(rank: int, seed: int, dtype: torch.dtype, options: dict[str, Any]) -
     outputs = got.tokens[got.rows] * own.repeat_interleave(got.counts, dim=0)
     result = moe_combine(outputs, got.handle, got.weights)
     repeated = moe_combine(outputs, got.handle, got.weights)
-    result.backward(slopes[rank])
+    result.backward(slopes[rank].to(device))
     got.handle.plan.verify()
     tolerance = {"atol": 0.15, "rtol": 0.05} if dtype == torch.bfloat16 else {"atol": 1e-5, "rtol": 1e-5}
 
     def near(one: Any, other: Any) -> bool:
-        return bool(torch.allclose(one, other, **tolerance))
+        return bool(torch.allclose(one.cpu(), other, **tolerance))
 
     return {
-        "received": torch.equal(got.tokens, received),
+        "received": torch.equal(got.tokens.cpu(), received),
         "combined": near(result, wanted[rank]),
         "repeats": torch.equal(result, repeated),
         "gradient of tokens": near(mine.tokens.grad, every[rank].tokens.grad),

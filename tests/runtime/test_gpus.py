@@ -81,6 +81,13 @@ def test_unequal_splits_agree_with_torch() -> None:
     assert failures(results) == []
 
 
+def test_mixtures_of_experts_agree_with_one_rank() -> None:
+    """By dispatches and combines of CUDA tensors."""
+    results = run_ranks(gpu_tasks.mixture, gpu_tasks.RANKS, timeout_s=120, preload=PRELOAD)
+    assert {len(each) for each in results} == {12}
+    assert failures(results) == []
+
+
 def test_the_torch_backend_agrees_with_nccl(plans: str) -> None:
     """In every collective, and all of them ran by plans."""
     answers = run_ranks(partial(gpu_tasks.backend_calls, plans=plans), gpu_tasks.RANKS, timeout_s=240, preload=PRELOAD)

@@ -155,7 +155,7 @@ def moe_dispatch(
     plan = schedule_dispatch(agreed.counts, token_bytes=width, stages=stages, max_stage_tokens=max_stage_tokens)
     hops = rank_hops(plan.schedule, rank, agreed.own, agreed.kinds)
     route = Route(hops, len(tokens), p2p, seconds, np.zeros(len(agreed.kinds), dtype=np.int64))
-    anchor = torch.zeros((), requires_grad=agreed.needs_gradient)
+    anchor = torch.zeros((), device=tokens.device, requires_grad=agreed.needs_gradient)
     received, experts, order, anchor, *floats = _functions()[0].apply(route, header, anchor, *given)
     mine = np.flatnonzero(terms.homes == rank)
     place = np.full(len(terms.homes), -1)
@@ -222,7 +222,9 @@ def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.
     for choice in sorted({0, *handle.choices.tolist()}):  # Also without pairs, which gives experts gradients of 0.
         chosen = handle.choices == choice
         sums = sums.index_add(0, handle.rows[chosen], values[chosen])
-    anchor = handle.anchor if handle.anchor.requires_grad else torch.zeros((), requires_grad=needs)
+    anchor = (
+        handle.anchor if handle.anchor.requires_grad else sums.new_zeros((), dtype=torch.float32).requires_grad_(needs)
+    )
     return _functions()[1].apply(route, handle.order, sums.to(dtype), anchor)  # type: ignore[no-any-return]
 
 
@@ -280,6 +282,6 @@ def _functions() -> tuple[Any, Any]:
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
             spread = _run(ctx.route, scatter, [gradient.contiguous()])[0]
-            return None, None, spread[ctx.order], gradient.new_zeros(())
+            return None, None, spread[ctx.order], gradient.new_zeros((), dtype=torch.float32)
 
     return Dispatch, Combine
