@@ -1,1 +1,1 @@
-"""Fixed patterns: rings, binary trees, halving-doubling, MultiTree, Blink."""
+"""Fixed patterns: rings, binary trees, halving-doubling, MultiTree, Blink, FAST on boxes."""
