@@ -51,7 +51,7 @@ CHAKRA = FileKind("a Chakra execution trace", "simulators such as ASTRA-sim read
 
 KINDS = (
     (
-        r'\A\s*\{\s*"format"\s*:\s*"collopt-plan"',
+        r'\A\s*\{[\s\S]*?"format"\s*:\s*"collopt-plan"',
         FileKind(PLAN_KIND, "collopt verify {} checks it, and collopt export {} exports it for runtimes"),
     ),
     (r'\A\s*\{\s*"format"\s*:\s*"collopt-topology"', FileKind(TOPOLOGY_KIND, DESCRIBES)),

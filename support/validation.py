@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import reprlib
 from collections.abc import Iterable
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
@@ -138,6 +139,12 @@ def check_links(links: int, what: str) -> None:
     """Raise `TopologyError` for more than `MAX_LINKS` directed links, before anything is built."""
     if links > MAX_LINKS:
         raise TopologyError(f"{what} would have {links} links; expected at most {MAX_LINKS}, ask for a smaller one")
+
+
+def hint(name: object, known: Iterable[str]) -> str:
+    """Return `` (did you mean ...?)`` with the known names that are spelled like one, at most two; or nothing."""
+    close = get_close_matches(name.lower()[:50], list(known), n=2) if isinstance(name, str) else []
+    return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 
 MAX_SHOWN = 100  # characters of a value in an error message

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from ..errors import TopologyError
 from ..support.quantities import Exact
-from ..support.validation import shown
+from ..support.validation import hint, shown
 from .direct_connect import circulants, distance_regular, kautz, metacirculants, small_graphs, tori
 from .network.topology import Topology
 from .switched import fabrics, vendor_boxes
@@ -97,11 +96,6 @@ def catalogue() -> tuple[CatalogueEntry, ...]:
     Returns
     -------
     tuple of CatalogueEntry
-
-    Examples
-    --------
-    >>> [entry.name for entry in catalogue()][:3]
-    ['dgx-a100', 'dgx-h100', 'dgx-h200']
     """
     return tuple(
         CatalogueEntry(name, inspect.getdoc(function).partition("\n")[0], function, _parameters(function))  # type: ignore[union-attr]
@@ -131,13 +125,13 @@ def build(name: str, /, **options: object) -> Topology:
     >>> build("torus", shape="4x4", bandwidth="12.5")
     <Topology 'torus-4x4': 16 ranks, 64 links>
     """
-    entry = _find(name)
+    entry = find_entry(name)
     known = {parameter.name: parameter for parameter in entry.parameters}
     values: dict[str, Any] = {}
     for option, value in options.items():
         key = option.replace("-", "_")
         if key not in known:
-            raise TopologyError(_unknown(f"option of {entry.name}", option, list(known)))
+            raise TopologyError(_unknown(f"option of {entry.name}", option, known))
         if key in values:
             raise TopologyError(f"option {key!r} of {entry.name} is given twice; keep one")
         values[key] = _converted(value, known[key], entry.name)
@@ -149,18 +143,16 @@ def build(name: str, /, **options: object) -> Topology:
     return entry.function(*sizes, **values)
 
 
-def _find(name: object) -> CatalogueEntry:
+def find_entry(name: object, alternative: str = "") -> CatalogueEntry:
+    """Look up a catalogue entry; `TopologyError` lists similar and known names, and the alternative to them."""
     key = name.replace("_", "-") if isinstance(name, str) else None
-    for entry in catalogue():
-        if entry.name == key:
-            return entry
-    raise TopologyError(_unknown("topology", name, list(BUILDERS)))
+    if found := next((entry for entry in catalogue() if entry.name == key), None):
+        return found
+    raise TopologyError(_unknown("topology", name, BUILDERS) + alternative)
 
 
-def _unknown(what: str, given: object, known: Sequence[str]) -> str:
-    close = get_close_matches(given.lower()[:50], known, n=1) if isinstance(given, str) else []
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"there is no {what} called {shown(given)}{hint}; expected one of {', '.join(known)}"
+def _unknown(what: str, given: object, known: Collection[str]) -> str:
+    return f"there is no {what} called {shown(given)}{hint(given, known)}; expected one of {', '.join(known)}"
 
 
 def _parameters(function: Callable[..., Topology]) -> tuple[Parameter, ...]:

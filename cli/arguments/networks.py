@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ...errors import FileFormatError, TopologyError
 from ...support.quantities import as_bandwidth, nic_unit_warning
 from ...support.validation import shown
-from ...topologies import CatalogueEntry, Topology, build, catalogue
+from ...topologies import CatalogueEntry, Topology, build
+from ...topologies.builders import BUILDERS, find_entry
 from ..terminal.output import note
 from .network_options import FLAGS, NetworkOptions, as_typed
 from .parameters import UsageError, whole_number
@@ -48,7 +48,7 @@ def network_file(name: str) -> Path | None:
     if name == "-":
         return Path("/dev/stdin")
     path = Path(name)
-    if _entry(name):
+    if name.replace("_", "-") in BUILDERS:
         return None
     return path if looks_like_path(name) or path.exists() else None
 
@@ -61,22 +61,6 @@ def looks_like_path(name: str) -> bool:
 def flag_of(option: str) -> str:
     """Return the flag of a builder's option."""
     return FLAGS.get(option, f"--set {option}=...")
-
-
-def entry_called(name: str, alternative: str = "") -> CatalogueEntry:
-    """Look up a catalogue entry; `TopologyError` lists similar and known names."""
-    if entry := _entry(name):
-        return entry
-    names = [entry.name for entry in catalogue()]
-    close = get_close_matches(name.lower()[:50], names, n=2)
-    hint = f" (did you mean {' or '.join(close)}?)" if close else ""
-    raise TopologyError(
-        f"there is no topology called {shown(name)}{hint}; expected one of {', '.join(names)}{alternative}"
-    )
-
-
-def _entry(name: str) -> CatalogueEntry | None:
-    return next((entry for entry in catalogue() if entry.name == name.replace("_", "-")), None)
 
 
 def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
@@ -116,7 +100,7 @@ def _file_options(settings: Mapping[str, object]) -> ImportOptions:
 
 
 def _built(name: str, options: NetworkOptions) -> Topology:
-    entry = entry_called(name, ", or the path of a file")
+    entry = find_entry(name, ", or the path of a file")
     if Path(name).is_file():
         note(f"collopt: note: using {name} from the catalogue; write .{os.sep}{name} for the file of that name")
     values = _values(entry, options)

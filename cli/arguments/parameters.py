@@ -136,6 +136,11 @@ def count_option(usage: str, text: str, least: int | None = None, most: int | No
     return option(usage, text, parser=whole_number(usage.split(maxsplit=1)[0], least, most), **more)
 
 
+def sizes_option(text: str) -> Any:
+    """Make the repeatable option ``--size`` with its help."""
+    return option("--size SIZE", f"{text} Repeatable.")
+
+
 def topology_option(text: str, panel: str) -> Any:
     """Make the option ``--topology`` with its help."""
     return option("--topology TOPOLOGY", text, panel=panel, autocompletion=complete_topology)

@@ -11,7 +11,7 @@ from ...schedules.steps.exchange import StepExchange
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import AnyStepSchedule, Bound, TreeSchedule
+    from ...schedules import AnyStepSchedule, Bound, SizeBound, TreeSchedule
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
@@ -19,15 +19,12 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     from ...report.tables.summary import busiest_links
 
     return {
-        "topology": plan.topology.name,
-        "digest": plan.topology.digest,
-        "collective": str(plan.collective),
-        "num_ranks": plan.topology.num_ranks,
+        **request_figures(plan),
         "planner": plan.planner,
         "options": dict(plan.options),
-        **_rates(plan),
+        **rates(plan),
         "busbw": float(plan.busbw),
-        "bound": _rates(plan.bound),
+        "bound": rates(plan.bound),
         "gap": str(plan.gap),
         "optimal": plan.gap == 0 and plan.bound.scope == EVERY_SCHEDULE,
         **_schedule_figures(plan.schedule, plan),
@@ -36,7 +33,19 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _rates(of: Plan | Bound) -> dict[str, Any]:
+def request_figures(of: Plan | Bound | SizeBound) -> dict[str, Any]:
+    """Return what was asked for, for JSON."""
+    network = of.topology
+    return {
+        "topology": network.name,
+        "digest": network.digest,
+        "collective": str(of.collective),
+        "num_ranks": network.num_ranks,
+    }
+
+
+def rates(of: Plan | Bound) -> dict[str, Any]:
+    """Return the rate of a plan, or its bound, for JSON."""
     return {"inverse_rate": str(of.inverse_rate), "algbw": float(of.algbw), "algbw_exact": str(of.algbw)}
 
 

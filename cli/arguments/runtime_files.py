@@ -6,9 +6,7 @@ import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +16,8 @@ from ...errors import TooLargeError
 from ...schedules import Collective
 from ...support.quantities import as_bytes
 from ..terminal.output import note
-from ..terminal.progress import computing, working
+from ..terminal.progress import computing, handling, working
+from .output_files import name_errors_after
 from .parameters import UsageError, count_option, option, takes_option
 
 if TYPE_CHECKING:
@@ -128,25 +127,10 @@ class RuntimeFiles(NamedTuple):
 
 def _exported(made: Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
     """Return the content of a file; SIGTERM removes the folder that it is written to, too."""
-    with working(f"exporting {path}"), _ended_by_exit(), TemporaryDirectory() as folder:
-        try:
-            made.export(form, target := Path(folder) / path.name, **options)
-            return target.read_bytes()
-        except OSError as error:
-            raise OSError(error.errno, f"cannot be written: {error.strerror}", os.fspath(path)) from error
-
-
-@contextmanager
-def _ended_by_exit() -> Iterator[None]:
-    """Let SIGTERM raise SystemExit in a block, so that it is left in order."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ended = handling(signal.SIGTERM, signal.SIG_DFL, lambda number, _: sys.exit(128 + number))
+    with working(f"exporting {path}"), ended, TemporaryDirectory() as folder, name_errors_after(path):
+        made.export(form, target := Path(folder) / path.name, **options)
+        return target.read_bytes()
 
 
 FEW_TREES, MANY_TREES = 8, 256  # Trees of a root that are few, and of all roots that are many

@@ -51,10 +51,11 @@ def import_network(
 
 def _source(file: str) -> Path:
     """Return the path of a file; a catalogue name is refused."""
-    from ..arguments.networks import entry_called, network_file
+    from ...topologies.builders import find_entry
+    from ..arguments.networks import network_file
 
     if (source := network_file(file)) is None:
-        entry_called(file, ", or the path of a file")
+        find_entry(file, ", or the path of a file")
         raise UsageError(f"{file} is a topology of the catalogue; write ./{file} for the file of that name")
     return source
 

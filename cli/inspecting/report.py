@@ -9,7 +9,7 @@ import typer
 
 from ...schedules import as_bytes
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import UsageError, option
+from ..arguments.parameters import UsageError, option, sizes_option
 from ..terminal.output import note
 from ..terminal.progress import working
 
@@ -25,8 +25,7 @@ OutputOption = Annotated[
     option("--output -o FILE", "HTML page to write (default: the first plan's path with the suffix .html)."),
 ]
 SizesOption = Annotated[
-    list[str] | None,
-    option("--size SIZE", "Show timelines for this total size in bytes (default: 1M, 64M and 1G). Repeatable."),
+    list[str] | None, sizes_option("Show timelines for this total size in bytes (default: 1M, 64M and 1G).")
 ]
 TitleOption = Annotated[str | None, option("--title TEXT", "Title of the page.")]
 

@@ -21,10 +21,11 @@ from ..arguments.parameters import (
     complete_planner,
     count_option,
     option,
+    sizes_option,
     topology_option,
 )
 from ..terminal.exit_status import CHECK_FAILED
-from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows
+from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -51,10 +52,7 @@ CollectiveOption = Annotated[str | None, collective_option("Collective of traces
 BytesOption = Annotated[
     str | None, option("--bytes SIZE", "Total size in bytes that traces were made for, if they do not say.")
 ]
-SizesOption = Annotated[
-    list[str] | None,
-    option("--size SIZE", "Simulate this total size in bytes (default: 1M, 64M and 1G). Repeatable."),
-]
+SizesOption = Annotated[list[str] | None, sizes_option("Simulate this total size in bytes (default: 1M, 64M and 1G).")]
 SlicesOption = Annotated[
     int | None,
     count_option(
@@ -101,7 +99,7 @@ def score(
     if as_json:
         emit_json(_figures(found))
     elif as_csv:
-        emit_csv(_links(found))
+        emit_csv(plain_rows(found.to_frame()))
     else:
         _print(found, planner)
     if found.data.outcome == "wrong":
@@ -213,10 +211,5 @@ def _figures(found: Score) -> dict[str, Any]:
             | {"bound_time_us": None if each.bound is None else each.bound.microseconds, "slices": each.pieces}
             for each in found.times
         ],
-        "links": _links(found),
+        "links": plain_rows(found.to_frame()),
     }
-
-
-def _links(found: Score) -> list[dict[str, Any]]:
-    """One row for each link."""
-    return [{str(name): value for name, value in row.items()} for row in found.to_frame().to_dict("records")]

@@ -50,7 +50,6 @@ SIZES = tuple(2**power for power in range(10, 31))
 MAX_TABLE_BYTES = 2**26
 FORMATS = ("png", "svg", "pdf")
 TABLES = ".csv"
-HEADER_BYTES = 2**16  # Bytes of a file in which its format has to be named
 
 
 class Request(NamedTuple):
@@ -62,6 +61,11 @@ class Request(NamedTuple):
     tree: str | None
     model: str | None
     shards: dict[str, Any]
+
+    def given(self) -> dict[str, Any]:
+        """The options that apply to some figures only, by flag."""
+        flags = {"--planner": self.planners, "--size": self.sizes, "--tree": self.tree, "--model": self.model}
+        return {flag: value for flag, value in flags.items() if value}
 
 
 WhatArgument = Annotated[
@@ -162,21 +166,12 @@ def _default(kind_of_file: str, collective: str | None) -> str | None:
 
 def _kind_of_file(file: Path | None) -> str:
     """Return whether a file is a plan, a table, or else a network."""
-    from ...planners.plans.plan import PLAN_FORMAT
+    from ...support.file_kinds import PLAN_KIND, kind_of
 
-    if file is None:
-        return "network"
-    if file.suffix.lower() == TABLES:
+    if file is not None and file.suffix.lower() == TABLES:
         return "table"
-    if not file.is_file():
-        # A pipe would have to be read twice.
-        return "network"
-    try:
-        with file.open("rb") as opened:
-            head = opened.read(HEADER_BYTES)
-    except OSError:
-        return "network"
-    return "plan" if re.search(rb'"format"\s*:\s*"' + PLAN_FORMAT.encode() + rb'"', head) else "network"
+    kind = None if file is None else kind_of(file)
+    return "plan" if kind is not None and kind.name == PLAN_KIND else "network"
 
 
 def _refuse_network_options(what: str, kind: str, collective: str | None, flags: Sequence[str]) -> None:
@@ -236,7 +231,7 @@ def _drawn(
         with working(f"verifying {what}"):
             plan = load_plan(what)
         kind = kind or ("trees" if plan.schedule.num_trees else "steps")
-        _check_kind(kind, "plan", None, _given(request))
+        _check_kind(kind, "plan", None, request.given())
         with computing(f"drawing {what}"):
             return (kind, _figure_of_plan(kind, [plan], request)), _file_name(Path(what).stem)
     network = find_network(what, options)
@@ -249,11 +244,6 @@ def _drawn(
         if kind == "cut":
             return (kind, _figure_of_bound(network, request)), name
         return (kind, _figure_of_plan(kind, _plans_of(network, kind, request), request)), name
-
-
-def _given(request: Request) -> dict[str, Any]:
-    given = {"--planner": request.planners, "--size": request.sizes, "--tree": request.tree, "--model": request.model}
-    return {flag: value for flag, value in given.items() if value}
 
 
 def _file_name(text: str) -> str:

@@ -22,12 +22,11 @@ NameArgument = Annotated[
 
 def topologies(name: NameArgument = None, as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
     """List the topologies of the catalogue, or the options of one."""
-    from ...topologies import catalogue
-    from ..arguments.networks import entry_called
+    from ...topologies.builders import catalogue, find_entry
 
     if name is not None:
         _refuse_path(name)
-        entry = entry_called(name)
+        entry = find_entry(name)
         if as_json:
             emit_json(_as_json(entry))
         elif as_csv:

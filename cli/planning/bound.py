@@ -16,10 +16,10 @@ from ..arguments.parameters import (
     ShardOptions,
     TopologyArgument,
     UsageError,
-    option,
     read_collective,
+    sizes_option,
 )
-from ..arguments.plan_summary import witness_figures, witness_text
+from ..arguments.plan_summary import rates, request_figures, witness_figures, witness_text
 from ..terminal.output import emit_csv, emit_json, emit_rows, flat
 from ..terminal.progress import computing
 from .bounds_at_sizes import show_size_bounds, size_figures
@@ -27,10 +27,7 @@ from .bounds_at_sizes import show_size_bounds, size_figures
 if TYPE_CHECKING:
     from ...schedules import Bound
 
-SizesOption = Annotated[
-    list[str] | None,
-    option("--size SIZE", "Bound the time for this total size in bytes instead: 64K, 1G. Repeatable."),
-]
+SizesOption = Annotated[list[str] | None, sizes_option("Bound the time for this total size in bytes instead: 64K, 1G.")]
 
 
 def bound(
@@ -81,13 +78,8 @@ def bound(
 
 def _as_json(found: Bound) -> dict[str, Any]:
     return {
-        "topology": found.topology.name,
-        "digest": found.topology.digest,
-        "collective": str(found.collective),
-        "num_ranks": found.topology.num_ranks,
-        "inverse_rate": str(found.inverse_rate),
-        "algbw": float(found.algbw),
-        "algbw_exact": str(found.algbw),
+        **request_figures(found),
+        **rates(found),
         "busbw": float(found.busbw),
         **({} if found.collective.in_pairs else {"trees_per_root": found.trees_per_root}),
         "weights": list(found.weights),

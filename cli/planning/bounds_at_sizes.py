@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...support.formatting import bandwidth_text, time_text
+from ..arguments.plan_summary import request_figures
 from ..terminal.output import bare_table, emit, emit_rows
 
 if TYPE_CHECKING:
@@ -16,10 +17,7 @@ def size_figures(sizes: Sequence[str], bounds: Sequence[SizeBound]) -> dict[str,
     """Return the figures of one or several sizes for JSON, one row for each."""
     first = bounds[0]
     return {
-        "topology": first.topology.name,
-        "digest": first.topology.digest,
-        "collective": str(first.collective),
-        "num_ranks": first.topology.num_ranks,
+        **request_figures(first),
         "costs": first.costs.to_json(),
         "costs_label": first.costs.label,
         "weights": list(first.rate.weights),
@@ -35,7 +33,7 @@ def show_size_bounds(sizes: Sequence[str], bounds: Sequence[SizeBound]) -> None:
         rows = {
             "size": f"{sizes[0]} ({first.num_bytes} bytes)",
             "time": f"at least {time_text(first.time)}",
-            **({"algbw": f"at most {_algbw(first)}", "busbw": f"at most {_busbw(first)}"} if first.time else {}),
+            **({name: f"at most {value}" for name, value in _bandwidths(first).items()} if first.time else {}),
             first.argument: first.witness.reason(first.request),
         }
         emit_rows(title, rows)
@@ -43,7 +41,7 @@ def show_size_bounds(sizes: Sequence[str], bounds: Sequence[SizeBound]) -> None:
     emit(title)
     table = bare_table("size", "time at least", "algbw at most", "busbw at most", "by its")
     for size, found in zip(sizes, bounds, strict=True):
-        table.add_row(size, time_text(found.time), _algbw(found), _busbw(found), found.argument)
+        table.add_row(size, time_text(found.time), *_bandwidths(found).values(), found.argument)
     emit(table)
 
 
@@ -60,9 +58,7 @@ def _row(size: str, found: SizeBound) -> dict[str, Any]:
     }
 
 
-def _algbw(found: SizeBound) -> str:
-    return bandwidth_text(found.algbw, 2) if found.time else "no limit"
-
-
-def _busbw(found: SizeBound) -> str:
-    return bandwidth_text(found.busbw, 2) if found.time else "no limit"
+def _bandwidths(found: SizeBound) -> dict[str, str]:
+    if not found.time:
+        return dict.fromkeys(("algbw", "busbw"), "no limit")
+    return {"algbw": bandwidth_text(found.algbw, 2), "busbw": bandwidth_text(found.busbw, 2)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...errors import UnsupportedError
@@ -17,11 +16,11 @@ from ..arguments.parameters import (
     TopologyArgument,
     UsageError,
     check_planners,
-    option,
     planners_option,
     read_collective,
+    sizes_option,
 )
-from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows
+from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -31,10 +30,7 @@ if TYPE_CHECKING:
 PlannersOption = Annotated[list[str] | None, planners_option("Planner to include (default: all). Repeatable.")]
 SizesOption = Annotated[
     list[str] | None,
-    option(
-        "--size SIZE",
-        "Predict the time for this total size in bytes: 64K, 1G; auto, few-steps and bfb plan for it. Repeatable.",
-    ),
+    sizes_option("Predict the time for this total size in bytes: 64K, 1G; auto, few-steps and bfb plan for it."),
 ]
 
 MICROSECONDS = 10**6
@@ -70,9 +66,9 @@ def compare(
     with computing(f"comparing planners of {collective} on {network.name}"):
         frame = outcome_table(list(found), sizes)
     if as_json:
-        emit_json(_plain(frame))
+        emit_json(plain_rows(frame.drop(columns="plan")))
     elif as_csv:
-        emit_csv(_plain(frame))
+        emit_csv(plain_rows(frame.drop(columns="plan")))
     else:
         _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks", sizes)
     if not (frame["status"] == "ok")[frame["kind"] == "plan"].any():
@@ -85,20 +81,6 @@ def _refusal(frame: pd.DataFrame, collective: str, network: str) -> str:
     if len(refused) == 1:
         return f"{refused[0]['planner']} has no plan: {refused[0]['reason']}"
     return f"none of {len(refused)} planners can plan {collective} on {network}; the reasons are listed above"
-
-
-def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows for JSON: exact numbers as text, null for what is missing."""
-    import pandas as pd
-
-    rows = frame.drop(columns="plan").to_dict("records")
-    return [
-        {
-            str(name): None if pd.isna(value) else str(value) if isinstance(value, Fraction) else value
-            for name, value in row.items()
-        }
-        for row in rows
-    ]
 
 
 def _print(frame: pd.DataFrame, title: str, sizes: list[str]) -> None:

@@ -22,7 +22,7 @@ from ..arguments.parameters import (
     read_collective,
     whole_number,
 )
-from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, note
+from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, note, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -216,10 +216,7 @@ def _plain(found: Frontier, collective: Collective, best: Candidate) -> dict[str
 
 
 def _rows(found: Frontier) -> list[dict[str, Any]]:
-    rows = found.to_frame().drop(columns="candidate").to_dict("records")
-    return [
-        {str(name): str(each) if isinstance(each, Fraction) else each for name, each in row.items()} for row in rows
-    ]
+    return plain_rows(found.to_frame().drop(columns="candidate"))
 
 
 def _print(found: Frontier, size: str, calls: Calls, best: Candidate) -> None:

@@ -116,15 +116,20 @@ def bench(
 
     All ranks are started on this machine. Under torchrun, each process is one rank, and rank 0 prints.
     """
+    from ...planners import load_plan
     from ...runtime import launched_rank, measure_plans
     from ...support.seed import current_seed
 
     if stepfactor is not None and stepbytes is not None:
         raise UsageError("--stepfactor and --stepbytes are mutually exclusive; give one of them")
     rank = launched_rank()
-    compared = _loaded(plans or [])
-    for made in _planned(topology, collective, planner or [], described, data):
-        _add(compared, made.planner, made)
+    compared: dict[str, Plan] = {}
+    named = [(str(path), load_plan(path)) for path in plans or []]
+    named += [(made.planner, made) for made in _planned(topology, collective, planner or [], described, data)]
+    for name, made in named:
+        if name in compared:
+            raise UsageError(f"{name} is given twice; keep one")
+        compared[name] = made
     if not compared:
         raise UsageError("there is nothing to measure; give plan files, or --topology and --collective")
     for name, each in compared.items():
@@ -175,21 +180,6 @@ def _tidy_rows(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for place in PLACES
         if result[place] is not None
     ]
-
-
-def _loaded(files: Sequence[Path]) -> dict[str, Plan]:
-    from ...planners import load_plan
-
-    plans: dict[str, Plan] = {}
-    for path in files:
-        _add(plans, str(path), load_plan(path))
-    return plans
-
-
-def _add(plans: dict[str, Plan], name: str, plan: Plan) -> None:
-    if name in plans:
-        raise UsageError(f"{name} is given twice; keep one")
-    plans[name] = plan
 
 
 def _planned(

@@ -10,11 +10,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import RenderableType
     from rich.table import Table
 
@@ -61,6 +63,14 @@ def emit_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     _write(text.getvalue())
+
+
+def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table for JSON and CSV: exact numbers as text, None for what is missing."""
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [
+        {str(name): str(value) if isinstance(value, Fraction) else value for name, value in row.items()} for row in rows
+    ]
 
 
 def flat(figures: Mapping[str, Any]) -> dict[str, Any]:

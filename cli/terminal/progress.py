@@ -7,11 +7,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from .output import note
+
+Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
 
 _log = logging.getLogger("collopt.cli")
 
@@ -42,24 +46,25 @@ def computing(message: str) -> Iterator[None]:
 
     Compiled kernels return to Python, and so to its handling of Ctrl-C, only when they are done.
     """
-    with _ended_by_interrupt(), working(message):
+    with handling(signal.SIGINT, signal.default_int_handler, signal.SIG_DFL), working(message):
         if not compiled_before():
             note("collopt: note: the first run compiles the numba kernels; this takes up to a minute, once")
         yield
 
 
 @contextmanager
-def _ended_by_interrupt() -> Iterator[None]:
+def handling(number: signal.Signals, usual: Handler, handler: Handler) -> Iterator[None]:
+    """Handle a signal, while a block runs, in another than the usual way."""
     ours = threading.current_thread() is threading.main_thread()
-    # Whoever starts a program with interrupts ignored, or handles them in another way, is left alone.
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    # Whoever starts a program with signals ignored, or handles them in another way, is left alone.
+    if not ours or signal.getsignal(number) != usual:
         yield
         return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(number, usual)
 
 
 def cache_folder() -> Path | None:

@@ -277,7 +277,7 @@ def test_classes_are_measured_together_or_apart() -> None:
         calibrate(dgx_a100(boxes=2), runs)
     with pytest.raises(UnsupportedError, match="no measurements"):
         calibrate(dgx_a100(), [])
-    with pytest.raises(TopologyError, match=r"no link class 'gpu-nick' \(did you mean gpu-nic\?\)"):
+    with pytest.raises(TopologyError, match=r"no link class 'gpu-nick' \(did you mean gpu-nic or gpu-nvswitch\?\)"):
         calibrate(dgx_a100(boxes=2), [Measurement(measured(float), ("gpu-nick",))])
 
 

@@ -145,8 +145,11 @@ def test_both_figures_are_offered_and_named() -> None:
     """The data sheet's and the one that NCCL plans with"""
     line, derated = box_of(pair()), box_of(pair(), figures="nccl")
     assert (line.links[0].bandwidth, derated.links[0].bandwidth) == (50, Fraction("41.2"))
-    assert "an NVLink is modeled with the line rate, 25 GB/s in each direction" in line.notes
-    assert "an NVLink is modeled with the bandwidth that NCCL plans with, 20.6 GB/s in each direction" in derated.notes
+    assert "every NVLink of h100 is modeled with 25 GB/s in each direction, its line rate" in line.notes
+    assert (
+        "every NVLink of h100 is modeled with 20.6 GB/s in each direction, the bandwidth that NCCL plans with"
+        in derated.notes
+    )
 
 
 def test_gpus_are_counted_by_their_number_and_not_by_their_place() -> None:
@@ -184,7 +187,7 @@ def test_amds_gpus_are_known_by_their_architecture(gcn: str, name: str) -> None:
     ]
     box = box_of(system(cpu(*devices), version=2))
     assert box.name == f"{name}-2gpu"
-    assert "an xGMI link is modeled with the line rate" in box.notes[0]
+    assert box.notes[0].startswith("every xGMI link of")
 
 
 def test_what_the_file_says_of_the_gpu_is_not_overruled() -> None:

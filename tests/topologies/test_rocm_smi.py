@@ -222,7 +222,7 @@ def test_topology_tables_that_make_no_sense_are_refused(text: str, gpu: str | No
     ("text", "message"),
     [
         (SYSFS.replace("04", "03", 1), "line 2: cell GPU1-GPU0 is '04', but cell GPU0-GPU1 on line 1 is '03'"),
-        (SYSFS.replace("00", "01", 1), "line 1: cell GPU0-GPU0 is 01; expected 00"),
+        (SYSFS.replace("00", "01", 1), "line 1: cell GPU0-GPU0 is '01'; expected 00"),
         ("00 00\n00 00\n", "xGMI does not join all of its GPUs"),
         ("00 ff\nff 00\n", "gpu0 would have 255 links to others, but mi250 has 8"),
     ],

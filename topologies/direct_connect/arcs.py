@@ -12,6 +12,8 @@ from ...support.validation import as_size, check_links
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
 
+Arcs = Iterable[tuple[int, int]] | IntArray
+
 
 def check_graph(name: str, num_nodes: int, degree: int) -> None:
     """Raise `TopologyError` for too few or too many nodes or arcs, before anything is built."""
@@ -27,11 +29,15 @@ def arcs_to(heads: IntArray) -> IntArray:
 
 def topology_from_heads(heads: IntArray, name: str, bandwidth: Exact, latency: Exact) -> Topology:
     """Make the topology with arcs from each node to those in its row of `heads`, int64 (nodes, degree)."""
-    graph = DirectGraph.from_arcs(len(heads), arcs_to(heads), name)
-    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
+    return topology_from_arcs(len(heads), arcs_to(heads), name, bandwidth, latency)
 
 
-def bidirectional_arcs(edges: Iterable[tuple[int, int]] | IntArray) -> IntArray:
+def topology_from_arcs(nodes: int, arcs: Arcs, name: str, bandwidth: Exact, latency: Exact) -> Topology:
+    """Make the topology of a graph that is given by its arcs."""
+    return Topology.from_graph(DirectGraph.from_arcs(nodes, arcs, name), bandwidth=bandwidth, latency=latency)
+
+
+def bidirectional_arcs(edges: Arcs) -> IntArray:
     """Return both arcs of every edge. Shapes: returns int64 (arcs, 2)."""
     ends = edges if isinstance(edges, np.ndarray) else np.array(list(edges), dtype=np.int64)
     return np.concatenate((ends, ends[:, ::-1]))

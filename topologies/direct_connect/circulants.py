@@ -10,9 +10,8 @@ from ...errors import TopologyError
 from ...support.quantities import Exact
 from ...support.validation import as_list, as_size, shown
 from ..graphs.names import offset_names
-from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import check_graph, circulant_arcs
+from .arcs import check_graph, circulant_arcs, topology_from_arcs
 from .circulant_search import low_diameter_offsets
 
 MAX_DEGREE = 1022
@@ -55,27 +54,16 @@ def low_diameter_circulant(
 ) -> Topology:
     """Circulant graph of low diameter: the minimum for degree 4, else the best of a search.
 
-    See `low_diameter_offsets` for what is proved and what is searched.
-
     Parameters
     ----------
-    n : int
-        Nodes, at least degree + 1.
-    degree : int
-        Even, at least 2.
-    tries : int
-        Sets of offsets to try from degree 6 on; more may find a lower diameter.
+    n, degree, tries : int
+        As in `low_diameter_offsets`, which says what is proved and what is searched.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
 
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> low_diameter_circulant(128, 4)
-    <Topology 'C(128, {8, 9})': 128 ranks, 512 links>
     """
     return circulant(n, low_diameter_offsets(n, degree, tries=tries), bandwidth=bandwidth, latency=latency)
 
@@ -133,11 +121,6 @@ def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> directed_circulant(4)
-    <Topology 'DirCirc(4)': 6 ranks, 24 links>
     """
     degree = as_size(degree, "degree", most=MAX_DEGREE)
     return cyclic_graph(degree + 2, range(1, degree + 1), f"DirCirc({degree})", bandwidth, latency)
@@ -171,9 +154,7 @@ def _distinct(offsets: Sequence[int], n: int) -> list[int]:
 def cyclic_graph(n: int, steps: Sequence[int], name: str, bandwidth: Exact, latency: Exact) -> Topology:
     """Make the circulant digraph with arcs from i to i + a for each step a; equal steps make parallel links."""
     check_graph(name, n, len(steps))
-    return Topology.from_graph(
-        DirectGraph.from_arcs(n, circulant_arcs(n, steps), name), bandwidth=bandwidth, latency=latency
-    )
+    return topology_from_arcs(n, circulant_arcs(n, steps), name, bandwidth, latency)
 
 
 def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -193,11 +174,6 @@ def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: E
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> unidirectional_ring(2, 4, bandwidth=25).link("gpu3", "gpu0").bandwidth
-    Fraction(50, 1)
     """
     degree, n = as_size(degree, "degree"), as_size(n, "n", least=2)
     return cyclic_graph(n, [1] * degree, f"UniRing({degree}, {n})", bandwidth, latency)
@@ -220,11 +196,6 @@ def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Ex
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> bidirectional_ring(4, 8).graph
-    <DirectGraph BiRing(4, 8): 8 nodes, 32 arcs>
     """
     degree, n = as_size(degree, "degree", least=2), as_size(n, "n", least=3)
     if degree % 2:

@@ -16,9 +16,8 @@ from ...errors import TopologyError
 from ...support.arrays import IntArray
 from ...support.quantities import Exact
 from ...support.validation import as_size
-from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import bidirectional_arcs
+from .arcs import bidirectional_arcs, topology_from_arcs
 
 Lines = list[tuple[int, ...]]
 Edges = list[tuple[int, int]]
@@ -143,8 +142,8 @@ def distance_regular(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Top
             f"n is {n}, for which there is no distance-regular graph here; expected one of "
             f"{', '.join(map(str, DISTANCE_REGULAR))}"
         )
-    graph = DirectGraph.from_arcs(n, bidirectional_arcs(DISTANCE_REGULAR[n].edges()), f"DistReg(4, {n})")
-    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
+    arcs = bidirectional_arcs(DISTANCE_REGULAR[n].edges())
+    return topology_from_arcs(n, arcs, f"DistReg(4, {n})", bandwidth, latency)
 
 
 def _hamming_edges(words: Iterable[tuple[int, ...]]) -> Edges:

@@ -11,9 +11,8 @@ from ...errors import TopologyError
 from ...support.arrays import IntArray
 from ...support.quantities import Exact
 from ...support.validation import as_size, shown
-from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import arcs_to, check_graph, topology_from_heads
+from .arcs import arcs_to, check_graph, topology_from_arcs, topology_from_heads
 
 MAX_DEGREE = 1023
 MAX_LENGTH = 16
@@ -120,12 +119,6 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
     -------
     Topology
         Nodes are numbered in the order of their words: node x has arcs to d x, ..., d x + d - 1 modulo d**n.
-
-    Examples
-    --------
-    >>> graph = de_bruijn(2, 3).graph
-    >>> graph, graph.num_self_loops, graph.diameter
-    (<DirectGraph DBJ(2, 3): 8 nodes, 16 arcs>, 2, 3)
     """
     degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
     length = as_size(length, "length", most=MAX_LENGTH)
@@ -151,12 +144,6 @@ def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latenc
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> graph = modified_de_bruijn(4, 2).graph
-    >>> graph, graph.is_simple, graph.diameter
-    (<DirectGraph DBJMod(4, 2): 16 nodes, 64 arcs>, True, 3)
     """
     degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
     length = as_size(length, "length", most=MAX_LENGTH)
@@ -170,8 +157,7 @@ def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latenc
     present = set(map(tuple, arcs.tolist()))
     kept = [(tail, head) for tail, head in present if (head, tail) not in present]
     added = list(zip(cycle, cycle[1:] + cycle[:1], strict=True))
-    graph = DirectGraph.from_arcs(degree**length, kept + added, f"DBJMod({degree}, {length})")
-    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
+    return topology_from_arcs(degree**length, kept + added, f"DBJMod({degree}, {length})", bandwidth, latency)
 
 
 def _shifts(degree: int, length: int) -> IntArray:

@@ -12,7 +12,8 @@ from ...support.quantities import Exact, as_bandwidth
 from ...support.validation import as_flag, as_size, check_links, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import arcs_to, bidirectional_arcs, check_graph, topology_from_heads
+from ..switched.box_files import even_twists, torus_links
+from .arcs import bidirectional_arcs, check_graph, topology_from_arcs, topology_from_heads
 
 ROUTER_WIDTH = 16  # bandwidth between a node and its router, in multiples of the ports': inside a chip
 
@@ -89,14 +90,12 @@ def torus(
     sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
     label = "x".join(map(str, sizes)) + "-single" * one_port
     check_links(2 * len(sizes) * prod(sizes), f"torus {label}")
-    coordinates = list(product(*map(range, sizes)))
-    ranks = {place: rank for rank, place in enumerate(coordinates)}
-    arcs = []
-    for place, rank in ranks.items():
-        for axis, size in enumerate(sizes):
-            neighbor = ranks[*place[:axis], (place[axis] + 1) % size, *place[axis + 1 :]]
-            arcs += [(rank, neighbor), (neighbor, rank)][: 1 if one_port and size == 2 else 2]
-    names = ["gpu" + ".".join(map(str, place)) for place in coordinates]
+    arcs = [
+        arc
+        for one, other, axis in torus_links(sizes, [True] * len(sizes))
+        for arc in ((one, other), (other, one))[: 1 if one_port and sizes[axis] == 2 else 2]
+    ]
+    names = ["gpu" + ".".join(map(str, place)) for place in product(*map(range, sizes))]
     if with_routers:
         return _with_routers(arcs, names, f"torus-{label}-routers", bandwidth, latency)
     graph = f"Torus({', '.join(map(str, sizes))})"
@@ -116,11 +115,6 @@ def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> To
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> [link.head for link in hypercube(3).out_links("gpu5")]
-    ['gpu4', 'gpu7', 'gpu1']
     """
     dimension = as_size(dimension, "dimension", most=15)
     size = 2**dimension
@@ -141,11 +135,6 @@ def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> complete(8, bandwidth=64)
-    <Topology 'complete-8': 8 ranks, 56 links>
     """
     n = as_size(n, "n", least=2, most=1024)
     return _network(list(permutations(range(n), 2)), _numbered(n), f"complete-{n}", f"K({n})", bandwidth, latency)
@@ -212,15 +201,8 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
     name = f"TwistedTorus({', '.join(map(str, sizes))}{'' if twist is None else f', twist {shown(twist)}'})"
     twists = _twists(sizes) if twist is None else [[0, _as_twist(twist, sizes)], [0, 0]]
     check_graph(name, prod(sizes), 2 * len(sizes))
-    coordinates = np.indices(sizes).reshape(len(sizes), -1)
-    neighbors = []
-    for axis, size in enumerate(sizes):
-        around = coordinates[axis] == size - 1
-        neighbor = coordinates + around * np.array(twists[axis])[:, None]
-        neighbor[axis] += 1
-        neighbors.append(np.ravel_multi_index(tuple(neighbor), tuple(sizes), mode="wrap"))
-    graph = DirectGraph.from_arcs(prod(sizes), bidirectional_arcs(arcs_to(np.column_stack(neighbors))), name)
-    return Topology.from_graph(graph, bandwidth=bandwidth, latency=latency)
+    edges = [(one, other) for one, other, _ in torus_links(sizes, [True] * len(sizes), twists)]
+    return topology_from_arcs(prod(sizes), bidirectional_arcs(edges), name, bandwidth, latency)
 
 
 def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -240,12 +222,6 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     -------
     Topology
         Links 0-3 and 1-2 replace 0-1 and 2-3; all other neighbors differ in one bit.
-
-    Examples
-    --------
-    >>> from collopt.topologies import hypercube
-    >>> twisted_hypercube(3).graph.diameter, hypercube(3).graph.diameter
-    (2, 3)
     """
     dimension = as_size(dimension, "dimension", least=3, most=15)
     heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))
@@ -260,12 +236,9 @@ def _as_twist(twist: object, sizes: list[int]) -> int:
 
 
 def _twists(sizes: list[int]) -> list[list[int]]:
-    """Return the shift of the wraparound links of each dimension along every dimension."""
-    short = min(sizes, default=0)
-    if set(sizes) != {short, 2 * short}:
+    if (twists := even_twists(sizes)) is None:
         raise TopologyError(
             f"the shape of the twisted torus is {shown(sizes)}; expected sizes k and 2 k, both of them, such as "
             "4, 4, 8, or two sizes and a twist"
         )
-    along = [short if size > short else 0 for size in sizes]
-    return [along if size == short else [0] * len(sizes) for size in sizes]
+    return twists

@@ -160,12 +160,6 @@ def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
     -------
     DirectGraph
         The paper's G^□n.
-
-    Examples
-    --------
-    >>> pair = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
-    >>> cartesian_power(pair, 10)
-    <DirectGraph K(2)^□10: 1024 nodes, 10240 arcs>
     """
     as_direct_graph(graph)
     n = as_size(n, "n", most=MAX_TIMES)
@@ -187,11 +181,6 @@ def parallel(graph: DirectGraph, times: int) -> DirectGraph:
     Returns
     -------
     DirectGraph
-
-    Examples
-    --------
-    >>> parallel(DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)"), 3)
-    <DirectGraph 3·K(2): 2 nodes, 6 arcs>
     """
     as_direct_graph(graph)
     times = as_size(times, "times")
@@ -214,12 +203,6 @@ def bidirectional(graph: DirectGraph) -> DirectGraph:
     -------
     DirectGraph
         Twice the degree, the same nodes.
-
-    Examples
-    --------
-    >>> both = bidirectional(DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)"))
-    >>> both, both.is_bidirectional
-    (<DirectGraph UniRing(1, 3) ∪ UniRing(1, 3)^T: 3 nodes, 6 arcs>, True)
     """
     as_direct_graph(graph)
     each = operand(graph.name)

@@ -64,11 +64,6 @@ def automorphisms(graph: DirectGraph) -> IntArray:
         Each row maps the nodes, and is checked arc by arc; the identity is left out.  The group that they generate has
         the same orbits of nodes as the full automorphism group, of which it may be a proper subgroup.
         `NoAnswerError` if `MAX_ATTEMPTS` pairs of nodes did not decide whether two are alike.
-
-    Examples
-    --------
-    >>> automorphisms(DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)"))
-    array([[1, 2, 0]])
     """
     as_direct_graph(graph)
     found = list(orbit_mappings(NodeMatching(graph, graph)))
@@ -86,17 +81,10 @@ def orbit_mappings(search: NodeMatching) -> Iterator[IntArray]:
                     break
                 if (mapping := search.run((like, node))) is not None:
                     yield mapping
-                    labels = _merged(labels, mapping)
+                    labels = components(search.size, np.column_stack((labels, labels[mapping])))[labels]
                     break
             else:
                 first.append(node)
-
-
-def _merged(labels: IntArray, mapping: IntArray) -> IntArray:
-    """Merge the orbits that a mapping connects; the label of an orbit is its least node."""
-    nodes = np.tile(np.arange(len(labels)), 2)
-    numbers = components(len(labels), np.column_stack((nodes, np.concatenate((labels, mapping)))))
-    return np.unique(numbers, return_index=True)[1][numbers]
 
 
 HashArray = npt.NDArray[np.uint64]

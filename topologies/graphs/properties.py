@@ -58,11 +58,6 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
     -------
     int
         The least k with 1 + d (1 + (d - 1) + ... + (d - 1)^(k - 1)) >= N.
-
-    Examples
-    --------
-    >>> undirected_moore_steps(21, 4), undirected_moore_steps(189, 4), undirected_moore_steps(728, 4)
-    (3, 5, 6)
     """
     nodes, degree = as_size(nodes, "nodes", most=MAX_NODES), as_size(degree, "degree")
     if degree == 1 and nodes > 2:
@@ -90,11 +85,6 @@ def bandwidth_optimum(nodes: int) -> Fraction:
     Returns
     -------
     Fraction
-
-    Examples
-    --------
-    >>> bandwidth_optimum(1024)
-    Fraction(1023, 1024)
     """
     nodes = as_size(nodes, "nodes", most=MAX_NODES)
     return Fraction(nodes - 1, nodes)
@@ -117,11 +107,6 @@ def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
     -------
     ndarray of int64, shape (nodes,), or None
         It is also one from the transpose to the graph; None if there is none.  `NoAnswerError` as by `isomorphism`.
-
-    Examples
-    --------
-    >>> reverse_symmetry(DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)"))
-    array([0, 2, 1])
     """
     if as_direct_graph(graph) not in _reversals:
         _reversals[graph] = isomorphism(graph, graph.transpose())

@@ -114,16 +114,9 @@ def _cliques(near: BoolArray, inside: IntArray) -> IntArray:
 
 def _components(near: BoolArray) -> IntArray:
     """Number of the connected component of each rank, in the order of their first ranks."""
-    labels = np.full(len(near), -1, dtype=np.int64)
-    count = 0
-    for rank in range(len(near)):
-        if labels[rank] < 0:
-            members = near[rank]
-            while (wider := near[members].any(axis=0)).sum() > members.sum():
-                members = wider
-            labels[members] = count
-            count += 1
-    return labels
+    from scipy.sparse.csgraph import connected_components
+
+    return np.asarray(connected_components(near, directed=False)[1], dtype=np.int64)
 
 
 def _digits(labels: list[IntArray], ranks: int) -> tuple[IntArray, tuple[int, ...]]:

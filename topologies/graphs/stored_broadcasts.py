@@ -68,11 +68,6 @@ def base_transpose_names() -> tuple[str, ...]:
     -------
     tuple of str
         As `DirectGraph.transpose` names them.
-
-    Examples
-    --------
-    >>> base_transpose_names()
-    ('Diamond^T', 'DBJMod(2, 4)^T', 'DBJMod(3, 2)^T', 'DBJMod(4, 2)^T')
     """
     return tuple(name for name in _stored() if name.endswith(TRANSPOSED))
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fractions import Fraction
 
 from ...errors import TopologyError
-from ...support.validation import shown
+from ...support.validation import hint, shown
 from .links import Link, grouped_links
 from .topology import Topology, as_topology
 
@@ -76,8 +75,8 @@ def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tupl
         meant = [each for each in classes if name in (each.name, each.kinds)]
         if not meant:
             known = [each.name for each in classes]
-            close = get_close_matches(str(name)[:50], known, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            raise TopologyError(f"there is no link class {shown(name)}{hint}; expected one of {', '.join(known)}")
+            raise TopologyError(
+                f"there is no link class {shown(name)}{hint(name, known)}; expected one of {', '.join(known)}"
+            )
         found |= {each.name: each for each in meant}
     return tuple(each for each in classes if each.name in found)

@@ -25,10 +25,14 @@ NodeName = Annotated[str, PlainValidator(as_name)]
 LinkRow = Annotated[Link, PlainValidator(_as_link)]
 
 
-class SwitchEntry(BaseModel):
-    """One switch: its name, in-network abilities and their limits."""
+class Part(BaseModel):
+    """A part of a document, without fields that it does not know."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class SwitchEntry(Part):
+    """One switch: its name, in-network abilities and their limits."""
 
     name: NodeName
     multicast: bool = False
@@ -47,10 +51,8 @@ class SwitchEntry(BaseModel):
 Number = str | int | float
 
 
-class CostsEntry(BaseModel):
+class CostsEntry(Part):
     """What the software adds to the times of links."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     alpha: Number = 0
     send: Number = 0
@@ -65,10 +67,8 @@ class CostsEntry(BaseModel):
         return RuntimeCosts(**dict(self))
 
 
-class TopologyDocument(BaseModel):
+class TopologyDocument(Part):
     """The whole document, whose header is checked before."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     format: str
     version: int

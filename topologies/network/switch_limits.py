@@ -35,11 +35,6 @@ class SwitchLimits(NamedTuple):
     operators, types : tuple of str
         Reduction operators (of `OPERATORS`) and types of data (of `TYPES`) that it adds, such as ``"sum"`` and
         ``"float16"``; empty for all.
-
-    Examples
-    --------
-    >>> SwitchLimits("nvswitch", loopback=True, group=8)
-    SwitchLimits(switch='nvswitch', loopback=True, group=8, operators=(), types=())
     """
 
     switch: str

@@ -206,12 +206,6 @@ class Topology(WhatIf):
         networkx.DiGraph
             Compute nodes in rank order, then switches, with the attribute ``kind`` and, on switches that have them,
             ``multicast``, ``aggregation`` and limits; edges with ``bandwidth`` and ``latency`` as fractions.
-
-        Examples
-        --------
-        >>> ring = Topology.from_links([("a", "b", 25), ("b", "a", 25)], compute=["a", "b"])
-        >>> ring.to_networkx().edges["a", "b"]["bandwidth"]
-        Fraction(25, 1)
         """
         import networkx as nx
 

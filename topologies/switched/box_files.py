@@ -107,24 +107,31 @@ def _links(links: Fields, gpus: int) -> Iterator[Link]:
 
 
 def torus_links(
-    shape: Sequence[int], closed: Sequence[bool], *, twisted: bool = False
+    shape: Sequence[int], closed: Sequence[bool], twists: Sequence[Sequence[int]] | None = None
 ) -> Iterator[tuple[int, int, int]]:
     """Yield two ranks and the dimension of each link of a grid, whose `closed` dimensions are rings.
 
-    In twisted tori, the links that close a dimension of the smallest size k are shifted by k along those of size 2 k.
+    In twisted tori, the links that close a dimension are shifted by its row of `twists` along all dimensions.
     """
-    short = min(shape)
     for rank, place in enumerate(product(*map(range, shape))):
         for axis, size in enumerate(shape):
             last = place[axis] == size - 1
             if size == 1 or (last and not closed[axis]):
                 continue
-            shift = [short * (twisted and last and size == short < along) for along in shape]
+            shift = [0] * len(shape) if twists is None or not last else [*twists[axis]]
             shift[axis] = 1
             other = 0
             for coordinate, step, along in zip(place, shift, shape, strict=True):
                 other = other * along + (coordinate + step) % along
             yield rank, other, axis
+
+
+def even_twists(shape: Sequence[int]) -> list[list[int]] | None:
+    """Return the twists of sizes k and 2 k, by k from those of size k along the others; None for other sizes."""
+    short = min(shape, default=0)
+    if set(shape) != {short, 2 * short}:
+        return None
+    return [[short * (size == short < along) for along in shape] for size in shape]
 
 
 def stored_slice(name: str, shape: Sequence[int], *, twisted: bool = False) -> Topology:
@@ -142,15 +149,13 @@ def stored_slice(name: str, shape: Sequence[int], *, twisted: bool = False) -> T
     closed = [size % links["closed"] == 0 for size in sizes]
     if links["jointly"]:
         closed = [all(closed)] * dimensions
-    if as_flag(twisted, "twisted"):
-        if not all(closed) or set(sizes) != {min(sizes), 2 * min(sizes)}:
+    twists = even_twists(sizes) if as_flag(twisted, "twisted") else None
+    if twisted:
+        if not all(closed) or twists is None:
             raise TopologyError(f"{label} cannot be twisted; expected sizes 4 i and 8 i, both of them, such as 4x4x8")
         label += "-twisted"
     check_links(2 * dimensions * prod(sizes), label)
     names = [f"gpu{'.'.join(map(str, place))}" for place in product(*map(range, sizes))]
     rates, latency = [Fraction(each) for each in links["bandwidths"]], Fraction(links["latency"])
-    rows = [
-        (names[one], names[other], rates[axis], latency)
-        for one, other, axis in torus_links(sizes, closed, twisted=twisted)
-    ]
+    rows = [(names[one], names[other], rates[axis], latency) for one, other, axis in torus_links(sizes, closed, twists)]
     return Topology.from_links(rows, compute=names, bidirectional=True, name=label)

@@ -7,11 +7,11 @@ from fractions import Fraction
 from math import prod
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import check_links
-from ..network.schema import NodeName, SwitchEntry
+from ..network.schema import NodeName, Part, SwitchEntry
 
 Bandwidth = Annotated[Fraction, PlainValidator(lambda value: as_bandwidth(value, "every link"))]
 Latency = Annotated[Fraction, PlainValidator(lambda value: as_latency(value, "every link"))]
@@ -21,11 +21,7 @@ Rates = Annotated[list[Bandwidth], Field(min_length=1, max_length=8)]
 Words = Annotated[str, Field(min_length=1)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Star(_Part):
+class Star(Part):
     """Every GPU on one switch."""
 
     pattern: Literal["star"]
@@ -34,7 +30,7 @@ class Star(_Part):
     latency: Latency
 
 
-class Full(_Part):
+class Full(Part):
     """A link between every two GPUs."""
 
     pattern: Literal["full"]
@@ -42,7 +38,7 @@ class Full(_Part):
     latency: Latency
 
 
-class Pairs(_Part):
+class Pairs(Part):
     """Two GPUs and the number of links between them, each of which has the bandwidth."""
 
     pattern: Literal["pairs"]
@@ -51,7 +47,7 @@ class Pairs(_Part):
     latency: Latency
 
 
-class Torus(_Part):
+class Torus(Part):
     """A torus with one bandwidth for each dimension."""
 
     pattern: Literal["torus"]
@@ -60,7 +56,7 @@ class Torus(_Part):
     latency: Latency
 
 
-class Slice(_Part):
+class Slice(Part):
     """Slices of a torus, in which dimensions of multiples of `closed` chips are rings; `jointly`: all or none."""
 
     pattern: Literal["slice"]
@@ -71,7 +67,7 @@ class Slice(_Part):
     longest: Count | None = None
 
 
-class Nics(_Part):
+class Nics(Part):
     """One NIC for every `gpus` consecutive GPUs."""
 
     gpus: Count
@@ -81,7 +77,7 @@ class Nics(_Part):
     latency: Latency
 
 
-class BoxDocument(_Part):
+class BoxDocument(Part):
     """The whole document, whose header is checked before."""
 
     format: str
@@ -110,7 +106,7 @@ class BoxDocument(_Part):
 
     @field_validator("links")
     @classmethod
-    def _check_links(cls, links: _Part, info: ValidationInfo) -> _Part:
+    def _check_links(cls, links: Part, info: ValidationInfo) -> Part:
         for problem in _link_problems(links, info.data.get("gpus", 0), info.data.get("switches", [])):
             raise ValueError(problem)
         return links
@@ -131,7 +127,7 @@ class BoxDocument(_Part):
         return sources
 
 
-def _link_problems(links: _Part, gpus: int, switches: list[SwitchEntry]) -> Iterator[str]:
+def _link_problems(links: Part, gpus: int, switches: list[SwitchEntry]) -> Iterator[str]:
     if isinstance(links, Star) and links.switch not in [switch.name for switch in switches]:
         yield f"{links.switch!r} is not listed in switches; expected one of them"
     if isinstance(links, Full):

@@ -13,14 +13,12 @@ from .scale_out import repeat_box
 def dgx_a100(boxes: int = 1) -> Topology:
     """DGX A100: 8 GPUs on an NVSwitch of 300 GB/s per GPU, one 200 Gb/s NIC per GPU.
 
-    Line rates in each direction: 12 third-generation NVLinks of 25 GB/s are 300 GB/s, and a NIC gives 25 GB/s
-    (ForestColl section 6.2.2), so a GPU of several boxes takes in 325 GB/s.  The real box has two NICs on the PCIe
-    switch of two GPUs; here every GPU has its own.  This NVSwitch has neither in-network multicast nor reduction.
+    This NVSwitch has neither in-network multicast nor reduction.
 
     Parameters
     ----------
     boxes : int
-        How many boxes share one InfiniBand fabric, 1 to 4096.  A single box has neither NICs nor fabric.
+        How many boxes share one fabric, 1 to 4096.  A single box has neither NICs nor fabric.
 
     Returns
     -------
@@ -38,14 +36,13 @@ def dgx_a100(boxes: int = 1) -> Topology:
 def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
     """DGX H100: 8 GPUs on an NVSwitch of 450 GB/s per GPU with multicast and reduction, one 400 Gb/s NIC per GPU.
 
-    Line rates in each direction: 18 fourth-generation NVLinks of 25 GB/s are 450 GB/s, and a NIC gives 50 GB/s
-    (ForestColl section 6.3).  The third-generation NVSwitch has NVLink SHARP, so it is marked as able to multicast
-    and to aggregate; the InfiniBand fabric is not.
+    The third-generation NVSwitch has NVLink SHARP, so it is marked as able to multicast and to aggregate; the
+    InfiniBand fabric is not.
 
     Parameters
     ----------
     boxes : int
-        How many boxes share one InfiniBand fabric, 1 to 4096.  A single box has neither NICs nor fabric.
+        As in `dgx_a100`.
     loopback : bool
         Whether NVLink SHARP also reads and writes the own part of the GPU in question through the switch, as the
         hardware does; see `SwitchLimits`.
@@ -74,11 +71,6 @@ def dgx_h200(boxes: int = 1, *, loopback: bool = True) -> Topology:
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> dgx_h200().loopback
-    frozenset({'box0/nvswitch'})
     """
     return repeat_box(stored_box("dgx-h200", loopback=loopback), boxes)
 
@@ -120,19 +112,12 @@ def gb200_nvl72(boxes: int = 1, *, loopback: bool = True) -> Topology:
 
     Parameters
     ----------
-    boxes : int
-        How many racks share one fabric through their NICs, 1 to 4096.
-    loopback : bool
-        As in `dgx_h100`.
+    boxes, loopback : int, bool
+        As in `dgx_h100`; a box is a rack.
 
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> gb200_nvl72(boxes=2)
-    <Topology 'gb200-nvl72-2boxes': 144 ranks, 147 switches, 864 links>
     """
     return repeat_box(stored_box("gb200-nvl72", loopback=loopback), boxes)
 
@@ -142,10 +127,8 @@ def gb300_nvl72(boxes: int = 1, *, loopback: bool = True) -> Topology:
 
     Parameters
     ----------
-    boxes : int
-        How many racks share one fabric through their NICs, 1 to 4096.
-    loopback : bool
-        As in `dgx_h100`.
+    boxes, loopback : int, bool
+        As in `gb200_nvl72`.
 
     Returns
     -------
@@ -162,9 +145,7 @@ def nvl576(boxes: int = 1, *, loopback: bool = True) -> Topology:
 
     Parameters
     ----------
-    boxes : int
-        How many machines share one fabric through their NICs, 1 to 4096.
-    loopback : bool
+    boxes, loopback : int, bool
         As in `dgx_h100`.
 
     Returns
@@ -177,9 +158,7 @@ def nvl576(boxes: int = 1, *, loopback: bool = True) -> Topology:
 def dgx1_v100(boxes: int = 1) -> Topology:
     """DGX-1 V100: 8 GPUs in a hybrid cube mesh of NVLinks of 25 GB/s, one 100 Gb/s NIC per two GPUs.
 
-    Line rates in each direction: a GPU has 6 second-generation NVLinks of 25 GB/s, two of them bonded towards some
-    peers (Li et al., IEEE TPDS 31(1), 2020, describes the mesh).  GPUs 2i and 2i+1 share a PCIe switch and the NIC on
-    it: each can fill the NIC's 12.5 GB/s, both together cannot exceed it.
+    GPUs 2i and 2i+1 share a PCIe switch and the NIC on it: each can fill it, both together cannot exceed it.
 
     Parameters
     ----------
@@ -189,12 +168,6 @@ def dgx1_v100(boxes: int = 1) -> Topology:
     Returns
     -------
     Topology
-        ``box0/gpu0`` ... , and with several boxes ``box0/nic0`` ... ``box0/nic3`` and ``ib``.
-
-    Examples
-    --------
-    >>> dgx1_v100().egress("box0/gpu0")
-    Fraction(150, 1)
     """
     return repeat_box(stored_box("dgx1-v100"), boxes)
 
@@ -202,8 +175,21 @@ def dgx1_v100(boxes: int = 1) -> Topology:
 def mi250(boxes: int = 1) -> Topology:
     """MI250 box: 16 GCDs with seven 50 GB/s Infinity Fabric links each, one NIC of 32 GB/s per package.
 
-    Line rates in each direction: an Infinity Fabric link of 25 GT/s and two bytes gives 50 GB/s; the eight NICs of a
-    box give 256 GB/s, 16 GB/s for each GCD (ForestColl section 6.2.1).
+    Parameters
+    ----------
+    boxes : int
+        As in `dgx_a100`.
+
+    Returns
+    -------
+    Topology
+        ``box0/gpu0`` ... ``box0/gpu15``, one per GCD; GCDs 2i and 2i+1 are one package.
+    """
+    return repeat_box(stored_box("mi250"), boxes)
+
+
+def mi300x(boxes: int = 1) -> Topology:
+    """MI300X box: 8 GPUs, each pair joined by an xGMI link of 64 GB/s, one 400 Gb/s NIC per GPU.
 
     Parameters
     ----------
@@ -213,38 +199,6 @@ def mi250(boxes: int = 1) -> Topology:
     Returns
     -------
     Topology
-        ``box0/gpu0`` ... ``box0/gpu15``, one per GCD; GCDs 2i and 2i+1 are one package.  With several boxes also
-        ``box0/nic0`` ... ``box0/nic7`` and ``ib``.
-
-    Examples
-    --------
-    >>> mi250().egress("box0/gpu0")
-    Fraction(350, 1)
-    """
-    return repeat_box(stored_box("mi250"), boxes)
-
-
-def mi300x(boxes: int = 1) -> Topology:
-    """MI300X box: 8 GPUs, each pair joined by an xGMI link of 64 GB/s, one 400 Gb/s NIC per GPU.
-
-    Line rates in each direction: AMD states 128 GB/s for both directions of a link (16 lanes of 32 GT/s), so 64 GB/s
-    each way and 448 GB/s per GPU; a NIC gives 50 GB/s.  RCCL's model (ROCm/rccl,
-    tools/topo_expl/models/topo_8p_940.xml) has the same full mesh with one link per pair and one 400 Gb/s NIC per GPU.
-
-    Parameters
-    ----------
-    boxes : int
-        How many boxes share one fabric, 1 to 4096.  A single box has neither NICs nor fabric.
-
-    Returns
-    -------
-    Topology
-        ``box0/gpu0`` ... , and with several boxes ``box0/nic0`` ... and ``ib``.
-
-    Examples
-    --------
-    >>> mi300x(boxes=2).ingress("box1/gpu0")
-    Fraction(498, 1)
     """
     return repeat_box(stored_box("mi300x"), boxes)
 
@@ -255,7 +209,7 @@ def mi325x(boxes: int = 1) -> Topology:
     Parameters
     ----------
     boxes : int
-        As in `mi300x`.
+        As in `dgx_a100`.
 
     Returns
     -------
@@ -270,16 +224,11 @@ def mi355x(boxes: int = 1) -> Topology:
     Parameters
     ----------
     boxes : int
-        As in `mi300x`.
+        As in `dgx_a100`.
 
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> float(mi355x().egress("box0/gpu0"))
-    537.6
     """
     return repeat_box(stored_box("mi355x"), boxes)
 
@@ -298,7 +247,7 @@ def helios(boxes: int = 1) -> Topology:
     Returns
     -------
     Topology
-        ``box0/gpu0`` ... , ``box0/switch``, and with several racks ``box0/nic0`` ... and ``ib``.
+        ``box0/switch`` stands for the scale-up switches.
     """
     return repeat_box(stored_box("helios"), boxes)
 
@@ -309,7 +258,7 @@ def gaudi3(boxes: int = 1) -> Topology:
     Parameters
     ----------
     boxes : int
-        As in `mi300x`.
+        As in `dgx_a100`.
 
     Returns
     -------
@@ -324,16 +273,11 @@ def trn2(boxes: int = 1) -> Topology:
     Parameters
     ----------
     boxes : int
-        How many instances share one EFA fabric, 1 to 4096.  A single one has neither NICs nor fabric.
+        As in `dgx_a100`; the fabric is EFA.
 
     Returns
     -------
     Topology
-
-    Examples
-    --------
-    >>> trn2().egress("box0/gpu0")
-    Fraction(512, 1)
     """
     return repeat_box(stored_box("trn2"), boxes)
 
@@ -344,7 +288,7 @@ def trn2_ultraserver(boxes: int = 1) -> Topology:
     Parameters
     ----------
     boxes : int
-        How many UltraServers share one EFA fabric, 1 to 4096.  A single one has neither NICs nor fabric.
+        As in `trn2`.
 
     Returns
     -------

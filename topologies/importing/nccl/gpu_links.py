@@ -146,13 +146,13 @@ def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
         )
         limits = product.switch_limits
         able = tuple(each.switch for each in limits)
-        notes = (note, _rate_note(product, options))
+        notes = (note, product.rate_note(options.figures))
         return GpuLinks(product, tuple(star), (NVSWITCH,), able, notes=notes, limits=limits)
     if product.name == "v100" and count == 8:
         pairs = stored_fields("dgx1-v100")["links"]["pairs"]
         mesh = [Link(f"gpu{a}", f"gpu{b}", links * rate, SCALE_UP_LATENCY) for a, b, links in pairs]
         note = "assumed: the hybrid cube mesh of a DGX-1, its GPUs in the order of this file, which says nothing of it"
-        return GpuLinks(product, tuple(mesh), notes=(note, _rate_note(product, options)))
+        return GpuLinks(product, tuple(mesh), notes=(note, product.rate_note(options.figures)))
     raise system.error(
         f"the file lists PCIe only, and the wiring of {count} {product.name} is unknown (known are 8 of "
         f"{', '.join(NVSWITCH_GPUS)} or v100); dump them with NCCL_TOPO_DUMP_FILE on the machine"
@@ -194,15 +194,8 @@ def _vendor(machine: Machine, kind: tuple[str, str] | None) -> str | None:
     return kind[0] if kind else linked.pop() if len(linked) == 1 else None
 
 
-def _rate_note(product: GpuProduct, options: BoxOptions) -> str:
-    name = "NVLink" if product.vendor == "nvidia" else "xGMI link"
-    library = "NCCL" if product.vendor == "nvidia" else "RCCL"
-    whose = "the line rate" if options.figures == "line" else f"the bandwidth that {library} plans with"
-    return f"an {name} is modeled with {whose}, {float(product.link(options.figures)):g} GB/s in each direction"
-
-
 def _notes(listing: _Listing, product: GpuProduct, options: BoxOptions, totals: list[int]) -> list[str]:
-    notes = [_rate_note(product, options)]
+    notes = [product.rate_note(options.figures)]
     if len(listing.nvswitches) > 1:
         notes.append(f"{len(listing.nvswitches)} NVSwitches became one, as in NCCL")
     gpu = max(range(len(totals)), key=totals.__getitem__)

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ....errors import FileFormatError
-from ....support.validation import check_links, shown
+from ....support.validation import check_links, is_int, shown
 from ...network.topology import Link, Topology
 from ..sources.document import Document, Imported
 from ..sources.json_text import as_decimal
@@ -99,7 +99,7 @@ def _dimension(row: tuple[Any, ...], document: Document) -> Dimension:
     kind, npus, bandwidth, latency = row
     if kind not in ("Ring", "Switch", "FullyConnected"):
         raise document.error(f"topology has {shown(kind)}; expected Ring, Switch or FullyConnected")
-    if isinstance(npus, bool) or not isinstance(npus, int) or not 2 <= npus <= MAX_NPUS:
+    if not is_int(npus) or not 2 <= npus <= MAX_NPUS:
         raise document.error(f"npus_count has {shown(npus)}; expected a whole number from 2 to {MAX_NPUS}")
     rate = _number(bandwidth, "bandwidth", document)
     if rate == 0:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ....support.validation import shown
+from ....support.validation import is_int, shown
 from ...network.topology import Link, Topology
 from ...switched.scale_out import SCALE_UP_LATENCY
 from ..sources.document import Document, Imported
@@ -110,7 +110,7 @@ def _bounds(document: Document, entries: object, nodes: int) -> list[Bound]:
 
 
 def _is_whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    return is_int(value) and least <= value <= most
 
 
 def _unit(document: Document, options: BoxOptions) -> tuple[Fraction, Fraction, str]:
@@ -122,11 +122,8 @@ def _unit(document: Document, options: BoxOptions) -> tuple[Fraction, Fraction, 
             f"{options.gpu.name} has no links to other GPUs of which a unit could be one; leave out gpu"
         )
     rate = options.gpu.link(options.figures)
-    return (
-        rate,
-        SCALE_UP_LATENCY,
-        f"a unit of bandwidth is modeled with {float(rate):g} GB/s, a link of {options.gpu.name}",
-    )
+    note = f"a unit of bandwidth is modeled with {float(rate):g} GB/s, a link of {options.gpu.name}"
+    return rate, SCALE_UP_LATENCY, note
 
 
 def _ports(

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from ....support.json_files import decode_json
-from ....support.validation import shown
+from ....support.validation import is_int, shown
 from .document import Document
 
 MAX_NUMBER = 10**9
@@ -53,7 +53,7 @@ class Fields:
     def count(self, name: str, *, most: int, least: int = 1, default: int | None = None) -> int:
         """Read a whole number from `least` to `most`."""
         value = self._data.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        if not is_int(value) or not least <= value <= most:
             raise self._wrong(name, value, f"a whole number from {least} to {most}")
         return value
 

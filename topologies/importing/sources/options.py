@@ -6,6 +6,7 @@ figure that NCCL and RCCL use (``src/graph/topo.h`` of both), which allows for p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -33,6 +34,14 @@ class GpuProduct(NamedTuple):
     def link(self, figures: str) -> Fraction:
         """Return GB/s of one link in one direction, by one of `FIGURES`."""
         return self.line if figures == "line" else self.nccl
+
+    def rate_note(self, figures: str) -> str:
+        """Return the note on what its links are modeled with."""
+        kind, library = ("NVLink", "NCCL") if self.vendor == "nvidia" else ("xGMI link", "RCCL")
+        whose = "its line rate" if figures == "line" else f"the bandwidth that {library} plans with"
+        return (
+            f"every {kind} of {self.name} is modeled with {float(self.link(figures)):g} GB/s in each direction, {whose}"
+        )
 
     @property
     def switch_limits(self) -> tuple[SwitchLimits, ...]:
@@ -102,16 +111,17 @@ def find_product(name: str) -> GpuProduct:
 
 def product_of(vendor: str, code: str) -> GpuProduct | None:
     """Return the first GPU of a compute capability or architecture, or None if the table has none."""
-    for product in PRODUCTS.values():
-        if (product.vendor, product.code) == (vendor, code):
-            return product
-    return None
+    return next(_products_of(vendor, code), None)
 
 
 def is_always_linked(vendor: str, code: str) -> bool:
     """Return whether all GPUs of this code in the table have links, so that the code determines the links."""
-    links = [product.links for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code)]
+    links = [product.links for product in _products_of(vendor, code)]
     return bool(links) and min(links) > 0
+
+
+def _products_of(vendor: str, code: str) -> Iterator[GpuProduct]:
+    return (product for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code))
 
 
 def as_figures(value: object) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ....errors import FileFormatError
 from ....support.validation import shown
 from .document import Document
 
@@ -45,6 +46,11 @@ class TextMatrix(NamedTuple):
     def cell_name(self, row: int, column: int) -> str:
         """Format the name of a cell for messages."""
         return f"cell {self.labels[row]}-{self.labels[column]}"
+
+    def wrong_cell(self, document: Document, row: int, column: int, expected: str) -> FileFormatError:
+        """Return the error for a cell that is not as expected."""
+        found = shown(self.cells[row][column])
+        return document.error(f"{self.cell_name(row, column)} is {found}; expected {expected}", self.lines[row])
 
     def check_symmetry(self, document: Document) -> None:
         """Raise `FileFormatError` if the table is not symmetric."""

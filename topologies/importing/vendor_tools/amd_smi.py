@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....support.json_files import decode_json
-from ....support.validation import shown
+from ....support.validation import is_int, shown
 from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
@@ -122,7 +122,7 @@ def _entries(document: Document) -> list[Mapping[str, Any]]:
 
 def _label(document: Document, entry: Mapping[str, Any]) -> int:
     number = entry.get("gpu")
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 10**4:
+    if not is_int(number) or not 0 <= number < 10**4:
         raise document.error(f"a GPU has the number {shown(number)}; expected a whole number from 0")
     return number
 

@@ -34,7 +34,7 @@ def read_box(document: Document, options: BoxOptions) -> Box:
     counts = {}
     for row, cells in enumerate(matrix.cells):
         if cells[row] != "00":
-            raise document.error(f"{matrix.cell_name(row, row)} is {cells[row]}; expected 00", matrix.lines[row])
+            raise matrix.wrong_cell(document, row, row, "00")
         counts.update({(row, column): int(cells[column], 16) for column in range(row + 1, len(cells))})
 
     found = {pair: (None, count) for pair, count in counts.items() if count}

@@ -14,6 +14,7 @@ from ..sources.options import PRODUCTS, BoxOptions, GpuProduct
 from .pcie_paths import PcieLocation, pcie_link_bandwidth, pcie_path_tree
 
 Pair = tuple[int, int]  # two GPUs, the smaller number first
+Locations = Callable[[], tuple[Sequence[PcieLocation], str]]  # where GPUs, then NICs, are, and a note on it
 
 
 def needed_product(document: Document, options: BoxOptions, vendor: str, why: str) -> GpuProduct:
@@ -59,15 +60,16 @@ def box_name(vendor: str, options: BoxOptions, gpus: int) -> str:
 def linked_box(
     document: Document,
     options: BoxOptions,
-    *,
-    name: str,
+    vendor: str,
     gpus: int,
     direct: Mapping[Pair, Fraction],
-    locations: Callable[[], tuple[Sequence[PcieLocation], str]],
+    locations: Locations,
+    *,
     near: Sequence[tuple[int, ...]] = (),
     notes: Sequence[str] = (),
 ) -> Box:
     """Make a box of direct links, and of PCIe if those do not connect all GPUs. Units: `direct` in GB/s."""
+    name = box_name(vendor, options, gpus)
     links = [Link(f"gpu{one}", f"gpu{two}", rate, SCALE_UP_LATENCY) for (one, two), rate in sorted(direct.items())]
     if directly_linked(gpus, direct):
         attached = gpu_nics(document, options, near)

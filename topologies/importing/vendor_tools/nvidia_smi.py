@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 from ....support.arrays import components
@@ -44,8 +45,7 @@ def read_box(document: Document, options: BoxOptions) -> Box:
         return _linked(document, options, table, {}, ())
     product = needed_product(document, options, "nvidia", "it counts NVLinks but does not state their speed")
     rate = product.link(options.figures)
-    figure = "its line rate" if options.figures == "line" else "the bandwidth that NCCL plans with"
-    notes = (f"every NVLink of {product.name} is modeled with {float(rate):g} GB/s in each direction, {figure}",)
+    notes = (product.rate_note(options.figures),)
     if (switched := _switched(table, counts, product)) is not None:
         return _switch_box(document, options, table, product, switched, notes)
     check_counts(document, product, counts, table.line)
@@ -60,11 +60,7 @@ def _nvlinks(document: Document, table: Table) -> dict[Pair, int]:
             if cell.startswith("NV"):
                 digits = cell[2:].lstrip("0")
                 if not 0 < len(digits) <= 3:
-                    raise document.error(
-                        f"{table.matrix.cell_name(table.gpus[one], table.gpus[other])} is {shown(cell)}; expected "
-                        "NV1 to NV999",
-                        table.line(one),
-                    )
+                    raise table.matrix.wrong_cell(document, table.gpus[one], table.gpus[other], "NV1 to NV999")
                 counts[one, other] = int(digits)
     for row in table.nics:
         for column, cell in enumerate(table.matrix.cells[row]):
@@ -119,16 +115,8 @@ def _linked(
 ) -> Box:
     gpus = len(table.gpus)
     near = _near(table) if directly_linked(gpus, direct) else ()
-    return linked_box(
-        document,
-        options,
-        name=box_name("nvidia", options, gpus),
-        gpus=gpus,
-        direct=direct,
-        locations=lambda: _locations(document, table),
-        near=near,
-        notes=notes,
-    )
+    where = partial(_locations, document, table)
+    return linked_box(document, options, "nvidia", gpus, direct, where, near=near, notes=notes)
 
 
 def _near(table: Table) -> list[tuple[int, ...]]:
@@ -226,10 +214,7 @@ def read_table(document: Document) -> Table:
     for row, cells in enumerate(matrix.cells):
         for column, cell in enumerate(cells):
             if (cell == "X") != (row == column):
-                expected = "X" if row == column else "a kind of connection"
-                raise document.error(
-                    f"{matrix.cell_name(row, column)} is {shown(cell)}; expected {expected}", matrix.lines[row]
-                )
+                raise matrix.wrong_cell(document, row, column, "X" if row == column else "a kind of connection")
     matrix.check_symmetry(document)
     gpus = tuple(row for row, label in enumerate(matrix.labels) if _GPU.fullmatch(label))
     if len(gpus) < 2:

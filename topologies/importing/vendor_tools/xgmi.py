@@ -9,17 +9,16 @@ the number of links, is reliable, so a given GPU model overrides the bandwidth.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NoReturn
 
 from ....support.arrays import components
-from ....support.validation import shown
 from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import CellKind, TextMatrix
-from .box_from_links import Pair, box_name, check_counts, linked_box, needed_product
+from .box_from_links import Locations, Pair, check_counts, linked_box, needed_product
 from .pcie_paths import PcieLocation
 
 BANDWIDTH = CellKind(re.compile(r"(?:N/A|\d+-\d+)(?!\S)", re.ASCII), "min-max in MB/s, such as 50000-100000, or N/A")
@@ -40,22 +39,14 @@ def link_bandwidths(document: Document, matrix: TextMatrix) -> dict[Pair, tuple[
         for column, cell in enumerate(cells):
             if row == column or cell == "N/A":
                 if row == column and cell not in {"N/A", "0-0"}:
-                    raise document.error(
-                        f"{matrix.cell_name(row, column)} is {shown(cell)}; expected N/A", matrix.lines[row]
-                    )
+                    raise matrix.wrong_cell(document, row, column, "N/A")
                 continue
             least, most = (int(part[: MAX_DIGITS + 1]) for part in cell.split("-"))
             if max(len(part) for part in cell.split("-")) > MAX_DIGITS or (most and (not least or most % least)):
-                raise document.error(
-                    f"{matrix.cell_name(row, column)} is {shown(cell)}; expected MB/s of one link and, a multiple of "
-                    "it, of all links of this pair",
-                    matrix.lines[row],
-                )
+                expected = "MB/s of one link and, a multiple of it, of all links of this pair"
+                raise matrix.wrong_cell(document, row, column, expected)
             if least > most:
-                raise document.error(
-                    f"{matrix.cell_name(row, column)} is {shown(cell)}; expected the smaller number first",
-                    matrix.lines[row],
-                )
+                raise matrix.wrong_cell(document, row, column, "the smaller number first")
             if most and row < column:
                 found[row, column] = (least, most // least)
     return found
@@ -82,7 +73,7 @@ def box_of_bandwidths(
     options: BoxOptions,
     matrix: TextMatrix,
     found: Mapping[Pair, tuple[int | None, int]],
-    locations: Callable[[], tuple[Sequence[PcieLocation], str]],
+    locations: Locations,
 ) -> Box:
     """Make a box from the number of links of each pair."""
     stated = sorted({least for least, _ in found.values() if least is not None})
@@ -93,14 +84,15 @@ def box_of_bandwidths(
             f"an xGMI link is modeled with {_listed(stated)} GB/s in each direction, which the driver states unmeasured"
         ]
     else:
-        product = needed_product(document, options, "amd", f"it does not state {_figure_missing(options)}")
+        figure = "the speed of" if options.figures == "line" else "the bandwidth that RCCL plans with for"
+        product = needed_product(document, options, "amd", f"it does not state {figure} an xGMI link")
         check_counts(document, product, counts, lambda gpu: matrix.lines[gpu])
         rate = product.link(options.figures)
         direct = {pair: count * rate for pair, count in counts.items()}
-        notes = [_rate_note(options, rate)]
+        notes = [product.rate_note(options.figures)]
         if other := [least for least in stated if Fraction(least, 1000) != rate]:
             notes.append(f"the file states {_listed(other)} GB/s for a link, which the driver does not measure")
-    return _box(document, options, matrix, direct, locations, notes)
+    return linked_box(document, options, "amd", len(matrix.labels), direct, locations, notes=notes)
 
 
 def box_of_types(
@@ -108,12 +100,13 @@ def box_of_types(
     options: BoxOptions,
     types: TextMatrix,
     weights: TextMatrix | None,
-    locations: Callable[[], tuple[Sequence[PcieLocation], str]],
+    locations: Locations,
 ) -> Box:
     """Make a box from link types and weights: a pair has one direct link if it is xGMI of weight 15."""
+    gpus = len(types.labels)
     pairs = check_types(document, types)
     if not pairs:
-        return _box(document, options, types, {}, locations, ())
+        return linked_box(document, options, "amd", gpus, {}, locations)
     if weights is None:
         raise document.error(
             "it has XGMI pairs but no table of weights, which identifies direct links; expected all tables"
@@ -129,20 +122,8 @@ def box_of_types(
     counts = {pair: 1 for pair in pairs if weights.cells[pair[0]][pair[1]] == DIRECT_WEIGHT}
     check_counts(document, product, counts, lambda gpu: types.lines[gpu])
     rate = product.link(options.figures)
-    notes = [_rate_note(options, rate), f"a pair of {product.name} is taken to have one xGMI link"]
-    return _box(document, options, types, {pair: rate * count for pair, count in counts.items()}, locations, notes)
-
-
-def _box(
-    document: Document,
-    options: BoxOptions,
-    matrix: TextMatrix,
-    direct: Mapping[Pair, Fraction],
-    locations: Callable[[], tuple[Sequence[PcieLocation], str]],
-    notes: Sequence[str],
-) -> Box:
-    gpus, name = len(matrix.labels), box_name("amd", options, len(matrix.labels))
-    return linked_box(document, options, name=name, gpus=gpus, direct=direct, locations=locations, notes=notes)
+    notes = [product.rate_note(options.figures), f"a pair of {product.name} is taken to have one xGMI link"]
+    return linked_box(document, options, "amd", gpus, dict.fromkeys(counts, rate), locations, notes=notes)
 
 
 def check_types(document: Document, types: TextMatrix) -> list[Pair]:
@@ -153,11 +134,7 @@ def check_types(document: Document, types: TextMatrix) -> list[Pair]:
         for column, cell in enumerate(cells):
             kind = cell.upper()
             if (row == column) != (kind in {"0", "SELF", "N/A"}) or kind == "UNKNOWN":
-                raise document.error(
-                    f"{types.cell_name(row, column)} is {shown(cell)}; expected "
-                    f"{'SELF or 0' if row == column else 'XGMI or PCIE'}",
-                    types.lines[row],
-                )
+                raise types.wrong_cell(document, row, column, "SELF or 0" if row == column else "XGMI or PCIE")
             if kind == "XGMI" and row < column:
                 pairs.append((row, column))
     return pairs
@@ -177,20 +154,6 @@ def locations_by_weight(weights: TextMatrix | None, gpus: int) -> tuple[list[Pci
         f"GPUs are assumed to be on one CPU if the weight of their path is at most {MAX_WITHIN_CPU}, as that of two "
         "PCIe segments"
     )
-
-
-def _figure_missing(options: BoxOptions) -> str:
-    return (
-        "the speed of an xGMI link"
-        if options.figures == "line"
-        else "the bandwidth that RCCL plans with for an xGMI link"
-    )
-
-
-def _rate_note(options: BoxOptions, rate: Fraction) -> str:
-    assert options.gpu is not None, "the product was needed"
-    figure = "its line rate" if options.figures == "line" else "the bandwidth that RCCL plans with"
-    return f"every xGMI link of {options.gpu.name} is modeled with {float(rate):g} GB/s in each direction, {figure}"
 
 
 def _listed(rates: Sequence[int]) -> str:
