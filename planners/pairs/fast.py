@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import cache, partial
-from itertools import accumulate
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import UnsupportedError
+from ...schedules.fast.lanes import lane_counts, lane_rate
 from ...schedules.fast.schedule import AllToAllvSchedule
 from ...schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
 from ...schedules.traffic.sizes import check_table
 from ...support.arrays import IntArray
-from ...support.validation import as_whole, is_whole, shown
+from ...support.quantities import Exact, as_amount
+from ...support.validation import as_list, as_whole, is_whole, shown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,6 +40,7 @@ def schedule_all_to_allv(
     *,
     servers: int,
     gpus_per_server: int | Sequence[int],
+    nics: Sequence[Sequence[Exact]] | None = None,
     stages: str | None = None,
     max_stage_bytes: int | None = None,
     max_scratch_bytes: int | None = None,
@@ -59,13 +62,17 @@ def schedule_all_to_allv(
         Number of servers.
     gpus_per_server : int or sequence of int
         Of each; or one number for each server, and ranks are then counted through the servers in turn.
+    nics : sequence of sequence of numbers, optional
+        Rate of each GPU's NIC over `TwoTierModel.scale_out`, one row for each server: 0 for a GPU without one or whose
+        NIC failed, 1/2 for a slow one.  By default all are 1.
     stages : {"plain", "fewest", "rotations"}, optional
         "plain" plans in microseconds.  "fewest" needs a fraction of the stages, and longer to plan where there are many
         servers.  "rotations" are one shift for each other server, each as long as its longest stream, so more bytes
         than needed where these differ.  By default whichever has the least predicted time, where "plain" is not
-        considered if its stages might be too many.
+        considered if its stages might be too many.  Where servers or NICs are unequal, stages are between parts of
+        servers with "plain" and "fewest", and otherwise between whole servers if the predicted time is less.
     max_stage_bytes : int, optional
-        Cuts stages so that no GPU sends more in one.  This shortens the last stage's redistribution, which nothing
+        Cuts stages so that no NIC sends more in one.  This shortens the last stage's redistribution, which nothing
         hides, and needs less scratch, at the price of more stages.  By default the bound over the square root of
         ``c T / wake_up``, where T is its time and ``c = (gpus_per_server - 1) scale_out / scale_up``, at most 1024; but
         no more than a MiB, or a 16th of what a GPU sends to other servers on average if that is more.
@@ -87,8 +94,8 @@ def schedule_all_to_allv(
     -----
     FAST, section 4, run step by step: step t balances stage t, sends stage t - 1 and redistributes stage t - 2.
     Matrices are Birkhoff's after raising light rows and columns; stages ascend in size.  Servers of
-    unequal sizes are cut into parts of as many GPUs as divides all sizes, which is no part of the paper; the fewer that
-    is, the more stages there are.
+    unequal sizes or NICs, no part of the paper, have lanes: see `AllToAllvSchedule`.  If these have a small common
+    divisor, there are many stages between parts.
 
     Examples
     --------
@@ -117,18 +124,22 @@ def schedule_all_to_allv(
         sizes = sizes if min(sizes) < max(sizes) else ()
     m = as_whole(gpus_per_server, "gpus_per_server")
     if sizes:
-        matrix = shaped(traffic, sum(sizes) // m, sum(sizes), f"the servers' GPUs add up to {sum(sizes)}")
+        matrix = shaped(traffic, n, sum(sizes), f"the servers' GPUs add up to {sum(sizes)}")
     else:
         matrix = shaped(traffic, n, n * m, f"there are {n} servers of {m} GPUs")
     per_up, per_out, wake_up, floor = model.prices
-    prices = per_up * unit, per_out * unit, wake_up, floor / unit
-    plan = partial(_staged, matrix, m, sizes, CHOSEN if stages is None else STAGES[stages], prices)
-    made = plan(cap)
+    prices, lanes = (per_up * unit, per_out * unit, wake_up, floor / unit), 1
+    rates: tuple[tuple[Fraction, ...], ...] = ()
+    if nics is not None and (rates := _as_rates(nics, sizes or (m,) * n)):
+        rate, sizes = lane_rate(rates), sizes or (m,) * n
+        prices, lanes = (prices[0], prices[1] / float(rate), *prices[2:]), int(max(map(max, rates)) / rate)
+    plan = partial(_staged, matrix, m, sizes, rates, CHOSEN if stages is None else STAGES[stages], prices)
+    made = plan(cap and max(1, cap // lanes))
     if max_scratch_bytes is None:
         return made
     limit = as_whole(max_scratch_bytes, "max_scratch_bytes", least=0)
     if not cap and made.scratch_bytes.max() * unit > limit:
-        made = plan(max(1, limit // unit // AREAS, -(-made.scale_out_bytes // MAX_CUTS)))
+        made = plan(max(1, limit // unit // AREAS // lanes, -(-made.scale_out_bytes // MAX_CUTS)))
     _check_scratch(made, limit, unit)
     return made
 
@@ -138,8 +149,8 @@ def _check_scratch(made: AllToAllvSchedule, limit: int, unit: int) -> None:
     if (needed := int(made.scratch_bytes.max()) * unit) > limit:
         raise UnsupportedError(
             f"the exchange needs {needed} bytes of scratch on rank {made.scratch_bytes.argmax()}, with stages of up to "
-            f"{made.stage_bytes[-1] * unit} bytes, and max_scratch_bytes is {limit}; expected at least {needed}, or "
-            f"max_stage_bytes of at most {limit // AREAS}"
+            f"{made.stage_bytes[-1] * made.lane_counts.max() * unit} bytes, and max_scratch_bytes is {limit}; expected "
+            f"at least {needed}, or max_stage_bytes of at most {limit // AREAS}"
         )
 
 
@@ -147,33 +158,35 @@ def _staged(
     matrix: npt.NDArray[np.int64],
     gpus: int,
     sizes: tuple[int, ...],
+    nics: tuple[tuple[Fraction, ...], ...],
     way: int,
     prices: tuple[float, float, float, float],
     cap: int,
 ) -> AllToAllvSchedule:
-    """Plan traffic that has the right shape, with all checks of its entries; `sizes` of servers, if unequal."""
-    staged_exchange, unequal_exchange = _kernels()
-    parts = len(matrix) // gpus
+    """Plan traffic that has the right shape, with all checks of its entries; `sizes` where servers or NICs differ."""
+    staged_exchange, laned_exchange = _kernels()
     if sizes:
-        firsts = np.array([0, *accumulate(sizes)], dtype=np.int64)
-        found = unequal_exchange(matrix, firsts, gpus, way, cap, prices)
+        counts = lane_counts(nics) if nics else np.ones(len(matrix), dtype=np.int64)
+        found = laned_exchange(matrix, sizes, counts, way, cap, prices)
     else:
-        found = staged_exchange(matrix, parts, gpus, way, cap, prices)
+        found = staged_exchange(matrix, len(matrix) // gpus, gpus, way, cap, prices)
     fault, starts, segments, lengths, partners, begins, ends = found
     if fault:
         raise _traffic_error(fault, matrix, cap)
     for array in (matrix, starts, segments, lengths, partners, begins, ends):
         array.setflags(write=False)
-    return AllToAllvSchedule(matrix, parts, gpus, starts, segments, lengths, partners, begins, ends, sizes)
+    parts = partners.shape[1]
+    width = (len(starts) - 1) // parts**2
+    return AllToAllvSchedule(matrix, parts, width, starts, segments, lengths, partners, begins, ends, sizes, nics)
 
 
 @cache
 def _kernels() -> tuple[Callable[..., Staged], Callable[..., Staged]]:
     """Import the kernels for equal and unequal servers, once: even repeated imports take longer than some plans."""
     from ...solvers.fast.stages import staged_exchange
-    from ...solvers.fast.unequal_servers import unequal_exchange
+    from ...solvers.fast.unequal_nics import laned_exchange
 
-    return staged_exchange, unequal_exchange
+    return staged_exchange, laned_exchange
 
 
 def _traffic_error(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> UnsupportedError:
@@ -205,6 +218,26 @@ def as_sizes(values: object, servers: int) -> tuple[int, ...]:
     if len(values) != servers:
         raise UnsupportedError(f"gpus_per_server has {len(values)} numbers; expected one for each of {servers} servers")
     return tuple(as_whole(size, f"gpus_per_server[{server}]") for server, size in enumerate(values))
+
+
+def _as_rates(nics: object, sizes: tuple[int, ...]) -> tuple[tuple[Fraction, ...], ...]:
+    """Read the rates of NICs, one row for each server; empty if all are 1."""
+    rows = [as_list(row, f"nics[{server}]") for server, row in enumerate(as_list(nics, "nics"))]
+    if len(rows) != len(sizes):
+        raise UnsupportedError(f"nics has {len(rows)} rows; expected one for each of {len(sizes)} servers")
+    for server, (row, size) in enumerate(zip(rows, sizes, strict=True)):
+        if len(row) != size:
+            raise UnsupportedError(f"nics[{server}] has {len(row)} rates; expected one for each of {size} GPUs")
+    rates = tuple(tuple(as_amount(rate) for rate in row) for row in rows)
+    for server, each in enumerate(rates):
+        if not any(each):
+            raise UnsupportedError(f"nics[{server}] has no rate above 0; expected at least one NIC in each server")
+    if (lanes := sum(map(sum, rates)) / lane_rate(rates)) > MAX_RANKS:
+        raise UnsupportedError(
+            f"the rates of nics are {lanes} times the largest that divides all, {lane_rate(rates)}; expected at most "
+            f"{MAX_RANKS} times, as of rounder rates"
+        )
+    return () if all(rate == 1 for row in rates for rate in row) else rates
 
 
 def shaped(traffic: Any, servers: int, ranks: int, expectation: str) -> npt.NDArray[np.int64]:

@@ -105,9 +105,9 @@ def check_fineness(schedule: AllToAllvSchedule, flow: StagedFlow) -> None:
     chunks = flow.chunks_per_unit * sum(flow.traffic.ravel().tolist())
     if chunks > MAX_CHUNKS:
         total = sum(schedule.traffic.ravel().tolist())
-        m = schedule.gpus_per_server
-        # Multiples that pairs of parts, and the GPUs of a part, share evenly.
-        shares = lcm(*(one // m * (other // m) * m for one in schedule.sizes for other in schedule.sizes))
+        m, lanes = schedule.gpus_per_server, schedule.server_lanes.tolist()
+        # Multiples that pairs of parts, and the lanes that both have, share evenly.
+        shares = lcm(*(min(one, other, m) * -(-one // m) * -(-other // m) for one in lanes for other in lanes))
         raise UnsupportedError(
             f"parts of the schedule are multiples of {total // chunks}, of {total} in all, which makes {chunks} "
             f"chunks; expected at most {MAX_CHUNKS}: schedule larger units, such as tokens for bytes, or traffic "

@@ -55,9 +55,10 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
 
     So step t balances stage t, sends stage t - 1 and redistributes stage t - 2, all at once.
 
-    Servers of unequal sizes consist of parts of equally many GPUs, the most that divides all sizes.  In all arrays,
-    "server" then means such a part, whose streams may hold bytes of all GPUs of its server, and for all GPUs of the
-    other.
+    Where servers or NICs are unequal, a NIC has lanes, all of the largest rate that divides those of NICs.  A lane
+    stands for the GPU above, and a part of `gpus_per_server` lanes for the server: either all of a server's, so that
+    two servers use as many as the one with fewer has; or as many as divide the lanes of all servers.  Streams of a part
+    may hold bytes of all GPUs of its server, and for all GPUs of the other.
 
     All that is stored follows from the matrix alone, so every rank can compute it.  The arrays are read-only, not
     copied.
@@ -67,19 +68,21 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     traffic : ndarray of int64, shape (ranks, ranks)
         Bytes from each rank to each.
     servers, gpus_per_server : int
-        The paper's n and m; of parts, where servers are unequal.
+        The paper's n and m; parts and their lanes, where servers or NICs are unequal.
     stream_starts : ndarray of int64, shape (n * n * m + 1,)
         Stream ``s = (i * n + j) * m + p`` is ``segments[stream_starts[s]:stream_starts[s + 1]]``.
     segments : ndarray of int64, shape (segments, 4)
         Origin rank, final rank, first byte in that cell of `traffic`, number of bytes.
     stage_bytes : ndarray of int64, shape (stages,)
-        What the busiest GPU sends in each stage; ascending.
+        What the busiest GPU, or lane, sends in each stage; ascending.
     partners : ndarray of int64, shape (stages, n)
         The server that each one sends to, or -1.
     begins, ends : ndarray of int64, shape (stages, n)
         Which bytes of each of the m streams to the partner it sends.
     server_sizes : tuple of int
-        GPUs of each server, where these are unequal; otherwise empty.
+        GPUs of each server, where these or NICs are unequal; otherwise empty.
+    nics : tuple of tuple of Fraction
+        Rates of the NICs of each server's GPUs, where these are not all 1; otherwise empty.
     """
 
     parts: ClassVar[str] = "stages"
@@ -92,8 +95,9 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     @property
     def size_text(self) -> str:
         """Such as ``"4 servers of 8 GPUs, 3 stages"``."""
-        size = f"{count_text(self.servers, 'server')} of {count_text(self.gpus_per_server, 'GPU')}"
-        if self.server_sizes:
+        if min(self.sizes) == max(self.sizes):
+            size = f"{count_text(len(self.sizes), 'server')} of {count_text(self.sizes[0], 'GPU')}"
+        else:
             size = f"{len(self.sizes)} servers of {min(self.sizes)} to {max(self.sizes)} GPUs"
         return f"{size}, {count_text(self.num_stages, 'stage')}"
 
@@ -106,15 +110,15 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
 
     @property
     def scale_out_bytes(self) -> int:
-        """What the busiest GPU sends or receives in all stages together.
+        """What the busiest GPU, or lane, sends or receives in all stages together.
 
-        At most n - 1 bytes above `lower_bound`, but for "rotations".
+        At most n - 1 bytes above `lower_bound`, but for "rotations" and stages between whole servers of unequal NICs.
         """
         return int(self.stage_bytes.sum())
 
     @property
     def scratch_bytes(self) -> IntArray:
-        """Bytes of scratch that each rank needs, at most four times ``stage_bytes[-1]``; int64 (ranks,).
+        """Bytes of scratch that each rank needs, at most four times ``stage_bytes[-1]`` for each lane; int64 (ranks,).
 
         Two areas by turns, of the most that it sends for others in a stage, and two of the most that it receives for
         others in one; what it sends of its own, or receives for itself, needs none.
@@ -123,14 +127,17 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
 
     @cached_property
     def lower_bound(self) -> Fraction:
-        """Bytes that some GPU has to send or receive between servers in any schedule (FAST, Theorem 1, times B_2)."""
+        """Bytes that some GPU, or lane, has to send or receive between servers in any schedule.
+
+        FAST's Theorem 1, times B_2: what a server sends or receives, over its GPUs or lanes.
+        """
         tiles = np.add.reduceat(np.add.reduceat(self._outside(), self.first_ranks, axis=0), self.first_ranks, axis=1)
         most = np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist()
-        return max(Fraction(total, size) for total, size in zip(most, self.sizes, strict=True))
+        return max(Fraction(total, size) for total, size in zip(most, self.server_lanes.tolist(), strict=True))
 
     @cached_property
     def unbalanced_bound(self) -> int:
-        """As `lower_bound`, if GPUs send all that they have directly: the largest row or column sum of the matrix."""
+        """As `lower_bound`, if GPUs send all that they have directly by a NIC each: the largest row or column sum."""
         outside = self._outside()
         return int(max(outside.sum(axis=0).max(), outside.sum(axis=1).max()))
 
@@ -141,7 +148,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     def optimum(self, model: TwoTierModel) -> Fraction:
         """Time in µs of Theorem 1: scale-up links infinitely fast, and no wake-ups."""
         check_model(model)
-        return self.lower_bound / Fraction(model.scale_out) / 1000
+        return self.lower_bound / (Fraction(model.scale_out) * self.lane_rate) / 1000
 
     def times(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
         """Breakdown of the time; see `collopt.schedules.fast.two_tier_cost.two_tier_times`."""
@@ -152,15 +159,22 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         return self.times(model, pipeline).total
 
     def time_guarantee(self, model: TwoTierModel) -> Fraction:
-        """Time in µs that the steps never exceed, whatever the matrix, if ``scale_up >= m * scale_out``.
+        """Time in µs that the steps never exceed, whatever the matrix.
 
         That is ``scale_out_bytes / scale_out + 2 (m - 1) stage_bytes[-1] / scale_up``, and a wake-up for each step, of
-        m GPUs in the largest server; what stays inside servers comes apart.
+        m GPUs in the largest server; what stays inside servers comes apart.  Of lanes, m - 1 is the most that a server
+        has besides those of one GPU; links of a mesh may add to it.  It holds if ``scale_up`` is at least the
+        ``scale_out`` of all lanes of a server, and a link of a mesh has twice that of a NIC.
         """
         check_model(model)
-        ends = 2 * (max(self.sizes) - 1) * int(self.stage_bytes[-1:].sum()) / Fraction(model.scale_up)
+        counts = self.lane_counts
+        others = int((self.server_lanes - np.minimum.reduceat(counts, self.first_ranks)).max())
+        ends = others / Fraction(model.scale_up)
+        if model.scale_up_link is not None and others:
+            ends = max(ends, int(counts.max()) / Fraction(model.scale_up_link))
         waits = Fraction(model.wake_up) * (self.num_stages + 2)
-        return waits + (self.scale_out_bytes / Fraction(model.scale_out) + ends) / 1000
+        stages = self.scale_out_bytes / (Fraction(model.scale_out) * self.lane_rate)
+        return waits + (stages + 2 * int(self.stage_bytes[-1:].sum()) * ends) / 1000
 
     def pieces(self, server: int) -> Pieces:
         """Pieces of the data that leaves a server, with proxy, peer and stage."""

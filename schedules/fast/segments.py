@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from ...support.arrays import IntArray, read_only
+from .lanes import lane_counts, lane_rate, lanes_in_parts
 
 if TYPE_CHECKING:
     from .step_loads import StepLoads
@@ -30,6 +32,7 @@ class StagedArrays:
     begins: IntArray
     ends: IntArray
     server_sizes: tuple[int, ...] = ()
+    nics: tuple[tuple[Fraction, ...], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ARRAYS:
@@ -44,7 +47,7 @@ class StagedArrays:
     @property
     def num_ranks(self) -> int:
         """Number of GPUs."""
-        return self.servers * self.gpus_per_server
+        return len(self.traffic)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -61,6 +64,26 @@ class StagedArrays:
         """The server of each rank; shape (ranks,)."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
+    @cached_property
+    def lane_rate(self) -> Fraction:
+        """Rate of a lane, of which NICs are multiples, over that of a NIC of rate 1."""
+        return lane_rate(self.nics)
+
+    @cached_property
+    def lane_counts(self) -> IntArray:
+        """Lanes of each rank; shape (ranks,)."""
+        return lane_counts(self.nics) if self.nics else np.ones(self.num_ranks, dtype=np.int64)
+
+    @cached_property
+    def server_lanes(self) -> IntArray:
+        """Lanes of each server; shape (servers,), not of its parts."""
+        return np.asarray(np.add.reduceat(self.lane_counts, self.first_ranks), dtype=np.int64)
+
+    @cached_property
+    def lanes(self) -> IntArray:
+        """Rank that has each lane, or -1; shape (parts, lanes of a part)."""
+        return lanes_in_parts(self.lane_counts, self.homes, self.gpus_per_server)[0]
+
     @property
     def num_stages(self) -> int:
         """Number of stages between servers."""
@@ -72,7 +95,7 @@ class StagedArrays:
         from .step_loads import step_loads
 
         firsts = np.append(self.first_ranks, self.num_ranks)
-        return step_loads(self.traffic, firsts, self.gpus_per_server, *(getattr(self, name) for name in ARRAYS[1:]))
+        return step_loads(self.traffic, firsts, self.lanes, *(getattr(self, name) for name in ARRAYS[1:]))
 
 
 class Pieces(NamedTuple):
@@ -124,8 +147,8 @@ def pieces_of(schedule: StagedArrays, server: int) -> Pieces:
     return Pieces(
         stage=stages[np.searchsorted(cuts, begins, side="right")],
         origin=origin,
-        proxy=server * m + stream % m,
-        peer=stream,
+        proxy=schedule.lanes[server, stream % m],
+        peer=schedule.lanes.ravel()[stream],
         final=final,
         first=first + begins - (segment_ends[segment] - length),
         length=ends - begins,
@@ -137,7 +160,7 @@ def handed_over(schedule: StagedArrays) -> Moves:
     """Moves from GPUs to proxies of their server before the first stage, by segment."""
     n, m = schedule.servers, schedule.gpus_per_server
     streams = np.repeat(np.arange(n * n * m), np.diff(schedule.stream_starts))
-    return _moves(schedule.segments[:, 0], streams // (n * m) * m + streams % m, schedule.segments[:, 3])
+    return _moves(schedule.segments[:, 0], schedule.lanes[streams // (n * m), streams % m], schedule.segments[:, 3])
 
 
 def local_bytes(schedule: StagedArrays) -> Moves:
@@ -160,16 +183,17 @@ def busiest_by_shift(schedule: StagedArrays, moves: Moves) -> IntArray:
 
 def redistributed_by_stage(schedule: StagedArrays) -> IntArray:
     """As `busiest_by_shift`, for what GPUs redistribute after each stage; int64 (stages, servers, shifts)."""
-    stages, m, most = schedule.num_stages, schedule.gpus_per_server, max(schedule.sizes)
-    redistributed = np.zeros((stages, len(schedule.sizes), most), dtype=np.int64)
-    for part in range(schedule.servers):
-        pieces = pieces_of(schedule, part)
-        # In a stage a GPU receives from one other only, so nothing is left to be added to these.
-        taken = np.zeros((stages, most, m), dtype=np.int64)
-        np.add.at(taken, (pieces.stage, _shift(schedule, pieces.peer, pieces.final), pieces.peer % m), pieces.length)
-        sends = np.flatnonzero(schedule.partners[:, part] >= 0)
-        places = sends, schedule.homes[schedule.partners[sends, part] * m]
-        redistributed[places] = np.maximum(redistributed[places], taken[sends].max(axis=2))
+    ranks, most = schedule.num_ranks, max(schedule.sizes)
+    parts = [pieces_of(schedule, part) for part in range(schedule.servers)]
+    stage, peer, final, length = (
+        np.concatenate([getattr(each, name) for each in parts]) for name in ("stage", "peer", "final", "length")
+    )
+    # A GPU may receive on several lanes.
+    moves, of_move = np.unique((stage * ranks + peer) * most + _shift(schedule, peer, final), return_inverse=True)
+    taken = np.zeros(len(moves), dtype=np.int64)
+    np.add.at(taken, of_move, length)
+    redistributed = np.zeros((schedule.num_stages, len(schedule.sizes), most), dtype=np.int64)
+    np.maximum.at(redistributed, (moves // most // ranks, schedule.homes[moves // most % ranks], moves % most), taken)
     return redistributed[:, :, 1:]
 
 

@@ -36,6 +36,9 @@ class TwoTierModel:
         GB/s of a GPU to GPUs of other servers, each way; the paper's B_2.
     wake_up : Fraction
         µs before a step's first byte.
+    scale_up_link : Fraction, optional
+        GB/s from a GPU to each other one of its server, where these have a link each, as in a mesh of xGMI, instead of
+        a switch.
 
     Examples
     --------
@@ -46,9 +49,13 @@ class TwoTierModel:
     scale_up: Exact
     scale_out: Exact
     wake_up: Exact = DEFAULT_WAKE_UP
+    scale_up_link: Exact | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale_up", as_bandwidth(self.scale_up, "the scale-up tier"))
+        if self.scale_up_link is not None:
+            link = as_bandwidth(self.scale_up_link, "a scale-up link")
+            object.__setattr__(self, "scale_up_link", link)
         object.__setattr__(self, "scale_out", as_bandwidth(self.scale_out, "the scale-out tier"))
         object.__setattr__(self, "wake_up", as_latency(self.wake_up, "the wake-up"))
 
@@ -76,8 +83,8 @@ class TwoTierModel:
 
 H200 = TwoTierModel(450, 50)
 """FAST's NVIDIA testbed (section 5): NVLink and 400 Gb/s InfiniBand."""
-MI300X = TwoTierModel(448, "12.5")
-"""FAST's AMD testbed (section 5): Infinity Fabric and 100 Gb/s RoCE."""
+MI300X = TwoTierModel(448, "12.5", scale_up_link=64)
+"""FAST's AMD testbed (section 5): a mesh of seven links of Infinity Fabric per GPU, and 100 Gb/s RoCE."""
 
 
 def check_model(model: object) -> None:
@@ -124,15 +131,17 @@ def two_tier_times(schedule: StagedArrays, model: TwoTierModel, pipeline: str) -
 def _by_stage(schedule: StagedArrays, ticks: _Ticks) -> Sequence[int]:
     """Steps in which one stage is balanced, the one before sent and the one before that redistributed, all at once.
 
-    A step takes a wake-up, and as long as its stage or its busiest GPU inside a server, whichever takes longer.
+    A step takes a wake-up, and as long as its stage, or the busiest GPU or link inside a server, if that is longer.
     """
-    inside = schedule.step_loads.busiest * ticks.scale_up
+    loads = schedule.step_loads
+    inside = np.maximum(loads.busiest * ticks.scale_up, loads.busiest_link * ticks.scale_up_link)
     times = np.maximum(inside, np.pad(schedule.stage_bytes, 1) * ticks.scale_out)
     times += ticks.wake_up * (times > 0)
     local = np.where(schedule.homes[:, None] == schedule.homes, schedule.traffic, 0)
     np.fill_diagonal(local, 0)
-    most = int(max(local.sum(axis=0).max(), local.sum(axis=1).max()))
-    return int(times[0]), int(times[1:-1].sum()), int(times[-1]), most * ticks.scale_up + ticks.wake_up * (most > 0)
+    port = int(max(local.sum(axis=0).max(), local.sum(axis=1).max()))
+    most = max(port * ticks.scale_up, int(local.max()) * ticks.scale_up_link)
+    return int(times[0]), int(times[1:-1].sum()), int(times[-1]), most + ticks.wake_up * (most > 0)
 
 
 def _balance_first(schedule: StagedArrays, ticks: _Ticks) -> Sequence[int]:
@@ -161,26 +170,35 @@ PIPELINES = tuple(_PIPELINES)
 
 
 class _Ticks(NamedTuple):
-    """A model in whole multiples of a unit of time: a byte inside a server, one between servers, a wake-up, a µs."""
+    """A model in whole multiples of a unit of time: a byte of a GPU inside its server, one of a lane, a wake-up, a µs.
+
+    And a byte of a link in a server, 0 where a switch joins its GPUs.
+    """
 
     scale_up: int
     scale_out: int
     wake_up: int
     per_us: int
+    scale_up_link: int
 
     @classmethod
     def of(cls, schedule: StagedArrays, model: TwoTierModel) -> _Ticks:
-        up, out = 1 / Fraction(model.scale_up), 1 / Fraction(model.scale_out)
+        up, out = 1 / Fraction(model.scale_up), 1 / (Fraction(model.scale_out) * schedule.lane_rate)
+        link = Fraction(0) if model.scale_up_link is None else 1 / Fraction(model.scale_up_link)
         wake_up = Fraction(model.wake_up) * NS_PER_US
-        unit = lcm(up.denominator, out.denominator, wake_up.denominator)
-        ticks = cls(int(up * unit), int(out * unit), int(wake_up * unit), unit * NS_PER_US)
+        unit = lcm(up.denominator, out.denominator, wake_up.denominator, link.denominator)
+        ticks = cls(int(up * unit), int(out * unit), int(wake_up * unit), unit * NS_PER_US, int(link * unit))
         steps = (schedule.num_stages + 2) * 2 * max(schedule.sizes)
-        most = int(schedule.traffic.sum()) * max(ticks.scale_up, ticks.scale_out) + ticks.wake_up * steps
+        slowest = max(ticks.scale_up, ticks.scale_out, ticks.scale_up_link)
+        most = int(schedule.traffic.sum()) * slowest + ticks.wake_up * steps
         if most >= MAX_UNITS:
             raise CapacityOverflowError(f"times of up to {most} units do not fit 64 bits; expected rounder bandwidths")
         return ticks
 
     def inside(self, busiest: IntArray) -> IntArray:
-        """Time of SpreadOut's steps, one after another; `busiest` of shape (..., steps)."""
-        times = busiest * self.scale_up + self.wake_up * (busiest > 0)
-        return np.asarray(times.sum(axis=-1), dtype=np.int64)
+        """Time of SpreadOut's steps, at once if each has its links, else in turn; `busiest` of shape (..., steps)."""
+        times, steps = busiest.sum(axis=-1) * self.scale_up, (busiest > 0).sum(axis=-1)
+        if self.scale_up_link:
+            times = np.maximum(times, busiest.max(axis=-1, initial=0) * self.scale_up_link)
+            steps = np.minimum(steps, 1)
+        return np.asarray(times + self.wake_up * steps, dtype=np.int64)

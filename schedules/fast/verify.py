@@ -29,7 +29,7 @@ def _require(fine: bool, problem: str) -> None:
 def _check_arrays(schedule: StagedArrays) -> None:
     n, m, stages = schedule.servers, schedule.gpus_per_server, len(schedule.stage_bytes)
     shapes = {
-        "traffic": (n * m, n * m),
+        "traffic": (sum(schedule.sizes), sum(schedule.sizes)),
         "stream_starts": (n * n * m + 1,),
         "segments": (len(schedule.segments), 4),
         "stage_bytes": (stages,),
@@ -42,8 +42,12 @@ def _check_arrays(schedule: StagedArrays) -> None:
         _require(array.dtype == np.int64, f"{name} has type {array.dtype}; expected int64")
         _require(array.shape == shape, f"{name} has shape {array.shape}; expected {shape}")
     _require(n > 0 and m > 0, f"it has {n} servers of {m} GPUs")
-    parts = all(size > 0 and size % m == 0 for size in schedule.sizes) and sum(schedule.sizes) == n * m
-    _require(parts, f"its servers are of {schedule.sizes} GPUs; expected multiples of {m} that add up to {n * m}")
+    sizes = tuple(map(len, schedule.nics)) or schedule.sizes
+    _require(min(schedule.sizes) > 0 and sizes == schedule.sizes, f"its servers are of {schedule.sizes} GPUs")
+    _require(all(min(row) >= 0 < max(row) for row in schedule.nics), "a server has no NIC")
+    lanes = schedule.server_lanes
+    fine = bool(lanes.min() > 0) and len(schedule.lanes) == n and (n == len(lanes) or not (lanes % m).any())
+    _require(fine, f"its servers have {lanes.tolist()} lanes; expected {n} parts of {m}")
     _require(bool((schedule.traffic >= 0).all()), "the traffic has negative entries")
     starts = schedule.stream_starts
     fine = starts[0] == 0 and starts[-1] == len(schedule.segments) and bool((np.diff(starts) >= 0).all())
@@ -53,11 +57,13 @@ def _check_arrays(schedule: StagedArrays) -> None:
 def _check_segments(schedule: StagedArrays) -> IntArray:
     """Check that segments are the traffic between servers; return lengths of streams, shape (servers, servers, m)."""
     n, m, ranks, homes = schedule.servers, schedule.gpus_per_server, schedule.num_ranks, schedule.homes
+    lanes = schedule.lanes >= 0
+    part_homes = homes[schedule.lanes[:, 0]]
     origin, final, first, length = schedule.segments.T
     inside = (schedule.segments >= 0).all() and (origin < ranks).all() and (final < ranks).all() and (length > 0).all()
     _require(bool(inside), "a segment has no valid rank or no bytes")
     stream = np.repeat(np.arange(n * n * m), np.diff(schedule.stream_starts))
-    sender, receiver = (homes[part * m] for part in np.divmod(stream // m, n))
+    sender, receiver = (part_homes[part] for part in np.divmod(stream // m, n))
     strays = np.flatnonzero((homes[origin] != sender) | (homes[final] != receiver) | (sender == receiver))
     if strays.size:
         at = strays[0]
@@ -79,10 +85,12 @@ def _check_segments(schedule: StagedArrays) -> IntArray:
         _require(False, f"streams carry {held} bytes from rank {source} to {destination}; expected {due}")
     lengths = np.zeros((n, n, m), dtype=np.int64)
     np.add.at(lengths.reshape(-1), stream, length)
-    first_parts = schedule.first_ranks // m
+    used = lanes[:, None] & lanes
+    _require(not lengths[~used].any(), "a stream has no lane")
+    first_parts = np.searchsorted(part_homes, np.arange(len(schedule.sizes)))
     longest, shortest = (
-        extreme.reduceat(extreme.reduceat(extreme.reduce(lengths, axis=2), first_parts, axis=0), first_parts, axis=1)
-        for extreme in (np.maximum, np.minimum)
+        extreme.reduceat(extreme.reduceat(extreme.reduce(each, axis=2), first_parts, axis=0), first_parts, axis=1)
+        for extreme, each in ((np.maximum, lengths), (np.minimum, np.where(used, lengths, lengths.max())))
     )
     _require(bool((longest - shortest <= 1).all()), "streams of the same servers differ by more than a byte")
     return lengths

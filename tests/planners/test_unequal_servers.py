@@ -19,7 +19,7 @@ from collopt.schedules.fast.segments import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, PIPELINES, TwoTierModel
 from collopt.solvers.fast.birkhoff import DECOMPOSITIONS
 from collopt.solvers.fast.stages import staged_exchange
-from collopt.solvers.fast.unequal_servers import unequal_exchange
+from collopt.solvers.fast.unequal_nics import laned_exchange
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
@@ -98,8 +98,8 @@ def test_the_kernel_is_that_of_equal_servers_where_they_are_equal(n: int, m: int
     traffic = random_traffic([m] * n, seed, most)
     prices = (1 / 450, 1 / 50, 2000.0, 1.0)
     equal = staged_exchange(traffic, n, m, 0, 2**62, prices)
-    parts = unequal_exchange(traffic, np.arange(n + 1) * m, m, 0, 2**62, prices)
-    for one, other in zip(equal, parts, strict=True):
+    lanes = laned_exchange(traffic, (m,) * n, np.ones(n * m, dtype=np.int64), 0, 2**62, prices)
+    for one, other in zip(equal, lanes, strict=True):
         assert np.array_equal(one, other)
     schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=[m] * n)
     assert schedule.server_sizes == ()
@@ -110,7 +110,7 @@ def test_the_time_of_a_small_case_is_what_a_hand_works_out() -> None:
     """One GPU receives 8 bytes from three others, which take 2 and 3 each; 1 and 4 ns per byte and 1 µs per step."""
     traffic = np.zeros((4, 4), dtype=np.int64)
     traffic[0, 3], traffic[1, 2] = 9000, 600
-    schedule = planned(traffic, [3, 1])
+    schedule = planned(traffic, [3, 1], stages="plain")
     assert (schedule.servers, schedule.gpus_per_server, schedule.lower_bound) == (4, 1, 9000)
     # GPU 0 keeps 3000 bytes and hands as many to each neighbor; 600 bytes go from GPU 1 to 2 beside the stages.
     model = TwoTierModel(1, "0.25", wake_up=1)
@@ -162,12 +162,13 @@ def test_concentrated_traffic_stays_within_the_worst_case_of_the_largest_server(
 
 def test_wrong_sizes_are_found() -> None:
     """Of other parts, or of other servers than the streams are between; copies keep theirs."""
-    schedule = planned(random_traffic([4, 2, 2], 3), [4, 2, 2])
+    schedule = planned(random_traffic([4, 2, 2], 3), [4, 2, 2], stages="plain")
     assert (schedule.servers, schedule.gpus_per_server) == (4, 2)
     assert repr(schedule).startswith("<AllToAllvSchedule: 3 servers of 2 to 4 GPUs")
     for sizes, problem in (
-        ((4, 3, 1), "multiples"),
-        ((4, 2), "multiples"),
+        ((4, 3, 1), "expected 4 parts of 2"),
+        ((4, 2), "shape"),
+        ((8, 0), "GPUs"),
         ((2, 4, 2), "other servers"),
         ((), "servers"),
     ):
