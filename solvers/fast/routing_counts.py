@@ -19,10 +19,10 @@ MaskArray = npt.NDArray[np.uint8]
 def destination_masks(indices: IntArray, homes: IntArray, servers: int, gpus: int) -> MaskArray:
     """Return the GPUs that want each token, by server; shapes (tokens, choices) and (experts,) to (tokens, servers)."""
     masks = np.zeros((len(indices), servers), dtype=np.uint8)
+    server, bit = homes // gpus, (1 << homes % gpus).astype(np.uint8)
     for token in range(len(indices)):
-        for choice in range(indices.shape[1]):
-            server, gpu = divmod(homes[indices[token, choice]], gpus)
-            masks[token, server] |= np.uint8(1 << gpu)
+        for expert in indices[token]:
+            masks[token, server[expert]] |= bit[expert]
     return masks
 
 

@@ -107,11 +107,16 @@ def _local_hop(rank: int, gpus: int, tokens: IntArray, kinds: IntArray) -> tuple
     mine = np.repeat(masks, kinds[rank])
     peers = range(server * gpus, (server + 1) * gpus)
     counts = kinds[peers.start : peers.stop] @ (masks >> gpu & 1)
-    ends = np.cumsum(counts)
-    slots = {peer: np.arange(ends[at] - counts[at], ends[at]) for at, peer in enumerate(peers)}
+    slots = _in_a_row(peers.start, counts, 0)
     sends = {peer: tokens[mine >> at & 1 > 0] for at, peer in enumerate(peers)}
     kept = sends.pop(rank), slots.pop(rank)
     return Hop(0, OWN, ARRIVED, _nonempty(sends), _nonempty(slots), kept), np.repeat(peers, counts)
+
+
+def _in_a_row(first: int, counts: IntArray, begin: int) -> dict[int, IntArray]:
+    """Places of so many rows from each GPU of a server, one after another."""
+    ends = begin + np.cumsum(counts)
+    return {first + at: np.arange(end - count, end) for at, (end, count) in enumerate(zip(ends, counts, strict=True))}
 
 
 def _nonempty(rows: dict[int, IntArray]) -> dict[int, IntArray]:
@@ -173,8 +178,7 @@ def _spread(stage: int, landed: _Landed, rank: int, gpus: int, sizes: dict[int, 
     sizes[2 * stage + 3] = len(slots)
     sends = {first + at: slots[masks >> at & 1 > 0] for at in range(gpus)}
     holders = landed.peer[landed.mask >> gpu & 1 > 0]
-    places = sizes[ARRIVED] + np.arange(len(holders))
+    receives = _in_a_row(first, np.bincount(holders - first, minlength=gpus), sizes[ARRIVED])
     sizes[ARRIVED] += len(holders)
-    receives = {first + at: places[holders == first + at] for at in range(gpus)}
     kept = sends.pop(rank), receives.pop(rank)
     return Hop(stage + 2, 2 * stage + 3, ARRIVED, _nonempty(sends), _nonempty(receives), kept)
