@@ -184,7 +184,9 @@ class Candidate:
         """Return a copy whose bounds in `all_to_all` differ by at most `gap`, relative to the larger one."""
         from ..pairs.direct_connect_rate import all_to_all_rate_bounds
 
-        return self.changed(all_to_all=all_to_all_rate_bounds(self.graph(), gap))
+        return self.changed(
+            all_to_all=all_to_all_rate_bounds(self.graph(), gap, symmetries=self.construction.symmetries())
+        )
 
     def _checked(self, direction: Direction, own: Callable[[], StepSchedule] | None, cost: StepCost) -> StepSchedule:
         """Verify the construction's own schedule, or the best breadth-first one, and its cost."""

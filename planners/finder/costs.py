@@ -26,7 +26,7 @@ from .table import FinderTable
 
 MAX_WORK = 3 * 2**29
 """Nodes, squared, times links of a node, in all of the graphs that are measured: some fifteen seconds."""
-LINE_GRAPH_WORK = 2**24  # the same of line graphs that are looked at because they may turn out better than theorems say
+LINE_GRAPH_WORK = 2**25  # the same of line graphs that are looked at because they may turn out better than theorems say
 MAX_LINE_GRAPHS = 64
 FLOW_WORK = 4  # how much longer it takes where links are too many for all sets of them to be looked at
 CIRCULANT_TRIES = 100
@@ -228,8 +228,8 @@ def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:
 def _efficient_metacirculants(nodes: int, degree: int, *, two_way: bool) -> tuple[Base, ...]:
     """List metacirculants of which none of less mean distance has an allgather that costs no more."""
     kept: list[tuple[StepCost, Base]] = []
-    for base in low_hop_metacirculants(nodes, degree, two_way=two_way):
-        cost = breadth_first_cost(base.graph(), 1)
+    for base, graph in low_hop_metacirculants(nodes, degree, two_way=two_way):
+        cost = breadth_first_cost(graph, 1)
         if not any(is_no_worse(other, cost) for other, _ in kept):
             kept.append((cost, base))
     return tuple(base for _, base in kept)

@@ -177,6 +177,6 @@ def _is_efficient(place: int, candidate: Candidate, found: Sequence[Candidate]) 
 
 
 def is_as_good(one: Candidate, other: Candidate, costs: Iterable[Callable[[Candidate], StepCost]] = COSTS) -> bool:
-    """Whether these costs are no worse, and both bounds of all-to-all, where there are any, no less."""
-    rates = zip(one.all_to_all or (), other.all_to_all or (), strict=True)
+    """Whether these costs are no worse, and both bounds of all-to-all, where both have them, no less."""
+    rates = zip(one.all_to_all or (), other.all_to_all or (), strict=False)
     return all(mine >= theirs for mine, theirs in rates) and all(is_no_worse(cost(one), cost(other)) for cost in costs)

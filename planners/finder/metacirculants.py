@@ -15,8 +15,8 @@ from operator import itemgetter
 import numpy as np
 
 from ...support.arrays import IntArray
+from ...topologies import DirectGraph
 from ...topologies.direct_connect.metacirculants import Group
-from ...topologies.graphs.names import offset_names
 from .bases import MAX_SEARCHED_DEGREE
 from .constructions import Base
 
@@ -28,7 +28,7 @@ KEPT, SMALL = 24, 256  # digraphs of up to 256 nodes whose broadcasts are looked
 
 
 @cache
-def low_hop_metacirculants(n: int, degree: int, *, two_way: bool) -> tuple[Base, ...]:
+def low_hop_metacirculants(n: int, degree: int, *, two_way: bool) -> tuple[tuple[Base, DirectGraph], ...]:
     """List digraphs by increasing mean distance, the least that a search finds; none beyond its limits.
 
     Where there are too many sets a sample is looked at, the same in every run.
@@ -46,13 +46,12 @@ def low_hop_metacirculants(n: int, degree: int, *, two_way: bool) -> tuple[Base,
         # Groups take turns where sums are equal, for many sets of one group differ by an automorphism only.
         found += [(int(sums[each]), turn, group, sets[each].tolist()) for turn, each in enumerate(best)]
     listed = sorted(found, key=itemgetter(0, 1))[: max(KEPT * SMALL // max(n, SMALL), 6)]
-    return tuple(_construction(group, elements) for hops, _, group, elements in listed if hops < UNREACHABLE)
+    return tuple(_made(group, elements) for hops, _, group, elements in listed if hops < UNREACHABLE)
 
 
-def _construction(group: Group, elements: list[int]) -> Base:
-    m, k, r = group
-    title = f"MetaCirc({m}, {k}, {r}; {offset_names(elements)})"
-    return Base("metacirculant_digraph", (m, k, r, tuple(elements)), title)
+def _made(group: Group, elements: list[int]) -> tuple[Base, DirectGraph]:
+    graph = group.graph(elements)
+    return Base("metacirculant_digraph", (*group, tuple(elements)), graph.name), graph
 
 
 def _groups(n: int) -> Iterator[Group]:

@@ -41,17 +41,27 @@ def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
     left, sharp, kept = MAX_FLOW_WORK, dict[Construction, Rates](), list[Candidate]()
     for key, candidate in progress.iterate(sorted(rated.items(), key=lambda each: -each[0][2][1]), len(rated)):
         bounds, name = key[2], candidate.construction
-        if any(is_as_good(other, candidate.changed(all_to_all=bounds[1:] * 2)) for other in kept):
+        # Rates up to those of candidates that cost no more are of no use.
+        reached = (_lower(other) for other in kept if is_as_good(other, candidate.changed(all_to_all=None)))
+        if (floor := max(reached, default=Fraction(0))) >= bounds[1]:
             continue
         work = (name.orbit_representatives(candidate.degree) or candidate.nodes) * candidate.nodes * candidate.degree
         if name not in sharp and work <= left:
             left -= work
-            # On the transposed graph the same flows run backwards.
-            sharp[name] = sharp[transposed(name)] = all_to_all_rate_bounds(
-                candidate.graph(), symmetries=name.symmetries(), exact_columns=EXACT_COLUMNS
+            bounds = all_to_all_rate_bounds(
+                candidate.graph(), symmetries=name.symmetries(), exact_columns=EXACT_COLUMNS, floor=floor
             )
+            if bounds[1] <= floor:
+                continue
+            # On the transposed graph the same flows run backwards.
+            sharp[name] = sharp[transposed(name)] = bounds
         kept.append(candidate.changed(all_to_all=sharp.get(name, bounds)))
     return kept
+
+
+def _lower(candidate: Candidate) -> Fraction:
+    assert candidate.all_to_all is not None
+    return candidate.all_to_all[0]
 
 
 def _by_distances(candidate: Candidate) -> Rates:

@@ -28,6 +28,7 @@ def all_to_all_rate_bounds(
     *,
     symmetries: IntArray | None = None,
     exact_columns: int = EXACT_COLUMNS,
+    floor: Fraction = Fraction(0),
 ) -> tuple[Fraction, Fraction]:
     """Lower and upper bound on the rate f at which every node can send to every other.
 
@@ -42,6 +43,8 @@ def all_to_all_rate_bounds(
         Automorphisms of the graph, which are checked; searched for by default.
     exact_columns : int
         Columns of the linear program up to which it is solved exactly.
+    floor : Fraction
+        A rate of interest: bounds may be further apart where the upper one is no larger.
 
     Returns
     -------
@@ -79,9 +82,9 @@ def all_to_all_rate_bounds(
             return certified_rate(graph, alike)
     from ...solvers.multicommodity.concurrent_flow import concurrent_flow
 
-    found = concurrent_flow(graph.num_nodes, *graph.adjacency, demands, gap=part, automorphisms=alike)
+    found = concurrent_flow(graph.num_nodes, *graph.adjacency, demands, gap=part, floor=floor, automorphisms=alike)
     with suppress(NoAnswerError):
-        if columns <= MAX_COLUMNS and found.gap > part:
+        if columns <= MAX_COLUMNS and found.gap > part and found.upper > floor:
             lower, upper = certified_rate(graph, alike)
             return max(found.lower, lower), min(found.upper, upper)
     return found.lower, found.upper

@@ -45,13 +45,15 @@ def concurrent_flow(
     demands: IntArray,
     *,
     gap: float | Fraction = Fraction(1, 100),
+    floor: Fraction = Fraction(0),
     max_rounds: int = 10_000,
     automorphisms: IntArray | None = None,
 ) -> ConcurrentFlow:
     """Route all demands at nearly the maximum common rate, f of linear program (3) of the direct-connect paper.
 
     By convexity and symmetry some optimum has equal loads on all links of an orbit, so one source and one link per
-    orbit suffice.  Shapes: `demands` int64 (ranks, ranks); `automorphisms` int64 (generators, nodes).
+    orbit suffice.  Where no rate above `floor` is possible, the gap may be larger.  Shapes: `demands` int64 (ranks,
+    ranks); `automorphisms` int64 (generators, nodes).
     """
     if not 0 < gap < 1 or max_rounds < 1:
         raise UnsupportedError(
@@ -62,7 +64,7 @@ def concurrent_flow(
     game = MultiplicativeWeights(scaled_instance(num_nodes, tails, heads, capacities, demands, orbits), max_rounds)
     with progress.status() as report:
         best = game.phase()
-        while best.rate < (1 - Fraction(gap)) * game.upper and game.rounds_left > 0:
+        while best.rate < (1 - Fraction(gap)) * game.upper and game.upper > floor and game.rounds_left > 0:
             report(f"within {float(1 - best.rate / game.upper):.2%}")
             best = max(best, game.phase(), key=lambda flow: flow.rate)
     return ConcurrentFlow(best.rate, game.upper, game.best_lengths[orbits.classes], best.loads, best.amount, best.steps)

@@ -219,6 +219,10 @@ def test_it_stops_at_the_gap_or_when_the_rounds_are_used_up() -> None:
     early = concurrent_flow(*network, gap=1e-6, max_rounds=1)
     assert early.gap > Fraction(1, 10**6)
     check_bounds(network, early)
+    useless = concurrent_flow(*network, gap=1e-6, floor=rough.upper)
+    assert fine.lower < useless.upper <= rough.upper
+    assert useless.gap > Fraction(1, 10**6)
+    check_bounds(network, useless)
 
 
 def test_demands_of_bytes_and_of_one_byte_beside_them() -> None:

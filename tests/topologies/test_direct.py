@@ -10,7 +10,7 @@ import networkx as nx
 import pytest
 
 from collopt.errors import TopologyError
-from collopt.topologies import Topology, complete, hypercube, ring, torus
+from collopt.topologies import Topology, cartesian_product, complete, hypercube, ring, torus
 
 SAMPLES = [
     ring(2),
@@ -59,6 +59,18 @@ def test_tori_have_two_ports_per_dimension(shape: tuple[int, ...]) -> None:
     for node in topology.nodes:
         assert topology.egress(node) == 20 * len(shape)
         assert len(topology.out_links(node)) == neighbors
+
+
+def test_two_nodes_may_share_one_link() -> None:
+    """Along dimensions of size 2, as in a product with the complete graph of two nodes."""
+    single = torus(2, 3, single=True)
+    assert single.name == "torus-2x3-single"
+    assert {len(single.out_links(node)) for node in single.nodes} == {3}
+    assert {link.bandwidth for link in single.links} == {1}
+    product = cartesian_product(complete(2).graph, ring(3).graph)
+    assert single.graph.adjacency[0].tolist() == product.adjacency[0].tolist()
+    assert single.graph.adjacency[1].tolist() == product.adjacency[1].tolist()
+    assert torus(4, 3, single=True).digest == torus(4, 3).digest
 
 
 def test_a_torus_is_the_graph_that_networkx_builds() -> None:

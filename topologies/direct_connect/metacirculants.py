@@ -17,8 +17,9 @@ from ...support.arrays import IntArray
 from ...support.quantities import Exact
 from ...support.validation import as_list, as_size, shown
 from ..graphs.names import offset_names
+from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import check_graph, topology_from_heads
+from .arcs import arcs_to, check_graph
 
 MAX_PART = 2**12  # elements of either cyclic part
 
@@ -41,6 +42,11 @@ class Group(NamedTuple):
         first, second = (part[:, None] for part in np.divmod(np.arange(m * k), k))
         found: IntArray = (first + self.powers[second] * (elements // k)) % m * k + (second + elements) % k
         return found
+
+    def graph(self, elements: Sequence[int]) -> DirectGraph:
+        """Make the graph of `metacirculant_digraph`, unchecked."""
+        name = f"MetaCirc({self.m}, {self.k}, {self.r}; {offset_names(elements)})"
+        return DirectGraph.from_arcs(self.m * self.k, arcs_to(self.heads(np.array(elements))), name)
 
 
 def metacirculant_digraph(
@@ -80,12 +86,13 @@ def metacirculant_digraph(
     listed = [as_size(each, "an element", most=count - 1) for each in as_list(elements, "the elements")]
     if not listed or len(set(listed)) < len(listed):
         raise TopologyError(f"the elements are {shown(listed)}; expected one or more, all different")
-    name = f"MetaCirc({m}, {k}, {r}; {offset_names(listed)})"
+    group, name = Group(m, k, r), f"MetaCirc({m}, {k}, {r})"
     check_graph(name, count, len(listed))
-    heads = Group(m, k, r).heads(np.array(listed))
-    reached, before = np.arange(count) == 0, 0
+    heads, reached, before = group.heads(np.array(listed)), np.arange(count) == 0, 0
     while (now := int(reached.sum())) > before:
         reached[heads[reached]], before = True, now
     if before < count:
-        raise TopologyError(f"the elements of {name} generate {before} of {count}; add one of the others")
-    return topology_from_heads(heads, name, bandwidth, latency)
+        raise TopologyError(
+            f"the elements {shown(listed)} generate {before} of {count} of {name}; add one of the others"
+        )
+    return Topology.from_graph(group.graph(listed), bandwidth=bandwidth, latency=latency)
