@@ -26,7 +26,7 @@ from .graphs.automorphisms import symmetries
 from .graphs.expansions import bidirectional, cartesian_power, cartesian_product, degree_expansion, line_graph, parallel
 from .graphs.isomorphism import automorphisms, isomorphism
 from .graphs.properties import bandwidth_optimum, moore_steps, reverse_symmetry, undirected_moore_steps
-from .graphs.stored_broadcasts import BaseSchedule, base_schedule_names, base_schedule_rows, base_transpose_names
+from .graphs.stored_broadcasts import BaseSchedule, base_schedule_rows
 from .importing.boxes import read_box
 from .importing.compose import compose
 from .network.assumed_costs import guessed_costs, reached_network
@@ -76,7 +76,7 @@ __all__ += ["circulant", "circulant_digraph", "directed_circulant", "metacircula
 __all__ += ["low_diameter_circulant", "low_diameter_offsets"]
 __all__ += ["DISTANCE_REGULAR", "complete_bipartite", "diamond", "distance_regular", "hamming"]
 __all__ += ["de_bruijn", "generalized_kautz", "kautz", "modified_de_bruijn"]
-__all__ += ["BaseSchedule", "base_schedule_names", "base_schedule_rows", "base_transpose_names"]
+__all__ += ["BaseSchedule", "base_schedule_rows"]
 __all__ += ["Adjacency", "DirectGraph", "bidirectional", "line_graph", "parallel"]
 __all__ += ["cartesian_power", "cartesian_product", "degree_expansion"]
 __all__ += ["automorphisms", "isomorphism", "reverse_symmetry"]

@@ -96,6 +96,11 @@ def catalogue() -> tuple[CatalogueEntry, ...]:
     Returns
     -------
     tuple of CatalogueEntry
+
+    Examples
+    --------
+    >>> [entry.name for entry in catalogue()][:3]
+    ['dgx-a100', 'dgx-h100', 'dgx-h200']
     """
     return tuple(
         CatalogueEntry(name, inspect.getdoc(function).partition("\n")[0], function, _parameters(function))  # type: ignore[union-attr]

@@ -18,9 +18,10 @@ from ...schedules import StepSchedule, base_reduce_scatter, base_schedule, rever
 from ...schedules.expansions import expansions as schedule_expansions
 from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
-from ...topologies import DirectGraph, Topology, base_schedule_names
+from ...topologies import DirectGraph, Topology
 from ...topologies.graphs import expansions as graph_expansions
 from ...topologies.graphs.orbits import link_images
+from ...topologies.graphs.stored_broadcasts import base_schedule_names
 from ..bfb.bfb import bfb_schedule
 from ..pairs.direct_connect_rate import found_automorphisms
 

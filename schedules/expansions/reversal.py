@@ -195,7 +195,7 @@ def base_schedule(name: str) -> StepSchedule:
     Parameters
     ----------
     name : str
-        One of `collopt.topologies.base_schedule_names` or `collopt.topologies.base_transpose_names`.
+        Of a graph or transpose that `collopt.topologies.base_schedule_rows` knows.
 
     Returns
     -------

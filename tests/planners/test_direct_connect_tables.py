@@ -14,7 +14,6 @@ from collopt.schedules import StepCost, base_schedule, step_cost, verified_step_
 from collopt.topologies import (
     Topology,
     bandwidth_optimum,
-    base_schedule_names,
     bidirectional_ring,
     circulant,
     complete,
@@ -33,6 +32,7 @@ from collopt.topologies import (
     undirected_moore_steps,
     unidirectional_ring,
 )
+from collopt.topologies.graphs.stored_broadcasts import base_schedule_names
 from graph_symmetry import is_reverse_symmetric
 
 K44 = Base("complete_bipartite", (4,), "K(4, 4)")

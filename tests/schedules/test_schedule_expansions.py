@@ -35,7 +35,6 @@ from collopt.schedules.steps.schedule import Send
 from collopt.topologies import (
     DirectGraph,
     Topology,
-    base_schedule_names,
     base_schedule_rows,
     bidirectional,
     cartesian_power,
@@ -44,6 +43,7 @@ from collopt.topologies import (
     line_graph,
     unidirectional_ring,
 )
+from collopt.topologies.graphs.stored_broadcasts import base_schedule_names
 from graph_symmetry import is_reverse_symmetric
 from oracles.breadth_first import first_neighbor_schedule, least_breadth_first_cost
 from oracles.expansion_definitions import chunk_sends, definition_1, definition_2, definition_14

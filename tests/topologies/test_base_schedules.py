@@ -11,12 +11,11 @@ from collopt.errors import UnsupportedError
 from collopt.topologies import (
     DirectGraph,
     Topology,
-    base_schedule_names,
     base_schedule_rows,
-    base_transpose_names,
     diamond,
     modified_de_bruijn,
 )
+from collopt.topologies.graphs.stored_broadcasts import base_schedule_names, base_transpose_names
 from graph_symmetry import is_reverse_symmetric
 
 

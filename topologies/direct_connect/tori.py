@@ -115,6 +115,11 @@ def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> To
     Returns
     -------
     Topology
+
+    Examples
+    --------
+    >>> [link.head for link in hypercube(3).out_links("gpu5")]
+    ['gpu4', 'gpu7', 'gpu1']
     """
     dimension = as_size(dimension, "dimension", most=15)
     size = 2**dimension

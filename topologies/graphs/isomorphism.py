@@ -64,6 +64,11 @@ def automorphisms(graph: DirectGraph) -> IntArray:
         Each row maps the nodes, and is checked arc by arc; the identity is left out.  The group that they generate has
         the same orbits of nodes as the full automorphism group, of which it may be a proper subgroup.
         `NoAnswerError` if `MAX_ATTEMPTS` pairs of nodes did not decide whether two are alike.
+
+    Examples
+    --------
+    >>> automorphisms(DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)"))
+    array([[1, 2, 0]])
     """
     as_direct_graph(graph)
     found = list(orbit_mappings(NodeMatching(graph, graph)))

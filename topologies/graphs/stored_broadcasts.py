@@ -45,30 +45,12 @@ class BaseSchedule:
 
 
 def base_schedule_names() -> tuple[str, ...]:
-    """Return the names of the paper's graphs that `base_schedule_rows` has schedules of.
-
-    Returns
-    -------
-    tuple of str
-
-    Examples
-    --------
-    >>> base_schedule_names()
-    ('Diamond', 'DBJMod(2, 3)', 'DBJMod(2, 4)', 'DBJMod(3, 2)', 'DBJMod(4, 2)')
-    """
+    """Return the names of the paper's graphs that `base_schedule_rows` has schedules of."""
     return tuple(name for name in _stored() if not name.endswith(TRANSPOSED))
 
 
 def base_transpose_names() -> tuple[str, ...]:
-    """Return the names of the transposed graphs that `base_schedule_rows` has schedules of.
-
-    DBJMod(2, 3) is isomorphic to its transpose, which needs no schedule.
-
-    Returns
-    -------
-    tuple of str
-        As `DirectGraph.transpose` names them.
-    """
+    """Return the names of the transposes that it has schedules of; that of DBJMod(2, 3) needs none."""
     return tuple(name for name in _stored() if name.endswith(TRANSPOSED))
 
 
@@ -83,7 +65,8 @@ def base_schedule_rows(name: str) -> BaseSchedule:
     Parameters
     ----------
     name : str
-        One of `base_schedule_names` or `base_transpose_names`, such as ``"Diamond^T"``.
+        ``"Diamond"``, ``"DBJMod(2, 3)"``, ``"DBJMod(2, 4)"``, ``"DBJMod(3, 2)"`` or ``"DBJMod(4, 2)"``, or of all but
+        DBJMod(2, 3), which is isomorphic to it, the transpose, such as ``"Diamond^T"``.
 
     Returns
     -------

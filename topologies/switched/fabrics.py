@@ -161,6 +161,11 @@ def fat_tree(
     -------
     Topology
         ``host0`` ... , ``pod0/edge0`` ... , ``pod0/aggregate0`` ... , ``core0`` ...
+
+    Examples
+    --------
+    >>> fat_tree(4)
+    <Topology 'fat-tree-4': 16 ranks, 20 switches, 96 links>
     """
     k = as_size(k, "k", least=2, most=2**16)
     if k % 2:
@@ -220,6 +225,11 @@ def dragonfly(
     -------
     Topology
         ``host0`` ... , ``group0/router0`` ...
+
+    Examples
+    --------
+    >>> dragonfly(4, 2, 2)
+    <Topology 'dragonfly-4-2-2': 72 ranks, 36 switches, 324 links>
     """
     routers = as_size(routers_per_group, "routers_per_group")
     hosts = as_size(hosts_per_router, "hosts_per_router")

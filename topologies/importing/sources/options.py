@@ -124,13 +124,6 @@ def _products_of(vendor: str, code: str) -> Iterator[GpuProduct]:
     return (product for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code))
 
 
-def as_figures(value: object) -> str:
-    """Return one of `FIGURES`; anything else raises `TopologyError`."""
-    if value not in FIGURES:
-        raise TopologyError(f"figures are {shown(value)}; expected {' or '.join(map(repr, FIGURES))}")
-    return str(value)
-
-
 OPTIONS = ("figures", "gpu", "nic_bandwidth", "pcie_bandwidth")
 
 
@@ -160,8 +153,10 @@ class BoxOptions:
         pcie_bandwidth: Exact | None = None,
     ) -> BoxOptions:
         """Validate options as users give them."""
+        if figures not in FIGURES:
+            raise TopologyError(f"figures are {shown(figures)}; expected {' or '.join(map(repr, FIGURES))}")
         return cls(
-            as_figures(figures),
+            figures,
             None if gpu is None else find_product(gpu),
             None if nic_bandwidth is None else as_bandwidth(nic_bandwidth, "every NIC"),
             None if pcie_bandwidth is None else as_bandwidth(pcie_bandwidth, "every PCIe link"),
