@@ -72,7 +72,7 @@ def network(nics: Rates, scale_up: int) -> collopt.Topology:
 
 
 @given(ANY_SERVERS, st.integers(0, 10**6), st.sampled_from(["plain", "fewest", "rotations", None]), st.booleans())
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_nics_carry_no_more_than_their_rate(nics: Rates, seed: int, stages: str | None, short: bool) -> None:
     """Everything arrives at the bound but for whole bytes; GPUs without a NIC hand over what they have for others."""
     traffic = random_traffic(nics, seed)
@@ -95,7 +95,7 @@ def test_nics_carry_no_more_than_their_rate(nics: Rates, seed: int, stages: str 
 
 
 @given(ANY_SERVERS, st.integers(0, 10**6), st.sampled_from(["plain", None]), st.booleans())
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_times_keep_their_guarantee(nics: Rates, seed: int, stages: str | None, mesh: bool) -> None:
     """Of few senders too, where scale-up is as fast as all NICs of a server, or its links twice as fast as one."""
     traffic = random_traffic(nics, seed)
@@ -112,7 +112,7 @@ def test_times_keep_their_guarantee(nics: Rates, seed: int, stages: str | None, 
 
 @pytest.mark.parametrize("servers", [2, 3])
 @given(st.data())
-@settings(max_examples=examples(12))
+@settings(max_examples=examples(9))
 def test_the_bound_is_the_linear_programs(servers: int, data: st.DataObject) -> None:
     """The largest concurrent flow of all GPUs over all paths, with any rates, takes what the stages do."""
     nics = data.draw(st.lists(some_rates(st.just(2)), min_size=servers, max_size=servers))
