@@ -47,7 +47,7 @@ def scheduled(traffic: npt.ArrayLike, sizes: list[int], **options: object) -> Al
 
 @st.composite
 def exchanges(draw: st.DrawFn) -> AllToAllvSchedule:
-    """Even or skewed matrices, with rows and columns of zeros, on servers of equal and unequal sizes."""
+    """Even or skewed matrices, with rows and columns of zeros, on equal and unequal servers, with fewer NICs too."""
     sizes = draw(
         st.one_of(
             st.lists(st.integers(1, 4), min_size=1, max_size=4),
@@ -65,7 +65,8 @@ def exchanges(draw: st.DrawFn) -> AllToAllvSchedule:
         traffic[rank] = 0
         traffic[:, rank] = 0
     traffic[0, -1] += 1
-    options = draw(st.sampled_from([{}, {"stages": "fewest"}, {"max_stage_bytes": 7}]))
+    nics = [[(gpu + 1) % 2 for gpu in range(size)] for size in sizes]
+    options = draw(st.sampled_from([{}, {"stages": "fewest"}, {"max_stage_bytes": 7}, {"nics": nics}]))
     return scheduled(traffic * draw(st.sampled_from([1, 6])), sizes, **options)
 
 

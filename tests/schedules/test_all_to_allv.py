@@ -16,7 +16,7 @@ from collopt.errors import CapacityOverflowError, CertificateError, TopologyErro
 from collopt.planners.pairs.fast import schedule_all_to_allv
 from collopt.schedules.fast.schedule import AllToAllvSchedule
 from collopt.schedules.fast.segments import ARRAYS
-from collopt.schedules.fast.two_tier_cost import H200, MI300X, TwoTierModel
+from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
@@ -246,6 +246,21 @@ def test_balancing_by_stage_hides_all_but_the_first() -> None:
     model = TwoTierModel(1, "0.25", wake_up=0)
     assert schedule.times(model) == schedule.times(model, "by stage") == (2, 16, 2, 0)
     assert schedule.times(model, "balance first") == (4, 16, 2, 0)
+
+
+@pytest.mark.parametrize(("link", "inside", "local"), [(None, 6, Fraction("0.6")), ("0.25", 12, Fraction("2.4"))])
+def test_a_mesh_is_as_slow_as_its_busiest_link(link: str | None, inside: int, local: Fraction) -> None:
+    """GPU 0 hands 3 of 9 KB to each neighbor, at 1 GB/s by a switch or 0.25 by links; local bytes move beside."""
+    traffic = np.zeros((6, 6), dtype=np.int64)
+    traffic[0, 3], traffic[1, 2] = 9000, 600
+    schedule = schedule_all_to_allv(traffic, servers=2, gpus_per_server=3, max_stage_bytes=2**62)
+    assert schedule.step_loads.busiest.tolist() == [6000, 600, 6000]
+    assert schedule.step_loads.busiest_link.tolist() == [3000, 600, 3000]
+    model = TwoTierModel(1, "0.1", wake_up=0, scale_up_link=link)
+    for pipeline in PIPELINES:
+        assert schedule.times(model, pipeline) == (inside, 30, inside, local)
+    with pytest.raises(TopologyError, match="a scale-up link is 0"):
+        TwoTierModel(1, 1, scale_up_link=0)
 
 
 def test_models_read_and_refuse_numbers() -> None:
