@@ -96,6 +96,7 @@ COLUMNS = {
     "fast_factor": "FAST / optimum",
     "by_stage_factor": "by stage / optimum",
     "spread_out_factor": "SpreadOut / optimum",
+    "scratch_percent": "scratch, %",
     "copies_mb": "all-to-allv, MB",
     "dispatch_mb": "dispatch, MB",
     "combine_mb": "combine, MB",

@@ -37,12 +37,12 @@ def staged_exchange(
     A `cap` of 0, and the way `CHOSEN`, are decided by predicted time.
     """
     nothing, no_rows = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
-    fault = fault_of(traffic)
-    if fault:
-        return fault, nothing, no_rows, nothing, no_rows, no_rows, no_rows
     sums = np.empty((servers * gpus, servers), dtype=np.int64)
     longest = np.empty((servers, servers), dtype=np.int64)
-    peer_bytes(traffic, servers, gpus, sums, longest)
+    every = peer_bytes(traffic, servers, gpus, sums, longest)
+    fault = fault_of(traffic) if every < 0 or every >= LIMIT // traffic.size else 0
+    if fault:
+        return fault, nothing, no_rows, nothing, no_rows, no_rows, no_rows
     found, weights, cap = capped_matchings(longest, gpus, way, cap, prices)
     pieces = number_of_stages(weights, cap)
     if pieces > MAX_PLACES // servers:

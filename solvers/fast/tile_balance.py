@@ -14,11 +14,14 @@ from ...support.compiling.kernels import kernel
 
 
 @kernel
-def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longest: IntArray) -> None:
-    """Sum the bytes of each GPU for each other server, and find the longest stream of each pair of servers.
+def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longest: IntArray) -> int:
+    """Sum the bytes of each GPU for each server, and find the longest stream of each pair of servers.
+
+    Returns all entries combined by or, which is below 0 if one of them is, and else no less than any.
 
     Shapes: `traffic` int64 (ranks, ranks); `sums` int64 (ranks, servers); `longest` int64 (servers, servers).
     """
+    every = 0
     for server in range(servers):
         totals = longest[server]
         totals[:] = gpus - 1
@@ -28,11 +31,13 @@ def peer_bytes(traffic: IntArray, servers: int, gpus: int, sums: IntArray, longe
                 row = 0
                 for cell in cells[other * gpus : (other + 1) * gpus]:
                     row += cell
+                    every |= cell
                 sums[rank, other] = row
                 totals[other] += row
         totals[server] = 0
         for other in range(servers):
             totals[other] //= gpus
+    return every
 
 
 @kernel

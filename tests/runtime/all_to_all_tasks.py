@@ -124,6 +124,7 @@ def sixteen_ranks(rank: int, folder: str, seeds: int) -> dict[str, bool]:
     }
 
 
+KINDS = ("uniform", "zipf", "adversary")
 SLOW_LINKS = TwoTierModel("0.45", "0.05")
 
 
@@ -148,10 +149,15 @@ class Counted(NamedTuple):
     scratch: int
 
 
-def counted_exchange(rank: int, folder: str, kind: str) -> Counted:
-    """Exchange among eight ranks, and count what torch is asked to send in each batch."""
+def counted_exchanges(rank: int, folder: str) -> list[Counted]:
+    """Exchange all `KINDS` among eight ranks, and count what torch is asked to send in each batch."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=8)
+    return [counted_exchange(rank, kind) for kind in KINDS]
+
+
+def counted_exchange(rank: int, kind: str) -> Counted:
+    """Exchange one kind."""
     batches: list[list[tuple[int, int]]] = []
     plans = []
     post, run = dist.batch_isend_irecv, runtime.run
