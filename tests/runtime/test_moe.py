@@ -5,30 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 import moe_tasks
-import numpy as np
 import pytest
 
-from collopt.planners import count_dispatch, schedule_dispatch
-from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
-from collopt.solvers.fast.routing_counts import sorted_by_mask
 
-PRELOAD = (
-    "torch",
-    "torch.distributed",
-    "collopt.planners.pairs.dispatch",
-    "collopt.solvers.fast.stages",
-    "collopt.solvers.fast.routing_counts",
-)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled() -> None:
-    """Compile the kernels once, before all ranks would do so at the same time."""
-    rank_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)
-    indices = [np.zeros((1, 1), dtype=np.int64)] * 4
-    sorted_by_mask(np.zeros((1, 2), dtype=np.uint8), 2)
-    schedule_dispatch(count_dispatch(indices, np.arange(4), servers=2, gpus_per_server=2))
+PRELOAD = ("torch", "torch.distributed", "moe_kernels")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,13 @@
+"""Loads the kernels of dispatches when it is imported: once, before processes are forked that need them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collopt.planners import count_dispatch, schedule_dispatch
+from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
+from collopt.solvers.fast.routing_counts import sorted_by_mask
+
+sorted_by_mask(np.zeros((1, 2), dtype=np.uint8), 2)
+rank_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)
+schedule_dispatch(count_dispatch([np.zeros((1, 1), dtype=np.int64)] * 4, np.arange(4), servers=2, gpus_per_server=2))
