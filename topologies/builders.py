@@ -162,9 +162,7 @@ def _unknown(what: str, given: object, known: Collection[str]) -> str:
 
 def _parameters(function: Callable[..., Topology]) -> tuple[Parameter, ...]:
     hints = get_type_hints(function)
-    return tuple(
-        _parameter(parameter, hints[name]) for name, parameter in inspect.signature(function).parameters.items()
-    )
+    return tuple(_parameter(each, hints[each.name]) for each in inspect.signature(function).parameters.values())
 
 
 def _parameter(parameter: inspect.Parameter, hint: object) -> Parameter:

@@ -7,6 +7,7 @@ parsed by the pattern of their cells, from the first label on; errors name the l
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -106,11 +107,9 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
     labels = header.labels
     if len(labels) > MAX_LABELS:
         raise document.error(f"the table has {len(labels)} columns; expected at most {MAX_LABELS}", header.line)
-    known: set[str] = set()
-    for label in labels:
-        if label in known:
-            raise document.error(f"two columns are called {shown(label)}; expected different names", header.line)
-        known.add(label)
+    known = set(labels)
+    if twice := [label for label, count in Counter(labels).items() if count > 1]:
+        raise document.error(f"two columns are called {shown(twice[0])}; expected different names", header.line)
     rows: dict[str, tuple[tuple[str, ...], int, str]] = {}
     for number in range(header.line + 1, len(lines) + 1):
         line = lines[number - 1]
@@ -136,10 +135,8 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
         raise document.error(
             f"the table has a column {shown(missing[0])}, but no row of that name below; is it cut short?", header.line
         )
-    ordered = [rows[label] for label in labels]
-    return TextMatrix(
-        labels, tuple(row[0] for row in ordered), tuple(row[1] for row in ordered), tuple(row[2] for row in ordered)
-    )
+    contents, numbers, tails = zip(*(rows[label] for label in labels), strict=True)
+    return TextMatrix(labels, contents, numbers, tails)
 
 
 def _refuse_row_without_column(document: Document, number: int, line: str, cell: CellKind) -> None:
