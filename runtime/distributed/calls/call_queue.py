@@ -166,10 +166,6 @@ class CallQueue:
         """Wait for all earlier jobs."""
         self.submit(_nothing).result()
 
-    def completes_by(self, until: float) -> bool:
-        """Wait until a time of the monotonic clock; return whether all jobs are complete and their data released."""
-        return bool(wait([self.submit(_nothing)], max(0.0, until - time.monotonic())).done)
-
 
 _queues: WeakSet[CallQueue] = WeakSet()
 _ending: WeakSet[Thread] = WeakSet()
@@ -210,7 +206,7 @@ if hasattr(os, "register_at_fork"):
 def _wait_at_exit() -> None:
     """Wait for unfinished calls at exit; interrupt those that are late."""
     until = time.monotonic() + EXIT_TIMEOUT_S
-    if late := [queue for queue in list(_queues) if not queue.completes_by(until)]:
+    if late := _late(list(_queues), until):
         _queues.difference_update(late)
         _interrupt_all(late)
     until = time.monotonic() + INTERRUPT_TIMEOUT_S
@@ -228,9 +224,13 @@ def _interrupt_all(late: list[CallQueue]) -> None:
     )
     for queue in late:
         queue.interrupt()
-    until = time.monotonic() + INTERRUPT_TIMEOUT_S
-    for queue in late:
-        queue.completes_by(until)
+    _late(late, time.monotonic() + INTERRUPT_TIMEOUT_S)
+
+
+def _late(queues: list[CallQueue], until: float) -> list[CallQueue]:
+    """Return queues with jobs that are incomplete, or hold their data, at a time of the monotonic clock."""
+    last = {queue.submit(_nothing): queue for queue in queues}
+    return [last[each] for each in wait(last, max(0.0, until - time.monotonic())).not_done]
 
 
 MAX_SECONDS = 1e9  # Threads cannot wait for much longer
