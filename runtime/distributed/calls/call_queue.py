@@ -229,7 +229,7 @@ def _interrupt_all(late: list[CallQueue]) -> None:
 
 def _late(queues: list[CallQueue], until: float) -> list[CallQueue]:
     """Return queues with jobs that are incomplete, or hold their data, at a time of the monotonic clock."""
-    last = {queue.submit(_nothing): queue for queue in queues}
+    last: dict[Future[None], CallQueue] = {queue.submit(_nothing): queue for queue in queues}
     return [last[each] for each in wait(last, max(0.0, until - time.monotonic())).not_done]
 
 
