@@ -46,6 +46,7 @@ def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
         if (floor := max(reached, default=Fraction(0))) >= bounds[1]:
             continue
         work = (name.orbit_representatives(candidate.degree) or candidate.nodes) * candidate.nodes * candidate.degree
+        work *= max(1, candidate.nodes // 1024) ** 2  # on larger graphs flows take more rounds, and these longer
         if name not in sharp and work <= left:
             left -= work
             bounds = all_to_all_rate_bounds(
