@@ -68,9 +68,10 @@ def schedule_all_to_allv(
     stages : {"plain", "fewest", "rotations"}, optional
         "plain" plans in microseconds.  "fewest" needs a fraction of the stages, and longer to plan where there are many
         servers.  "rotations" are one shift for each other server, each as long as its longest stream, so more bytes
-        than needed where these differ.  By default whichever has the least predicted time, where "plain" is not
-        considered if its stages might be too many.  Where servers or NICs are unequal, stages are between parts of
-        servers with "plain" and "fewest", and otherwise between whole servers if the predicted time is less.
+        than needed where these differ.  By default whichever has the least predicted time; "plain" is not
+        considered if its stages might be too many, nor "fewest" if finding them takes longer than they save.  Where
+        servers or NICs are unequal, stages are between parts of servers with "plain" and "fewest", and otherwise
+        between whole servers if the predicted time is less.
     max_stage_bytes : int, optional
         Cuts stages so that no NIC sends more in one.  This shortens the last stage's redistribution, which nothing
         hides, and needs less scratch, at the price of more stages.  By default the bound over the square root of

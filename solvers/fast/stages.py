@@ -25,7 +25,8 @@ ROTATIONS, CHOSEN = 2, 3  # codes of ways to find stages, besides those of decom
 MAX_CUTS = 1024  # stages of which a bound consists at most, where matchings do not make more
 SHARE = 16  # stages are at most this part of what a GPU sends on average, so that scratch is at most a quarter of it
 NEAR = 1.005  # rotations that are so near to the bound are not compared with matchings
-MANY = 1.0125  # and plain matchings that may cost so much more than the bound are not looked for
+SEARCH_NS = 40.0  # ns that the fewest matchings take to find, next to the cube of the servers, on a core of 2025
+MANY = 1.01  # and plain matchings that may cost so much more than the bound are not looked for
 
 
 @kernel
@@ -79,7 +80,7 @@ def capped_matchings(
     """Find weighted matchings that cover the longest streams, in a way or the best one, and the cap of their stages.
 
     `gpus` is the size of the largest server.  Plain matchings are looked for only if even the most that there can be
-    cost little; otherwise the fewest.
+    cost little; otherwise the fewest, unless rotations lose less time than these take to find.
     """
     if way < ROTATIONS:
         found, weights = matchings(longest, way)
@@ -95,8 +96,10 @@ def capped_matchings(
     least = predicted(bound, gpus, cap, prices)
     if cost <= NEAR * least:
         return turns, lengths, turn_cap
-    most = max_matchings(len(longest)) * prices[2]
-    found, weights = matchings(longest, 0 if most <= (MANY - 1) * least else 1)
+    are_many = max_matchings(len(longest)) * prices[2] > (MANY - 1) * least
+    if are_many and cost - least <= SEARCH_NS * len(longest) ** 3:
+        return turns, lengths, turn_cap
+    found, weights = matchings(longest, int(are_many))
     if cost <= predicted(weights, gpus, cap, prices):
         return turns, lengths, turn_cap
     return found, weights, cap

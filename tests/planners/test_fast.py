@@ -30,7 +30,7 @@ from collopt.schedules.fast.schedule import AllToAllvSchedule
 from collopt.schedules.fast.segments import ARRAYS
 from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
 from collopt.solvers.fast.birkhoff import DECOMPOSITIONS
-from collopt.solvers.fast.stages import CHOSEN, ROTATIONS
+from collopt.solvers.fast.stages import CHOSEN, ROTATIONS, SEARCH_NS
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
@@ -176,12 +176,13 @@ def test_times_are_near_the_optimum_in_little_scratch(n: int, kind: str) -> None
 @pytest.mark.parametrize("n", [2, 4, 8, 16, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_smaller_transfers_take_a_quarter_of_the_buffer(n: int, kind: str) -> None:
-    """At 100 MB per GPU; and stages are found in the way that is best, or nearly so."""
+    """At 100 MB per GPU; and stages are found in the way that is best, or nearly so, with the time that this takes."""
     traffic = KINDS[kind](n) * 2 // (8 * n)
     schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=8)
     assert schedule.scratch_bytes.max() * 4 <= traffic.sum(axis=1).mean()
     others = [schedule_all_to_allv(traffic, servers=n, gpus_per_server=8, stages=stages) for stages in STAGES]
-    assert schedule.completion_time(H200) <= min(each.completion_time(H200) for each in others) * Fraction("1.03")
+    best = min(each.completion_time(H200) for each in others)
+    assert schedule.completion_time(H200) <= best * Fraction("1.03") + Fraction(SEARCH_NS) / 1000 * n**3
 
 
 @given(
