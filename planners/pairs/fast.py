@@ -148,10 +148,12 @@ def schedule_all_to_allv(
 def _check_scratch(made: AllToAllvSchedule, limit: int, unit: int) -> None:
     """Raise `UnsupportedError` if a rank needs more scratch than the limit, in bytes."""
     if (needed := int(made.scratch_bytes.max()) * unit) > limit:
+        longest, smallest = limit // AREAS, int(made.lane_counts.max()) * unit
+        other_way = f", or max_stage_bytes of at most {longest}" if longest >= smallest else ""
         raise UnsupportedError(
             f"the exchange needs {needed} bytes of scratch on rank {made.scratch_bytes.argmax()}, with stages of up to "
-            f"{made.stage_bytes[-1] * made.lane_counts.max() * unit} bytes, and max_scratch_bytes is {limit}; expected "
-            f"at least {needed}, or max_stage_bytes of at most {limit // AREAS}"
+            f"{made.stage_bytes[-1] * smallest} bytes, and max_scratch_bytes is {limit}; expected at least {needed}"
+            f"{other_way}"
         )
 
 

@@ -192,7 +192,9 @@ class _Ticks(NamedTuple):
         slowest = max(ticks.scale_up, ticks.scale_out, ticks.scale_up_link)
         most = int(schedule.traffic.sum()) * slowest + ticks.wake_up * steps
         if most >= MAX_UNITS:
-            raise CapacityOverflowError(f"times of up to {most} units do not fit 64 bits; expected rounder bandwidths")
+            raise CapacityOverflowError(
+                f"times of up to {most} units do not fit 64 bits; expected less traffic, or rounder bandwidths"
+            )
         return ticks
 
     def inside(self, busiest: IntArray) -> IntArray:

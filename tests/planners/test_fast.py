@@ -225,6 +225,8 @@ def test_scratch_is_limited() -> None:
     schedule_all_to_allv(traffic, **(options | {"max_scratch_bytes": needed}))
     with pytest.raises(UnsupportedError, match="bytes of scratch on rank"):
         schedule_all_to_allv(traffic, servers=4, gpus_per_server=8, max_scratch_bytes=1000)
+    with pytest.raises(UnsupportedError, match=r"max_scratch_bytes is 3; expected at least [0-9]+$"):
+        schedule_all_to_allv(traffic, servers=4, gpus_per_server=8, max_scratch_bytes=3)
 
 
 def test_units_are_not_divided() -> None:

@@ -7,12 +7,14 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.planners import count_dispatch, schedule_dispatch
 from collopt.planners.pairs.fast import STAGES
 from collopt.runtime.distributed.moe.hops import ARRIVED, OWN, OwnTokens, RankHops, rank_hops
+from collopt.runtime.distributed.moe.transport import packed, unpacked
 from collopt.solvers.fast.routing_counts import destination_masks, sorted_by_mask
 from sample_sizes import examples
 
@@ -89,3 +91,14 @@ def test_every_token_arrives_once_where_it_is_wanted(
 def test_large_servers_work_too(stages: str | None) -> None:
     """Three servers of eight GPUs, of which some have much."""
     check(3, 8, [200 if rank % 5 == 0 else 20 for rank in range(24)], stages, None, 1)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_rows_are_unpacked_wherever_their_values_begin(rows: int) -> None:
+    """Also in the single row of a matrix, which torch need not copy: a header of 12 bytes, or 5 halves, before."""
+    header = torch.arange(3 * rows, dtype=torch.int32).view(rows, 3)
+    tokens = torch.arange(2 * rows, dtype=torch.float64).view(rows, 2)
+    halves = torch.arange(5 * rows, dtype=torch.bfloat16).view(rows, 5)
+    parts = [header, tokens, halves, tokens + 1]
+    for part, found in zip(parts, unpacked(packed(parts), parts), strict=True):
+        assert torch.equal(part, found)

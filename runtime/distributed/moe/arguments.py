@@ -78,7 +78,7 @@ def check_dispatch(
     if len(chosen) != len(tokens):
         raise UnsupportedError(f"there are indices of {len(chosen)} tokens; expected {len(tokens)}, as many as rows")
     if weights is not None:
-        check_rows("weights", weights, group)
+        check_rows("weights", weights, group, 0)
         if weights.shape != chosen.shape or not weights.is_floating_point() or weights.device != tokens.device:
             raise UnsupportedError(
                 f"weights have shape {tuple(weights.shape)} and type {weights.dtype}; expected {chosen.shape} as the "
@@ -93,10 +93,10 @@ def check_dispatch(
     return Terms(chosen, homes, servers, gpus, numbers, needs)
 
 
-def check_rows(name: str, tensor: Any, group: Any) -> None:
-    """Refuse anything but a contiguous matrix on a device that the group serves."""
+def check_rows(name: str, tensor: Any, group: Any, least: int = 1) -> None:
+    """Refuse anything but a contiguous matrix of so many columns at least, on a device that the group serves."""
     check_tensor(name, tensor)
-    if tensor.dim() != 2 or not tensor.shape[1]:
+    if tensor.dim() != 2 or tensor.shape[1] < least:
         raise UnsupportedError(f"{name} have shape {tuple(tensor.shape)}; expected two dimensions, with columns")
     if tensor.device.type not in (kinds := served_devices(group)):
         raise UnsupportedError(f"{name} are on {tensor.device}; expected them on {' or '.join(sorted(kinds))}")

@@ -46,7 +46,10 @@ def unpacked(rows: torch.Tensor, likes: Parts) -> Parts:
 
 
 def _typed(columns: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    return columns.contiguous().view(-1).view(like.dtype).view(-1, like.shape[1])
+    torch, _ = import_torch()
+    # A matrix of one row or none counts as contiguous, but may begin where no value of the type may.
+    aligned = columns.clone(memory_format=torch.contiguous_format)
+    return aligned.view(-1).view(like.dtype).view(-1, like.shape[1])
 
 
 def scatter(route: Route, parts: Parts) -> Parts:
