@@ -28,6 +28,7 @@ TESTS = {
     "all-to-all with unequal splits": "unequal_splits",
     "the torch backend, as NCCL": "the_torch_backend",
     "training by DDP and FSDP": "models_train",
+    "mixtures of experts": "mixtures_of_experts",
     "times by CUDA events beside NCCL": "measured_side_by_side",
 }
 """Tests in ``tests/runtime/test_gpus.py``, of four ranks on one device."""

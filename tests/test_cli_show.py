@@ -123,7 +123,7 @@ def test_options_of_shards_reach_the_planner(here: Path, capsys: pytest.CaptureF
 def test_a_table_shows_its_frontier(table_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As `collopt find --csv` prints it."""
     assert call(capsys, "show", table_file).err == "wrote found-pareto.svg\n"
-    assert {"L(DBJ(4, 1))", "steps T_L in α"} <= set(words(table_file.with_name("found-pareto.svg")).splitlines())
+    assert {"DBJMod(4, 2)", "steps T_L in α"} <= set(words(table_file.with_name("found-pareto.svg")).splitlines())
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("SVG", b"<?xml")])

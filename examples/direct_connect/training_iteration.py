@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.nodes < 16 or isqrt(options.nodes) ** 2 != options.nodes or options.nodes % 4:
         parser.error("expected the square of an even number, 16 or more")
 
-    print(f"{'ms':28}iteration = compute + allreduce not hidden + all-to-all, bucket")
+    print(f"{'ms':40}iteration = compute + allreduce not hidden + all-to-all, bucket")
     for number, (name, times) in enumerate(networks(options.nodes)):
         iteration = simulate_iteration(made_up_trace(), times)
         parts = (
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )  # fmt: skip
         whole, compute, allreduce, all_to_all = (float(part / 1000) for part in parts)
         bucket = iteration.bucket_bytes // MB
-        print(f"{name:28}{whole:9.1f} = {compute:7.1f} + {allreduce:20.1f} + {all_to_all:10.1f}, {bucket} MiB")
+        print(f"{name:40}{whole:9.1f} = {compute:7.1f} + {allreduce:20.1f} + {all_to_all:10.1f}, {bucket} MiB")
         if options.output:
             options.output.mkdir(parents=True, exist_ok=True)
             file = options.output / f"iteration_{number}.svg"

@@ -203,12 +203,11 @@ def test_the_way_follows_size_and_gap(gap: str, least: float, monkeypatch: pytes
     """Programs that count as large go to the concurrent flow, unless the gap is small; too large ones always."""
     graph = of(generalized_kautz(4, 40))
     exact = all_to_all_rate_bounds(graph)[0]
-    monkeypatch.setattr(direct_connect_rate, "EXACT_COLUMNS", 10)
-    lower, upper = all_to_all_rate_bounds(graph, gap)
+    lower, upper = all_to_all_rate_bounds(graph, gap, exact_columns=10)
     assert upper * (1 - Fraction(gap)) <= lower <= exact <= upper
     assert 1 - lower / upper > least
     monkeypatch.setattr(direct_connect_rate, "MAX_COLUMNS", 10)
-    assert all_to_all_rate_bounds(graph, "0.02") != (exact, exact)
+    assert all_to_all_rate_bounds(graph, "0.02", exact_columns=10) != (exact, exact)
 
 
 def test_a_gap_that_the_rounds_do_not_reach_is_left_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,8 +220,7 @@ def test_a_gap_that_the_rounds_do_not_reach_is_left_to_the_program(monkeypatch: 
 
     exact = all_to_all_rate_bounds(graph)[0]
     monkeypatch.setattr("collopt.solvers.multicommodity.concurrent_flow.concurrent_flow", hasty)
-    monkeypatch.setattr(direct_connect_rate, "EXACT_COLUMNS", 10)
-    lower, upper = all_to_all_rate_bounds(graph, "0.0021")
+    lower, upper = all_to_all_rate_bounds(graph, "0.0021", exact_columns=10)
     assert rounds[0].gap > Fraction(21, 10_000)
     assert upper * (1 - Fraction(21, 10_000)) <= lower <= exact <= upper
 

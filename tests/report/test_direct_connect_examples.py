@@ -77,16 +77,16 @@ def test_kautz_bandwidth(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_training_iteration(run: Run, tmp_path: Path) -> None:
-    """All networks compute as long; a line graph found beats the rings, and a timeline is drawn for each."""
+    """All networks compute as long; a topology found beats torus and rings, and a timeline is drawn for each."""
     printed = run("training_iteration").splitlines()[1:]
     parts = {
-        line[:28].strip(): [float(part) for part in line[28:].replace("=", "+").rpartition(",")[0].split("+")]
+        line[:40].strip(): [float(part) for part in line[40:].replace("=", "+").rpartition(",")[0].split("+")]
         for line in printed
     }
     for whole, *summands in parts.values():
         assert whole == pytest.approx(sum(summands), abs=0.21)
         assert summands[0] == 55.4
-    assert parts["L^2(DBJ(4, 1))"][0] < parts["shifted rings"][0]
+    assert parts["MetaCirc(16, 4, 3; {26, 33, 36, 37})"][0] < parts["2D torus"][0] < parts["shifted rings"][0]
     assert len(list(tmp_path.iterdir())) == len(parts)
 
 
@@ -94,7 +94,7 @@ def test_training_iteration(run: Run, tmp_path: Path) -> None:
 def test_training_iteration_of_another_size(run: Run, tmp_path: Path) -> None:
     """Sixteen nodes: the torus of side 4 is among the networks, and there is a timeline for each."""
     printed = run("training_iteration", "--nodes", "16").splitlines()[1:]
-    assert [line[:28].strip() for line in printed[:2]] == ["shifted rings", "2D torus"]
+    assert [line[:40].strip() for line in printed[:2]] == ["shifted rings", "2D torus"]
     assert len(list(tmp_path.iterdir())) == len(printed) > 2
 
 

@@ -17,6 +17,7 @@ from collopt.schedules.steps import arrivals
 from collopt.schedules.steps.allreduce import StepAllreduce
 from collopt.schedules.steps.schedule import Send, StepSchedule
 from collopt.schedules.steps.verify import verified_step_loads, verified_step_schedule_loads
+from collopt.support import arrays
 from collopt.topologies import Topology, hypercube, ring, torus
 from oracles.slow_steps import step_loads_of, steps_hold
 from sample_sizes import examples
@@ -324,11 +325,11 @@ def test_schedules_are_accepted_exactly_if_a_slow_checker_accepts_them(
                 verified_step_loads(made, topology)
 
 
-def answer(made: StepSchedule, topology: Topology, **settings: int) -> object:
+def answer(made: StepSchedule, topology: Topology, block: int = arrivals.BLOCK, dense: int = arrays.DENSE) -> object:
     """The loads, or why the schedule is refused, with other sizes of blocks and tables."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setattr(arrivals, name, value)
+        patch.setattr(arrivals, "BLOCK", block)
+        patch.setattr(arrays, "DENSE", dense)
         try:
             return verified_step_loads(made, topology).tolist()
         except CertificateError as refusal:
@@ -352,7 +353,7 @@ def test_sources_are_looked_at_one_by_one_or_together_with_the_same_answer(
         together = answer(made, topology)
         for block in (1, 3 * topology.num_ranks + len(sends) // 2):
             for dense in (0, 100):
-                assert answer(made, topology, BLOCK=block, DENSE=dense) == together
+                assert answer(made, topology, block, dense) == together
 
 
 def test_the_first_fault_is_named_wherever_its_block_comes() -> None:
@@ -365,14 +366,14 @@ def test_the_first_fault_is_named_wherever_its_block_comes() -> None:
         (missing, "rank 2 never gets chunk 0 of the shard of rank 0"),
         (replace(again, direction="reduce"), "rank 0 would send chunk 3 of the shard of rank 0 2 times"),
     ):
-        assert answer(made, TOPOLOGY) == message == answer(made, TOPOLOGY, BLOCK=1)
+        assert answer(made, TOPOLOGY) == message == answer(made, TOPOLOGY, block=1)
 
 
 def test_a_source_that_sends_nothing_is_missed() -> None:
     """Though there is nothing to look at in its block."""
     silent = StepSchedule.from_sends(3, 4, [send for send in SENDS if send.source != 2] + SENDS[:1])
     expected = "rank 0 never gets chunk 0 of the shard of rank 2"
-    assert answer(silent, TOPOLOGY) == expected == answer(silent, TOPOLOGY, BLOCK=1)
+    assert answer(silent, TOPOLOGY) == expected == answer(silent, TOPOLOGY, block=1)
 
 
 def test_places_fit_64_bits_up_to_the_largest_number_of_chunks() -> None:
