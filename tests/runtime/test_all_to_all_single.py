@@ -145,7 +145,7 @@ EVERYWHERE = {
     "stages differ": "the ranks disagree about stages: not given on rank 0, fewest on rank 2; all",
     "scratch differs": "the ranks disagree about max_scratch_bytes: not given on rank 0, 20 on rank 2; all",
     "too little scratch": "the exchange needs 16 bytes of scratch on rank 0, with stages of up to 32 bytes, and "
-    "max_scratch_bytes is 15; expected at least 16, or max_stage_bytes of at most 3",
+    "max_scratch_bytes is 15; expected at least 16",
     "models differ": "the ranks disagree about the model, such as ranks 0 and 2",
     "rows differ": "rows have 8 bytes on rank 0 and 16 on rank 2; expected",
 }
