@@ -77,8 +77,8 @@ DIFFERENT = {
     "placements differ": "about the placement of experts",
     "weights differ": "about the type of weights",
     "servers differ": "about servers: 2 on rank 0, 4 on rank 2",
-    "stages differ": "about stages: none on rank 0, fewest on rank 2",
-    "caps differ": "about max_stage_tokens: none on rank 0, 5 on rank 2",
+    "stages differ": "about stages: not given on rank 0, fewest on rank 2",
+    "caps differ": "about max_stage_tokens: not given on rank 0, 5 on rank 2",
     "kinds of outputs differ": "about the type of expert_outputs",
     "columns of outputs differ": "about the columns of expert_outputs: 3 on rank 0, 1 on rank 2",
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import ProgramError, UnsupportedError
 from ...programs.checks import check_seconds
 from ..calls.agreement import connect, first_line, wait_for_all
-from ..calls.arguments import import_torch, member_rank, p2p_group
+from ..calls.arguments import import_torch, joined_group
 from ..calls.call_queue import TAG, AsyncWork, completed_work, run_in_order, run_now, start
 from .arguments import AllToAllCall, Terms, agreed_exchange, check_arguments
 from .steps import Message, RankSteps, rank_steps
@@ -117,10 +117,7 @@ def prepared(
     **options: Any,
 ) -> tuple[AllToAllCall, Callable[[], None] | None]:
     """Check the arguments of `all_to_all_single` on all ranks; return the call and the job that runs it, if any."""
-    _, dist = import_torch()
-    if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
-        raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
-    rank, p2p = member_rank(group), p2p_group(group, output, input)
+    rank, p2p = joined_group(group, output, input)
     call = AllToAllCall(output, input, output_splits, input_splits, p2p, async_op, **options)
     terms: Terms | UnsupportedError
     try:

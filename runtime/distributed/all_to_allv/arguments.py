@@ -1,23 +1,19 @@
-"""Argument checks of one rank's all-to-all, and agreement of all ranks on the call.
-
-Messages are int64 of a fixed length, as Gloo aborts the process where sizes differ.
-"""
+"""Argument checks of one rank's all-to-all, and agreement of all ranks on the call."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....errors import ProgramError, UnsupportedError
+from ....errors import UnsupportedError
 from ....schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
 from ....support.arrays import IntArray
 from ....support.validation import shown
 from ...programs.checks import check_choice, check_counts, check_seconds
-from ..calls.agreement import first_line, wait
-from ..calls.arguments import agreement_device, check_async, check_same_kind, check_tensor, import_torch
+from ..calls.arguments import check_async, check_same_kind, check_tensor, import_torch
+from ..calls.gathered_terms import UNKNOWN, compare, digest, gathered, refuse
 from .steps import Exchange
 
 BACKEND_DEVICES = {"nccl": "cuda", "gloo": "cpu"}
@@ -157,7 +153,7 @@ def _splits(name: str, tensor: Any, given: Any, ranks: int) -> list[int]:
     return splits
 
 
-UNKNOWN = -1
+CALL = "all-to-all"
 NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "max_scratch_bytes", "stages")
 DIGESTED = ("the element type", "the kind of device", "the model", "whether traffic is given, and what")
 
@@ -182,11 +178,7 @@ class Terms(NamedTuple):
 def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float | None) -> Exchange:
     """Exchange the arguments, or errors, of all ranks, and return the agreed exchange; split sizes must match."""
     if isinstance(terms, UnsupportedError):
-        try:
-            gathered([1] + [0] * (len(NAMES + DIGESTED) + 1), group, timeout)
-        except ProgramError:
-            raise terms from None
-        raise terms
+        refuse(terms, len(NAMES + DIGESTED) + 2, group, timeout, CALL)
     from ....planners.pairs.fast import STAGES
 
     size = UNKNOWN if terms.row_bytes is None else terms.row_bytes
@@ -196,55 +188,21 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
         UNKNOWN if limit is None else min(limit, 2**62) for limit in (terms.max_stage_bytes, terms.max_scratch_bytes)
     ]
     shape, kinds = (terms.servers, terms.gpus_per_server), (terms.dtype, terms.device, repr(terms.model))
-    way = UNKNOWN if terms.stages is None else tuple(STAGES).index(terms.stages)
-    table = gathered(
-        [0, size, *shape, *limits, way, *(digest(kind.encode()) for kind in kinds), matrix], group, timeout
-    )
-    row_bytes = _agreed_size(table)
+    way = UNKNOWN if terms.stages is None else STAGES[terms.stages]
+    digests = [*(digest(kind.encode()) for kind in kinds), matrix]
+    table = gathered([0, *shape, *limits, way, *digests, size], group, timeout, CALL)
+    compare(table, CALL, NAMES, DIGESTED, {"stages": {code: name for name, code in STAGES.items()}})
+    row_bytes = _agreed_size(table[:, -1])
     rows = terms.traffic
     if rows is None:
-        splits = gathered([*terms.sends, *terms.receives], group, timeout)
+        splits = gathered([*terms.sends, *terms.receives], group, timeout, CALL)
         rows = _match_splits(splits[:, : len(terms.sends)], splits[:, len(terms.sends) :])
     stage, scratch = terms.max_stage_bytes, terms.max_scratch_bytes
     return Exchange(rows.tobytes(), *shape, row_bytes, terms.stages, stage, scratch, terms.model)
 
 
-def digest(data: bytes) -> int:
-    """Return a hash that fits a signed int64, less than its maximum."""
-    return int.from_bytes(hashlib.blake2b(data, digest_size=7).digest())
-
-
-def gathered(numbers: list[int], group: Any, timeout: float | None) -> IntArray:
-    """All-gather a list of numbers; shape (ranks, numbers)."""
-    torch, dist = import_torch()
-    device = agreement_device(group)
-    try:
-        mine = torch.tensor(numbers, dtype=torch.int64, device=device)
-        table = torch.empty((dist.get_world_size(group), len(numbers)), dtype=torch.int64, device=device)
-        wait(dist.all_gather(list(table.unbind()), mine, group=group, async_op=True), timeout)
-        rows: IntArray = table.cpu().numpy()
-    except RuntimeError as error:
-        raise ProgramError(f"the ranks could not agree on the all-to-all: {first_line(error)}") from error
-    return rows
-
-
-def _agreed_size(table: IntArray) -> int:
-    """Compare the arguments of all ranks; return the bytes of a row, 0 if no rank has a row."""
-    if table[:, 0].any():
-        rank = int(np.flatnonzero(table[:, 0])[0])
-        raise UnsupportedError(
-            f"rank {rank} refused its arguments of the all-to-all, so all stop; that rank's message says why"
-        )
-    from ....planners.pairs.fast import STAGES
-
-    for at, name in enumerate(NAMES + DIGESTED):
-        column = table[:, at + 2]
-        if (other := int(np.argmax(column != column[0]))) != 0:
-            kinds = {at: each for at, each in enumerate(STAGES) if name == NAMES[-1]} | {UNKNOWN: "not given"}
-            one, two = (kinds.get(code, code) for code in column[[0, other]].tolist())
-            shown = f": {one} on rank 0, {two} on rank {other}" if at < len(NAMES) else f", such as ranks 0 and {other}"
-            raise UnsupportedError(f"the ranks disagree about {name}{shown}; all have to make the same call")
-    sizes = table[:, 1]
+def _agreed_size(sizes: IntArray) -> int:
+    """Compare the bytes of a row on all ranks, and return them; 0 if no rank has a row."""
     known = np.flatnonzero(sizes != UNKNOWN)
     if not known.size:
         return 0

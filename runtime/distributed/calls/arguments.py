@@ -109,6 +109,14 @@ def p2p_group(group: Any, *tensors: Any) -> Any:
     return plan_group(next((each.device.type for each in tensors if isinstance(each, torch.Tensor)), None))
 
 
+def joined_group(group: Any, *tensors: Any) -> tuple[int, Any]:
+    """Return the rank of this process in a group, and the group for its messages, after refusing what is no group."""
+    _, dist = import_torch()
+    if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
+        raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
+    return member_rank(group), p2p_group(group, *tensors)
+
+
 def agreement_device(group: Any) -> Any:
     """Return the device on which ranks of a group compare arguments: the CPU where possible."""
     torch, _ = import_torch()

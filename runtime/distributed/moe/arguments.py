@@ -11,9 +11,10 @@ from ....planners.pairs.dispatch import MAX_GPUS, DispatchCounts, as_indices, as
 from ....planners.pairs.fast import STAGES
 from ....support.arrays import IntArray
 from ...programs.checks import check_choice, check_counts, check_seconds
-from ..all_to_allv.arguments import UNKNOWN, digest, gathered, servers_and_gpus
+from ..all_to_allv.arguments import servers_and_gpus
 from ..calls.agreement import first_line, wait
 from ..calls.arguments import agreement_device, check_tensor, import_torch, served_devices
+from ..calls.gathered_terms import UNKNOWN, compare, digest, gathered, refuse
 from .hops import OwnTokens
 
 if TYPE_CHECKING:
@@ -21,11 +22,7 @@ if TYPE_CHECKING:
 
 SAME = ("servers", "gpus_per_server", "max_stage_tokens", "stages", "the columns of tokens", "the columns of indices")
 DIGESTED = ("the type of tokens", "the kind of device", "the placement of experts", "the type of weights")
-NAMED: dict[str, dict[int, str]] = {
-    "stages": {code: name for name, code in STAGES.items()} | {UNKNOWN: "none"},
-    "max_stage_tokens": {0: "none"},
-}
-"""Words for numbers that ranks compare."""
+DISPATCH, COMBINE = "dispatch", "combine"
 MAX_STAGE_TOKENS = 2**62
 
 
@@ -86,7 +83,8 @@ def check_dispatch(
             )
     kinds = (str(tokens.dtype), tokens.device.type, homes.tobytes().hex(), str(getattr(weights, "dtype", None)))
     way = UNKNOWN if stages is None else STAGES[stages]
-    numbers = [servers, gpus, min(max_stage_tokens or 0, MAX_STAGE_TOKENS), way, tokens.shape[1], chosen.shape[1]]
+    most = UNKNOWN if max_stage_tokens is None else min(max_stage_tokens, MAX_STAGE_TOKENS)
+    numbers = [servers, gpus, most, way, tokens.shape[1], chosen.shape[1]]
     numbers += [digest(kind.encode()) for kind in kinds]
     given = [tokens] if weights is None else [tokens, weights]
     needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
@@ -120,8 +118,7 @@ def agree_on_dispatch(terms: Terms | UnsupportedError, group: Any, timeout: floa
     ranks, rank = dist.get_world_size(group), dist.get_rank(group)
     width = 2 + len(SAME + DIGESTED)
     if isinstance(terms, UnsupportedError):
-        _refuse(terms, [0] * (width + ranks), group, timeout)
-    assert isinstance(terms, Terms)
+        refuse(terms, width + 1 + ranks, group, timeout, DISPATCH)
     servers, gpus = terms.servers, terms.gpus
     masks = destination_masks(terms.indices, terms.homes, servers, gpus)
     histogram, tokens, begins = sorted_by_mask(masks, gpus)
@@ -129,8 +126,8 @@ def agree_on_dispatch(terms: Terms | UnsupportedError, group: Any, timeout: floa
     sends[rank // gpus] = 0
     leaving = int(np.delete(masks, rank // gpus, axis=1).any(axis=1).sum())
     row = [0, *terms.numbers, terms.needs_gradient, leaving, *sends.tolist(), *[0] * (ranks - servers)]
-    table = gathered(row, group, timeout)
-    _compare(table, SAME, DIGESTED, "dispatch")
+    table = gathered(row, group, timeout, DISPATCH)
+    compare(table, DISPATCH, SAME, DIGESTED, {"stages": {code: name for name, code in STAGES.items()}})
     kinds = _exchanged(np.repeat(histogram, gpus, axis=0), group, timeout)
     counts = DispatchCounts(table[:, width + 1 : width + 1 + servers], table[:, width], gpus)
     return Agreed(counts, OwnTokens(tokens, begins), kinds, bool(table[:, width - 1].any()))
@@ -141,39 +138,11 @@ def agree_on_combine(
 ) -> bool:
     """Compare what all ranks give to a combine; return whether any needs gradients."""
     if error is not None:
-        _refuse(error, [0] * 3, group, timeout)
+        refuse(error, 4, group, timeout, COMBINE)
     row = [0, outputs.shape[1], digest(str(outputs.dtype).encode()), needs_gradient]
-    table = gathered(row, group, timeout)
-    _compare(table, ("the columns of expert_outputs",), ("the type of expert_outputs",), "combine")
+    table = gathered(row, group, timeout, COMBINE)
+    compare(table, COMBINE, ("the columns of expert_outputs",), ("the type of expert_outputs",))
     return bool(table[:, -1].any())
-
-
-def _refuse(error: UnsupportedError, rest: list[int], group: Any, timeout: float | None) -> None:
-    """Tell the other ranks of an error, and raise it."""
-    try:
-        gathered([1, *rest], group, timeout)
-    except ProgramError:
-        raise error from None
-    raise error
-
-
-def _compare(table: IntArray, shown_names: tuple[str, ...], digested: tuple[str, ...], call: str) -> None:
-    """Raise on all ranks alike if a rank refused, or if ranks differ."""
-    if table[:, 0].any():
-        raise UnsupportedError(
-            f"rank {int(table[:, 0].argmax())} refused its arguments of the {call}, so all stop; that rank's message "
-            "says why"
-        )
-    for at, name in enumerate((*shown_names, *digested)):
-        column = table[:, at + 1]
-        if (other := int(np.argmax(column != column[0]))) != 0:
-            one, two = (NAMED.get(name, {}).get(value, value) for value in column[[0, other]].tolist())
-            values = (
-                f": {one} on rank 0, {two} on rank {other}"
-                if at < len(shown_names)
-                else f", such as ranks 0 and {other}"
-            )
-            raise UnsupportedError(f"the ranks disagree about {name}{values}; all have to make the same {call}")
 
 
 def _exchanged(rows: IntArray, group: Any, timeout: float | None) -> IntArray:

@@ -15,7 +15,7 @@ from ....planners.pairs.dispatch import DispatchPlan, schedule_dispatch
 from ....support.arrays import IntArray
 from ..all_to_allv.all_to_all_single import bounded_timeout
 from ..calls.agreement import connect
-from ..calls.arguments import import_torch, member_rank, p2p_group
+from ..calls.arguments import import_torch, joined_group
 from ..calls.call_queue import run_in_order, run_now
 from .arguments import Terms, agree_on_combine, agree_on_dispatch, check_dispatch, check_rows
 from .hops import rank_hops
@@ -134,10 +134,8 @@ def moe_dispatch(
     -----
     A row carries its token, then 4 bytes that number it, 4 for each choice, and the weights.
     """
-    torch, dist = import_torch()
-    if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
-        raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
-    rank, p2p = member_rank(group), p2p_group(group, tokens)
+    torch, _ = import_torch()
+    rank, p2p = joined_group(group, tokens)
     shape, limits = (servers, gpus_per_server), (stages, max_stage_tokens, timeout)
     terms: Terms | UnsupportedError
     try:
