@@ -15,7 +15,6 @@ from ...support.compiling.kernels import kernel
 
 PARTS = 64  # what stays inside a server is cut into at most so many parts
 
-
 Streams = tuple[IntArray, IntArray, IntArray, IntArray]
 """Where streams start, their segments, and of each the segment that it has come to and the bytes of that."""
 Steps = tuple[IntArray, IntArray, IntArray, IntArray]

@@ -25,8 +25,8 @@ ROTATIONS, CHOSEN = 2, 3  # codes of ways to find stages, besides those of decom
 MAX_CUTS = 1024  # stages of which a bound consists at most, where matchings do not make more
 SHARE = 16  # stages are at most this part of what a GPU sends on average, so that scratch is at most a quarter of it
 NEAR = 1.005  # rotations that are so near to the bound are not compared with matchings
-SEARCH_NS = 40.0  # ns that the fewest matchings take to find, next to the cube of the servers, on a core of 2025
-MANY = 1.01  # and plain matchings that may cost so much more than the bound are not looked for
+MANY = 1.01  # nor are plain matchings looked for that may cost so much more than the bound
+SEARCH_NS = 40.0  # the fewest take so many ns to find, times the cube of the servers
 
 
 @kernel
