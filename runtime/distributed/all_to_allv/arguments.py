@@ -153,7 +153,7 @@ def _splits(name: str, tensor: Any, given: Any, ranks: int) -> list[int]:
     return splits
 
 
-CALL = "all-to-all"
+CALL = "the all-to-all"
 NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "max_scratch_bytes", "stages")
 DIGESTED = ("the element type", "the kind of device", "the model", "whether traffic is given, and what")
 

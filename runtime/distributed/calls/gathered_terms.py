@@ -27,7 +27,7 @@ def digest(data: bytes) -> int:
 
 
 def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: str) -> IntArray:
-    """All-gather the numbers of a call, such as "all-to-all"; shape (ranks, numbers)."""
+    """All-gather the numbers of a call, such as "the dispatch"; shape (ranks, numbers)."""
     torch, dist = import_torch()
     device = agreement_device(group)
     try:
@@ -36,7 +36,7 @@ def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: st
         wait(dist.all_gather(list(table.unbind()), mine, group=group, async_op=True), timeout)
         rows: IntArray = table.cpu().numpy()
     except RuntimeError as error:
-        raise ProgramError(f"the ranks could not agree on the {call}: {first_line(error)}") from error
+        raise ProgramError(f"the ranks could not agree on {call}: {first_line(error)}") from error
     return rows
 
 
@@ -62,7 +62,7 @@ def compare(
     """
     if table[:, 0].any():
         raise UnsupportedError(
-            f"rank {int(table[:, 0].argmax())} refused its arguments of the {call}, so all stop; that rank's message "
+            f"rank {int(table[:, 0].argmax())} refused its arguments of {call}, so all stop; that rank's message "
             "says why"
         )
     for at, name in enumerate((*names, *digested)):

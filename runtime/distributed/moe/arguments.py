@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SAME = ("servers", "gpus_per_server", "max_stage_tokens", "stages", "the columns of tokens", "the columns of indices")
 DIGESTED = ("the type of tokens", "the kind of device", "the placement of experts", "the type of weights")
-DISPATCH, COMBINE = "dispatch", "combine"
+DISPATCH, COMBINE = "the dispatch", "the combine"
 MAX_STAGE_TOKENS = 2**62
 
 
