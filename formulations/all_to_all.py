@@ -139,6 +139,8 @@ def build(
 ) -> AllToAllModel:
     """State the rate of an all-to-all on a topology.
 
+    The objective is the rate, with symmetries and without.
+
     Parameters
     ----------
     topology : Topology
@@ -150,11 +152,6 @@ def build(
         Permutations of the nodes that keep ranks, links with their bandwidths, and traffic, as
         `collopt.topologies.symmetries` finds them; they are checked.  There is then one source of each orbit of ranks,
         and one ``link_bandwidth`` of each orbit of links.
-
-    Returns
-    -------
-    AllToAllModel
-        Its objective is the rate, with symmetries and without.
 
     Examples
     --------

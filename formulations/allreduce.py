@@ -143,6 +143,8 @@ def build(
 ) -> AllreduceModel:
     """State the rate of an allreduce on a topology.
 
+    The objective is the algorithm bandwidth, GB/s as in nccl-tests.
+
     Parameters
     ----------
     topology : Topology
@@ -151,11 +153,6 @@ def build(
         Ranks that may root trees, at least one, by number or name; all by default.
     relays : iterable of str
         Switches that copy and reduce data, for an upper bound; none by default.
-
-    Returns
-    -------
-    AllreduceModel
-        Its objective is the algorithm bandwidth, GB/s as in nccl-tests.
 
     Examples
     --------

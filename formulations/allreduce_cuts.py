@@ -118,17 +118,14 @@ class AllreduceCutModel(BlockModel):
 def build(topology: Topology, *, num_roots: int | None = None) -> AllreduceCutModel:
     """State the rate of an allreduce on a topology, with the cuts around single ranks and their complements.
 
+    The objective bounds the algorithm bandwidth of all trees, and is theirs once no further cut is violated.
+
     Parameters
     ----------
     topology : Topology
         Whose links carry the data.
     num_roots : int, optional
         How many ranks, the first ones, may root trees; all by default.
-
-    Returns
-    -------
-    AllreduceCutModel
-        Its objective bounds the algorithm bandwidth of all trees, and is theirs once no further cut is violated.
     """
     blocks = Blocks(f"allreduce cuts of {as_topology(topology).name}")
     roots = np.arange(topology.num_ranks if num_roots is None else num_roots)
@@ -146,18 +143,13 @@ def build_mirrored(topology: Topology) -> AllreduceCutModel:
     """State the same program in half the variables, on symmetric bidirectional links.
 
     Reversing all communication exchanges in-trees and out-trees, and the average of a solution and its reversal is one,
-    for which one root is enough (proof: docs/formulations/allreduce.md).
+    for which one root is enough (proof: docs/formulations/allreduce.md).  In-trees are the out-trees with all
+    communication reversed, and rank 0 is the only root; the optimum is that of `build`.
 
     Parameters
     ----------
     topology : Topology
         Whose links carry the data.
-
-    Returns
-    -------
-    AllreduceCutModel
-        As from `build`, with the same optimum; in-trees are the out-trees with all communication reversed, and rank 0
-        is the only root.
     """
     opposites = opposite_links(topology)
     if opposites is None:

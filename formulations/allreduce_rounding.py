@@ -80,10 +80,6 @@ def round_rates(
     k : int
         Trees for every unit of rate.
 
-    Returns
-    -------
-    RoundedRates
-
     Examples
     --------
     Between two ranks, half of a link with 1 GB/s for each kind of trees:
@@ -107,7 +103,7 @@ def round_rates(
 def round_flow(
     flow: Mapping[tuple[Node, Node], Number], origin: Node, ends: Collection[Node], k: int
 ) -> dict[tuple[Node, Node], Fraction]:
-    """Round a flow down to multiples of 1/k by path decomposition.
+    """Round a flow down to multiples of 1/k by path decomposition, and return the links that are left.
 
     What reaches any end falls by less than 1/k for each of the paths, and there are no more of them than links with
     flow.  Nothing grows, and every node between origin and ends passes on exactly what it gets.
@@ -122,11 +118,6 @@ def round_flow(
         Where they end, at the first one that they meet.
     k : int
         Multiples of ``1 / k`` are left.
-
-    Returns
-    -------
-    dict of (tail, head) to Fraction
-        Links that are left.
 
     Examples
     --------

@@ -100,6 +100,8 @@ class BfbModel(PyomoModel):
 def build(topology: Topology, distance: int, *, ranks: Iterable[str] | None = None) -> BfbModel:
     """State the load balancing of the shards from one distance: linear program (1).
 
+    The objective is the sum of ``busiest`` over the ranks, each in ns per byte of shard: shards over GB/s.
+
     Parameters
     ----------
     topology : Topology
@@ -108,11 +110,6 @@ def build(topology: Topology, distance: int, *, ranks: Iterable[str] | None = No
         1 to the diameter.
     ranks : str or iterable of str, optional
         Names of the ranks to state it for; all by default.
-
-    Returns
-    -------
-    BfbModel
-        Its objective is the sum of ``busiest`` over the ranks, each in ns per byte of shard: shards over GB/s.
     """
     return _build(topology, distance, ranks, _without_latency(topology), size=Fraction(1))
 
@@ -121,7 +118,7 @@ def build_chunked(topology: Topology, distance: int, chunks: int, *, ranks: Iter
     """State the load balancing for shards of indivisible equal chunks: integer program (13).
 
     Where all links into a rank are equally fast its optimum is ``ceil(chunks * U)`` chunks, with the U of `build`; see
-    `collopt.formulations.bfb_rounding`.
+    `collopt.formulations.bfb_rounding`.  The objective is that of `build` per byte of chunk.
 
     Parameters
     ----------
@@ -131,11 +128,6 @@ def build_chunked(topology: Topology, distance: int, chunks: int, *, ranks: Iter
         Chunks per shard, the paper's P.
     ranks : str or iterable of str, optional
         As for `build`.
-
-    Returns
-    -------
-    BfbModel
-        Its objective is the sum of ``busiest`` over the ranks, each in ns per byte of chunk: chunks over GB/s.
     """
     parts = as_count(chunks, "chunks")
     links = _without_latency(topology)
@@ -153,7 +145,8 @@ def build_timed(
     """State the least time for the shards from one distance with link latencies: linear program (14).
 
     A link that could bring something counts with its latency, whether it does or not.  Where a latency is worse than
-    all that the link could take over, state the program without that link, and take the better answer.
+    all that the link could take over, state the program without that link, and take the better answer.  The objective
+    is the sum of ``busiest`` over the ranks, each in µs.
 
     Parameters
     ----------
@@ -165,11 +158,6 @@ def build_timed(
         As for `build`.
     links : iterable of (tail, head), optional
         The links of the topology that may be used; some of them can bring each shard that is due.  All by default.
-
-    Returns
-    -------
-    BfbModel
-        Its objective is the sum of ``busiest`` over the ranks, each in µs.
     """
     size = Fraction(as_count(shard_bytes, "shard_bytes", most=2**60), NS_PER_US)
     as_topology(topology)

@@ -32,7 +32,8 @@ Offer = tuple[str, str, str]
 def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[Offer, int]:
     """Round the shares of a solution to whole chunks, at most one more than the share on any link.
 
-    Largest remainder method: the links with the largest remainders get one chunk each.
+    Largest remainder method: the links with the largest remainders get one chunk each.  For every source and head the
+    chunks sum to `chunks`; each number is less than 1 away from ``chunks`` times its share.
 
     Parameters
     ----------
@@ -40,11 +41,6 @@ def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[
         As a solution of `collopt.formulations.bfb.build` has them under ``"share"``.
     chunks : int
         Chunks per shard, the paper's P.
-
-    Returns
-    -------
-    dict of (source, tail, head) to int
-        For every source and head they sum to `chunks`; each is less than 1 away from ``chunks`` times its share.
 
     Examples
     --------
@@ -68,7 +64,7 @@ def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[
 
 
 def least_chunks(load: Fraction, chunks: int) -> int:
-    """Return the minimum of the maximum number of chunks on a link into a rank: ``ceil(P U)``.
+    """Return the least maximum number of chunks on a link into a rank: ``ceil(P U)``, the optimum of program (13).
 
     Parameters
     ----------
@@ -76,11 +72,6 @@ def least_chunks(load: Fraction, chunks: int) -> int:
         The optimum U of linear program (1) in shards, exactly, on links of equal bandwidth 1.
     chunks : int
         Chunks per shard.
-
-    Returns
-    -------
-    int
-        The optimum of integer program (13).
 
     Examples
     --------
@@ -93,6 +84,8 @@ def least_chunks(load: Fraction, chunks: int) -> int:
 def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fraction:
     """Return the bound on what rounding adds to the bandwidth time, in M/B: Theorem 20.
 
+    It is ``d / (P N)`` times the sum of ``d^(t - 1)`` for t = 1, ..., D, which the paper writes in closed form.
+
     Parameters
     ----------
     degree : int
@@ -103,11 +96,6 @@ def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fra
         Chunks per shard, P.
     num_ranks : int
         Ranks, N.
-
-    Returns
-    -------
-    Fraction
-        ``d / (P N)`` times the sum of ``d^(t - 1)`` for t = 1, ..., D, which the paper writes in closed form.
 
     Examples
     --------
@@ -121,7 +109,7 @@ def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fra
 
 
 def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> list[Send]:
-    """Assign consecutive chunks to links.
+    """Assign consecutive chunks to links: sends for `StepSchedule.from_sends`.
 
     Any assignment is valid, since every neighbor has the whole shard by then (direct-connect paper, section 6.1).
 
@@ -133,11 +121,6 @@ def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> 
         From the sources to the heads, in hops: they are sent in step ``distance - 1``.
     topology : Topology
         Whose ranks they are.
-
-    Returns
-    -------
-    list of Send
-        For `StepSchedule.from_sends`.
     """
     distance = as_count(distance, "distance")
     _check_offers(counts, "counts")

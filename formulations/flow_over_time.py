@@ -102,17 +102,12 @@ class FlowOverTimeModel(BlockModel):
         self.minimize([(self.variables.period, amount), (self.variables.flow, self.delays)])
 
     def potentials(self, duals: Any) -> FloatArray:
-        """Return the potentials of all nodes in µs, 0 at sinks.
+        """Return the potentials of all nodes in µs, 0 at sinks, in the order of `Topology.nodes`.
 
         Parameters
         ----------
         duals : ndarray, shape (inner nodes,)
             ``solution.duals["flow_balance"]``.
-
-        Returns
-        -------
-        ndarray, shape (nodes,)
-            In the order of `Topology.nodes`.
         """
         found = np.zeros(len(self.topology.nodes))
         found[_inner_nodes(self)] = duals
@@ -128,7 +123,7 @@ def build(
     alpha: Exact = 0,
     direction: Direction = "broadcast",
 ) -> FlowOverTimeModel:
-    """State the least time in which data flows from sources to sinks.
+    """State the least time, in µs, in which data flows from sources to sinks.
 
     Parameters
     ----------
@@ -144,11 +139,6 @@ def build(
         µs of software for each hop between ranks.
     direction : {"broadcast", "reduce"}
         With "reduce", data flows from sinks to sources, along the links.
-
-    Returns
-    -------
-    FlowOverTimeModel
-        Its objective is the time in µs.
     """
     as_topology(topology)
     starts, ends = as_ranks(sources, topology, "sources"), as_ranks(sinks, topology, "sinks")

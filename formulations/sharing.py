@@ -78,6 +78,8 @@ class SharingModel(PyomoModel):
 def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str, object] | None = None) -> SharingModel:
     """State the joint program of several collectives on one fabric.
 
+    The objective is the least weighted rate.
+
     Parameters
     ----------
     topology : Topology
@@ -88,11 +90,6 @@ def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str,
     weights : mapping of str to number, optional
         What each part's rate counts by in the objective, positive; 1 each by default.  Rates are per unit of weight,
         or for an allreduce of all data.
-
-    Returns
-    -------
-    SharingModel
-        Its objective is the least weighted rate.
     """
     import pyomo.environ as pyo
 

@@ -114,6 +114,8 @@ def build(
 ) -> SteinerModel:
     """State the rate of a collective by trees that branch at switches, without any tree yet.
 
+    The objective is 0 until trees are added.
+
     Parameters
     ----------
     topology : Topology
@@ -122,11 +124,6 @@ def build(
         ``"allreduce"``, ``"allgather"``, ``"reduce_scatter"``, ``"broadcast"`` or ``"reduce"``.
     weights : sequence of int, optional
         Relative sizes of the shards in rank order; 1 for the root and 0 for others in a broadcast or reduce.
-
-    Returns
-    -------
-    SteinerModel
-        Its objective is 0 until trees are added.
     """
     collective = as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     ranks = as_topology(topology).num_ranks

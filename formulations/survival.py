@@ -83,17 +83,12 @@ class SurvivalModel(PyomoModel):
 
 
 def cables(topology: Topology) -> tuple[Cable, ...]:
-    """List the pairs of nodes with a link between them, in one direction or both, each pair once.
+    """List the pairs of nodes with a link in one direction or both, each once, in the order of the links.
 
     Parameters
     ----------
     topology : Topology
         Any network.
-
-    Returns
-    -------
-    tuple of tuple of (str, str)
-        In the order of the links.
 
     Examples
     --------
@@ -120,11 +115,6 @@ def build(
         Pairs of nodes whose links, in both directions, may fail; each of `cables` by default.
     weights : sequence of number, optional
         Sizes of the shards in rank order, as in `throughput.build`.
-
-    Returns
-    -------
-    SurvivalModel
-        Its objective is the rate.
     """
     import pyomo.environ as pyo
 

@@ -103,6 +103,8 @@ class SynthesisModel(PyomoModel):
 def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
     """State the fastest allgather in a limited number of steps.
 
+    The objective is the sum of the durations, in ticks.
+
     Parameters
     ----------
     topology : Topology
@@ -111,11 +113,6 @@ def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
         At least the diameter.
     chunks : int
         Chunks per shard; the program has at most 10^6 variables.
-
-    Returns
-    -------
-    SynthesisModel
-        Its objective is the sum of the durations, in ticks.
     """
     import pyomo.environ as pyo
 
@@ -143,18 +140,15 @@ def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
 def as_schedule(model: SynthesisModel, sends: Mapping[tuple[str, int, str, str, int], float]) -> StepSchedule:
     """Convert a solution to a schedule.
 
+    Steps in which nothing happens are left out; chunks of one source that pass a link in the same step and follow each
+    other are one send.  The schedule is not verified.
+
     Parameters
     ----------
     model : SynthesisModel
         That was solved.
     sends : mapping of (source, chunk, tail, head, step) to float
         The values of ``send``.
-
-    Returns
-    -------
-    StepSchedule
-        Not verified.  Steps in which nothing happens are left out; chunks of one source that pass a link in the same
-        step and follow each other are one send.
     """
     rank = model.topology.node_index
     chosen = sorted(

@@ -173,11 +173,6 @@ def build(
         reduce) with that root.
     direction : {"broadcast", "reduce"}
         Whether data runs from roots to ranks or from ranks to roots, as in `collopt.schedules.Forest`.
-
-    Returns
-    -------
-    ThroughputModel
-        Its objective is the rate.
     """
     import pyomo.environ as pyo
 
@@ -204,6 +199,9 @@ def build_fixed_count(
 ) -> FixedCountModel:
     """State the time that a collective takes with a given number of trees per root.
 
+    The objective U is the inverse bandwidth of one tree next to that of the fastest link; the rate per unit of weight
+    is ``trees_per_root * unit / U``.
+
     Parameters
     ----------
     topology : Topology
@@ -214,12 +212,6 @@ def build_fixed_count(
         As for `build`; units of weight are as large as makes all of them whole.
     direction : {"broadcast", "reduce"}
         As for `build`.
-
-    Returns
-    -------
-    FixedCountModel
-        Its objective U is the inverse bandwidth of one tree next to that of the fastest link; the rate per unit of
-        weight is ``trees_per_root * unit / U``.
 
     Examples
     --------

@@ -33,10 +33,10 @@ def plan_of_schedule(
 ) -> Plan:
     """Make a plan of a given schedule, and verify both.
 
-    Such a plan can be saved, exported, run and compared like those of the planners.  Raises `UnsupportedError` if the
-    schedule is none or not of the collective's kind, or a switch takes in and gives out different bandwidths, so that
-    there is no bound to compare with; `CertificateError` if the schedule does not do what the collective asks for, or
-    not on this topology.
+    Such a plan can be saved, exported, run and compared like those of the planners.  `Plan.gap` says what the schedule
+    misses.  Raises `UnsupportedError` if the schedule is none or not of the collective's kind, or a switch takes in and
+    gives out different bandwidths, so that there is no bound to compare with; `CertificateError` if the schedule does
+    not do what the collective asks for, or not on this topology.
 
     Parameters
     ----------
@@ -52,11 +52,6 @@ def plan_of_schedule(
         Says in the plan and its files who made the schedule.
     options : mapping of str to int or str, optional
         What it was made with; kept in the plan and its files, and not used.
-
-    Returns
-    -------
-    Plan
-        Already verified; `Plan.gap` says what the schedule misses.
 
     Examples
     --------

@@ -51,7 +51,7 @@ def plan(
     radix: int | None = None,
     aggregation: int | None = None,
 ) -> Plan:
-    """Plan a collective on a topology.
+    """Plan a collective on a topology, and verify the plan.
 
     Options that are None are left to the planner; one that the planner does not have for the collective is refused.
     Raises `UnsupportedError` for an unknown planner, a collective or an option that it does not have, or a topology
@@ -93,11 +93,6 @@ def plan(
         Of ``"bruck"``: one more than the messages that a rank sends in a step.
     aggregation : int, optional
         Trees that ``"pat"`` sends through at once, a power of two.
-
-    Returns
-    -------
-    Plan
-        Already verified.
 
     Examples
     --------

@@ -24,10 +24,6 @@ def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
     ----------
     schedule : Schedule
         Of any kind that plan files hold.
-
-    Returns
-    -------
-    dict
     """
     if not isinstance(schedule, Schedule):
         raise UnsupportedError(
@@ -43,10 +39,6 @@ def schedule_from_json(data: object, where: str) -> Schedule:
     ----------
     data, where
         As `schedule_to_json` returns it, and the name of the file in error messages.
-
-    Returns
-    -------
-    Schedule
     """
     where = where if isinstance(where, str) else shown(where)
     kind = data.get("kind") if isinstance(data, Mapping) else None

@@ -63,10 +63,6 @@ def as_bytes(size: int | str) -> int:
         A whole number of bytes from 1 to below 10^18, or a number with one of the suffixes K, M, G, T (powers of 1024;
         ``"64KB"`` and ``"64KiB"`` mean the same); otherwise `UnsupportedError`.
 
-    Returns
-    -------
-    int
-
     Examples
     --------
     >>> as_bytes("1G"), as_bytes("0.5M"), as_bytes(4096)

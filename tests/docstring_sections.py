@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 __all__ = ["docstring_of", "is_function", "missing_sections"]
 
-NOTHING = ("None", "Iterator[None]", None)
+REPEATED_TYPE = re.compile(r"(?m)^(?:Returns|Yields)\n-+\n[^\n]+(?:\n\n|\Z)")
+"""A section that says no more than the annotation."""
 ENTRY = re.compile(r"(?m)^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : .*)?$")
 
 
@@ -30,21 +31,19 @@ def docstring_of(thing: object) -> str:
 
 
 def missing_sections(thing: object) -> list[str]:
-    """The sections that are missing or do not name what they should, and "annotation" without that of the result."""
+    """Sections that are missing or do not say what they should, and "annotation" without that of the result."""
     return list(_of_class(thing) if inspect.isclass(thing) else _of_function(thing) if is_function(thing) else ())
 
 
 def _of_function(thing: object) -> Iterator[str]:
-    text, plain = docstring_of(thing), inspect.unwrap(thing)
+    text = docstring_of(thing)
     signature = inspect.signature(thing)
     if signature.parameters and set(_names(text, "Parameters")) != set(signature.parameters):
         yield "Parameters"
     if signature.return_annotation is inspect.Signature.empty:
         yield "annotation"
-    elif signature.return_annotation not in NOTHING:
-        title = "Yields" if inspect.isgeneratorfunction(plain) else "Returns"
-        if f"{title}\n{'-' * len(title)}\n" not in text:
-            yield title
+    if REPEATED_TYPE.search(text):
+        yield "Returns"
 
 
 def _of_class(thing: type) -> Iterator[str]:

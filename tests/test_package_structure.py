@@ -164,7 +164,7 @@ def test_no_module_has_more_code_than_a_sitting_takes() -> None:
 
 
 def test_exported_names_have_numpydoc_sections() -> None:
-    """What goes in, what comes out, and the fields of records."""
+    """What goes in and the fields of records; what comes out has a section where it says more than the annotation."""
     documented = {name: thing for name, thing in exported() if is_function(thing) or inspect.isclass(thing)}
     assert [name for name, thing in documented.items() if not docstring_of(thing)] == []
     assert {name: missing for name, thing in documented.items() if (missing := missing_sections(thing))} == {}
@@ -189,6 +189,16 @@ def sample(count: int, *rest: int) -> int:
 def bare(count: int) -> int:
     """Count."""
     return count
+
+
+def repetitive() -> int:
+    """Count.
+
+    Returns
+    -------
+    int
+    """
+    return 1
 
 
 def misnamed(number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
@@ -220,9 +230,10 @@ class Usage(NamedTuple):
     [
         (sample, []),
         (cache(sample), []),
-        (bare, ["Parameters", "Returns"]),
-        (cache(bare), ["Parameters", "Returns"]),
-        (partial(bare, count=1), ["Parameters", "Returns"]),
+        (bare, ["Parameters"]),
+        (cache(bare), ["Parameters"]),
+        (partial(bare, count=1), ["Parameters"]),
+        (repetitive, ["Returns"]),
         (misnamed, ["Parameters", "annotation"]),
         (Bare, ["Parameters"]),
         (Usage, ["Attributes"]),

@@ -93,10 +93,6 @@ class CatalogueEntry:
 def catalogue() -> tuple[CatalogueEntry, ...]:
     """List every topology that can be built by name.
 
-    Returns
-    -------
-    tuple of CatalogueEntry
-
     Examples
     --------
     >>> [entry.name for entry in catalogue()][:3]
@@ -120,10 +116,6 @@ def build(name: str, /, **options: object) -> Topology:
     **options : object
         Arguments of the builder, as Python values or as text from a command line: ``boxes="2"``, ``shape="4x4"``,
         ``offsets="1,4,5"``, ``oversubscription="3/2"``, ``bidirectional="no"``.
-
-    Returns
-    -------
-    Topology
 
     Examples
     --------

@@ -28,10 +28,6 @@ def read_topology(path: str | os.PathLike[str], **options: Unpack[ImportOptions]
     **options
         For files that describe one box: `boxes`, the number of such boxes (1 by default); `fabric`, the network between
         them, which no such file describes; and the options of `read_box` and `compose`.
-
-    Returns
-    -------
-    Topology
     """
     return import_network(path, options).topology
 

@@ -155,7 +155,7 @@ class Blocks:
     def variables(
         self, name: str, shape: Shape, *, lower: Numbers = 0.0, upper: Numbers = np.inf, whole: bool = False
     ) -> IntArray:
-        """Add a block of variables.
+        """Add a block of variables, and return their column numbers in the block's shape: what terms refer to.
 
         Parameters
         ----------
@@ -167,11 +167,6 @@ class Blocks:
             Bounds that broadcast to the shape.
         whole : bool
             Whether they can only be integers.
-
-        Returns
-        -------
-        ndarray of int64
-            Column numbers, in the block's shape: what terms refer to.
         """
         columns = self._columns.add(name, shape, lower, upper)
         if whole:

@@ -38,15 +38,12 @@ class ConvexProgram:
     def maximize(self, utility: Any) -> Any:
         """State the problem of the greatest concave utility.
 
+        Solve it with its own ``solve()``; then expressions have a ``value``.
+
         Parameters
         ----------
         utility : Expression
             Concave in the variables, by CVXPY's rules.
-
-        Returns
-        -------
-        cvxpy.Problem
-            To be solved with its own ``solve()``; then expressions have a ``value``.
         """
         import cvxpy
 
@@ -99,10 +96,6 @@ def restate(model: Any) -> ConvexProgram:
     ----------
     model : PyomoModel
         Or any other model that `collopt.solve` takes, without whole variables.
-
-    Returns
-    -------
-    ConvexProgram
 
     Examples
     --------

@@ -79,10 +79,6 @@ def build(
         Together at most 6 GPUs.
     scale_up, scale_out : int, str or Fraction
         Bandwidths of a GPU inside its server and to others, each way.
-
-    Returns
-    -------
-    MulticastModel
     """
     ranks = as_whole(servers, "servers") * as_whole(gpus_per_server, "gpus_per_server")
     if ranks > MAX_RANKS:

@@ -85,10 +85,6 @@ def build(kinds: Sequence[HopKind], bandwidths: npt.ArrayLike, steps: int) -> Pi
         Of the links that loads are given for, in GB/s.
     steps : int
         At least as many as hops in a row.
-
-    Returns
-    -------
-    PieceModel
     """
     if not kinds:
         raise UnsupportedError("there are no kinds of hops; expected at least one")

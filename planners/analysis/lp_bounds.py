@@ -39,9 +39,9 @@ def lp_bound(
     """Bound the speed of a collective by the dual of its linear program.
 
     Unlike `collopt.bound` this takes switches that do not give out what they take in, and for allreduce it is about
-    trees alone, and then the best that can be said about them: see `CutDual.scope`.  Raises `UnsupportedError` if the
-    request is not of its form; `BoundError` if some rank is out of reach; `NoAnswerError` if the program was not solved
-    in time.
+    trees alone, and then the best that can be said about them: see `CutDual.scope`.  The witness is a `CutDual`.
+    Raises `UnsupportedError` if the request is not of its form; `BoundError` if some rank is out of reach;
+    `NoAnswerError` if the program was not solved in time.
 
     Parameters
     ----------
@@ -52,11 +52,6 @@ def lp_bound(
     options : HighsOptions, optional
         How to solve the program; the dual values of any algorithm are made to prove a bound, but only those of a basis
         prove the optimum itself.
-
-    Returns
-    -------
-    Bound
-        With `CutDual` for a witness.
 
     Examples
     --------

@@ -91,7 +91,7 @@ class Synthesis:
 def synthesise(
     topology: Topology, *, steps: int | None = None, chunks: int = 1, time_limit: float | None = TIME_LIMIT
 ) -> Synthesis:
-    """Find the allgather with the least bandwidth time within a number of steps.
+    """Find the allgather with the least bandwidth time within a number of steps, and verify it.
 
     Raises `UnsupportedError` if there are switches, or an option is not of its form; `NoAnswerError` if the time was
     over before any schedule was found.
@@ -107,11 +107,6 @@ def synthesise(
     time_limit : float, optional
         Seconds, or None for as long as it takes.  When they are over, the best schedule found so far is the answer;
         `Synthesis.limit` says what is left to gain.
-
-    Returns
-    -------
-    Synthesis
-        Verified.
 
     Examples
     --------

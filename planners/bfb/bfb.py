@@ -40,6 +40,7 @@ def bfb_schedule(
 ) -> StepSchedule:
     """Build the breadth-first broadcast of the least bandwidth time.
 
+    It is the best for its number of chunks; `collopt.schedules.verified_step_loads` checks that it is a schedule.
     Raises `UnsupportedError` if there are switches or too many ranks, or an option is not of its form; `BoundError` if
     some rank cannot reach another; `CapacityOverflowError` if exact arithmetic would leave int64.
 
@@ -52,11 +53,6 @@ def bfb_schedule(
         the best number up to 256.
     direction : {"broadcast", "reduce"}
         With "reduce" a reduce-scatter: the reverse of the allgather on the transposed network.
-
-    Returns
-    -------
-    StepSchedule
-        Best for its number of chunks; `collopt.schedules.verified_step_loads` checks that it is a schedule.
 
     Examples
     --------
@@ -77,7 +73,7 @@ def bfb_schedule(
 def plan_bfb(
     topology: Topology, collective: AnyCollective, *, chunks: int | None = None, size: int | str | None = None
 ) -> Plan:
-    """Plan a collective by breadth-first broadcast, by its reverse, or by both.
+    """Plan a collective by breadth-first broadcast, by its reverse, or by both, and verify the plan.
 
     Raises `UnsupportedError` as for `bfb_schedule`, or for another collective.
 
@@ -92,11 +88,6 @@ def plan_bfb(
     size : int or str, optional
         Bytes in all, such as ``"1M"``, to plan for where links differ in latency; see `timed_bfb`.  Where more links
         lead into a rank than that takes, the schedule is that for large sizes, as ``provenance["planned_for"]`` says.
-
-    Returns
-    -------
-    Plan
-        Already verified.
 
     Examples
     --------
@@ -199,15 +190,12 @@ class BfbLoad:
 def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadcast") -> tuple[BfbLoad, ...]:
     """Compute the time of each step of the best breadth-first broadcast, and the set of links that limits it.
 
+    Steps are those from distance 1 to the diameter.
+
     Parameters
     ----------
     network, direction
         As for `bfb_schedule`.
-
-    Returns
-    -------
-    tuple of BfbLoad
-        Of distance 1 to the diameter.
 
     Examples
     --------
@@ -235,7 +223,8 @@ def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadc
 def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost:
     """Find T_L and T_B of the best breadth-first broadcast: the optimum of linear program (1), exactly.
 
-    Raises `UnsupportedError` if there are switches, nodes differ in their number of ports, or for an unknown solver.
+    It is the `collopt.schedules.step_cost` of what `bfb_schedule` builds.  Raises `UnsupportedError` if there are
+    switches, nodes differ in their number of ports, or for an unknown solver.
 
     Parameters
     ----------
@@ -244,11 +233,6 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
     solver : {"auto", "subsets", "newton", "lp"}
         By all sets of links into a rank, by maximum flows, or by linear programs, which find the same; "auto" takes the
         first up to ten links and the second beyond.
-
-    Returns
-    -------
-    StepCost
-        As `collopt.schedules.step_cost` says of the schedule that `bfb_schedule` makes.
 
     Examples
     --------
@@ -275,10 +259,6 @@ def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
     chunks : int
         Per shard, the paper's P.
 
-    Returns
-    -------
-    StepCost
-
     Examples
     --------
     >>> from collopt.topologies import hypercube
@@ -293,7 +273,7 @@ def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
 
 
 def best_chunks(graph: DirectGraph | Topology, *, most: int = DEFAULT_MAX_CHUNKS) -> int:
-    """Find the number of chunks per shard that minimizes the time of breadth-first broadcast.
+    """Find the least number of chunks per shard that minimizes the time of breadth-first broadcast.
 
     Parameters
     ----------
@@ -301,11 +281,6 @@ def best_chunks(graph: DirectGraph | Topology, *, most: int = DEFAULT_MAX_CHUNKS
         Without switches; every rank reaches every other.  Links may differ in bandwidth.
     most : int
         Largest number of chunks to try, up to 4096.
-
-    Returns
-    -------
-    int
-        The least of those that are equally fast.
 
     Examples
     --------

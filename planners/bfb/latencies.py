@@ -68,6 +68,8 @@ class TimedBfb:
 def timed_loads(topology: Topology, size: int | str, *, direction: Direction = "broadcast") -> tuple[Fraction, ...]:
     """Compute the time of each step of the best breadth-first broadcast of divisible shards.
 
+    Times are in µs, from distance 1 to the diameter.
+
     Parameters
     ----------
     topology : Topology
@@ -76,11 +78,6 @@ def timed_loads(topology: Topology, size: int | str, *, direction: Direction = "
         Bytes in all, such as ``"1M"``: the paper's M.
     direction : {"broadcast", "reduce"}
         An allgather, or a reduce-scatter.
-
-    Returns
-    -------
-    tuple of Fraction
-        µs for distance 1 to the diameter.
 
     Examples
     --------
@@ -101,6 +98,8 @@ def timed_bfb(
 ) -> TimedBfb:
     """Build the breadth-first broadcast with the least time for a given size.
 
+    No breadth-first broadcast with as many chunks takes less time.
+
     Parameters
     ----------
     topology, size
@@ -109,11 +108,6 @@ def timed_bfb(
         Chunks per shard; by default the best number up to 16, which need not reach the limit.
     direction : {"broadcast", "reduce"}
         With "reduce" a reduce-scatter; see `bfb_schedule`.
-
-    Returns
-    -------
-    TimedBfb
-        No breadth-first broadcast with as many chunks takes less time.
 
     Examples
     --------

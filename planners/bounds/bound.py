@@ -76,11 +76,6 @@ def bound(
     traffic : matrix of number, shape (ranks, ranks), optional
         What each rank (row) has for each other (column), for all_to_allv.
 
-    Returns
-    -------
-    Bound
-        Or a `SizeBound` for a size.
-
     Examples
     --------
     >>> from collopt.topologies import dgx_a100, mi250
@@ -107,7 +102,7 @@ def bound_sizes(
     weights: Sequence[object] | None = None,
     traffic: Any = None,
 ) -> list[SizeBound]:
-    """Bound the time of a collective for several amounts of data.
+    """Bound the time of a collective for each of several amounts of data, in their order.
 
     Parameters
     ----------
@@ -117,11 +112,6 @@ def bound_sizes(
         Each as the `size` of `bound`.
     costs, root, weights, traffic
         As for `bound`.
-
-    Returns
-    -------
-    list of SizeBound
-        In the order of `sizes`.
 
     Examples
     --------

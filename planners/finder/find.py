@@ -45,8 +45,9 @@ def find_topologies(
 ) -> Frontier:
     """Find the Pareto-optimal topologies of a number of nodes with a number of links out of, and into, each.
 
-    Raises `UnsupportedError` if the size is not understood, or no topology is known, as may be for odd degrees of
-    two-way links.
+    They come by increasing T_L.  Beyond about 1000 nodes `Frontier.unmeasured` may tell that some were too large to
+    measure.  Raises `UnsupportedError` if the size is not understood, or no topology is known, as may be for odd
+    degrees of two-way links.
 
     Parameters
     ----------
@@ -63,11 +64,6 @@ def find_topologies(
         Whether the rate of an all-to-all is a third objective.  Rates are known within 1 %, and exactly where symmetry
         makes that easy; where it would take more than some ten seconds, as it may from 2000 nodes on, by wider bounds
         or not at all.
-
-    Returns
-    -------
-    Frontier
-        By increasing T_L.  Beyond about 1000 nodes `Frontier.unmeasured` may tell that some were too large to measure.
 
     Notes
     -----

@@ -101,10 +101,6 @@ class Frontier(Sequence[Candidate]):
         alpha, node_bandwidth : number, optional
             As for `Candidate.runtime`; by default what the search was for.
 
-        Returns
-        -------
-        Candidate
-
         Examples
         --------
         >>> from collopt.planners import find_topologies

@@ -32,6 +32,9 @@ def all_to_all_rate_bounds(
 ) -> tuple[Fraction, Fraction]:
     """Lower and upper bound on the rate f at which every node can send to every other.
 
+    Both are in bandwidths of one link, the scale of the direct-connect paper's linear program (3): what a flow that was
+    found reaches, and what no flow can pass.  They are equal where the program is small.
+
     Parameters
     ----------
     graph : DirectGraph
@@ -45,12 +48,6 @@ def all_to_all_rate_bounds(
         Columns of the linear program up to which it is solved exactly.
     floor : Fraction
         A rate of interest: bounds may be further apart where the upper one is no larger.
-
-    Returns
-    -------
-    tuple of (Fraction, Fraction)
-        In bandwidths of one link, the scale of the direct-connect paper's linear program (3): what a flow that was
-        found reaches, and what no flow can pass.  They are equal where the program is small.
 
     Notes
     -----

@@ -236,6 +236,8 @@ def count_dispatch(
 ) -> DispatchCounts:
     """Count what the dispatch of routed tokens sends between servers.
 
+    Classes of tokens are counted if there are at most 16 servers.
+
     Parameters
     ----------
     indices : sequence of array_like of integers, shape (tokens, choices)
@@ -244,11 +246,6 @@ def count_dispatch(
         The rank that has each expert.
     servers, gpus_per_server : int
         Rank r is GPU ``r % gpus_per_server`` of server ``r // gpus_per_server``; at most 8 GPUs.
-
-    Returns
-    -------
-    DispatchCounts
-        With classes of tokens if there are at most 16 servers.
 
     Raises
     ------
@@ -322,6 +319,8 @@ def schedule_dispatch(
 ) -> DispatchPlan:
     """Plan a dispatch from counts alone; the plan is a deterministic function of the arguments.
 
+    Its bound holds for all schedules.
+
     Parameters
     ----------
     counts : DispatchCounts
@@ -330,11 +329,6 @@ def schedule_dispatch(
         What the defaults of the others are predicted with.
     stages, max_stage_tokens : str and int, optional
         As `schedule_all_to_allv` takes them, with stages in tokens.
-
-    Returns
-    -------
-    DispatchPlan
-        With its bound, which holds for all schedules.
 
     Notes
     -----

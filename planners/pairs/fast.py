@@ -49,9 +49,9 @@ def schedule_all_to_allv(
 ) -> AllToAllvSchedule:
     """Plan an all-to-allv; the schedule is a deterministic function of the arguments.
 
-    Raises `UnsupportedError` if the matrix is not square, has a wrong size, entries that are no integers or negative,
-    or sums beyond 2^62; for wrong labels or options; if there would be too many stages; or if the scratch does not
-    suffice.
+    It is complete: streams, their segments, stages and intervals.  Raises `UnsupportedError` if the matrix is not
+    square, has a wrong size, entries that are no integers or negative, or sums beyond 2^62; for wrong labels or
+    options; if there would be too many stages; or if the scratch does not suffice.
 
     Parameters
     ----------
@@ -85,11 +85,6 @@ def schedule_all_to_allv(
         The other arguments are in bytes.
     model : TwoTierModel
         What the defaults of `stages` and `max_stage_bytes` are predicted with.
-
-    Returns
-    -------
-    AllToAllvSchedule
-        Complete: streams, their segments, stages and intervals.
 
     Notes
     -----

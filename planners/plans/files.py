@@ -40,10 +40,6 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
         A file that `Plan.save` wrote.
     topology : Topology, optional
         The network that the plan is to be used on.
-
-    Returns
-    -------
-    Plan
     """
     check_path(path)
     try:

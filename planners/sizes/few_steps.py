@@ -29,7 +29,7 @@ def plan_few_steps(
 ) -> Plan:
     """Plan a collective by schedules in few steps: every rank to every other, along rails and boxes, or trees on rails.
 
-    Raises `UnsupportedError` if the network has no family of this name.
+    The plan is verified.  Raises `UnsupportedError` if the network has no family of this name.
 
     Parameters
     ----------
@@ -42,11 +42,6 @@ def plan_few_steps(
     size : int or str, optional
         Bytes in all for which it is the fastest, with the costs that the topology states; by default for infinitely
         much data.
-
-    Returns
-    -------
-    Plan
-        Already verified.
 
     Examples
     --------

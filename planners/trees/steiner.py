@@ -79,6 +79,7 @@ def steiner_bound(
 ) -> Bound:
     """Bound a collective by the best schedule of trees that branch at ranks and at able switches, on small networks.
 
+    The witness is a `TreeDual`.  Trees reach the bound, unless the solver's dual values could not be made exact.
     Raises `UnsupportedError` above 12 ranks, above 6 switches that multicast or aggregate, or where the group limit of
     one is smaller than the number of ranks; `BoundError` if some rank is out of reach.
 
@@ -88,11 +89,6 @@ def steiner_bound(
         Switches may take in more or less than they give out.
     collective, root, weights
         As for `collopt.bound`.
-
-    Returns
-    -------
-    Bound
-        With `TreeDual` for a witness.  Trees reach it, unless the solver's dual values could not be made exact.
     """
     collective = check_request(topology, collective)
     return best_trees(topology, collective, shard_weights(topology, collective, root, weights)).bound

@@ -243,7 +243,8 @@ INCHES_PER_ENTRY = 2.4  # Of the legend
 def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
     """Draw a network; with a bound, also its witness.
 
-    Raises `UnsupportedError` if an argument is none of its kind, or the bound is about another network.
+    Nodes are where `node_layout` has them, on one axes.  Raises `UnsupportedError` if an argument is none of its kind,
+    or the bound is about another network.
 
     Parameters
     ----------
@@ -253,11 +254,6 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
     bound : Bound, optional
         About this topology.  The parts of its witness are shaded, of a cut the smaller side, and the links whose
         bandwidth it adds up are colored, with arrowheads if it counts one direction only.
-
-    Returns
-    -------
-    Figure
-        One axes, on which nodes are where `node_layout` has them.
     """
     _check(topology, bound)
     view = None if bound is None else witness_view(bound)

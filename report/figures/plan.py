@@ -34,16 +34,13 @@ PREFIXES = ("", "K", "M", "G", "T")
 def utilization_figure(plan: Plan) -> Figure:
     """Draw the utilization of each link while the plan runs at its bandwidth.
 
+    One bar per link, sorted by bandwidth and then by utilization, and colored by bandwidth: with the names of the links
+    if there are up to 40.  Links that the plan's bound adds up are marked.
+
     Parameters
     ----------
     plan : Plan
         With any schedule.
-
-    Returns
-    -------
-    Figure
-        One bar per link, sorted by bandwidth and then by utilization, and colored by bandwidth: with the names of the
-        links if there are up to 40.  Links that the plan's bound adds up are marked.
     """
     table = link_table(plan).assign(place=lambda table: np.arange(len(table)))
     table = table.sort_values(["bandwidth_gbps", "utilization", "place"], ascending=[False, False, True])
@@ -77,6 +74,11 @@ def utilization_figure(plan: Plan) -> Figure:
 def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figure:
     """Draw when links are busy with which step.
 
+    One row of bars per link, up to 64: those that are busy for the longest time, and of equally busy ones the first of
+    the network; below the axis is how many are left out, and whether they are as busy.  The color is that of the step,
+    or for trees of the hop, as `step_table` numbers them.  A dashed line is where the last byte has come, which is
+    later than any link is busy where links have latency; the title has that time.
+
     Parameters
     ----------
     plan : Plan
@@ -85,14 +87,6 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
         Bytes in all, such as ``"64M"``.
     slices : int, optional
         Pieces that the data of each tree or path of a flow is cut into; see `step_table`.
-
-    Returns
-    -------
-    Figure
-        One row of bars per link, up to 64: those that are busy for the longest time, and of equally busy ones the first
-        of the network; below the axis is how many are left out, and whether they are as busy.  The color is that of
-        the step, or for trees of the hop, as `step_table` numbers them.  A dashed line is where the last byte has come,
-        which is later than any link is busy where links have latency; the title has that time.
     """
     from matplotlib.collections import PolyCollection
 
@@ -138,10 +132,6 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
     table : DataFrame
         Columns ``planner``, one line each; ``size`` in bytes; ``algbw_gbps``, as `curve_table` gives them.  Its
         ``bound_gbps``, if there, is drawn as a dashed line.
-
-    Returns
-    -------
-    Figure
     """
     check_table(table, {"planner": "text", "size": "positive", "algbw_gbps": "positive"})
     figure = empty_figure(7.0, 4.4)

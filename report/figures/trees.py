@@ -59,7 +59,10 @@ class _Hop(NamedTuple):
 def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = None) -> Figure:
     """Draw the broadcast or reduce trees of a root.
 
-    Raises `UnsupportedError` if the plan is none or not of trees, or has no such root or tree.
+    One axes per tree, whose title has the numbers of its hops as in `tree_table`.  Arrowheads point where data goes;
+    hops between boxes have their own color.  Ranks are dots with their numbers, switches where the tree branches
+    squares with their names; an arrow with dashes is a copy that a switch loops back.  Raises `UnsupportedError` if the
+    plan is none or not of trees, or has no such root or tree.
 
     Parameters
     ----------
@@ -70,13 +73,6 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     tree : int, optional
         Which of its trees, from 1 as `tree_table` counts them; by default the heaviest, up to four.  Of an allreduce,
         those for sums and those for results each have numbers of their own, and both are drawn.
-
-    Returns
-    -------
-    Figure
-        One axes per tree, whose title has the numbers of its hops as in `tree_table`.  Arrowheads point where data
-        goes; hops between boxes have their own color.  Ranks are dots with their numbers, switches where the tree
-        branches squares with their names; an arrow with dashes is a copy that a switch loops back.
     """
     first = int(plan.trees.forests[0].roots[0]) if root is None and isinstance(plan, Plan) else root
     table = tree_table(plan, first)

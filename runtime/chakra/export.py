@@ -75,7 +75,7 @@ def export_chakra_et(
 def plan_traces(
     plan: Plan, size: int | str, *, slices: int = 1, reduce_us: int = 0, order: Dependencies = "control"
 ) -> tuple[Trace, ...]:
-    """Make the execution traces of a plan.
+    """Make the execution traces of a plan, by rank.
 
     Raises `UnsupportedError` if an argument is not understood, a message would have no bytes, or there would be more
     than 2^22 messages.
@@ -94,11 +94,6 @@ def plan_traces(
     order : {"control", "data"}
         Dependencies that keep the sends of each link in order.  Versions of ASTRA-sim before August 2025 ignore control
         dependencies.
-
-    Returns
-    -------
-    tuple of Trace
-        By rank.
 
     Examples
     --------

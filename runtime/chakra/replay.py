@@ -67,10 +67,6 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     topology : Topology
         With as many ranks.  ASTRA-sim's GB/s are 2^30 bytes per second; convert them.
 
-    Returns
-    -------
-    Replay
-
     Examples
     --------
     Two ranks exchange halves of 64 kB: 1310 ns and a latency of 500 ns.

@@ -229,10 +229,6 @@ def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
     shift, num_ranks : int
         Ranks are counted modulo `num_ranks`.
 
-    Returns
-    -------
-    Trace
-
     Examples
     --------
     >>> node = TraceNode(0, "send", NodeKind.COMM_SEND, attributes=(Attribute("comm_dst", "int32", 1),))
@@ -261,18 +257,13 @@ MAX_NODES = 2**23  # More than any plan makes for one rank; a packed file of som
 def read_trace(path: str | os.PathLike[str]) -> Trace:
     """Read the trace of one rank, which may be compressed by gzip.
 
-    Raises `FileFormatError` if the file cannot be read, is no such trace, is cut short, or a node waits for one that is
-    not there.
+    Attributes that are lists are left out.  Raises `FileFormatError` if the file cannot be read, is no such trace, is
+    cut short, or a node waits for one that is not there.
 
     Parameters
     ----------
     path : path
         File to read.
-
-    Returns
-    -------
-    Trace
-        Without attributes that are lists.
     """
     where = name_of(path)
     data = read_bytes(path, MAX_BYTES)

@@ -87,10 +87,6 @@ def lint_family(
         Runtime that loads them; "mscclpp" takes MSCCL++ plans, the others MSCCL XML.
     version, max_thread_blocks, gpus_per_box : str, int or None
         As for `lint_file`; of MSCCL XML only, the last.
-
-    Returns
-    -------
-    FamilyReport
     """
     check_choice("runtime", runtime, (*RUNTIMES, MSCCLPP))
     files = _files(paths, runtime)

@@ -48,17 +48,14 @@ class SizeWindow(NamedTuple):
 def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeWindow, ...]:
     """Divide a range of sizes among plans by their estimates; see `write_family`.
 
+    Windows come by size, each beginning where the one before ends.
+
     Parameters
     ----------
     plans : sequence of Plan
         Of equally fast ones the first is taken.
     first, last : int
         Bytes, both included.
-
-    Returns
-    -------
-    tuple of SizeWindow
-        By size, each beginning where the one before ends.
 
     Examples
     --------

@@ -57,10 +57,6 @@ def run_program(
     elements_per_chunk : int
         Numbers that stand for one chunk.
 
-    Returns
-    -------
-    InterpreterReport
-
     Examples
     --------
     >>> from collopt.schedules import Forest

@@ -212,17 +212,13 @@ def without_receive_reduce(program: Program) -> Program:
 
     What is added to a partial sum is received in scratch first: each thread block needs as much more scratch as its
     largest such step moves.  Where the sum begins with the rank's input, the data is received at the target and the
-    input added, or, if the target is output and may be the input's memory, the input is copied there first.
+    input added, or, if the target is output and may be the input's memory, the input is copied there first.  The result
+    does the same in up to three times as many steps per thread block.
 
     Parameters
     ----------
     program : Program
         Checked or not.
-
-    Returns
-    -------
-    Program
-        It does the same in up to three times as many steps per thread block.
 
     Examples
     --------

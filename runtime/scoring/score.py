@@ -138,11 +138,8 @@ class Score:
     def to_frame(self) -> pd.DataFrame:
         """Tabulate the links.
 
-        Returns
-        -------
-        DataFrame
-            One row per link: ``tail``, ``head``, ``bandwidth`` in GB/s, ``share`` of all data that crosses it, and how
-            ``busy`` it is beside the busiest link.
+        One row per link: ``tail``, ``head``, ``bandwidth`` in GB/s, ``share`` of all data that crosses it, and how
+        ``busy`` it is beside the busiest link.
         """
         import pandas as pd
 
@@ -207,10 +204,6 @@ def score(
         What the software adds to times, as for `simulate`.
     planner : str
         What makes the plan to compare with.
-
-    Returns
-    -------
-    Score
 
     Examples
     --------

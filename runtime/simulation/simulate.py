@@ -40,9 +40,9 @@ def simulate(
 ) -> Simulation:
     """Simulate a plan on its topology, event by event.
 
-    Raises `UnsupportedError` if an argument is not understood, does not suit the plan, or makes for more than 2^26
-    events; `CertificateError` if the schedule uses links that its topology lacks, or its transfers wait for each other
-    in a cycle.
+    Equal arguments give equal results.  Raises `UnsupportedError` if an argument is not understood, does not suit the
+    plan, or makes for more than 2^26 events; `CertificateError` if the schedule uses links that its topology lacks, or
+    its transfers wait for each other in a cycle.
 
     Parameters
     ----------
@@ -65,11 +65,6 @@ def simulate(
     service : {"pipeline", "arrival"}
         Whether switches, too, send the piece whose data has the farthest to go, as ranks do, or the one that came
         first.
-
-    Returns
-    -------
-    Simulation
-        Equal for equal arguments.
 
     Examples
     --------
@@ -269,12 +264,9 @@ class Simulation:
     def to_frame(self) -> pd.DataFrame:
         """Tabulate the events.
 
-        Returns
-        -------
-        DataFrame
-            One row for each piece that entered a link, by time: ``start_us`` and ``end_us``, between which it kept the
-            link busy; the link's ``tail`` and ``head``; ``sender`` and ``receiver``, the ranks between which it is on
-            its way; the number of the ``transfer`` and of the ``slice``; ``bytes``.
+        One row for each piece that entered a link, by time: ``start_us`` and ``end_us``, between which it kept the link
+        busy; the link's ``tail`` and ``head``; ``sender`` and ``receiver``, the ranks between which it is on its way;
+        the number of the ``transfer`` and of the ``slice``; ``bytes``.
         """
         import pandas as pd
 

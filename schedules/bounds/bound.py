@@ -154,15 +154,12 @@ class Bound:
 def link_values(bound: Bound) -> tuple[LinkValue, ...]:
     """Say by how much the bound rises with the bandwidth of each link.
 
+    Values are GB/s of algorithm bandwidth per GB/s of the link, for links that matter to the witness.
+
     Parameters
     ----------
     bound : Bound
         With any witness of this package.
-
-    Returns
-    -------
-    tuple of LinkValue
-        GB/s of algorithm bandwidth per GB/s of the link, for links that matter to the witness.
 
     Notes
     -----
@@ -190,15 +187,12 @@ def link_values(bound: Bound) -> tuple[LinkValue, ...]:
 def bound_sensitivity(bound: Bound) -> pd.DataFrame:
     """Tabulate `link_values`.
 
+    One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s and ``dual``, both exact.
+
     Parameters
     ----------
     bound : Bound
         With any witness of this package.
-
-    Returns
-    -------
-    DataFrame
-        One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s and ``dual``, both exact.
     """
     import pandas as pd
 

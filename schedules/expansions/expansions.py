@@ -26,9 +26,10 @@ from .reversal import checked_symmetry
 def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int = 1) -> StepSchedule:
     """Expand a schedule to the line graph: first to all neighbors, then along the sends of the old schedule.
 
-    Sends are divided equally among parallel arcs.  Direct-connect paper, Definition 1 and Theorem 7.  Raises
-    `UnsupportedError` if the graph is not regular, the schedule is not for it, or the result would be too large;
-    `CapacityOverflowError` if there would be too many chunks for 64 bits.
+    Sends are divided equally among parallel arcs.  Direct-connect paper, Definition 1 and Theorem 7.  The result is one
+    step longer for each time, but for steps in which nothing is left to be sent.  Raises `UnsupportedError` if the
+    graph is not regular, the schedule is not for it, or the result would be too large; `CapacityOverflowError` if there
+    would be too many chunks for 64 bits.
 
     Parameters
     ----------
@@ -38,11 +39,6 @@ def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int =
         For `graph`.
     times : int
         How often to expand.
-
-    Returns
-    -------
-    StepSchedule
-        One step longer for each time, but for steps in which nothing is left to be sent.
     """
     for _ in range(as_size(times, "times", most=MAX_TIMES)):
         schedule = _line_graph_schedule(graph, schedule)
@@ -82,7 +78,8 @@ def _line_graph_schedule(graph: DirectGraph, schedule: StepSchedule) -> StepSche
 def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSchedule) -> StepSchedule:
     """Expand a schedule to copies of all nodes: each send to every copy, and a step for the copies of the source.
 
-    Direct-connect paper, Definition 2 and Theorem 11.  Errors as for `line_graph_schedule`.
+    Direct-connect paper, Definition 2 and Theorem 11.  The result is one step longer, unless `copies` is 1.  Errors as
+    for `line_graph_schedule`.
 
     Parameters
     ----------
@@ -92,11 +89,6 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
         Of every node.
     schedule : StepSchedule
         For `graph`.
-
-    Returns
-    -------
-    StepSchedule
-        One step longer; of as many if `copies` is 1.
     """
     copies = as_size(copies, "copies")
     sends = direct_sends(graph, schedule)
@@ -132,7 +124,8 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
 def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule) -> StepSchedule:
     """Expand a schedule to a Cartesian power: along one dimension after the other, each n-th of a shard in other order.
 
-    Direct-connect paper, Definition 14 and Theorem 12.  Errors as for `line_graph_schedule`.
+    Direct-connect paper, Definition 14 and Theorem 12.  The result is `n` times as long.  Errors as for
+    `line_graph_schedule`.
 
     Parameters
     ----------
@@ -142,11 +135,6 @@ def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule)
         How many factors.
     schedule : StepSchedule
         For `graph`.
-
-    Returns
-    -------
-    StepSchedule
-        `n` times as long.
     """
     n = as_size(n, "n", most=MAX_TIMES)
     sends = direct_sends(graph, schedule)
@@ -181,9 +169,9 @@ def bidirectional_schedule(
 ) -> StepSchedule:
     """Expand a schedule to the graph with its transpose: half of each shard as before, half on the added arcs.
 
-    Direct-connect paper, A.6.  Raises `UnsupportedError` if there is no such isomorphism, `symmetry` is none, the
-    schedule is not for the graph, or the result too large; `NoAnswerError` if the search for an isomorphism was given
-    up.
+    Direct-connect paper, A.6.  The result has as many steps.  Raises `UnsupportedError` if there is no such
+    isomorphism, `symmetry` is none, the schedule is not for the graph, or the result too large; `NoAnswerError` if the
+    search for an isomorphism was given up.
 
     Parameters
     ----------
@@ -193,11 +181,6 @@ def bidirectional_schedule(
         For `graph`.
     symmetry : array_like of int, shape (nodes,), optional
         Isomorphism from the graph to its transpose; searched for by default.
-
-    Returns
-    -------
-    StepSchedule
-        Of as many steps.
     """
     sends = direct_sends(graph, schedule)
     mapping, chunks = checked_symmetry(graph, symmetry), schedule.chunks_per_shard

@@ -22,7 +22,9 @@ from ..steps.cost import StepCost
 def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) -> StepCost:
     """Bound the cost of `line_graph_schedule` from above: T_B grows by 1/N, then 1/(dN), and so on.
 
-    Direct-connect paper, Theorem 7 and Corollary 7.1.
+    Direct-connect paper, Theorem 7 and Corollary 7.1.  The bound is exact, and optimal among BFB schedules, if `cost`
+    is that of the best BFB schedule for the graph, and `is_line_graph_cost_exact` holds for every graph whose line
+    graph is taken.
 
     Parameters
     ----------
@@ -32,12 +34,6 @@ def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) ->
         Of a schedule for `graph`.
     times : int
         How often the graph is expanded.
-
-    Returns
-    -------
-    StepCost
-        Exact, and optimal among BFB schedules, if `cost` is that of the best BFB schedule for the graph, and
-        `is_line_graph_cost_exact` holds for every graph whose line graph is taken.
 
     Examples
     --------
@@ -58,16 +54,12 @@ def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
     It does if, from every node u, arcs lead to several nodes, and these are not all equally many hops, two or more,
     away from u.  That holds wherever all arcs have opposite ones and every node several neighbors.  Theorem 10 of the
     direct-connect paper asks only for several nodes, which is not enough: see ``docs/explanation/direct-connect.md``.
+    If False, `line_graph_cost_bound` may or may not be the exact cost.
 
     Parameters
     ----------
     graph : DirectGraph
         Regular and strongly connected.
-
-    Returns
-    -------
-    bool
-        If False, `line_graph_cost_bound` may or may not be the exact cost.
 
     Examples
     --------
@@ -96,10 +88,6 @@ def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> St
     copies : int
         Of each node; 1 leaves the cost as it is.
 
-    Returns
-    -------
-    StepCost
-
     Examples
     --------
     >>> ring = DirectGraph.from_arcs(4, [(0, 1), (1, 2), (2, 3), (3, 0)], "UniRing(1, 4)")
@@ -126,10 +114,6 @@ def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost
     n : int
         How many factors.
 
-    Returns
-    -------
-    StepCost
-
     Examples
     --------
     >>> ring = DirectGraph.from_arcs(4, [(0, 1), (1, 2), (2, 3), (3, 0)], "UniRing(1, 4)")
@@ -145,17 +129,13 @@ def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost
 def bidirectional_cost_bound(cost: StepCost) -> StepCost:
     """Bound the cost of `bidirectional_schedule` from above by that of the schedule that is expanded.
 
-    Direct-connect paper, A.6, where the two halves of the schedule are taken to use different links.
+    Direct-connect paper, A.6, where the two halves of the schedule are taken to use different links.  The bound is
+    exact if no arc of the graph has an opposite; else a new arc may share the load of an old one beside it.
 
     Parameters
     ----------
     cost : StepCost
         Of a schedule for the graph that gets opposite arcs.
-
-    Returns
-    -------
-    StepCost
-        Exact if no arc of the graph has an opposite; else a new arc may share the load of an old one beside it.
     """
     as_kind(cost, StepCost, "the cost")
     return cost
@@ -171,10 +151,6 @@ def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> S
     ----------
     factors : sequence of (DirectGraph, StepCost)
         Regular graphs without self-loops and parallel arcs, each with the cost of its best BFB schedule.
-
-    Returns
-    -------
-    StepCost
 
     Examples
     --------

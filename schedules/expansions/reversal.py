@@ -22,17 +22,14 @@ from .direct_sends import direct_sends
 def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
     """Relabel the ranks and shards of a schedule (direct-connect paper, Definition 7).
 
+    The result is for a graph that has the arc ``mapping[u]`` to ``mapping[w]`` wherever the old one has u to w.
+
     Parameters
     ----------
     schedule : StepSchedule
         Any.
     mapping : array_like of int, shape (ranks,)
         The new number of each rank, a permutation; switches keep theirs.
-
-    Returns
-    -------
-    StepSchedule
-        For a graph that has the arc ``mapping[u]`` to ``mapping[w]`` wherever the old one has u to w.
 
     Examples
     --------
@@ -51,17 +48,13 @@ def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
     """Reverse a schedule: an allgather becomes a reduce-scatter on the transposed graph, and the other way round.
 
     Direct-connect paper, Definition 5 and Theorem 1.  A `StepSchedule` of direction "reduce" is written down as the
-    allgather that it reverses, so this changes no number.
+    allgather that it reverses, so this changes no number.  Steps and loads stay, without what the allgather brings to a
+    rank again, which no rank may reduce twice.
 
     Parameters
     ----------
     schedule : StepSchedule
         Correct.
-
-    Returns
-    -------
-    StepSchedule
-        Same steps and loads, without what the allgather brings to a rank again, which no rank may reduce twice.
 
     Examples
     --------
@@ -80,8 +73,9 @@ def reduce_scatter_schedule(
     """Turn an allgather into a reduce-scatter on the same graph (direct-connect paper, Theorem 2).
 
     For a graph that is not isomorphic to its transpose, reverse an allgather of the transpose: `reversed_schedule`.
-    Raises `UnsupportedError` if there is no such isomorphism, `symmetry` is none, or the schedule is no allgather for
-    the graph; `NoAnswerError` if the search for an isomorphism was given up.
+    The result costs the same; less where the allgather brings something twice.  Raises `UnsupportedError` if there is
+    no such isomorphism, `symmetry` is none, or the schedule is no allgather for the graph; `NoAnswerError` if the
+    search for an isomorphism was given up.
 
     Parameters
     ----------
@@ -91,11 +85,6 @@ def reduce_scatter_schedule(
         An allgather for `graph`.
     symmetry : array_like of int, shape (nodes,), optional
         Isomorphism from the graph to its transpose; searched for by default.
-
-    Returns
-    -------
-    StepSchedule
-        A reduce-scatter that costs the same; less where the allgather brings something twice.
     """
     direct_sends(graph, schedule)
     if schedule.direction != "broadcast":
@@ -114,10 +103,6 @@ def allreduce_schedule(
     ----------
     graph, schedule, symmetry
         As for `reduce_scatter_schedule`.
-
-    Returns
-    -------
-    StepAllreduce
     """
     return StepAllreduce(reduce_scatter_schedule(graph, schedule, symmetry), schedule)
 
@@ -143,15 +128,12 @@ def checked_symmetry(graph: DirectGraph, symmetry: npt.ArrayLike | None) -> IntA
 def without_repeats(schedule: StepSchedule) -> StepSchedule:
     """Remove repeated arrivals from an allgather.
 
+    Of several arrivals the earliest stays, and of those in one step the first, so that what is sent on is there.
+
     Parameters
     ----------
     schedule : StepSchedule
         A correct allgather.
-
-    Returns
-    -------
-    StepSchedule
-        With the earliest of several arrivals, and of those in one step the first, so that what is sent on is there.
     """
     as_kind(schedule, StepSchedule, "the schedule")
     ranks, whole = schedule.num_ranks, schedule.chunks_per_shard
@@ -197,10 +179,6 @@ def base_schedule(name: str) -> StepSchedule:
     name : str
         Of a graph or transpose that `collopt.topologies.base_schedule_rows` knows.
 
-    Returns
-    -------
-    StepSchedule
-
     Examples
     --------
     >>> base_schedule("Diamond")
@@ -218,17 +196,12 @@ def base_reduce_scatter(name: str) -> StepSchedule:
     """Return a bandwidth-optimal reduce-scatter on one of the graphs that `base_schedule` knows.
 
     The allgather of the transposed graph reversed (direct-connect paper, Corollary 1.1); of DBJMod(2, 3), which is
-    isomorphic to its transpose, its own (Theorem 2).
+    isomorphic to its transpose, its own (Theorem 2).  It has as many steps as the allgather.
 
     Parameters
     ----------
     name : str
         As for `base_schedule`.
-
-    Returns
-    -------
-    StepSchedule
-        In as many steps as the allgather, of direction "reduce".
 
     Examples
     --------

@@ -57,7 +57,7 @@ def as_flow(
 ) -> StagedFlow:
     """Let stage s be balanced in step s, sent in step s + 1 and redistributed in step s + 2.
 
-    Traffic is in lowest terms, and a chunk as large as all parts allow.
+    Traffic is in lowest terms, and a chunk as large as all parts allow.  The flow is not verified.
 
     Parameters
     ----------
@@ -69,11 +69,6 @@ def as_flow(
         The rank of the network that each rank of the schedule is.
     routes : Routes, optional
         Of the network; without, paths name ranks only, so that the flow can be lowered and not verified.
-
-    Returns
-    -------
-    StagedFlow
-        Not verified.
     """
     unit = int(np.gcd.reduce(schedule.traffic, axis=None))
     if not unit:

@@ -282,16 +282,12 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     def to_frame(self, topology: Topology | None = None) -> pd.DataFrame:
         """Tabulate the paths; raises `CertificateError` if a path uses a link that the topology does not have.
 
+        One row per path: ``source``, ``destination``, ``chunks``, ``path`` and ``steps``, by source and destination.
+
         Parameters
         ----------
         topology : Topology, optional
             Names the nodes; they are numbers without it.
-
-        Returns
-        -------
-        DataFrame
-            One row per path: ``source``, ``destination``, ``chunks``, ``path`` and ``steps``, by source and
-            destination.
         """
         import pandas as pd
 

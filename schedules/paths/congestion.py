@@ -51,6 +51,8 @@ def path_latencies(starts: IntArray, links: IntArray, topology: Topology) -> tup
 def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Fraction:
     """Largest ``load / (k * bandwidth)`` over all links, in 1/(GB/s): the schedule's 1/x.
 
+    With shards of m bytes per unit of weight, the bandwidth term of the schedule's time is ``m * congestion`` ns.
+
     Parameters
     ----------
     loads : ndarray of int64, shape (links,)
@@ -60,11 +62,6 @@ def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Frac
         The paper's k.
     topology : Topology
         Whose links carry the loads.
-
-    Returns
-    -------
-    Fraction
-        With shards of m bytes per unit of weight, the bandwidth term of the schedule's time is ``m * congestion`` ns.
 
     Examples
     --------
@@ -84,17 +81,12 @@ def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Frac
 
 
 def busiest_links(loads: IntArray, topology: Topology) -> IntArray:
-    """Bottleneck links: those with the largest load over bandwidth.
+    """Bottleneck links: the places in ``topology.links`` of those with the largest load over bandwidth, in order.
 
     Parameters
     ----------
     loads, topology
         As for `congestion`.
-
-    Returns
-    -------
-    ndarray of int64
-        Their places in ``topology.links``, in order.
 
     Examples
     --------

@@ -315,6 +315,8 @@ def is_verifiable(schedule: object) -> bool:
 def rate_of_loads(loads: IntArray, schedule: Schedule, topology: Topology) -> Fraction:
     """Compute the rate of a schedule from its loads.
 
+    This is 1/x, in 1/(GB/s): ns per byte of a shard of weight 1; of steps, the sum over the steps.
+
     Parameters
     ----------
     loads : ndarray of int64
@@ -323,11 +325,6 @@ def rate_of_loads(loads: IntArray, schedule: Schedule, topology: Topology) -> Fr
         Says only what the loads count.
     topology : Topology
         Whose links carry them.
-
-    Returns
-    -------
-    Fraction
-        1/x, in 1/(GB/s): ns per byte of a shard of weight 1; of steps, the sum over the steps.
 
     Examples
     --------
@@ -379,10 +376,6 @@ def schedule_time(
         The congestion of trees or a flow at line rate, where it is known already.
     costs : RuntimeCosts
         Of the software.
-
-    Returns
-    -------
-    Fraction
 
     Examples
     --------

@@ -75,10 +75,6 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     schedule : StepSchedule or StepAllreduce
         For as many ranks; not checked otherwise, see `collopt.schedules.verified_step_schedule_loads`.
 
-    Returns
-    -------
-    StepCost
-
     Examples
     --------
     >>> from collopt.schedules import StepSchedule
@@ -108,10 +104,6 @@ def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes:
         The network that it runs on.
     num_bytes : int or str
         As nccl-tests counts them, such as ``"1M"``.
-
-    Returns
-    -------
-    Fraction
 
     Examples
     --------

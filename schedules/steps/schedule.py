@@ -192,15 +192,12 @@ class StepSchedule(StepSends):
 def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
     """Describe a schedule in steps by lists and integers, ready for `json.dumps`.
 
+    Sends are columns, for there can be millions of them.
+
     Parameters
     ----------
     schedule : StepSchedule
         Left alone.
-
-    Returns
-    -------
-    dict
-        Sends are columns, for there can be millions of them.
 
     Examples
     --------
@@ -222,10 +219,6 @@ def steps_from_json(data: object, where: str) -> StepSchedule:
         As `steps_to_json` makes it.
     where : str
         Names the document in error messages.
-
-    Returns
-    -------
-    StepSchedule
     """
     where = where if isinstance(where, str) else shown(where)
     fields = schedule_fields(data, "steps", ("kind", "direction", *COUNTS, "paths", *COLUMNS), where)

@@ -247,7 +247,7 @@ PAIR_COLLECTIVES: Collection[Collective] = _PairCollectives()
 
 
 def register_collective(collective: Collective) -> Collective:
-    """Add a collective between pairs; planning, plan files and execution then accept its record and its name.
+    """Add a collective between pairs, and return it; planning, plan files and execution then accept it and its name.
 
     Plan files hold the name, so programs that read them have to register it too.  ``del COLLECTIVES[name]`` undoes it.
 
@@ -257,11 +257,6 @@ def register_collective(collective: Collective) -> Collective:
     ----------
     collective : Collective
         Of the pattern "pairs" or "one root", without phases, with parts before and after it, and with `traffic`.
-
-    Returns
-    -------
-    Collective
-        The same.
 
     Examples
     --------
@@ -294,6 +289,8 @@ def register_collective(collective: Collective) -> Collective:
 def bus_factor(collective: AnyCollective, num_ranks: int, root: int | None = None) -> Fraction:
     """Divide bus bandwidth by algorithm bandwidth, as nccl-tests defines them.
 
+    It is the share of all data that the busiest rank must send or receive.
+
     Parameters
     ----------
     collective : str or Collective
@@ -302,11 +299,6 @@ def bus_factor(collective: AnyCollective, num_ranks: int, root: int | None = Non
         At least 1.
     root : int, optional
         Needed for a registered collective with one root, whose traffic may depend on it.
-
-    Returns
-    -------
-    Fraction
-        The share of all data that the busiest rank must send or receive.
 
     Examples
     --------

@@ -23,10 +23,6 @@ def forest_to_json(forest: Forest) -> dict[str, Any]:
     forest : Forest
         Left alone.
 
-    Returns
-    -------
-    dict
-
     Examples
     --------
     >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])
@@ -45,10 +41,6 @@ def forest_from_json(data: object, where: str) -> Forest:
         As `forest_to_json` makes it.
     where : str
         Names the document in error messages.
-
-    Returns
-    -------
-    Forest
     """
     own = isinstance(data, Mapping) and "switches" in data
     fields = schedule_fields(data, "forest", (*FIELDS, "switches") if own else FIELDS, where)

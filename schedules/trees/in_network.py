@@ -34,10 +34,6 @@ def in_network(forest: Forest, topology: Topology) -> Forest:
     topology : Topology
         Its `multicast` and `aggregation` say which switches are able, its `limits` how far.
 
-    Returns
-    -------
-    Forest
-
     Examples
     --------
     Two leaves behind one switch receive from the same root; the second copy starts at the switch:

@@ -44,6 +44,8 @@ TERMINATIONS = {
 def solve(model: Model, options: HighsOptions | None = None, *, start: Start | None = None) -> Solution:
     """Solve a model with HiGHS.
 
+    Where there is no answer, `Solution.status` says so, and reading a value raises the reason as an error.
+
     Parameters
     ----------
     model : Model
@@ -52,11 +54,6 @@ def solve(model: Model, options: HighsOptions | None = None, *, start: Start | N
         HiGHS's own choices by default.
     start : Solution or mapping, optional
         Where to start from, see `Session.solve`.
-
-    Returns
-    -------
-    Solution
-        Also where there is no answer: look at `Solution.status`, or read a value and get the reason as an error.
 
     Raises
     ------

@@ -17,7 +17,7 @@ SAMPLE_SIZE = 500
 
 
 def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int, ...]:
-    """Return offsets for which the circulant graph of n nodes has a small diameter.
+    """Return offsets, in increasing order, for which the circulant graph of n nodes has a small diameter.
 
     For degree 4 the diameter is minimum: direct-connect paper, Theorem 22, for n > 6.
 
@@ -33,11 +33,6 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
         Even, at least 2; there are degree / 2 offsets.
     tries : int
         Sets of offsets to try from degree 6 on.
-
-    Returns
-    -------
-    tuple of int
-        In increasing order.
 
     Examples
     --------

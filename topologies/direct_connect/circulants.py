@@ -34,10 +34,6 @@ def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: 
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
 
-    Returns
-    -------
-    Topology
-
     Examples
     --------
     >>> circulant(16, [3, 4]).graph, circulant(16, [3, 4]).graph.diameter
@@ -60,10 +56,6 @@ def low_diameter_circulant(
         As in `low_diameter_offsets`, which says what is proved and what is searched.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
-
-    Returns
-    -------
-    Topology
     """
     return circulant(n, low_diameter_offsets(n, degree, tries=tries), bandwidth=bandwidth, latency=latency)
 
@@ -84,10 +76,6 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
         connected.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link.
-
-    Returns
-    -------
-    Topology
 
     Examples
     --------
@@ -117,10 +105,6 @@ def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
         The paper's d.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link.
-
-    Returns
-    -------
-    Topology
     """
     degree = as_size(degree, "degree", most=MAX_DEGREE)
     return cyclic_graph(degree + 2, range(1, degree + 1), f"DirCirc({degree})", bandwidth, latency)
@@ -170,10 +154,6 @@ def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: E
         The paper's m: nodes, at least 2.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each of the parallel links.
-
-    Returns
-    -------
-    Topology
     """
     degree, n = as_size(degree, "degree"), as_size(n, "n", least=2)
     return cyclic_graph(n, [1] * degree, f"UniRing({degree}, {n})", bandwidth, latency)
@@ -192,10 +172,6 @@ def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Ex
         The paper's m: nodes, at least 3.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each of the parallel links, in each direction.
-
-    Returns
-    -------
-    Topology
     """
     degree, n = as_size(degree, "degree", least=2), as_size(n, "n", least=3)
     if degree % 2:
@@ -221,10 +197,6 @@ def shifted_ring(n: int, *, stride: int | None = None, bandwidth: Exact = 1, lat
         3, 4 or 6 that is 1, so that the second ring doubles the links of the first.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
-
-    Returns
-    -------
-    Topology
 
     Examples
     --------

@@ -125,10 +125,6 @@ def distance_regular(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Top
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
 
-    Returns
-    -------
-    Topology
-
     Examples
     --------
     >>> distance_regular(32)

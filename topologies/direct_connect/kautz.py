@@ -35,6 +35,7 @@ def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0)
 
     An arc leads from the word s0 s1 ... sn to every s1 ... sn t, so K(d, n) is the line graph L^n(K_{d+1}) of a
     complete graph.  Always Moore-optimal (direct-connect paper, appendix F.2 and Table 9); its links run one way.
+    Nodes are numbered in the order of their words.
 
     Parameters
     ----------
@@ -44,11 +45,6 @@ def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0)
         The paper's n, at least 0; there are d**n (d + 1) nodes.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link.
-
-    Returns
-    -------
-    Topology
-        Nodes are numbered in the order of their words.
 
     Examples
     --------
@@ -84,10 +80,6 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link.
 
-    Returns
-    -------
-    Topology
-
     Examples
     --------
     >>> generalized_kautz(4, 1024).graph.diameter, generalized_kautz(2, 5).graph.num_self_loops
@@ -104,7 +96,8 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
 def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """De Bruijn graph DBJ(d, n): words of n letters out of d, with self-loops at the words of one letter.
 
-    Direct-connect paper, Table 9.  The d self-loops take up ports but carry nothing.
+    Direct-connect paper, Table 9.  The d self-loops take up ports but carry nothing.  Nodes are numbered in the order
+    of their words: node x has arcs to d x, ..., d x + d - 1 modulo d**n.
 
     Parameters
     ----------
@@ -114,11 +107,6 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
         The paper's n, at least 1; there are d**n nodes.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link.
-
-    Returns
-    -------
-    Topology
-        Nodes are numbered in the order of their words: node x has arcs to d x, ..., d x + d - 1 modulo d**n.
     """
     degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
     length = as_size(length, "length", most=MAX_LENGTH)
@@ -140,10 +128,6 @@ def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latenc
         The paper's d and n: (2, 3), (2, 4), (3, 2) or (4, 2); there are d**n nodes.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link.
-
-    Returns
-    -------
-    Topology
     """
     degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
     length = as_size(length, "length", most=MAX_LENGTH)

@@ -68,10 +68,6 @@ def metacirculant_digraph(
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link.
 
-    Returns
-    -------
-    Topology
-
     Examples
     --------
     Of the dihedral group with 16 elements, four reach all others in two hops, which four of no cyclic group do:

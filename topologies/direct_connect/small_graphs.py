@@ -15,7 +15,7 @@ DIAMOND = ((1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4))  # he
 def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Complete bipartite graph K_{d,d}: a link between each of d compute nodes and each of d others.
 
-    Direct-connect paper, Figure 1 and Table 9.
+    Direct-connect paper, Figure 1 and Table 9.  Nodes 0 to d - 1 are on one side, d to 2 d - 1 on the other.
 
     Parameters
     ----------
@@ -23,11 +23,6 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
         The paper's d, 1 to 724.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
-
-    Returns
-    -------
-    Topology
-        Nodes 0 to d - 1 are on one side, d to 2 d - 1 on the other.
     """
     degree = as_size(degree, "degree", most=724)
     sides = np.repeat([[1], [0]], degree, axis=0) * degree
@@ -37,7 +32,8 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
 def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Hamming graph H(n, q): words of n letters out of q, linked if they differ in one place.
 
-    The Cartesian power of a complete graph (direct-connect paper, Table 9); of two letters, a hypercube.
+    The Cartesian power of a complete graph (direct-connect paper, Table 9); of two letters, a hypercube.  Nodes are
+    numbered in the order of their words.
 
     Parameters
     ----------
@@ -47,11 +43,6 @@ def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact =
         The paper's q, at least 2; there are q**n nodes of degree n (q - 1).
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
-
-    Returns
-    -------
-    Topology
-        Nodes are numbered in the order of their words.
     """
     dimension, size = as_size(dimension, "dimension", most=16), as_size(size, "size", least=2)
     name = f"H({dimension}, {size})"
@@ -74,10 +65,6 @@ def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     ----------
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link.
-
-    Returns
-    -------
-    Topology
     """
     return topology_from_heads(np.array(DIAMOND, dtype=np.int64), "Diamond", bandwidth, latency)
 
@@ -85,8 +72,9 @@ def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
 def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Two binary trees of bidirectional links in which no compute node but the root is an inner node of both.
 
-    A baseline of the direct-connect paper, section 8.2, after the two-tree algorithms of Sanders, Speck and Träff.
-    The variant is that of `double_binary_tree_parents`.
+    A baseline of the direct-connect paper, section 8.2, after the two-tree algorithms of Sanders, Speck and Träff.  The
+    variant is that of `double_binary_tree_parents`.  It is not regular: nodes have up to 4 links; a link of both trees
+    counts twice.
 
     Parameters
     ----------
@@ -94,11 +82,6 @@ def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> T
         Nodes, at least 2; node 0 is the root of both trees.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
-
-    Returns
-    -------
-    Topology
-        Not regular: nodes have up to 4 links; a link of both trees counts twice.
     """
     n = as_size(n, "n", least=2)
     edges = [(parent, node) for parents in double_binary_tree_parents(n) for node, parent in enumerate(parents) if node]

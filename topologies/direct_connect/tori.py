@@ -32,10 +32,6 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
     bidirectional : bool
         Whether there are links in both directions.
 
-    Returns
-    -------
-    Topology
-
     Examples
     --------
     >>> ring(2, bandwidth=25).link("gpu0", "gpu1").bandwidth
@@ -56,7 +52,7 @@ def torus(
     """Torus: a grid of compute nodes in which every row is a bidirectional ring.
 
     Every node has two ports per dimension.  Along a dimension of size 2 both lead to the same neighbor, so that link
-    has twice the bandwidth.
+    has twice the bandwidth.  Node ``gpu1.0.3`` sits at coordinates (1, 0, 3); ranks count the last coordinate fastest.
 
     Parameters
     ----------
@@ -69,11 +65,6 @@ def torus(
         latency, by 16 times the bandwidth of its ports, so that messages to different ports do not wait for each other.
     single : bool
         Whether a node has one port, and not two, along dimensions of size 2.
-
-    Returns
-    -------
-    Topology
-        Node ``gpu1.0.3`` sits at coordinates (1, 0, 3); ranks count the last coordinate fastest.
 
     Examples
     --------
@@ -112,10 +103,6 @@ def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> To
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
 
-    Returns
-    -------
-    Topology
-
     Examples
     --------
     >>> [link.head for link in hypercube(3).out_links("gpu5")]
@@ -136,10 +123,6 @@ def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
         2 to 1024.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
-
-    Returns
-    -------
-    Topology
     """
     n = as_size(n, "n", least=2, most=1024)
     return _network(list(permutations(range(n), 2)), _numbered(n), f"complete-{n}", f"K({n})", bandwidth, latency)
@@ -175,8 +158,9 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
     """Torus whose wraparound links are shifted along other dimensions.
 
     Twisted tori of Cámara et al. (IEEE Transactions on Parallel and Distributed Systems 21, 2010), which the
-    direct-connect paper cites as [26]; TPU v4 has the shapes k x k x 2k and k x 2k x 2k.  Every node has two links
-    per dimension; two of them that lead to the same neighbor are merged, as in `torus`.
+    direct-connect paper cites as [26]; TPU v4 has the shapes k x k x 2k and k x 2k x 2k.  Every node has two links per
+    dimension; two of them that lead to the same neighbor are merged, as in `torus`.  Ranks count the last coordinate
+    fastest.
 
     Parameters
     ----------
@@ -188,11 +172,6 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
         the wraparound links of a dimension of size k are shifted by k along all those of size 2 k.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
-
-    Returns
-    -------
-    Topology
-        Ranks count the last coordinate fastest.
 
     Examples
     --------
@@ -214,7 +193,8 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     """Hypercube with two opposite links of one square crossed, which reduces its diameter by one.
 
     The twisted cube of Esfahanian, Ni and Sagan (IEEE Transactions on Computers 40, 1991), which the direct-connect
-    paper compares with the hypercube in section A.1.
+    paper compares with the hypercube in section A.1.  Links 0-3 and 1-2 replace 0-1 and 2-3; all other neighbors differ
+    in one bit.
 
     Parameters
     ----------
@@ -222,11 +202,6 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
         3 to 15; there are 2**dimension nodes.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
-
-    Returns
-    -------
-    Topology
-        Links 0-3 and 1-2 replace 0-1 and 2-3; all other neighbors differ in one bit.
     """
     dimension = as_size(dimension, "dimension", least=3, most=15)
     heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))

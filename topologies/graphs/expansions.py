@@ -22,7 +22,8 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     """Line graph: a node for every arc, with arcs from those that enter a node of the old graph to those that leave it.
 
     A d-regular graph of N nodes becomes a d-regular one of d N nodes, whose diameter is larger by 1.  Node k of the
-    result is arc k of `graph`; parallel arcs become different nodes, and self-loops nodes with a self-loop.
+    result is arc k of `graph`; parallel arcs become different nodes, and self-loops nodes with a self-loop.  The result
+    has no parallel arcs.
 
     Direct-connect paper, section 5.1 and Definition 12.
 
@@ -32,11 +33,6 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
         Regular.
     times : int
         Number of repetitions.
-
-    Returns
-    -------
-    DirectGraph
-        Without parallel arcs.
 
     Examples
     --------
@@ -61,7 +57,7 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
 
     A d-regular graph of N nodes becomes an nd-regular one of nN nodes.  Copy i of node v is node ``v * copies + i``.
 
-    Direct-connect paper, section 5.2 and Definition 13.
+    The direct-connect paper's G * n: section 5.2 and Definition 13.
 
     Parameters
     ----------
@@ -69,11 +65,6 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
         Without self-loops, which would link copies of the same node.
     copies : int
         The paper's n.
-
-    Returns
-    -------
-    DirectGraph
-        The paper's G * n.
 
     Examples
     --------
@@ -104,17 +95,12 @@ def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
     entry fastest, as numpy's `ravel_multi_index` does: ``(x1, x2)`` is ``x1 * N2 + x2``.  Self-loops and parallel arcs
     are kept.
 
-    Direct-connect paper, section 5.3 and Definition 3.
+    The direct-connect paper's G1 □ G2 □ ...: section 5.3 and Definition 3.
 
     Parameters
     ----------
     *graphs : DirectGraph
         One or more.
-
-    Returns
-    -------
-    DirectGraph
-        The paper's G1 □ G2 □ ....
 
     Examples
     --------
@@ -147,7 +133,7 @@ def _product_of_two(left: DirectGraph, right: DirectGraph) -> DirectGraph:
 
 
 def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
-    """Cartesian product of `n` copies of a graph, numbered as by `cartesian_product`.
+    """Cartesian product of `n` copies of a graph, the paper's G^□n, numbered as by `cartesian_product`.
 
     Parameters
     ----------
@@ -155,11 +141,6 @@ def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
         Any.
     n : int
         Number of factors.
-
-    Returns
-    -------
-    DirectGraph
-        The paper's G^□n.
     """
     as_direct_graph(graph)
     n = as_size(n, "n", most=MAX_TIMES)
@@ -177,10 +158,6 @@ def parallel(graph: DirectGraph, times: int) -> DirectGraph:
         Any.
     times : int
         Number of parallel arcs for each arc.
-
-    Returns
-    -------
-    DirectGraph
     """
     as_direct_graph(graph)
     times = as_size(times, "times")
@@ -190,7 +167,7 @@ def parallel(graph: DirectGraph, times: int) -> DirectGraph:
 
 
 def bidirectional(graph: DirectGraph) -> DirectGraph:
-    """Union of a graph and its transpose, keeping parallel arcs.
+    """Union of a graph and its transpose, keeping parallel arcs: twice the degree, the same nodes.
 
     Direct-connect paper, A.6.
 
@@ -198,11 +175,6 @@ def bidirectional(graph: DirectGraph) -> DirectGraph:
     ----------
     graph : DirectGraph
         Any; two nodes with arcs in both directions get two in each.
-
-    Returns
-    -------
-    DirectGraph
-        Twice the degree, the same nodes.
     """
     as_direct_graph(graph)
     each = operand(graph.name)

@@ -17,17 +17,12 @@ MAX_NODES = 2**62  # the graphs are not built
 def moore_steps(nodes: int, degree: int) -> int:
     """Lower bound on the steps of an allgather by the Moore bound: T_L*(N, d) in multiples of alpha.
 
-    Direct-connect paper, Definition 10 and appendix C.1.
+    Direct-connect paper, Definition 10 and appendix C.1: the least k with 1 + d + d² + ... + d^k >= N (Definition 9).
 
     Parameters
     ----------
     nodes, degree : int
         N and d.
-
-    Returns
-    -------
-    int
-        The least k with 1 + d + d² + ... + d^k >= N (Definition 9).
 
     Examples
     --------
@@ -47,17 +42,12 @@ def moore_steps(nodes: int, degree: int) -> int:
 def undirected_moore_steps(nodes: int, degree: int) -> int:
     """Lower bound on the steps of an allgather on bidirectional graphs: T_L** in multiples of alpha.
 
-    Direct-connect paper, Table 8, last column.
+    Direct-connect paper, Table 8, last column: the least k with 1 + d (1 + (d - 1) + ... + (d - 1)^(k - 1)) >= N.
 
     Parameters
     ----------
     nodes, degree : int
         N and d.
-
-    Returns
-    -------
-    int
-        The least k with 1 + d (1 + (d - 1) + ... + (d - 1)^(k - 1)) >= N.
     """
     nodes, degree = as_size(nodes, "nodes", most=MAX_NODES), as_size(degree, "degree")
     if degree == 1 and nodes > 2:
@@ -81,10 +71,6 @@ def bandwidth_optimum(nodes: int) -> Fraction:
     ----------
     nodes : int
         N.
-
-    Returns
-    -------
-    Fraction
     """
     nodes = as_size(nodes, "nodes", most=MAX_NODES)
     return Fraction(nodes - 1, nodes)

@@ -68,10 +68,6 @@ def base_schedule_rows(name: str) -> BaseSchedule:
         ``"Diamond"``, ``"DBJMod(2, 3)"``, ``"DBJMod(2, 4)"``, ``"DBJMod(3, 2)"`` or ``"DBJMod(4, 2)"``, or of all but
         DBJMod(2, 3), which is isomorphic to it, the transpose, such as ``"Diamond^T"``.
 
-    Returns
-    -------
-    BaseSchedule
-
     Examples
     --------
     >>> schedule = base_schedule_rows("Diamond")

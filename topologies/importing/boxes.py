@@ -64,7 +64,8 @@ def read_box(
 ) -> Box:
     """Read a box from the output of a tool; ``docs/reference/imported-files.md`` lists the tools.
 
-    Raises `FileFormatError` if the file cannot be read, does not describe a box, or is inconsistent or incomplete.
+    `Box.notes` say what was assumed, left out or overruled; `compose` makes a network of boxes.  Raises
+    `FileFormatError` if the file cannot be read, does not describe a box, or is inconsistent or incomplete.
 
     Parameters
     ----------
@@ -78,11 +79,6 @@ def read_box(
     nic_bandwidth, pcie_bandwidth : int, float, str or Fraction, optional
         GB/s of every NIC, of every PCIe link, in each direction; overrule the file.  Text may have a unit,
         such as ``"400Gb/s"`` for 50.
-
-    Returns
-    -------
-    Box
-        Its `notes` say what was assumed, left out or overruled; `compose` makes a network of boxes.
     """
     options = BoxOptions.of(figures=figures, gpu=gpu, nic_bandwidth=nic_bandwidth, pcie_bandwidth=pcie_bandwidth)
     document = read_document(path)

@@ -32,6 +32,8 @@ def compose(
 ) -> Topology:
     """Join boxes through their NICs.
 
+    Nodes are ``box0/gpu0`` ...; a single box has neither NICs nor fabric.
+
     Parameters
     ----------
     nodes : sequence of Box or path
@@ -52,11 +54,6 @@ def compose(
         Of a leaf-spine fabric; 4 by default.
     name : str, optional
         Name of the network; by default after the boxes.
-
-    Returns
-    -------
-    Topology
-        ``box0/gpu0`` ...; a single box has neither NICs nor fabric.
 
     Examples
     --------

@@ -45,10 +45,6 @@ def guessed_costs(name: CostsName, topology: Topology) -> RuntimeCosts:
     topology : Topology
         Whose link classes the shares are for.
 
-    Returns
-    -------
-    RuntimeCosts
-
     Examples
     --------
     >>> from collopt.topologies import dgx_a100
@@ -82,7 +78,8 @@ def as_costs(value: RuntimeCosts | CostsName | None, topology: Topology) -> Runt
 def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     """Return the network with the bandwidths that data reaches; nodes and the order of links stay.
 
-    Raises `TopologyError` if a share is of a link class that the network does not have.
+    It is the same network where no share is below 1; of its own costs, nothing but the efficiency is left out.  Raises
+    `TopologyError` if a share is of a link class that the network does not have.
 
     Parameters
     ----------
@@ -90,11 +87,6 @@ def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
         The network at line rate.
     costs : RuntimeCosts
         Of which only `RuntimeCosts.efficiency` matters.
-
-    Returns
-    -------
-    Topology
-        The same one where no share is below 1; of its own costs, nothing but the efficiency is left out.
 
     Examples
     --------

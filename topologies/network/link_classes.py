@@ -42,18 +42,13 @@ class LinkClass:
 
 
 def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
-    """Group the links of a network into classes.
+    """Group the links of a network into classes, in the order of their first links; every link is in exactly one.
 
     Parameters
     ----------
     topology : Topology
         The kind of a node is the end of its name, after the last slash and without its number: ``box1/gpu3`` is a
         ``gpu``.  Nodes that have nothing but a number are of kind ``rank`` or ``switch``.
-
-    Returns
-    -------
-    tuple of LinkClass
-        In the order of their first links in the topology; every link is in exactly one class.
 
     Examples
     --------

@@ -160,8 +160,9 @@ class Topology(WhatIf):
     ) -> Topology:
         """Convert a networkx graph.
 
-        Raises `TopologyError` for something that is not a networkx graph, an unknown kind or one that only some nodes
-        have, a missing or unusable bandwidth, two nodes of one name, self-loops, or fewer than two compute nodes.
+        Ranks are in the order of the graph's nodes.  Raises `TopologyError` for something that is not a networkx graph,
+        an unknown kind or one that only some nodes have, a missing or unusable bandwidth, two nodes of one name,
+        self-loops, or fewer than two compute nodes.
 
         Parameters
         ----------
@@ -178,11 +179,6 @@ class Topology(WhatIf):
             `SwitchLimits`.
         name : str, optional
             For display; by default the graph's own name.
-
-        Returns
-        -------
-        Topology
-            Ranks in the order of the graph's nodes.
 
         Examples
         --------

@@ -81,10 +81,6 @@ class WhatIf:
         bandwidths : mapping of (str, str) to number
             GB/s, at least 0, by ``(tail, head)`` of existing links; links that are not named keep theirs.
 
-        Returns
-        -------
-        Topology
-
         Examples
         --------
         >>> from collopt.topologies import Topology

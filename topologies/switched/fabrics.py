@@ -27,6 +27,8 @@ def leaf_spine(
 ) -> Topology:
     """Two-level network: hosts on leaf switches, every leaf linked to every spine switch.
 
+    Nodes are ``host0`` ... , ``leaf0`` ... , ``spine0`` ...
+
     Parameters
     ----------
     leaves, spines, hosts_per_leaf : int
@@ -37,11 +39,6 @@ def leaf_spine(
         Bandwidth of a leaf's hosts over that of its uplinks: 2 halves the uplinks.
     latency : int, float, str or Fraction
         Microseconds of each link.
-
-    Returns
-    -------
-    Topology
-        ``host0`` ... , ``leaf0`` ... , ``spine0`` ...
 
     Examples
     --------
@@ -83,7 +80,8 @@ def rail(
     """Rail-optimized network: NIC i of every box on rail switch i, the rails joined by a spine or not at all.
 
     The default figures are those of DGX H100.  Latencies as in `collopt.topologies.dgx_h100`, and half a microsecond
-    more for each link to the spine.
+    more for each link to the spine.  Nodes are ``box0/gpu0`` ... , ``box0/nvswitch``, ``box0/nic0`` ... ,
+    ``rail0`` ... , and ``spine``, one node that represents a non-blocking layer.
 
     Parameters
     ----------
@@ -101,12 +99,6 @@ def rail(
     sharp : bool
         Whether NVSwitches multicast and aggregate as in `collopt.topologies.dgx_h100` (NVLink SHARP), and rails do so
         without limits (SHARP of InfiniBand).  The spine never does.
-
-    Returns
-    -------
-    Topology
-        ``box0/gpu0`` ... , ``box0/nvswitch``, ``box0/nic0`` ... , ``rail0`` ... , ``spine``.  The spine is one node
-        that represents a non-blocking layer.
 
     Examples
     --------
@@ -143,7 +135,8 @@ def fat_tree(
     """Three-level k-ary fat tree: k pods, k**3 / 4 hosts, 5 k**2 / 4 switches.
 
     The wiring is that of Al-Fares, Loukissas and Vahdat, SIGCOMM 2008: aggregate switch i of every pod is linked to
-    core switches i k/2 to (i + 1) k/2 - 1.
+    core switches i k/2 to (i + 1) k/2 - 1.  Nodes are ``host0`` ... , ``pod0/edge0`` ... , ``pod0/aggregate0`` ... ,
+    ``core0`` ...
 
     Parameters
     ----------
@@ -156,11 +149,6 @@ def fat_tree(
         ``bandwidth / oversubscription``.
     latency : int, float, str or Fraction
         Microseconds of each link.
-
-    Returns
-    -------
-    Topology
-        ``host0`` ... , ``pod0/edge0`` ... , ``pod0/aggregate0`` ... , ``core0`` ...
 
     Examples
     --------
@@ -205,7 +193,7 @@ def dragonfly(
     """Dragonfly: groups of fully connected routers, the groups joined by global links.
 
     Kim, Dally, Scott and Abts, ISCA 2008.  Global ports are wired consecutively: port q of a group, on router q // h,
-    leads to the (q mod (groups - 1)) + 1-st group after it.
+    leads to the (q mod (groups - 1)) + 1-st group after it.  Nodes are ``host0`` ... , ``group0/router0`` ...
 
     Parameters
     ----------
@@ -220,11 +208,6 @@ def dragonfly(
         A global link carries ``bandwidth / oversubscription``.
     latency : int, float, str or Fraction
         Microseconds of each link.
-
-    Returns
-    -------
-    Topology
-        ``host0`` ... , ``group0/router0`` ...
 
     Examples
     --------

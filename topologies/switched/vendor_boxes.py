@@ -13,17 +13,13 @@ from .scale_out import repeat_box
 def dgx_a100(boxes: int = 1) -> Topology:
     """DGX A100: 8 GPUs on an NVSwitch of 300 GB/s per GPU, one 200 Gb/s NIC per GPU.
 
-    This NVSwitch has neither in-network multicast nor reduction.
+    This NVSwitch has neither in-network multicast nor reduction.  Nodes are ``box0/gpu0`` ... , ``box0/nvswitch``, and
+    with several boxes ``box0/nic0`` ... and ``ib``.
 
     Parameters
     ----------
     boxes : int
         How many boxes share one fabric, 1 to 4096.  A single box has neither NICs nor fabric.
-
-    Returns
-    -------
-    Topology
-        ``box0/gpu0`` ... , ``box0/nvswitch``, and with several boxes ``box0/nic0`` ... and ``ib``.
 
     Examples
     --------
@@ -37,7 +33,7 @@ def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
     """DGX H100: 8 GPUs on an NVSwitch of 450 GB/s per GPU with multicast and reduction, one 400 Gb/s NIC per GPU.
 
     The third-generation NVSwitch has NVLink SHARP, so it is marked as able to multicast and to aggregate; the
-    InfiniBand fabric is not.
+    InfiniBand fabric is not.  Nodes are named as in `dgx_a100`.
 
     Parameters
     ----------
@@ -46,11 +42,6 @@ def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
     loopback : bool
         Whether NVLink SHARP also reads and writes the own part of the GPU in question through the switch, as the
         hardware does; see `SwitchLimits`.
-
-    Returns
-    -------
-    Topology
-        Nodes named as in `dgx_a100`.
 
     Examples
     --------
@@ -67,10 +58,6 @@ def dgx_h200(boxes: int = 1, *, loopback: bool = True) -> Topology:
     ----------
     boxes, loopback : int, bool
         As in `dgx_h100`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("dgx-h200", loopback=loopback), boxes)
 
@@ -82,10 +69,6 @@ def dgx_b200(boxes: int = 1, *, loopback: bool = True) -> Topology:
     ----------
     boxes, loopback : int, bool
         As in `dgx_h100`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("dgx-b200", loopback=loopback), boxes)
 
@@ -97,10 +80,6 @@ def dgx_b300(boxes: int = 1, *, loopback: bool = True) -> Topology:
     ----------
     boxes, loopback : int, bool
         As in `dgx_h100`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("dgx-b300", loopback=loopback), boxes)
 
@@ -114,10 +93,6 @@ def gb200_nvl72(boxes: int = 1, *, loopback: bool = True) -> Topology:
     ----------
     boxes, loopback : int, bool
         As in `dgx_h100`; a box is a rack.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("gb200-nvl72", loopback=loopback), boxes)
 
@@ -129,10 +104,6 @@ def gb300_nvl72(boxes: int = 1, *, loopback: bool = True) -> Topology:
     ----------
     boxes, loopback : int, bool
         As in `gb200_nvl72`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("gb300-nvl72", loopback=loopback), boxes)
 
@@ -147,10 +118,6 @@ def nvl576(boxes: int = 1, *, loopback: bool = True) -> Topology:
     ----------
     boxes, loopback : int, bool
         As in `dgx_h100`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("nvl576", loopback=loopback), boxes)
 
@@ -164,10 +131,6 @@ def dgx1_v100(boxes: int = 1) -> Topology:
     ----------
     boxes : int
         As in `dgx_a100`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("dgx1-v100"), boxes)
 
@@ -175,15 +138,12 @@ def dgx1_v100(boxes: int = 1) -> Topology:
 def mi250(boxes: int = 1) -> Topology:
     """MI250 box: 16 GCDs with seven 50 GB/s Infinity Fabric links each, one NIC of 32 GB/s per package.
 
+    Nodes are ``box0/gpu0`` ... ``box0/gpu15``, one per GCD; GCDs 2i and 2i+1 are one package.
+
     Parameters
     ----------
     boxes : int
         As in `dgx_a100`.
-
-    Returns
-    -------
-    Topology
-        ``box0/gpu0`` ... ``box0/gpu15``, one per GCD; GCDs 2i and 2i+1 are one package.
     """
     return repeat_box(stored_box("mi250"), boxes)
 
@@ -195,10 +155,6 @@ def mi300x(boxes: int = 1) -> Topology:
     ----------
     boxes : int
         As in `dgx_a100`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("mi300x"), boxes)
 
@@ -210,10 +166,6 @@ def mi325x(boxes: int = 1) -> Topology:
     ----------
     boxes : int
         As in `dgx_a100`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("mi325x"), boxes)
 
@@ -225,10 +177,6 @@ def mi355x(boxes: int = 1) -> Topology:
     ----------
     boxes : int
         As in `dgx_a100`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("mi355x"), boxes)
 
@@ -236,18 +184,13 @@ def mi355x(boxes: int = 1) -> Topology:
 def helios(boxes: int = 1) -> Topology:
     """Helios: racks of 72 MI400-series GPUs on switches of 1800 GB/s per GPU, NICs of 300 GB/s per GPU, as announced.
 
-    The scale-up switches are one, which neither multicasts nor aggregates, as nothing was announced; the three NICs of
-    a GPU are one.
+    The scale-up switches are one, ``box0/switch``, which neither multicasts nor aggregates, as nothing was announced;
+    the three NICs of a GPU are one.
 
     Parameters
     ----------
     boxes : int
         As in `gb200_nvl72`.
-
-    Returns
-    -------
-    Topology
-        ``box0/switch`` stands for the scale-up switches.
     """
     return repeat_box(stored_box("helios"), boxes)
 
@@ -259,10 +202,6 @@ def gaudi3(boxes: int = 1) -> Topology:
     ----------
     boxes : int
         As in `dgx_a100`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("gaudi3"), boxes)
 
@@ -274,10 +213,6 @@ def trn2(boxes: int = 1) -> Topology:
     ----------
     boxes : int
         As in `dgx_a100`; the fabric is EFA.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("trn2"), boxes)
 
@@ -289,16 +224,14 @@ def trn2_ultraserver(boxes: int = 1) -> Topology:
     ----------
     boxes : int
         As in `trn2`.
-
-    Returns
-    -------
-    Topology
     """
     return repeat_box(stored_box("trn2-ultraserver"), boxes)
 
 
 def tpu_v4(*shape: int, twisted: bool = False) -> Topology:
     """Slice of TPU v4: a 3D torus of up to 4096 chips with six links of 50 GB/s each.
+
+    Nodes are named as in `torus`: chip ``gpu1.0.3`` sits at coordinates (1, 0, 3).
 
     Parameters
     ----------
@@ -307,11 +240,6 @@ def tpu_v4(*shape: int, twisted: bool = False) -> Topology:
         slices consist of cubes of 4 x 4 x 4 then; smaller slices are meshes.
     twisted : bool
         Shift the links that close the shorter dimensions, k, along the longer ones, 2 k, as in `twisted_torus`.
-
-    Returns
-    -------
-    Topology
-        Named as in `torus`: chip ``gpu1.0.3`` sits at coordinates (1, 0, 3).
 
     Examples
     --------
@@ -328,10 +256,6 @@ def tpu_v5p(*shape: int, twisted: bool = False) -> Topology:
     ----------
     *shape, twisted : int, bool
         As in `tpu_v4`.
-
-    Returns
-    -------
-    Topology
     """
     return stored_slice("tpu-v5p", shape, twisted=twisted)
 
@@ -343,10 +267,6 @@ def tpu_v5e(*shape: int) -> Topology:
     ----------
     *shape : int
         Chips along each of two dimensions, such as 8, 16.  A dimension closes into a ring where it has all 16 chips.
-
-    Returns
-    -------
-    Topology
 
     Examples
     --------
@@ -363,9 +283,5 @@ def tpu_v6e(*shape: int) -> Topology:
     ----------
     *shape : int
         As in `tpu_v5e`.
-
-    Returns
-    -------
-    Topology
     """
     return stored_slice("tpu-v6e", shape)

@@ -23,6 +23,8 @@ def differentiable_all_to_all(
 ) -> torch.Tensor:
     """Send every rank its rows of `input` as `all_to_all_single` does, and gradients back.
 
+    The result has rows from each rank in turn.
+
     Parameters
     ----------
     group : torch.distributed.ProcessGroup
@@ -35,11 +37,6 @@ def differentiable_all_to_all(
         Has no effect: messages go on streams of the group's backend as it is.
     **options : object
         Further options of `all_to_all_single`, such as ``gpus_per_server``.
-
-    Returns
-    -------
-    torch.Tensor
-        Rows from each rank in turn.
 
     Notes
     -----

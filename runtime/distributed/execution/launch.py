@@ -91,10 +91,6 @@ def run_local(
         See `execute`.
     seed : int
         Of the data that are sent, 0 to 2147483647.
-
-    Returns
-    -------
-    RunReport
     """
     check_choice("backend", backend, BACKENDS)
     check_choice("dtype", dtype, ELEMENT_BYTES)

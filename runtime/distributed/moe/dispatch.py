@@ -98,6 +98,7 @@ def moe_dispatch(
 
     All ranks of the group have to call.  They compare their arguments and exchange counts, and each works out the same
     plan.  Wrong arguments on any rank raise on every rank.  Gradients of tokens and weights are combined in reverse.
+    The result is what this rank's experts are to work on.
 
     Parameters
     ----------
@@ -117,11 +118,6 @@ def moe_dispatch(
         As for `collopt.planners.schedule_dispatch`.
     timeout : float, optional
         Seconds that each step may take; None leaves it to the process group.
-
-    Returns
-    -------
-    Dispatched
-        What this rank's experts are to work on.
 
     Raises
     ------
@@ -171,7 +167,8 @@ def moe_dispatch(
 def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.Tensor | None = None) -> torch.Tensor:
     """Add up what experts made of each token, in servers first, and return the sums to the tokens' ranks.
 
-    All ranks of the group have to call.
+    All ranks of the group have to call.  The result has a row for each token of this rank, zero for one without
+    experts.
 
     Parameters
     ----------
@@ -181,11 +178,6 @@ def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.
         Of the dispatch.
     weights : torch.Tensor, optional
         Factor of each pair, such as `Dispatched.weights`.
-
-    Returns
-    -------
-    torch.Tensor
-        A row for each token of this rank, zero for one without experts.
 
     Raises
     ------

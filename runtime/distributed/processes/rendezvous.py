@@ -215,10 +215,6 @@ def launched_rank() -> int | None:
     starts processes where this is None, and runs one rank in this process otherwise.
 
     Raises `UnsupportedError` if some of the variables are missing or make no sense.
-
-    Returns
-    -------
-    int or None
     """
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():

@@ -213,7 +213,7 @@ def configure(
     """Set where the ``collopt`` backend gets its plans, for all groups that are made from now on.
 
     All ranks have to give the same settings.  The defaults are the environment variables ``COLLOPT_PLANS`` and
-    ``COLLOPT_TOPOLOGY``.
+    ``COLLOPT_TOPOLOGY``.  The result can also be given to one group as its ``pg_options``, which take precedence.
 
     Raises `UnsupportedError` if an argument is none of those below.
 
@@ -230,11 +230,6 @@ def configure(
         Pieces of the data that follow each other through the network; see `collopt.runtime.execute`.
     min_bytes : int or str
         Bytes of the whole collective, such as ``"64K"``, below which the wrapped backend is used.
-
-    Returns
-    -------
-    BackendSettings
-        Can also be given to one group as its ``pg_options``, which take precedence.
 
     Examples
     --------

@@ -131,10 +131,6 @@ def measure_plans(
         Called after every row, with a report of those so far, which has no devices and no end yet, and the number of
         rows that there will be.  Where all ranks make this call, only the first one's is used.
 
-    Returns
-    -------
-    BenchReport
-
     Notes
     -----
     The time of a size is the mean over its calls, of the slowest rank; all start after a barrier.  On CPUs every call

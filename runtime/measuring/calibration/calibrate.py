@@ -132,10 +132,6 @@ def calibrate(
     planner : str, optional
         Whose plan stands for what all ranks did; if left out, ``ring``, and ``shortest-paths`` for an all-to-all.
 
-    Returns
-    -------
-    Calibration
-
     Notes
     -----
     What NCCL did is not in its output, so a run is assumed, of h successive hops between ranks:

@@ -149,18 +149,14 @@ class _Place(NamedTuple):
 def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
     """Read the text or the JSON of nccl-tests or rccl-tests, or of ``collopt bench``.
 
-    Raises `FileFormatError` if it cannot be read or is none of these, holds more than one collective, has units of its
-    own, is cut short, or measured nothing; the message names the file and the line.
+    Rows of zero bytes and readings that are N/A are left out; times in ns, ms or s come in µs.  Raises
+    `FileFormatError` if it cannot be read or is none of these, holds more than one collective, has units of its own, is
+    cut short, or measured nothing; the message names the file and the line.
 
     Parameters
     ----------
     path : str or path
         What the program printed, log lines and all, or what it wrote with ``-J``.
-
-    Returns
-    -------
-    MeasuredTimes
-        Without rows of zero bytes and readings that are N/A; times in ns, ms or s come in µs.
     """
     text, where = read_text(path, MAX_BYTES), name_of(path)
     if not text.strip():

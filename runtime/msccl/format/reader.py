@@ -28,19 +28,15 @@ MAX_CHUNKS = 2**20  # More than the 4095 elements that a parser keeps could ever
 def read_xml(path: str | os.PathLike[str]) -> Program:
     """Read an MSCCL algorithm; nops are folded into the steps after them, so `write_xml` round-trips.
 
-    Raises `FileFormatError` if the file cannot be read, is not in the form that the runtimes' parsers take, or has
-    missing or invalid values, with the file and the place; `UnsupportedError` for steps that receive and
-    send on, or if the root of a broadcast or reduce is not known.
+    The program is well formed, but not yet checked: see `check_program` and `run_program`.  Raises `FileFormatError` if
+    the file cannot be read, is not in the form that the runtimes' parsers take, or has missing or invalid values, with
+    the file and the place; `UnsupportedError` for steps that receive and send on, or if the root of a broadcast or
+    reduce is not known.
 
     Parameters
     ----------
     path : path
         File to read.
-
-    Returns
-    -------
-    Program
-        Well formed, but not yet checked: see `check_program` and `run_program`.
     """
     return _Reader(path).program()
 
@@ -202,10 +198,6 @@ def interpret_file(
         File to read.
     interleavings, seed, fifo_depth : int
         As for `run_program`.
-
-    Returns
-    -------
-    InterpreterReport
     """
     program = read_xml(path)
     if all(read_placements(path)):

@@ -91,10 +91,6 @@ def to_xml_text(
         allgather, reduce_scatter and all_to_all, and for the others, which PyTorch calls in place, "both", or for
         microsoft/msccl "in-place".
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> from collopt.schedules import Forest

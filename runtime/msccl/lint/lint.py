@@ -37,7 +37,8 @@ def lint_file(
 ) -> LintReport:
     """Check whether a runtime loads an MSCCL XML file, selects it, and computes correct results with it.
 
-    Raises `FileFormatError` if the file cannot be read or is too large.
+    The report also says how to make the runtime load the file.  Raises `FileFormatError` if the file cannot be read or
+    is too large.
 
     Parameters
     ----------
@@ -52,11 +53,6 @@ def lint_file(
     gpus_per_box : int or None
         Ranks whose connections are no network, box by box.  A broadcast or reduce with the protocol Simple hangs over a
         network; without this number that is a note.
-
-    Returns
-    -------
-    LintReport
-        Findings, and how to make the runtime load the file.
 
     Notes
     -----

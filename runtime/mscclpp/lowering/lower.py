@@ -78,8 +78,9 @@ def to_execution_plan(
 ) -> ExecutionPlan:
     """Convert a program to an MSCCL++ execution plan, validated and run by the interpreter.
 
-    Raises `UnsupportedError` if the executor cannot run the program, with the limit, the value and what to
-    change; `ProgramError` if the program itself is wrong.
+    It is for sums, whatever operation the caller of the collective requests: the executor has no other.  Raises
+    `UnsupportedError` if the executor cannot run the program, with the limit, the value and what to change;
+    `ProgramError` if the program itself is wrong.
 
     Parameters
     ----------
@@ -103,11 +104,6 @@ def to_execution_plan(
         A multiple of 32 of at most 1024.
     switch_groups : sequence of sequences of int
         Ranks of one box whose switch copies what one of them sends to all others, no rank in two of them.
-
-    Returns
-    -------
-    ExecutionPlan
-        For sums, whatever operation the caller of the collective requests: the executor has no other.
 
     Examples
     --------

@@ -31,11 +31,6 @@ def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None)
         Number of the box that each rank is in.
     unit : int, optional
         Chunks of the parts that each step is cut into; by default steps are whole.
-
-    Returns
-    -------
-    list of dict of str to int
-        By rank.
     """
     on_ports = port_pairs(program, boxes)
     ends = Connections.of(program, on_ports)

@@ -102,10 +102,6 @@ def interpret_mscclpp(
         0 or more.
     slices : int
         Slices per chunk.
-
-    Returns
-    -------
-    ExecutionReport
     """
     return run_execution_plan(read_mscclpp(path), interleavings=interleavings, seed=seed, slices=slices)
 
