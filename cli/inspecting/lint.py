@@ -81,7 +81,7 @@ def lint(
 
 def _implied_runtime(files: list[str]) -> str | None:
     """Return the runtime of files that only one runtime loads, such as MSCCL++ plans."""
-    from ...support.file_kinds import MSCCLPP_KIND, kind_of
+    from ...support.files.file_kinds import MSCCLPP_KIND, kind_of
 
     kinds = [kind_of(Path(file)) for file in files]
     return "mscclpp" if kinds and all(kind and kind.name == MSCCLPP_KIND for kind in kinds) else None
@@ -89,7 +89,7 @@ def _implied_runtime(files: list[str]) -> str | None:
 
 def _refuse_other_files(files: list[str]) -> None:
     """Refuse files of other commands by naming the command; in folders all files are checked."""
-    from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, wrong_kind
+    from ...support.files.file_kinds import MSCCL_KIND, MSCCLPP_KIND, wrong_kind
 
     for file in files:
         if file and not Path(file).exists():

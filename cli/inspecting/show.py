@@ -166,7 +166,7 @@ def _default(kind_of_file: str, collective: str | None) -> str | None:
 
 def _kind_of_file(file: Path | None) -> str:
     """Return whether a file is a plan, a table, or else a network."""
-    from ...support.file_kinds import PLAN_KIND, kind_of
+    from ...support.files.file_kinds import PLAN_KIND, kind_of
 
     if file is not None and file.suffix.lower() == TABLES:
         return "table"
