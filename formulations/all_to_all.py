@@ -115,17 +115,9 @@ class AllToAllModel(BlockModel):
         return self.orbits.classes
 
     def link_duals(self, duals: FloatArray) -> FloatArray:
-        """Divide the dual values of rows among their links.
+        """Divide the dual values of rows among their links, as in the program of all sources.
 
-        Parameters
-        ----------
-        duals : ndarray, shape (classes,)
-            ``solution.duals["link_bandwidth"]``, or the exact ones.
-
-        Returns
-        -------
-        ndarray, shape (links,)
-            Dual values of the links in the program of all sources, in the order of `Topology.links`.
+        Shapes: `duals` (classes,), ``solution.duals["link_bandwidth"]`` or the exact ones; returns (links,).
         """
         divided: FloatArray = np.asarray(duals / self.orbits.sizes)[self.orbits.classes]
         return divided

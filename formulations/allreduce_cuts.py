@@ -95,16 +95,10 @@ class AllreduceCutModel(BlockModel):
     hops: dict[Direction, Hops]
 
     def add_cuts(self, name: str, direction: Direction, inside: BoolArray) -> None:
-        """Add cut constraints: the shares out of sets of ranks, or into them, carry all that is rooted in them.
+        """Add a block of cut constraints: the shares out of sets of ranks, or into them, carry all that is rooted there.
 
-        Parameters
-        ----------
-        name : str
-            Of the block of constraints; new in this model.
-        direction : {"broadcast", "reduce"}
-            Whether bandwidth of out-trees must leave the sets, or bandwidth of in-trees enter them.
-        inside : ndarray of bool, shape (cuts, ranks)
-            The sets; each misses some rank.
+        Bandwidth of out-trees must leave the sets, or with "reduce" bandwidth of in-trees enter them.  Each misses some
+        rank.  Shapes: `inside` bool (cuts, ranks).
         """
         hops = self.hops[direction]
         ends = hops.heads < self.topology.num_ranks
@@ -145,11 +139,6 @@ def build_mirrored(topology: Topology) -> AllreduceCutModel:
     Reversing all communication exchanges in-trees and out-trees, and the average of a solution and its reversal is one,
     for which one root is enough (proof: docs/formulations/allreduce.md).  In-trees are the out-trees with all
     communication reversed, and rank 0 is the only root; the optimum is that of `build`.
-
-    Parameters
-    ----------
-    topology : Topology
-        Whose links carry the data.
     """
     opposites = opposite_links(topology)
     if opposites is None:
@@ -166,11 +155,6 @@ def build_mirrored(topology: Topology) -> AllreduceCutModel:
 
 def opposite_links(topology: Topology) -> IntArray | None:
     """Number the opposite of every link, or return None if some link has none of its bandwidth.
-
-    Parameters
-    ----------
-    topology : Topology
-        Any network.
 
     Returns
     -------

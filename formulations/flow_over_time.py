@@ -104,10 +104,7 @@ class FlowOverTimeModel(BlockModel):
     def potentials(self, duals: Any) -> FloatArray:
         """Return the potentials of all nodes in µs, 0 at sinks, in the order of `Topology.nodes`.
 
-        Parameters
-        ----------
-        duals : ndarray, shape (inner nodes,)
-            ``solution.duals["flow_balance"]``.
+        `duals` is ``solution.duals["flow_balance"]``, of the inner nodes.
         """
         found = np.zeros(len(self.topology.nodes))
         found[_inner_nodes(self)] = duals

@@ -85,11 +85,6 @@ class SurvivalModel(PyomoModel):
 def cables(topology: Topology) -> tuple[Cable, ...]:
     """List the pairs of nodes with a link in one direction or both, each once, in the order of the links.
 
-    Parameters
-    ----------
-    topology : Topology
-        Any network.
-
     Examples
     --------
     >>> from collopt.topologies import ring

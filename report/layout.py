@@ -45,11 +45,6 @@ class Places(NamedTuple):
 def node_layout(topology: Topology) -> pd.DataFrame:
     """Place the nodes of a topology on a plane.
 
-    Parameters
-    ----------
-    topology : Topology
-        Of any size.
-
     Returns
     -------
     DataFrame
@@ -230,11 +225,6 @@ MAX_COMPARISONS = 2 * 10**7  # Of links with nodes; links of larger networks are
 
 def link_curves(topology: Topology) -> pd.DataFrame:
     """Choose curves for the links between nodes that are where `node_layout` puts them.
-
-    Parameters
-    ----------
-    topology : Topology
-        Of any size.
 
     Returns
     -------

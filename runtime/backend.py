@@ -40,12 +40,8 @@ class Usage(NamedTuple):
 def usage(group: dist.ProcessGroup | None = None) -> Usage:
     """Count the calls on a group so far that ran by a plan; raises `UnsupportedError` if it has another backend.
 
-    Operations that plans do not cover, such as barriers and point-to-point messages, are not counted.
-
-    Parameters
-    ----------
-    group : torch.distributed.ProcessGroup, optional
-        None is the default group.
+    Operations that plans do not cover, such as barriers and point-to-point messages, are not counted.  Without `group`
+    those are the calls on the default group.
     """
     _, dist = import_torch()
     from .distributed.torch_backend.process_group import PlannedGroup

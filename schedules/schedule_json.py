@@ -18,13 +18,7 @@ from .trees.forest_json import forest_from_json
 
 
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
-    """Return the JSON document of a schedule, or of both of an allreduce.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Of any kind that plan files hold.
-    """
+    """Return the JSON document of a schedule, or of both of an allreduce."""
     if not isinstance(schedule, Schedule):
         raise UnsupportedError(
             f"the schedule is {shown(schedule)}; expected a Forest, a StepSchedule, an allreduce or a FlowSchedule"

@@ -20,10 +20,7 @@ _seed: ContextVar[int] = ContextVar("collopt_seed", default=0)
 def seeded(seed: int) -> Iterator[None]:
     """Set the random seed of everything that is randomized within the context.
 
-    Parameters
-    ----------
-    seed : int
-        From 0, the default, to 2147483647; anything else raises `UnsupportedError`.
+    Seeds are from 0, the default, to 2147483647; anything else raises `UnsupportedError`.
 
     Examples
     --------

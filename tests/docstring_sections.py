@@ -31,14 +31,18 @@ def docstring_of(thing: object) -> str:
 
 
 def missing_sections(thing: object) -> list[str]:
-    """Sections that are missing or do not say what they should, and "annotation" without that of the result."""
+    """Sections that are missing or do not say what they should, and "annotation" without that of the result.
+
+    A single parameter needs no section, and several may be those of another function: "Parameters as for ...".
+    """
     return list(_of_class(thing) if inspect.isclass(thing) else _of_function(thing) if is_function(thing) else ())
 
 
 def _of_function(thing: object) -> Iterator[str]:
     text = docstring_of(thing)
     signature = inspect.signature(thing)
-    if signature.parameters and set(_names(text, "Parameters")) != set(signature.parameters):
+    described, names = set(_names(text, "Parameters")), set(signature.parameters)
+    if described != names and (described or (len(names) > 1 and "Parameters as " not in text)):
         yield "Parameters"
     if signature.return_annotation is inspect.Signature.empty:
         yield "annotation"

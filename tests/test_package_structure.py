@@ -186,9 +186,19 @@ def sample(count: int, *rest: int) -> int:
     return count + sum(rest)
 
 
-def bare(count: int) -> int:
+def bare(count: int, step: int) -> int:
     """Count."""
+    return count + step
+
+
+def single(count: int) -> int:
+    """Count from 0 on."""
     return count
+
+
+def alike(count: int, step: int) -> int:
+    """Count.  Parameters as for `bare`."""
+    return count + step
 
 
 def repetitive() -> int:
@@ -233,6 +243,8 @@ class Usage(NamedTuple):
         (bare, ["Parameters"]),
         (cache(bare), ["Parameters"]),
         (partial(bare, count=1), ["Parameters"]),
+        (single, []),
+        (alike, []),
         (repetitive, ["Returns"]),
         (misnamed, ["Parameters", "annotation"]),
         (Bare, ["Parameters"]),

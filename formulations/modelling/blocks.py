@@ -205,12 +205,7 @@ class Blocks:
     def extend(self, name: str, terms: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, Numbers]]) -> None:
         """Add terms to a block of constraints, such as variables that came after it in column generation.
 
-        Parameters
-        ----------
-        name : str
-            Of the constraints.
-        terms : sequence of tuple
-            As for `constraint`.
+        Parameters as for `constraint`.
         """
         if name not in self._rows.blocks:
             raise UnsupportedError(f"there is no constraint {name!r} to extend; state it first")

@@ -36,14 +36,9 @@ class ConvexProgram:
     constraints: list[Any]
 
     def maximize(self, utility: Any) -> Any:
-        """State the problem of the greatest concave utility.
+        """State the problem of the greatest utility, concave in the variables by CVXPY's rules.
 
         Solve it with its own ``solve()``; then expressions have a ``value``.
-
-        Parameters
-        ----------
-        utility : Expression
-            Concave in the variables, by CVXPY's rules.
         """
         import cvxpy
 
@@ -92,10 +87,7 @@ class ConvexProgram:
 def restate(model: Any) -> ConvexProgram:
     """State the constraints of a model in CVXPY; its own objective is left behind.
 
-    Parameters
-    ----------
-    model : PyomoModel
-        Or any other model that `collopt.solve` takes, without whole variables.
+    The model may be any that `collopt.solve` takes, without whole variables.
 
     Examples
     --------

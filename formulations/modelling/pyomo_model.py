@@ -41,15 +41,7 @@ class PyomoModel:
         return f"<{type(self).__name__} {self.program.name}>"
 
     def constrain(self, name: str, expression: Any) -> None:
-        """Add a constraint.
-
-        Parameters
-        ----------
-        name : str
-            Under which its dual value is listed; new in this model.
-        expression : relational expression
-            Linear in this model's variables, with ``<=``, ``>=`` or ``==``.
-        """
+        """Add a constraint under a new name: linear in this model's variables, with ``<=``, ``>=`` or ``==``."""
         import pyomo.environ as pyo
         from pyomo.core.expr.relational_expr import EqualityExpression, InequalityExpression, RangedExpression
 

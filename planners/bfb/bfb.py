@@ -190,12 +190,7 @@ class BfbLoad:
 def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadcast") -> tuple[BfbLoad, ...]:
     """Compute the time of each step of the best breadth-first broadcast, and the set of links that limits it.
 
-    Steps are those from distance 1 to the diameter.
-
-    Parameters
-    ----------
-    network, direction
-        As for `bfb_schedule`.
+    Steps are those from distance 1 to the diameter.  Parameters as for `bfb_schedule`.
 
     Examples
     --------

@@ -93,13 +93,7 @@ class Frontier(Sequence[Candidate]):
         """Return the candidate with the least total time of several calls; see `Candidate.time_of_calls`.
 
         The direct-connect paper's choice for a workload, section 5.4, where that has several collectives and sizes.
-
-        Parameters
-        ----------
-        calls : mapping
-            By collective and size in bytes, how many calls there are, or which share of all they are.
-        alpha, node_bandwidth : number, optional
-            As for `Candidate.runtime`; by default what the search was for.
+        Calls are by collective and size in bytes how many there are, or which share of all; the others as for `best`.
 
         Examples
         --------

@@ -164,13 +164,8 @@ class Plan:
     def verify(self, topology: Topology | None = None) -> None:
         """Check the bound, the schedule and the plan's claims, independently of the code that made them.
 
-        Raises `TopologyError` if the plan is for another network; `CertificateError` if anything else is not as
-        claimed.
-
-        Parameters
-        ----------
-        topology : Topology, optional
-            The network that the plan is to be used on; it must be the one that the plan was made for.
+        `topology` is the network that the plan is to be used on; it must be the one that the plan was made for.  Raises
+        `TopologyError` if the plan is for another network; `CertificateError` if anything else is not as claimed.
         """
         if topology is not None:
             check_network(self.topology, topology)

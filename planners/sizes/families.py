@@ -95,10 +95,6 @@ def families(topology: Topology, collective: AnyCollective) -> Iterator[Family]:
     collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
 
-    Yields
-    ------
-    Family
-
     Examples
     --------
     >>> from collopt.topologies import dgx_h100

@@ -25,12 +25,8 @@ STREAMS = ("communication", "compute")  # From the bottom up
 def runtime_figure(table: pd.DataFrame) -> Figure:
     """Draw the times of allreduce and all-to-all against the number of nodes: Figure 7 of the direct-connect paper.
 
-    Two axes are side by side, times on logarithmic scales.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Columns ``nodes``; ``topology``, one line each; ``allreduce_us`` and ``all_to_all_us``, NaN where there is none.
+    Two axes are side by side, times on logarithmic scales.  Columns are ``nodes``; ``topology``, one line each;
+    ``allreduce_us`` and ``all_to_all_us``, NaN where there is none.
     """
     check_table(
         table,
@@ -57,12 +53,8 @@ def runtime_figure(table: pd.DataFrame) -> Figure:
 def best_runtime_figure(table: pd.DataFrame) -> Figure:
     """Draw the best allreduce time against the number of nodes, by kind of construction: Figure 15 of the paper.
 
-    One dot per row; errors as for `runtime_figure`.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Columns ``nodes``, ``allreduce_us`` and ``construction``, a kind such as ``"line graph"``.
+    One dot per row; errors as for `runtime_figure`.  Columns are ``nodes``, ``allreduce_us`` and ``construction``, a
+    kind such as ``"line graph"``.
     """
     check_table(table, {"nodes": "positive", "allreduce_us": "positive", "construction": "text"})
     figure = empty_figure()
@@ -79,12 +71,8 @@ def best_runtime_figure(table: pd.DataFrame) -> Figure:
 def relative_bandwidth_figure(table: pd.DataFrame) -> Figure:
     """Draw T_B over its optimum against the number of nodes, a line per degree: Figure 18 of the paper.
 
-    The optimum, 1, has a line; errors as for `runtime_figure`.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Columns ``nodes``, ``degree`` and ``relative_bandwidth_factor``, which is T_B / T_B*.
+    The optimum, 1, has a line; errors as for `runtime_figure`.  Columns are ``nodes``, ``degree`` and
+    ``relative_bandwidth_factor``, which is T_B / T_B*.
     """
     check_table(table, {"nodes": "positive", "degree": "positive", "relative_bandwidth_factor": "positive"})
     figure = empty_figure()
@@ -145,12 +133,8 @@ def pareto_figure(table: pd.DataFrame) -> Figure:
 def timeline_figure(table: pd.DataFrame) -> Figure:
     """Draw the timeline of a simulated training iteration: Figure 16 of the paper.
 
-    One row of bars per stream, colored by kind; errors as for `runtime_figure`.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Columns ``stream``, ``kind``, ``name``, ``start_us``, ``end_us``.
+    One row of bars per stream, colored by kind; errors as for `runtime_figure`.  Columns are ``stream``, ``kind``,
+    ``name``, ``start_us``, ``end_us``.
     """
     check_table(table, {"stream": "text", "kind": "text", "name": "text", "start_us": "number", "end_us": "number"})
     for column, known in (("stream", STREAMS), ("kind", KINDS)):

@@ -36,11 +36,6 @@ def utilization_figure(plan: Plan) -> Figure:
 
     One bar per link, sorted by bandwidth and then by utilization, and colored by bandwidth: with the names of the links
     if there are up to 40.  Links that the plan's bound adds up are marked.
-
-    Parameters
-    ----------
-    plan : Plan
-        With any schedule.
     """
     table = link_table(plan).assign(place=lambda table: np.arange(len(table)))
     table = table.sort_values(["bandwidth_gbps", "utilization", "place"], ascending=[False, False, True])

@@ -43,11 +43,6 @@ NS_PER_US = 1000
 def link_table(plan: Plan) -> pd.DataFrame:
     """Tabulate the load of a plan on each link.
 
-    Parameters
-    ----------
-    plan : Plan
-        With any schedule.
-
     Returns
     -------
     DataFrame
@@ -285,11 +280,6 @@ def bound_links(bound: Bound) -> pd.DataFrame:
     """Tabulate the links of a bound's topology, and which of them limit the collective.
 
     Raises `UnsupportedError` if the bound is none, or its witness is of an unknown kind.
-
-    Parameters
-    ----------
-    bound : Bound
-        With a witness of any kind.
 
     Returns
     -------

@@ -259,11 +259,6 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
 
     Attributes that are lists are left out.  Raises `FileFormatError` if the file cannot be read, is no such trace, is
     cut short, or a node waits for one that is not there.
-
-    Parameters
-    ----------
-    path : path
-        File to read.
     """
     where = name_of(path)
     data = read_bytes(path, MAX_BYTES)

@@ -30,11 +30,6 @@ def check_program(program: Program) -> None:
     output that are the same memory count as the same chunk.  Raises `ProgramError` naming the rank, the thread block,
     the step and the chunk.
 
-    Parameters
-    ----------
-    program : Program
-        Anything at all.
-
     Examples
     --------
     >>> from collopt.runtime.programs.program import Instruction, Program, RankProgram, ThreadBlock, ChunkRange

@@ -215,11 +215,6 @@ def without_receive_reduce(program: Program) -> Program:
     input added, or, if the target is output and may be the input's memory, the input is copied there first.  The result
     does the same in up to three times as many steps per thread block.
 
-    Parameters
-    ----------
-    program : Program
-        Checked or not.
-
     Examples
     --------
     >>> from collopt.runtime.lowering.lower import lower

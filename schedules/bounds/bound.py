@@ -156,11 +156,6 @@ def link_values(bound: Bound) -> tuple[LinkValue, ...]:
 
     Values are GB/s of algorithm bandwidth per GB/s of the link, for links that matter to the witness.
 
-    Parameters
-    ----------
-    bound : Bound
-        With any witness of this package.
-
     Notes
     -----
     With every witness ``algbw = W sum of y b / amount``, W all data and y the weight that the witness gives to a link.
@@ -188,11 +183,6 @@ def bound_sensitivity(bound: Bound) -> pd.DataFrame:
     """Tabulate `link_values`.
 
     One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s and ``dual``, both exact.
-
-    Parameters
-    ----------
-    bound : Bound
-        With any witness of this package.
     """
     import pandas as pd
 

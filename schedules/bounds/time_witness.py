@@ -122,13 +122,7 @@ class TimeWitness(ABC):
 
     @abstractmethod
     def least_time(self, request: TimedRequest) -> Fraction:
-        """Return the least time in µs without the launch; `CertificateError` if this proves none.
-
-        Parameters
-        ----------
-        request : TimedRequest
-            Whose bound holds.
-        """
+        """Return the least time in µs without the launch; `CertificateError` if this proves none."""
 
     @abstractmethod
     def argument(self, request: TimedRequest) -> str:

@@ -54,12 +54,8 @@ def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
     It does if, from every node u, arcs lead to several nodes, and these are not all equally many hops, two or more,
     away from u.  That holds wherever all arcs have opposite ones and every node several neighbors.  Theorem 10 of the
     direct-connect paper asks only for several nodes, which is not enough: see ``docs/explanation/direct-connect.md``.
-    If False, `line_graph_cost_bound` may or may not be the exact cost.
-
-    Parameters
-    ----------
-    graph : DirectGraph
-        Regular and strongly connected.
+    If False, `line_graph_cost_bound` may or may not be the exact cost.  The graph has to be regular and strongly
+    connected.
 
     Examples
     --------
@@ -131,11 +127,6 @@ def bidirectional_cost_bound(cost: StepCost) -> StepCost:
 
     Direct-connect paper, A.6, where the two halves of the schedule are taken to use different links.  The bound is
     exact if no arc of the graph has an opposite; else a new arc may share the load of an old one beside it.
-
-    Parameters
-    ----------
-    cost : StepCost
-        Of a schedule for the graph that gets opposite arcs.
     """
     as_kind(cost, StepCost, "the cost")
     return cost
@@ -144,13 +135,9 @@ def bidirectional_cost_bound(cost: StepCost) -> StepCost:
 def cartesian_product_cost(factors: Sequence[tuple[DirectGraph, StepCost]]) -> StepCost:
     """Return the exact cost of the best BFB schedule on a product of graphs that each have a bandwidth-optimal one.
 
-    Direct-connect paper, Theorem 13: steps add up, and the bandwidth is optimal again.  Raises `UnsupportedError` if
-    the theorem does not apply: a graph has self-loops or parallel arcs, or a cost is another.
-
-    Parameters
-    ----------
-    factors : sequence of (DirectGraph, StepCost)
-        Regular graphs without self-loops and parallel arcs, each with the cost of its best BFB schedule.
+    Direct-connect paper, Theorem 13: steps add up, and the bandwidth is optimal again.  Factors are regular, without
+    self-loops and parallel arcs, each with the cost of its best BFB schedule.  Raises `UnsupportedError` if the theorem
+    does not apply: a graph has self-loops or parallel arcs, or a cost is another.
 
     Examples
     --------

@@ -45,16 +45,11 @@ def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
 
 
 def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
-    """Reverse a schedule: an allgather becomes a reduce-scatter on the transposed graph, and the other way round.
+    """Reverse a correct schedule: an allgather becomes a reduce-scatter on the transposed graph, and vice versa.
 
     Direct-connect paper, Definition 5 and Theorem 1.  A `StepSchedule` of direction "reduce" is written down as the
     allgather that it reverses, so this changes no number.  Steps and loads stay, without what the allgather brings to a
     rank again, which no rank may reduce twice.
-
-    Parameters
-    ----------
-    schedule : StepSchedule
-        Correct.
 
     Examples
     --------
@@ -97,12 +92,7 @@ def allreduce_schedule(
 ) -> StepAllreduce:
     """Make an allreduce of an allgather: the reduce-scatter that it makes, then the allgather.
 
-    Direct-connect paper, appendix B and C.3.
-
-    Parameters
-    ----------
-    graph, schedule, symmetry
-        As for `reduce_scatter_schedule`.
+    Direct-connect paper, appendix B and C.3.  Parameters as for `reduce_scatter_schedule`.
     """
     return StepAllreduce(reduce_scatter_schedule(graph, schedule, symmetry), schedule)
 
@@ -126,14 +116,9 @@ def checked_symmetry(graph: DirectGraph, symmetry: npt.ArrayLike | None) -> IntA
 
 
 def without_repeats(schedule: StepSchedule) -> StepSchedule:
-    """Remove repeated arrivals from an allgather.
+    """Remove repeated arrivals from a correct allgather.
 
     Of several arrivals the earliest stays, and of those in one step the first, so that what is sent on is there.
-
-    Parameters
-    ----------
-    schedule : StepSchedule
-        A correct allgather.
     """
     as_kind(schedule, StepSchedule, "the schedule")
     ranks, whole = schedule.num_ranks, schedule.chunks_per_shard
@@ -174,10 +159,7 @@ def without_repeats(schedule: StepSchedule) -> StepSchedule:
 def base_schedule(name: str) -> StepSchedule:
     """Return the stored bandwidth-optimal allgather of a graph without a breadth-first one.
 
-    Parameters
-    ----------
-    name : str
-        Of a graph or transpose that `collopt.topologies.base_schedule_rows` knows.
+    `collopt.topologies.base_schedule_rows` knows the names of the graphs and transposes.
 
     Examples
     --------
@@ -197,11 +179,6 @@ def base_reduce_scatter(name: str) -> StepSchedule:
 
     The allgather of the transposed graph reversed (direct-connect paper, Corollary 1.1); of DBJMod(2, 3), which is
     isomorphic to its transpose, its own (Theorem 2).  It has as many steps as the allgather.
-
-    Parameters
-    ----------
-    name : str
-        As for `base_schedule`.
 
     Examples
     --------

@@ -283,11 +283,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
         """Tabulate the paths; raises `CertificateError` if a path uses a link that the topology does not have.
 
         One row per path: ``source``, ``destination``, ``chunks``, ``path`` and ``steps``, by source and destination.
-
-        Parameters
-        ----------
-        topology : Topology, optional
-            Names the nodes; they are numbers without it.
+        The topology names the nodes; they are numbers without it.
         """
         import pandas as pd
 

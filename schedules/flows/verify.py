@@ -33,12 +33,7 @@ def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
 
     Checked: the arrays fit together; every path follows links of the topology and passes no node twice; its steps rise
     at ranks, and only there; something happens in every step; the paths of two ranks carry exactly the chunks of their
-    traffic.  Raises `CertificateError` naming the first thing that is wrong.
-
-    Parameters
-    ----------
-    schedule, topology
-        As for `verified_loads`.
+    traffic.  Parameters as for `verified_loads`.  Raises `CertificateError` naming the first thing that is wrong.
 
     Returns
     -------

@@ -83,10 +83,7 @@ def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Frac
 def busiest_links(loads: IntArray, topology: Topology) -> IntArray:
     """Bottleneck links: the places in ``topology.links`` of those with the largest load over bandwidth, in order.
 
-    Parameters
-    ----------
-    loads, topology
-        As for `congestion`.
+    Parameters as for `congestion`.
 
     Examples
     --------

@@ -194,11 +194,6 @@ def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
 
     Sends are columns, for there can be millions of them.
 
-    Parameters
-    ----------
-    schedule : StepSchedule
-        Left alone.
-
     Examples
     --------
     >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])

@@ -38,12 +38,7 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
     Checked: the arrays fit together; every path follows links of the topology, passes only switches and no node twice;
     something happens in every step; a rank sends only what it holds at the beginning of the step; in the end every rank
     has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for it would reduce
-    it twice.  Raises `CertificateError` naming the first thing that is wrong.
-
-    Parameters
-    ----------
-    schedule, topology
-        As for `verified_loads`.
+    it twice.  Parameters as for `verified_loads`.  Raises `CertificateError` naming the first thing that is wrong.
 
     Returns
     -------
@@ -77,10 +72,7 @@ def check_steps(schedule: AnyStepSchedule) -> None:
 def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) -> tuple[IntArray, ...]:
     """Verify all parts of a schedule, and that they match; sum their load on every link.
 
-    Parameters
-    ----------
-    schedule, topology
-        As for `verified_loads`.
+    Parameters as for `verified_loads`.
 
     Returns
     -------

@@ -250,13 +250,9 @@ def register_collective(collective: Collective) -> Collective:
     """Add a collective between pairs, and return it; planning, plan files and execution then accept it and its name.
 
     Plan files hold the name, so programs that read them have to register it too.  ``del COLLECTIVES[name]`` undoes it.
+    Its pattern is "pairs" or "one root"; it has no phases, parts before and after it, and `traffic`.
 
     Raises `UnsupportedError` if the name is taken or not a word in lower case, or the record is of another kind.
-
-    Parameters
-    ----------
-    collective : Collective
-        Of the pattern "pairs" or "one root", without phases, with parts before and after it, and with `traffic`.
 
     Examples
     --------

@@ -18,11 +18,6 @@ FIELDS = ("kind", "direction", "trees_per_root", "root_weights", "paths", "trees
 def forest_to_json(forest: Forest) -> dict[str, Any]:
     """Describe a forest by lists and integers, ready for `json.dumps`.
 
-    Parameters
-    ----------
-    forest : Forest
-        Left alone.
-
     Examples
     --------
     >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])

@@ -73,10 +73,7 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
 def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntArray:
     """Verify all forests of a schedule, and that they match; sum their load on every link.
 
-    Parameters
-    ----------
-    schedule, topology
-        As for `verified_loads`.
+    Parameters as for `verified_loads`.
 
     Returns
     -------

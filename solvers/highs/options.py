@@ -20,12 +20,7 @@ _usual_threads: ContextVar[int | None] = ContextVar("collopt_usual_threads", def
 
 @contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
-    """Set the number of threads of every solve within the context that does not set its own.
-
-    Parameters
-    ----------
-    threads : int
-        At least 1.
+    """Set the number of threads, at least 1, of every solve within the context that does not set its own.
 
     Examples
     --------

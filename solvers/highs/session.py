@@ -111,13 +111,10 @@ class Session:
         return f"<Session of {type(self._model).__name__}: {last}>"
 
     def solve(self, start: Start | None = None) -> Solution:
-        """Solve the model as it now stands.
+        """Solve the model as it now stands, from where the last solve ended or from `start`.
 
-        Parameters
-        ----------
-        start : Solution or mapping, optional
-            Instead of where the last solve ended: an earlier solution of this or a similar model, or values of some
-            variables of an integer program, by name of their block and in the form that `Solution.values` has.
+        That is an earlier solution of this or a similar model, or values of some variables of an integer program, by
+        name of their block and in the form that `Solution.values` has.
         """
         if start is not None and not isinstance(start, (Solution, Mapping)):
             raise UnsupportedError(

@@ -97,11 +97,6 @@ def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
 
     The direct-connect paper's G1 □ G2 □ ...: section 5.3 and Definition 3.
 
-    Parameters
-    ----------
-    *graphs : DirectGraph
-        One or more.
-
     Examples
     --------
     >>> pair = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
@@ -169,12 +164,7 @@ def parallel(graph: DirectGraph, times: int) -> DirectGraph:
 def bidirectional(graph: DirectGraph) -> DirectGraph:
     """Union of a graph and its transpose, keeping parallel arcs: twice the degree, the same nodes.
 
-    Direct-connect paper, A.6.
-
-    Parameters
-    ----------
-    graph : DirectGraph
-        Any; two nodes with arcs in both directions get two in each.
+    Direct-connect paper, A.6.  Two nodes with arcs in both directions get two in each.
     """
     as_direct_graph(graph)
     each = operand(graph.name)

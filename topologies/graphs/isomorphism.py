@@ -53,11 +53,6 @@ def isomorphism(graph: DirectGraph, other: DirectGraph) -> IntArray | None:
 def automorphisms(graph: DirectGraph) -> IntArray:
     """Find automorphisms of a graph that generate its orbits of nodes.
 
-    Parameters
-    ----------
-    graph : DirectGraph
-        Any.
-
     Returns
     -------
     ndarray of int64, shape (found, nodes)

@@ -66,11 +66,6 @@ def bandwidth_optimum(nodes: int) -> Fraction:
     """Lower bound on T_B of every allgather, in multiples of M/B: T_B* = (N - 1) / N.
 
     Direct-connect paper, Theorem 4.
-
-    Parameters
-    ----------
-    nodes : int
-        N.
     """
     nodes = as_size(nodes, "nodes", most=MAX_NODES)
     return Fraction(nodes - 1, nodes)
@@ -83,11 +78,6 @@ def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
     """Find an isomorphism from a graph to its transpose, by which schedules can be reversed (Theorem 2).
 
     Direct-connect paper, Definition 6; found once for each graph.
-
-    Parameters
-    ----------
-    graph : DirectGraph
-        Any.
 
     Returns
     -------

@@ -76,10 +76,7 @@ class WhatIf:
     def with_bandwidths(self, bandwidths: Mapping[tuple[str, str], Exact]) -> Self:
         """Replace bandwidths of links; a link of 0 GB/s is removed.
 
-        Parameters
-        ----------
-        bandwidths : mapping of (str, str) to number
-            GB/s, at least 0, by ``(tail, head)`` of existing links; links that are not named keep theirs.
+        Bandwidths are GB/s, at least 0, by ``(tail, head)`` of existing links; links that are not named keep theirs.
 
         Examples
         --------

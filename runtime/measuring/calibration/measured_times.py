@@ -149,14 +149,10 @@ class _Place(NamedTuple):
 def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
     """Read the text or the JSON of nccl-tests or rccl-tests, or of ``collopt bench``.
 
-    Rows of zero bytes and readings that are N/A are left out; times in ns, ms or s come in µs.  Raises
-    `FileFormatError` if it cannot be read or is none of these, holds more than one collective, has units of its own, is
-    cut short, or measured nothing; the message names the file and the line.
-
-    Parameters
-    ----------
-    path : str or path
-        What the program printed, log lines and all, or what it wrote with ``-J``.
+    Rows of zero bytes and readings that are N/A are left out; times in ns, ms or s come in µs.  The file is what the
+    program printed, log lines and all, or what it wrote with ``-J``.  Raises `FileFormatError` if it cannot be read or
+    is none of these, holds more than one collective, has units of its own, is cut short, or measured nothing; the
+    message names the file and the line.
     """
     text, where = read_text(path, MAX_BYTES), name_of(path)
     if not text.strip():

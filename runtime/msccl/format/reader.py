@@ -32,11 +32,6 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
     the file cannot be read, is not in the form that the runtimes' parsers take, or has missing or invalid values, with
     the file and the place; `UnsupportedError` for steps that receive and send on, or if the root of a broadcast or
     reduce is not known.
-
-    Parameters
-    ----------
-    path : path
-        File to read.
     """
     return _Reader(path).program()
 

@@ -46,11 +46,6 @@ def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
     The plan is consistent; `interpret_mscclpp` finds out whether it moves the right data.  Raises `FileFormatError` if
     the file cannot be read, is not such a plan, or has missing, unknown or invalid values, with the file and the place;
     `UnsupportedError` for operations that collopt does not run, such as packets.
-
-    Parameters
-    ----------
-    path : path
-        File to read.
     """
     where, content = name_of(path), read_bytes(path, MAX_BYTES_OF_FILE)
     try:
