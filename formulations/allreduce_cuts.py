@@ -95,7 +95,7 @@ class AllreduceCutModel(BlockModel):
     hops: dict[Direction, Hops]
 
     def add_cuts(self, name: str, direction: Direction, inside: BoolArray) -> None:
-        """Add a block of cut constraints: the shares out of sets of ranks, or into them, carry all that is rooted there.
+        """Add cut constraints: the shares out of sets of ranks, or into them, carry all that is rooted in them.
 
         Bandwidth of out-trees must leave the sets, or with "reduce" bandwidth of in-trees enter them.  Each misses some
         rank.  Shapes: `inside` bool (cuts, ranks).
