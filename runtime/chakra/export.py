@@ -22,12 +22,13 @@ from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import ALLGATHER, as_bytes
 from ...schedules.timing.message_order import ordered_transfers
+from ...schedules.timing.run import Rules, TimedSchedule
 from ...schedules.timing.transfers import Transfers
+from ...support.arrays import IntArray
 from ...support.validation import as_kind, as_path, as_whole, shown
 from ...support.writing import write_all_whole
 from ..lowering.tree_transfers import refuse_switches
 from ..programs.checks import check_choice, check_counts
-from .send_order import send_order
 from .trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
 __all__ = ["export_chakra_et", "plan_traces"]
@@ -148,7 +149,7 @@ class _Writer:
 
     def traces(self) -> tuple[Trace, ...]:
         """Create the traces of all ranks."""
-        transfers, pieces = send_order(self._plan, self._bytes, self._slices)
+        transfers, pieces = _send_order(self._plan, self._bytes, self._slices)
         for transfer, piece in zip(transfers.tolist(), pieces.tolist(), strict=True):
             self._add(transfer, piece)
         about = (
@@ -231,3 +232,18 @@ def _before(transfers: Transfers) -> dict[int, list[int]]:
         for before in befores:
             found[after].extend(direct[before] if before in turns else [before])
     return found
+
+
+def _send_order(plan: Plan, num_bytes: int, slices: int) -> tuple[IntArray, IntArray]:
+    """Transfers that cross links, and their slices, by the time at which each enters its first link.
+
+    Slices of one step follow one another.
+    """
+    timed = TimedSchedule(plan.schedule, plan.topology, Rules(forwarding="store-and-forward", service="arrival"))
+    run = timed.run(num_bytes, slices if plan.schedule.pipelined else None)
+    crossing = np.flatnonzero(np.diff(run.transfers.hop_starts))
+    starts = run.starts[run.transfers.hop_starts[crossing]]
+    starts = np.broadcast_to(starts, (len(crossing), slices))
+    transfers, pieces = np.repeat(crossing, slices), np.tile(np.arange(slices), len(crossing))
+    order = np.lexsort((pieces, transfers, starts.reshape(-1)))
+    return transfers[order], pieces[order]

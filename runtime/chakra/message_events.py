@@ -29,22 +29,9 @@ class Nodes(NamedTuple):
     hop_links: IntArray  # int64 (hops,)
     hop_busy: IntArray  # int64 (hops,): how long the message keeps the link
     hop_times: IntArray  # int64 (hops,): how long it takes to the link's end
-    num_links: int
-
-
-class _Work(NamedTuple):
-    """Constants of a replay: the nodes, and their followers."""
-
-    kinds: IntArray
-    partners: IntArray
-    durations: IntArray
-    hop_starts: IntArray
-    hop_links: IntArray
-    hop_busy: IntArray
-    hop_times: IntArray
-    owners: IntArray
-    follower_starts: IntArray
-    followers: IntArray
+    owners: IntArray  # int64 (hops,): the node of each hop
+    follower_starts: IntArray  # int64 (nodes + 1,), like `hop_starts`
+    followers: IntArray  # int64: nodes that wait for each node
 
 
 class _State(NamedTuple):
@@ -71,36 +58,29 @@ PENDING, SCHEDULED, ENDED, FINISH = range(4)
 """Places in `_State.sizes`: events in the heap, events ever scheduled, nodes that ended, and when the last did."""
 
 
-def replay_nodes(nodes: Nodes, before: IntArray, after: IntArray) -> tuple[int, int]:
-    """Run all nodes, ``after[i]`` when ``before[i]`` ended; return when the last ended, and how many never did."""
+def replay_nodes(nodes: Nodes, num_links: int) -> tuple[int, int]:
+    """Run all nodes; return when the last ended, and how many never did."""
     count, hops = len(nodes.kinds), len(nodes.hop_links)
-    pairs = np.unique(np.stack([before, after]), axis=1)
-    work = _Work(
-        *nodes[:7],
-        np.repeat(np.arange(count), np.diff(nodes.hop_starts)),
-        np.searchsorted(pairs[0], np.arange(count + 1)),
-        np.ascontiguousarray(pairs[1]),
-    )
     most = 2 * hops + 2 * count
     state = _State(
-        np.bincount(pairs[1], minlength=count).astype(np.int64),
-        np.zeros(count, dtype=np.bool_),
-        np.zeros(count, dtype=np.bool_),
-        np.zeros(nodes.num_links, dtype=np.bool_),
-        np.full(nodes.num_links, NONE),
-        np.full(nodes.num_links, NONE),
-        np.full(hops, NONE),
-        np.empty(most, dtype=np.int64),
-        np.empty(most, dtype=np.int64),
-        np.empty(most, dtype=np.int64),
-        np.zeros(4, dtype=np.int64),
+        waits=np.bincount(nodes.followers, minlength=count).astype(np.int64),
+        is_posted=np.zeros(count, dtype=np.bool_),
+        has_come=np.zeros(count, dtype=np.bool_),
+        is_busy=np.zeros(num_links, dtype=np.bool_),
+        first=np.full(num_links, NONE),
+        last=np.full(num_links, NONE),
+        following=np.full(hops, NONE),
+        times=np.empty(most, dtype=np.int64),
+        events=np.empty(most, dtype=np.int64),
+        targets=np.empty(most, dtype=np.int64),
+        sizes=np.zeros(4, dtype=np.int64),
     )
-    _replay(work, state)
+    _replay(nodes, state)
     return int(state.sizes[FINISH]), count - int(state.sizes[ENDED])
 
 
 @kernel
-def _replay(work: _Work, state: _State) -> None:
+def _replay(work: Nodes, state: _State) -> None:
     """Run until nothing is scheduled."""
     hops, nodes = len(work.hop_links), len(work.kinds)
     for node in range(nodes):
@@ -129,7 +109,7 @@ def _schedule(state: _State, time: int, target: int) -> None:
 
 
 @kernel
-def _issue(work: _Work, state: _State, node: int, now: int) -> None:
+def _issue(work: Nodes, state: _State, node: int, now: int) -> None:
     """Start a node that waits for nothing more."""
     hops = len(work.hop_links)
     if work.kinds[node] == SEND:
@@ -143,7 +123,7 @@ def _issue(work: _Work, state: _State, node: int, now: int) -> None:
 
 
 @kernel
-def _enter(work: _Work, state: _State, hop: int, now: int) -> None:
+def _enter(work: Nodes, state: _State, hop: int, now: int) -> None:
     """Send a message over its next link, or let it wait for those that came before."""
     link = work.hop_links[hop]
     if not state.is_busy[link]:
@@ -156,7 +136,7 @@ def _enter(work: _Work, state: _State, hop: int, now: int) -> None:
 
 
 @kernel
-def _transmit(work: _Work, state: _State, hop: int, now: int) -> None:
+def _transmit(work: Nodes, state: _State, hop: int, now: int) -> None:
     """Keep a link busy with a message."""
     link = work.hop_links[hop]
     state.is_busy[link] = True
@@ -165,7 +145,7 @@ def _transmit(work: _Work, state: _State, hop: int, now: int) -> None:
 
 
 @kernel
-def _release(work: _Work, state: _State, link: int, now: int) -> None:
+def _release(work: Nodes, state: _State, link: int, now: int) -> None:
     """Serve the message that waits first."""
     state.is_busy[link] = False
     hop = state.first[link]
@@ -175,7 +155,7 @@ def _release(work: _Work, state: _State, link: int, now: int) -> None:
 
 
 @kernel
-def _arrive(work: _Work, state: _State, hop: int, now: int) -> None:
+def _arrive(work: Nodes, state: _State, hop: int, now: int) -> None:
     """Forward a message that arrived as a whole; at its end, end its send, and its receive if that started."""
     node = work.owners[hop]
     if hop + 1 < work.hop_starts[node + 1]:
@@ -189,7 +169,7 @@ def _arrive(work: _Work, state: _State, hop: int, now: int) -> None:
 
 
 @kernel
-def _end(work: _Work, state: _State, node: int, now: int) -> None:
+def _end(work: Nodes, state: _State, node: int, now: int) -> None:
     """End a node, and start those that waited for nothing else."""
     state.sizes[ENDED] += 1
     state.sizes[FINISH] = now

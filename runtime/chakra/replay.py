@@ -12,18 +12,16 @@ start in the order of their ids, as in versions of ASTRA-sim before August 2025;
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
-from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
-from .matching import Matching
 from .trace import NodeKind, Trace, TraceNode
 
 if TYPE_CHECKING:
@@ -87,8 +85,8 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     work = _Network(topology)
     for rank, trace in enumerate(traces):
         work.add_rank(rank, trace)
-    nodes, before, after = work.finish()
-    finish, unfinished = replay_nodes(nodes, before, after)
+    nodes = work.finish()
+    finish, unfinished = replay_nodes(nodes, len(topology.links))
     if unfinished:
         raise ProgramError(f"{unfinished} of {len(nodes.kinds)} nodes never start, because they wait in a cycle")
     return Replay(finish, work.num_messages)
@@ -133,26 +131,26 @@ class _Network:
                 self._hops.append((place, int(busy), int(NS_PER_US * link.latency + busy)))
         return NodeKind(node.kind)
 
-    def finish(self) -> tuple[Nodes, IntArray, IntArray]:
-        """Return all nodes, and which wait for which."""
+    def finish(self) -> Nodes:
+        """Return all nodes, once those of all ranks were added."""
         from .message_events import Nodes
 
-        partners = np.zeros(len(self._kinds), dtype=np.int64)
+        count = len(self._kinds)
+        partners = np.zeros(count, dtype=np.int64)
         for send, receive in self._matching.pairs():
             partners[send], partners[receive] = receive, send
-        waits = np.array(self._waits, dtype=np.int64).reshape(-1, 2)
-        hops = np.array(self._hops, dtype=np.int64).reshape(-1, 3)
-        nodes = Nodes(
+        waits = np.unique(np.array(self._waits, dtype=np.int64).reshape(-1, 2), axis=0)
+        hop_starts = np.array(self._hop_starts, dtype=np.int64)
+        return Nodes(
             np.array(self._kinds, dtype=np.int64),
             partners,
             np.array(self._durations, dtype=np.int64),
-            np.array(self._hop_starts, dtype=np.int64),
-            np.ascontiguousarray(hops[:, 0]),
-            np.ascontiguousarray(hops[:, 1]),
-            np.ascontiguousarray(hops[:, 2]),
-            len(self._topology.links),
+            hop_starts,
+            *np.array(self._hops, dtype=np.int64).reshape(-1, 3).T.copy(),
+            np.repeat(np.arange(count), np.diff(hop_starts)),
+            np.searchsorted(waits[:, 0], np.arange(count + 1)),
+            waits[:, 1].copy(),
         )
-        return nodes, np.ascontiguousarray(waits[:, 0]), np.ascontiguousarray(waits[:, 1])
 
     def _path(self, sender: int, receiver: int) -> list[int]:
         """Links of a shortest path; of several, the first in the order of the topology's links."""
@@ -175,3 +173,66 @@ class _Network:
                     paths[link.head] = [*paths[node], self._places[node, link.head]]
                     queue.append(link.head)
         return {topology.node_index[node]: path for node, path in paths.items()}
+
+
+MAX_MESSAGE_BYTES = 2**53
+MAX_TAG = 2**31
+KIND_NAMES: dict[int, str] = {kind.value: kind.name for kind in NodeKind}
+
+
+class TraceMessage(NamedTuple):
+    """What a node sends or receives."""
+
+    sender: int
+    receiver: int
+    tag: int
+    size: int  # Bytes
+
+
+class Matching:
+    """Collects the nodes of all ranks, and matches sends with receives."""
+
+    def __init__(self, num_ranks: int) -> None:
+        self._num_ranks = num_ranks
+        self._sends: defaultdict[TraceMessage, list[int]] = defaultdict(list)
+        self._receives: defaultdict[TraceMessage, list[int]] = defaultdict(list)
+
+    def add(self, rank: int, node: TraceNode, number: int) -> TraceMessage | None:
+        """Add a node, which is known by `number`; return what it sends or receives, None for a computation.
+
+        Raises `UnsupportedError` for other kinds of nodes, and `ProgramError` for missing attributes.
+        """
+        if node.kind == NodeKind.COMP:
+            return None
+        if node.kind not in {NodeKind.COMM_SEND, NodeKind.COMM_RECV}:
+            kind = KIND_NAMES.get(node.kind, node.kind)
+            raise UnsupportedError(
+                f"node {node.number} of rank {rank} is of kind {kind}; expected sends, receives and computations"
+            )
+        sends = node.kind == NodeKind.COMM_SEND
+        peer = _count(rank, node, "comm_dst" if sends else "comm_src", self._num_ranks)
+        ends = (rank, peer) if sends else (peer, rank)
+        size = _count(rank, node, "comm_size", MAX_MESSAGE_BYTES)
+        message = TraceMessage(*ends, _count(rank, node, "comm_tag", MAX_TAG), size)
+        (self._sends if sends else self._receives)[message].append(number)
+        return message
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield each send with its receive; `ProgramError` if their numbers differ."""
+        for message in sorted(self._sends.keys() | self._receives.keys()):
+            sends, receives = self._sends[message], self._receives[message]
+            if len(sends) != len(receives):
+                raise ProgramError(
+                    f"rank {message.sender} sends {len(sends)} messages of {message.size} bytes with tag {message.tag} "
+                    f"to rank {message.receiver}, which receives {len(receives)} of them; expected equally many"
+                )
+            yield from zip(sends, receives, strict=True)
+
+
+def _count(rank: int, node: TraceNode, name: str, limit: int) -> int:
+    value = node.value(name)
+    if not isinstance(value, int) or not 0 <= value < limit:
+        raise ProgramError(
+            f"node {node.number} of rank {rank} has {name} {shown(value)}; expected a whole number below {limit}"
+        )
+    return value

@@ -22,8 +22,7 @@ from ..interpreter.findings import Findings, TooManyFindingsError
 from ..msccl.format.document import Document, read_document
 from ..msccl.format.limits import dialect_of
 from ..msccl.lint.lint import MAX_BYTES, WRONG, checked_program
-from ..msccl.lint.queues import Queue, queue_of
-from ..msccl.lint.run import buffered_order, check_execution
+from ..msccl.lint.run import Queue, buffered_order, check_execution, queue_of
 from ..mscclpp.format.reader import read_mscclpp
 from ..mscclpp.machine.machine import run_execution_plan
 from ..mscclpp.machine.memory import layout_of
@@ -32,8 +31,7 @@ from ..programs.ordering import Order, global_order
 from ..programs.program import Program
 from .messages import Messages
 from .program_messages import plan_messages, program_messages
-from .send_execution import check_sends, send_messages
-from .send_lists import read_sends
+from .send_lists import check_sends, read_sends, send_messages
 from .traces import missing_bytes, read_traces, stated, trace_messages, trace_prefix
 
 Outcome = Literal["right", "wrong", "not checked"]

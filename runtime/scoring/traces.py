@@ -17,7 +17,7 @@ import numpy as np
 
 from ...errors import FileFormatError, ProgramError
 from ...schedules import Collective
-from ..chakra.matching import Matching
+from ..chakra.replay import Matching
 from ..chakra.trace import NodeKind, Trace, read_trace
 from .messages import Messages
 

@@ -2,15 +2,16 @@
 
 A rank's memory is one array, whose rows are its input, output, scratch and staging area, one after the other.  All
 ranks do the same with it, on rows that a table has for each.  Between two ranks, the messages of a round are one; the
-pairs of a round are divided into as few permutations as a rank has partners, by an edge coloring.
+pairs of a round are divided into as few permutations as a rank has partners, by an edge coloring with alternating
+paths.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ import numpy.typing as npt
 
 from ...programs.program import Program
 from ..rounds.batches import Piece, RankRounds, Sum, aligned_rounds
-from .edge_coloring import edge_coloring
 
 Pair = tuple[int, int]
 BEYOND = 2**31 - 1  # A row that no memory has
@@ -164,3 +164,33 @@ class _StepWriter:
     def _write(self, table: npt.NDArray[np.uint32]) -> None:
         self.numbers.append(table)
         self.count += table.shape[1]
+
+
+def edge_coloring(edges: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """Color a bipartite graph's edges, none of one color meeting, with the largest degree's many colors (König, 1916).
+
+    An edge gets a color a that its left vertex lacks.  If its right vertex has a but lacks b, a and b change places on
+    the path of these colors that starts there; it cannot end at the left vertex, which it would reach by color a.
+
+    >>> edge_coloring([(0, 1), (1, 2), (2, 0), (0, 2)])
+    {(0, 1): 0, (1, 2): 0, (2, 0): 0, (0, 2): 1}
+    """
+    colors: dict[tuple[int, int], int] = {}
+    # The other end of the edge of a color, by vertex: left ones first, then right ones.
+    ends: tuple[dict[tuple[int, int], int], ...] = ({}, {})
+    for left, right in edges:
+        here = next(color for color in count() if (left, color) not in ends[0])
+        there = next(color for color in count() if (right, color) not in ends[1])
+        path, vertex, side, color = [], right, 1, here
+        while here != there and (vertex, color) in ends[side]:
+            other = ends[side][vertex, color]
+            path.append(((vertex, other) if side == 0 else (other, vertex), here + there - color))
+            vertex, side, color = other, 1 - side, here + there - color
+        for edge, _ in path:
+            for side in (0, 1):
+                ends[side].pop((edge[side], colors[edge]), None)
+        for edge, color in [*path, ((left, right), here)]:
+            colors[edge] = color
+            for side in (0, 1):
+                ends[side][edge[side], color] = edge[1 - side]
+    return colors

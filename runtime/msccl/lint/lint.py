@@ -17,9 +17,8 @@ from ...programs.program import Program
 from ..format.document import Document, at, read_document
 from ..format.limits import SPELLINGS, UNLIMITED, Dialect, dialect_of
 from ..format.reader import rank_program
-from .queues import check_network, check_rounds, queue_of
 from .rules import buffer_chunks, check_blocks, check_gpus, check_header
-from .run import check_execution
+from .run import check_execution, check_network, check_rounds, queue_of
 
 MAX_BYTES = 2**26
 """Enough for hundreds of ranks with the maximum of 4095 elements of about 130 bytes each."""
