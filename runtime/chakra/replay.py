@@ -141,12 +141,15 @@ class _Network:
             partners[send], partners[receive] = receive, send
         waits = np.unique(np.array(self._waits, dtype=np.int64).reshape(-1, 2), axis=0)
         hop_starts = np.array(self._hop_starts, dtype=np.int64)
+        links, busy, times = np.array(self._hops, dtype=np.int64).reshape(-1, 3).T.copy()
         return Nodes(
             np.array(self._kinds, dtype=np.int64),
             partners,
             np.array(self._durations, dtype=np.int64),
             hop_starts,
-            *np.array(self._hops, dtype=np.int64).reshape(-1, 3).T.copy(),
+            links,
+            busy,
+            times,
             np.repeat(np.arange(count), np.diff(hop_starts)),
             np.searchsorted(waits[:, 0], np.arange(count + 1)),
             waits[:, 1].copy(),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, get_args
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -78,22 +79,14 @@ def simulate(
     >>> simulate(plan, 12_000, slices=2)
     <Simulation: broadcast of 12000 bytes on row, 2 slices: 2.72 µs, 4.41 GB/s>
     """
-    return _Simulator(plan, costs, steps, forwarding, service).run(size, slices)
+    timed = _timed(plan, costs, steps=steps, forwarding=forwarding, service=service)
+    return _run(plan, timed, size, slices)
 
 
-def simulated_time(
-    plan: Plan,
-    size: int | str,
-    slices: int | None = None,
-    *,
-    costs: RuntimeCosts | CostsName | None = None,
-    steps: Waiting = "overlap",
-    forwarding: Forwarding = "cut-through",
-    service: Service = "pipeline",
-) -> float:
-    """Return the time of `simulate` in µs; called by `Plan.simulate`."""
-    run = simulate(plan, size, slices, costs=costs, steps=steps, forwarding=forwarding, service=service)
-    return run.microseconds
+@wraps(simulate, assigned=())
+def simulated_time(*arguments: Any, **options: Any) -> float:
+    """Return the time of `simulate` in µs; called by `Plan.simulate`, which checks options by the signature."""
+    return simulate(*arguments, **options).microseconds
 
 
 def simulate_sizes(
@@ -133,51 +126,40 @@ def simulate_sizes(
     """
     import pandas as pd
 
-    simulator = _Simulator(plan, costs, steps, forwarding, service)
-    runs = [simulator.run(size, slices) for size in as_several_bytes(sizes)]
+    timed = _timed(plan, costs, steps=steps, forwarding=forwarding, service=service)
+    runs = [_run(plan, timed, size, slices) for size in as_several_bytes(sizes)]
     rows = [(run.num_bytes, run.microseconds, run.algbw, run.busbw) for run in runs]
     return pd.DataFrame(rows, columns=["size", "time_us", "algbw", "busbw"])
 
 
-class _Simulator:
-    """A plan with its transfers, simulated for several sizes."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        costs: RuntimeCosts | CostsName | None,
-        steps: Waiting,
-        forwarding: Forwarding,
-        service: Service,
-    ) -> None:
-        as_kind(plan, Plan, "the plan")
-        check_choice("steps", steps, get_args(Waiting))
-        check_choice("forwarding", forwarding, get_args(Forwarding))
-        check_choice("service", service, get_args(Service))
-        if steps == "wait" and not plan.schedule.num_steps:
-            raise UnsupportedError(
-                f"steps is 'wait', but the plan consists of {plan.schedule.parts}, which have none; leave steps out"
-            )
-        self._plan = plan
-        rules = Rules(as_costs(costs, plan.topology), steps, forwarding, service)
-        self._timed = TimedSchedule(plan.schedule, plan.topology, rules)
-
-    def run(self, size: int | str, slices: int | None) -> Simulation:
-        """Simulate `size` bytes."""
-        plan, num_bytes = self._plan, as_bytes(size)
-        run = self._timed.run(num_bytes, slices)
-        return Simulation(
-            plan.topology,
-            plan.collective,
-            num_bytes,
-            run.slices,
-            run.time,
-            run.transfers,
-            run.times,
-            run.starts,
-            plan.busbw / plan.algbw,
-            self._timed.rules.costs,
+def _timed(plan: Plan, costs: RuntimeCosts | CostsName | None, **rules: Any) -> TimedSchedule:
+    """Check a plan and the rules of its simulation, and list its transfers."""
+    as_kind(plan, Plan, "the plan")
+    for name, kind in (("steps", Waiting), ("forwarding", Forwarding), ("service", Service)):
+        check_choice(name, rules[name], get_args(kind))
+    if rules["steps"] == "wait" and not plan.schedule.num_steps:
+        raise UnsupportedError(
+            f"steps is 'wait', but the plan consists of {plan.schedule.parts}, which have none; leave steps out"
         )
+    return TimedSchedule(plan.schedule, plan.topology, Rules(as_costs(costs, plan.topology), **rules))
+
+
+def _run(plan: Plan, timed: TimedSchedule, size: int | str, slices: int | None) -> Simulation:
+    """Simulate `size` bytes."""
+    num_bytes = as_bytes(size)
+    run = timed.run(num_bytes, slices)
+    return Simulation(
+        plan.topology,
+        plan.collective,
+        num_bytes,
+        run.slices,
+        run.time,
+        run.transfers,
+        run.times,
+        run.starts,
+        plan.busbw / plan.algbw,
+        timed.rules.costs,
+    )
 
 
 NS_PER_US = 1000
@@ -244,18 +226,14 @@ class Simulation:
         """One row per link: ``tail``, ``head``, ``bytes``, ``pieces``, ``busy_us``, and ``share`` of the whole time."""
         import pandas as pd
 
-        def total(of_hops: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-            found = np.zeros(len(self.topology.links))
-            np.add.at(found, self.transfers.hop_links, of_hops)
-            return found
-
+        total = partial(np.bincount, self.transfers.hop_links, minlength=len(self.topology.links))
         busy = total(self._microseconds(self.times.ticks * self.slices))
         return pd.DataFrame(
             {
                 "tail": [link.tail for link in self.topology.links],
                 "head": [link.head for link in self.topology.links],
                 "bytes": total(self._bytes[self.transfers.hop_owners] * self.slices),
-                "pieces": np.bincount(self.transfers.hop_links, minlength=len(busy)) * self.slices,
+                "pieces": total() * self.slices,
                 "busy_us": busy,
                 "share": busy / self.microseconds,
             }

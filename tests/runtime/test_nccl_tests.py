@@ -90,9 +90,12 @@ def test_a_blank_first_half_is_none(tmp_path: Path) -> None:
         ("hello\n", "has no measured times"),
         (HEADER, "has no measured times"),
         (HEADER + "64 8 float none -1 20.0\n", "line 12 has 6 columns; expected 13: is it cut short?"),
-        (HEADER + ROWS.replace("20.00", "twenty"), "line 13 has 'twenty' as time; expected a number or N/A"),
-        (HEADER + ROWS.replace("20.00", "-1"), "line 13 has '-1' as time"),
-        (HEADER + ROWS.replace("20.00", "1e999"), "line 13 has '1e999' as time"),
+        (
+            HEADER + ROWS.replace("20.00", "twenty"),
+            "line 13: time is 'twenty'; expected a number of at least 0, or N/A",
+        ),
+        (HEADER + ROWS.replace("20.00", "-1"), "line 13: time is '-1'"),
+        (HEADER + ROWS.replace("20.00", "1e999"), "line 13: time is '1e999'"),
         (
             HEADER + "# Collective test starting: all_reduce_perf\n",
             "line 12 starts allreduce after the allgather of line 2",

@@ -19,7 +19,7 @@ from ....schedules import COLLECTIVES, Collective
 from ....schedules.traffic.collective import collective_or_given
 from ....support.json_files import decode_json
 from ....support.reading import name_of, read_text
-from ....support.validation import shown
+from ....support.validation import as_whole, is_int, shown
 
 UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")  # Benchmarks of nccl-tests that no planner covers
 MEASURED: dict[str, Collective | str] = {
@@ -126,6 +126,7 @@ READING_COLUMNS = ("time", "algbw", "busbw", "#wrong")
 DEFAULT_COLUMNS = ("size", "count", "type", "redop", "root", *READING_COLUMNS, *READING_COLUMNS)
 """Columns of a table without the comment that names them."""
 TIME_COLUMNS = ("time", "cputime", "cpu_time")
+TIME_KEYS, WRONG_KEYS = ("time", "cpu_time"), ("nwrong", "wrong")  # In JSON
 MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
 """Microseconds per unit of time."""
 
@@ -244,23 +245,12 @@ class _Table:
         elif len(words) < expected:
             raise FileFormatError(f"{self._place()} has {len(words)} columns; expected {expected}: is it cut short?")
         for place in places:
-            time = self._number(words[place.time], "time")
-            wrong = self._number(words[place.wrong], "#wrong") if place.wrong is not None else None
+            time = _number(words[place.time], f"{self._place()}: time")
+            wrong = None if place.wrong is None else _number(words[place.wrong], f"{self._place()}: #wrong")
             if time and (size := int(words[0])):
                 name = " ".join(words[expected:]) if by else ""
                 rounding = rounding_error(words[place.time]) * self._unit
                 yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong, rounding)
-
-    def _number(self, word: str, column: str) -> float | None:
-        if word.upper() in ("N/A", "NAN", "-NAN"):
-            return None
-        try:
-            number = float(word)
-        except ValueError:
-            number = math.nan
-        if not 0 <= number < math.inf:
-            raise FileFormatError(f"{self._place()} has {shown(word)} as {column}; expected a number or N/A")
-        return number
 
     def _place(self) -> str:
         return f"{self._where}, line {self._line}"
@@ -276,7 +266,6 @@ def _places(columns: tuple[str, ...]) -> tuple[_Place, ...]:
     )
 
 
-JSON_TIMES = ("time", "cpu_time")
 ROUNDING = 0.005
 """Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
 
@@ -296,23 +285,20 @@ def read_results(text: str, where: str) -> MeasuredTimes:
     """Read measured times from JSON; sizes in bytes."""
     data = decode_json(text, where, parse_float=_PrintedNumber)
     if isinstance(data, list):
-        return _of_flat(data, where)
+        return _flat_results(data, where)
     if not isinstance(data, Mapping) or not isinstance(data.get("results"), list):
         raise FileFormatError(f"{where} has no list 'results'; expected the JSON that nccl-tests writes with -J")
     rows: list[MeasuredRow] = []
     for number, result in enumerate(data["results"]):
         at = f"{where}, results[{number}]"
         entry = _mapping(result, at)
-        by = entry.get("experiment_name")
         for key, in_place in (("out_of_place", False), ("in_place", True)):
             if entry.get(key) is not None:
-                reading = _mapping(entry[key], f"{at}.{key}")
-                # nccl-tests leaves the name empty where there is nothing to tell apart.
-                rows += _row(entry, reading, "nwrong", in_place, by if isinstance(by, str) else "", f"{at}.{key}")
+                rows += _json_row(entry, _mapping(entry[key], f"{at}.{key}"), in_place, f"{at}.{key}")
     return MeasuredTimes(where, _collective(data, where), _num_ranks(data), tuple(rows))
 
 
-def _of_flat(data: Sequence[object], where: str) -> MeasuredTimes:
+def _flat_results(data: Sequence[object], where: str) -> MeasuredTimes:
     rows: list[MeasuredRow] = []
     names: dict[Collective | str | None, None] = {}
     ranks = 0
@@ -321,21 +307,10 @@ def _of_flat(data: Sequence[object], where: str) -> MeasuredTimes:
         entry = _mapping(result, at)
         names[collective_by_name(str(entry.get("name", "")))] = None
         ranks = max(ranks, _integer(entry.get("ranks", 0), f"{at}: ranks"))
-        rows += _row(entry, entry, "wrong", bool(entry.get("inPlace")), "", at)
+        rows += _json_row(entry, entry, bool(entry.get("inPlace")), at)
     if len(names) > 1:
         raise FileFormatError(f"{where} holds {', '.join(map(str, names))}; put each into a file of its own")
     return MeasuredTimes(where, next(iter(names), None), ranks or None, tuple(rows))
-
-
-def _row(
-    entry: Mapping[str, Any], reading: Mapping[str, Any], wrong: str, in_place: bool, by: str, at: str
-) -> list[MeasuredRow]:
-    """Return one row, or None if nothing was measured."""
-    key = next((key for key in JSON_TIMES if key in reading), "time")
-    size = _integer(entry.get("size"), f"{at}: size")
-    time, count = _number(reading.get(key), f"{at}: {key}"), _number(reading.get(wrong), f"{at}: {wrong}")
-    rounding = min(ROUNDING, getattr(reading.get(key), "rounding", ROUNDING))
-    return [MeasuredRow(size, time, in_place, by, count, rounding)] if size and time else []
 
 
 def _mapping(value: object, at: str) -> Mapping[str, Any]:
@@ -344,22 +319,32 @@ def _mapping(value: object, at: str) -> Mapping[str, Any]:
     return value
 
 
+def _json_row(entry: Mapping[str, Any], reading: Mapping[str, Any], in_place: bool, at: str) -> Iterator[MeasuredRow]:
+    """Yield one row, or none if nothing was measured."""
+    size = _integer(entry.get("size"), f"{at}: size")
+    time, wrong = (next((key for key in keys if key in reading), keys[0]) for keys in (TIME_KEYS, WRONG_KEYS))
+    microseconds, count = (_number(reading.get(key), f"{at}: {key}") for key in (time, wrong))
+    # nccl-tests leaves the name empty where there is nothing to tell apart.
+    by = entry.get("experiment_name")
+    if size and microseconds:
+        rounding = min(ROUNDING, getattr(reading[time], "rounding", ROUNDING))
+        yield MeasuredRow(size, microseconds, in_place, by if isinstance(by, str) else "", count, rounding)
+
+
 def _integer(value: object, at: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**18:
-        raise FileFormatError(f"{at} is {shown(value)}; expected a whole number")
-    return value
+    return as_whole(value, at, least=0, most=10**18, error=FileFormatError)
 
 
 def _number(value: object, at: str) -> float | None:
     """Read a number, or None for null and the placeholders of nccl-tests and rccl-tests."""
-    if value is None or (isinstance(value, str) and value.upper() in ("NAN", "N/A")):
+    if value is None or (isinstance(value, str) and value.upper() in ("N/A", "NAN", "-NAN")):
         return None
     try:
         number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         number = math.nan
     if not 0 <= number < math.inf:
-        raise FileFormatError(f"{at} is {shown(value)}; expected a number of at least 0")
+        raise FileFormatError(f"{at} is {shown(value)}; expected a number of at least 0, or N/A")
     return number
 
 
@@ -376,4 +361,4 @@ def _collective(data: Mapping[str, Any], where: str) -> Collective | str | None:
 def _num_ranks(data: Mapping[str, Any]) -> int | None:
     devices = data.get("devices")
     count = data.get("num_ranks", len(devices) if isinstance(devices, list) else 0)
-    return count if isinstance(count, int) and not isinstance(count, bool) and 0 < count < 10**9 else None
+    return count if is_int(count) and 0 < count < 10**9 else None
