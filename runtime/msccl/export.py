@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
 
 from ...errors import UnsupportedError
 from ...planners import Plan
@@ -72,11 +74,10 @@ def export_msccl_xml(
         raise UnsupportedError(
             f"instances is {instances}, each with channels of its own; {limits.name} has {limits.max_channels}"
         )
-    program = _program(plan, limits, channels, instances, blocks)
+    lowered = partial(_program, plan, limits, channels, blocks)
+    program = lowered(instances)
     if instances > 1:
-        _check_instances(
-            program, instances, limits, blocks, lambda fewer: _program(plan, limits, channels, fewer, blocks)
-        )
+        _check_instances(program, instances, limits, blocks, lowered)
     write_xml(
         program,
         path,
@@ -89,7 +90,7 @@ def export_msccl_xml(
     )
 
 
-def _program(plan: Plan, limits: RuntimeLimits, channels: int, instances: int, max_thread_blocks: int) -> Program:
+def _program(plan: Plan, limits: RuntimeLimits, channels: int, max_thread_blocks: int, instances: int) -> Program:
     """Lower a plan within the runtime's limit of steps per block, and merge blocks if there are too many."""
     max_steps = limits.max_steps
     while True:
@@ -108,37 +109,21 @@ def _check_instances(
     program: Program, instances: int, limits: RuntimeLimits, blocks: int, lowered: Callable[[int], Program]
 ) -> None:
     """Refuse too many instances, if a single one is within the limits; the message has the largest possible number."""
+
+    def is_refused(fewer: int) -> bool:
+        try:
+            check_limits(lowered(fewer), limits, blocks)
+        except UnsupportedError:
+            return True
+        return False
+
     try:
         check_limits(program, limits, blocks)
     except UnsupportedError as error:
         # If it refuses a single one too, instances are not what is wrong.
-        single = lowered(1)
-        check_limits(single, limits, blocks)
-        most = _max_instances(single, instances, limits, blocks, lowered)
+        check_limits(lowered(1), limits, blocks)
+        most = 1 + bisect_left(range(2, instances), True, key=is_refused)
         raise type(error)(
             f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {most}, "
             "which fits"
         ) from None
-
-
-def _max_instances(
-    single: Program, instances: int, limits: RuntimeLimits, blocks: int, lowered: Callable[[int], Program]
-) -> int:
-    """Find the largest number of instances within the limits by bisection."""
-
-    def fits(fewer: int) -> bool:
-        try:
-            check_limits(lowered(fewer), limits, blocks)
-        except UnsupportedError:
-            return False
-        return True
-
-    fit, beyond = 1, instances
-    # Most often it is the number of thread blocks that decides; then two looks are enough.
-    likely = blocks // max(len(rank.thread_blocks) for rank in single.ranks)
-    looks = [likely, likely + 1]
-    while beyond - fit > 1:
-        middle = looks.pop(0) if looks else (fit + beyond) // 2
-        if fit < middle < beyond:
-            fit, beyond = (middle, beyond) if fits(middle) else (fit, middle)
-    return fit

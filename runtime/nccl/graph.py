@@ -107,12 +107,12 @@ def _box(plan: Plan, gpus_per_box: object, box: object) -> tuple[int, int, bool]
 def _devices(nics: Sequence[int] | None, count: int) -> list[int]:
     if nics is None:
         return list(range(count))
-    if not hasattr(nics, "__len__"):
-        raise UnsupportedError(f"nics is {shown(nics)}; expected a number of at least 0 for each of {count} GPUs")
-    devices = as_integers(nics, "nics", f"{count} numbers of NICs").tolist()
-    if len(devices) != count or min(devices) < 0:
-        raise UnsupportedError(f"nics is {shown(nics)}; expected a number of at least 0 for each of {count} GPUs")
-    return [int(device) for device in devices]
+    expected = f"a number of at least 0 for each of {count} GPUs"
+    devices = as_integers(nics, "nics", expected)
+    if devices.shape != (count,) or (devices < 0).any():
+        raise UnsupportedError(f"nics is {shown(nics)}; expected {expected}")
+    found: list[int] = devices.tolist()
+    return found
 
 
 def _channel(ring: tuple[int, ...], first: int, count: int) -> list[int]:

@@ -20,6 +20,7 @@ from ...schedules.timing.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...topologies import Topology
+from ..programs.layout import Layout
 
 
 @dataclass
@@ -36,6 +37,11 @@ class Messages:
     levels: list[int] = field(default_factory=list)  # Of messages that wait for one link, the least goes first
     adds: list[bool] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)  # (before, after)
+
+    @classmethod
+    def of(cls, layout: Layout, num_ranks: int) -> Messages:
+        """No messages yet, in chunks; between pairs, all data is what a rank has on average."""
+        return cls(Fraction(num_ranks if layout.in_pairs else 1, layout.chunks))
 
     def send(self, sender: int, receiver: int, amount: int, before: Iterable[int], *, adds: bool = False) -> int:
         """Add a message that waits for others, one level above them; return its number."""

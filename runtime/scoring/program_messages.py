@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from fractions import Fraction
 
 from ...errors import ProgramError, UnsupportedError
 from ...topologies import Topology
@@ -28,7 +27,7 @@ from .messages import Messages
 
 def program_messages(program: Program, order: Order) -> Messages:
     """List the messages of a program whose steps are in `order`."""
-    messages = Messages(data_unit(program))
+    messages = Messages.of(program.layout, program.num_ranks)
     steps: dict[int, int] = {}
     sends: dict[int, int] = {}
     for number in order.sequence:
@@ -44,20 +43,12 @@ def program_messages(program: Program, order: Order) -> Messages:
     return messages
 
 
-def data_unit(program: Program) -> Fraction:
-    """Share of all data, as nccl-tests counts it, that a chunk is: between pairs, of what a rank has on average."""
-    layout = program.layout
-    return Fraction(program.num_ranks if layout.in_pairs else 1, layout.chunks)
-
-
 def plan_messages(plan: ExecutionPlan, topology: Topology) -> Messages:
     """List the messages of an MSCCL++ plan: its puts, and what switches add up and copy.
 
     Raises `ProgramError` if the plan deadlocks, `UnsupportedError` if no switch of the topology is its switch channel.
     """
-    layout = layout_of(plan)
-    unit = Fraction(plan.num_ranks if layout.in_pairs else 1, layout.chunks)
-    return _Signals(plan, topology, Messages(unit)).run()
+    return _Signals(plan, topology, Messages.of(layout_of(plan), plan.num_ranks)).run()
 
 
 Channel = tuple[int, int, ChannelType, int]  # Rank, thread block, type and position
@@ -90,18 +81,15 @@ class _Signals:
         while left:
             moved = False
             for block, operations in list(left.items()):
-                while operations and self._is_ready(block[0], operations[0]):
+                while operations and all(self._tokens[each] for each in operations[0].awaited(block[0])):
                     self._run_operation(block, operations.popleft())
                     moved = True
                 if not operations:
                     del left[block]
-            if not moved and left:
+            if left and not moved:
                 rank, number = next(iter(left))
                 raise ProgramError(f"the plan deadlocks: rank {rank} thread block {number} waits for a signal")
         return self._messages
-
-    def _is_ready(self, rank: int, operation: Operation) -> bool:
-        return all(self._tokens[each] for each in operation.awaited(rank))
 
     def _run_operation(self, block: tuple[int, int], operation: Operation) -> None:
         rank, messages = block[0], self._messages

@@ -243,9 +243,7 @@ def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:
 
 def _agreed(said: object, given: Collective | None, prefix: Path) -> Collective | None:
     """Collective of traces, as they or people say."""
-    if said is None:
-        return given
-    found = as_collective(said, error=FileFormatError)
+    found = given if said is None else as_collective(said, error=FileFormatError)
     if given not in (None, found):
         raise UnsupportedError(f"the traces {prefix} are of {found}, not {given}")
     return found

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BoundError, NoAnswerError, UnsupportedError
@@ -224,45 +225,34 @@ def score(
     return _Scorer(name_of(path), topology, reading, slices, as_costs(costs, topology)).score(wanted, planner)
 
 
+@dataclass(frozen=True)
 class _Scorer:
     """Scores one schedule."""
 
-    def __init__(
-        self, path: str, topology: Topology, reading: Reading, slices: int | None, costs: RuntimeCosts
-    ) -> None:
-        self._path = path
-        self._topology = topology
-        self._reading = reading
-        self._slices = slices
-        self._costs = costs
-        self._transfers: Transfers | None = None
-        self._routes = "none: ranks wait for each other for ever"
-        if reading.plan is not None:
-            self._transfers = transfers_of(reading.plan.schedule, topology)
-            self._routes = "those of the plan"
-        elif reading.messages is not None:
-            self._transfers, *_ = found = routed(reading.messages, topology)
-            self._routes = found.text
+    path: str
+    topology: Topology
+    reading: Reading
+    slices: int | None
+    costs: RuntimeCosts
+
+    @cached_property
+    def routed(self) -> tuple[Transfers | None, str]:
+        """Transfers, None where ranks wait for each other for ever, and how they were put on links."""
+        if self.reading.plan is not None:
+            return transfers_of(self.reading.plan.schedule, self.topology), "those of the plan"
+        if self.reading.messages is None:
+            return None, "none: ranks wait for each other for ever"
+        found = routed(self.reading.messages, self.topology)
+        return found.transfers, found.text
 
     def score(self, sizes: list[int], planner: str) -> Score:
         """Score the schedule."""
-        reading, transfers = self._reading, self._transfers
+        reading, (transfers, routes) = self.reading, self.routed
         limit, remark = self._bound()
-        made = Score(
-            self._path,
-            reading.kind,
-            self._topology,
-            reading.collective,
-            reading.data,
-            self._routes,
-            None if transfers is None else transfers.link_loads(len(self._topology.links)),
-            Fraction(1) if transfers is None else transfers.unit,
-            limit,
-            None,
-            self._costs,
-            (),
-            remark,
-        )
+        loads = None if transfers is None else transfers.link_loads(len(self.topology.links))
+        unit = Fraction(1) if transfers is None else transfers.unit
+        about = (self.path, reading.kind, self.topology, reading.collective, reading.data)
+        made = Score(*about, routes, loads, unit, limit, None, self.costs, (), remark)
         if made.gap is not None and made.gap < 0:
             made = _beaten(made)
         if made.data.outcome == "wrong" or transfers is None:
@@ -276,20 +266,20 @@ class _Scorer:
 
     def _bound(self) -> tuple[Bound | None, str]:
         """Return the bound; None with the reason where there is none."""
-        reading, collective = self._reading, self._reading.collective
+        reading, collective = self.reading, self.reading.collective
         if reading.plan is not None:
             return reading.plan.bound, ""
         if collective is None:
             return None, "there is no bound, because the traces do not say of which collective they are"
-        return _tried(lambda: bound(self._topology, collective, **reading.problem), "bound")
+        return _tried(lambda: bound(self.topology, collective, **reading.problem), "bound")
 
     def _size_bounds(self, made: Score, sizes: list[int]) -> list[SizeBound | None]:
         """Bounds at the sizes, where there is one for endless data."""
         collective = made.collective
         if collective is None or made.bound is None:
             return [None] * len(sizes)
-        problem, costs = self._reading.problem, self._costs
-        found, _ = _tried(lambda: bound_sizes(self._topology, collective, sizes, costs=costs, **problem), "bound")
+        problem, costs = self.reading.problem, self.costs
+        found, _ = _tried(lambda: bound_sizes(self.topology, collective, sizes, costs=costs, **problem), "bound")
         return found or [None] * len(sizes)
 
     def _with_plan(self, made: Score, planner: str, size: int) -> Score:
@@ -301,32 +291,31 @@ class _Scorer:
         if made.remark or (made.plan is not None and not for_size):
             return made
         found, remark = _tried(
-            lambda: chosen(self._topology, collective, **for_size, **self._reading.problem), f"plan by {planner}"
+            lambda: chosen(self.topology, collective, **for_size, **self.reading.problem), f"plan by {planner}"
         )
         return replace(made, plan=found, remark=remark)
 
     def _timed(self, transfers: Transfers) -> TimedTransfers:
         """Transfers of the file, to be run."""
-        reading, rules = self._reading, Rules(self._costs)
+        reading, rules = self.reading, Rules(self.costs)
         if reading.plan is not None:
-            return TimedSchedule(reading.plan.schedule, self._topology, rules)
+            return TimedSchedule(reading.plan.schedule, self.topology, rules)
         if reading.in_steps and len(transfers.hop_links):
             transfers = in_steps(transfers, rules)
-        network = reached_network(self._topology, self._costs)
+        network = reached_network(self.topology, self.costs)
         # Messages of traces are whole, unless asked otherwise.
-        pipelined = reading.looped or (self._slices is not None and not reading.in_steps)
+        pipelined = reading.looped or (self.slices is not None and not reading.in_steps)
         return TimedTransfers(transfers, network, rules, pipelined=pipelined)
 
     def _plan_time(self, plan: Plan, size: int) -> float:
         """Simulated time of a plan of collopt in µs."""
-        timed = TimedSchedule(plan.schedule, self._topology, Rules(self._costs))
-        return self._time(timed, size)[0]
+        return self._time(TimedSchedule(plan.schedule, self.topology, Rules(self.costs)), size)[0]
 
     def _time(self, timed: TimedTransfers, size: int) -> tuple[float, int]:
         """Simulated time of a size in µs, and the pieces that each send was cut into."""
-        hops, slices = len(timed.transfers.hop_links), self._slices
+        hops, slices = len(timed.transfers.hop_links), self.slices
         if not hops:
-            return float(self._costs.launch), 1
+            return float(self.costs.launch), 1
         if slices is None:
             slices = min(timed.chosen_slices(size), max(1, MAX_PIECES // hops))
         run = timed.run(size, slices if timed.pipelined else None)

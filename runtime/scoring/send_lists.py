@@ -14,7 +14,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -143,10 +142,9 @@ class _Reader:
 
     def _agreed_collective(self, given: Collective | None) -> Collective:
         said = self._table.about.get("collective")
-        if said is None and given is None:
-            raise self._fail("the list does not say of which collective; give it, such as allgather")
         found = given if said is None else as_collective(said, error=FileFormatError)
-        assert found is not None  # One of the two is there.
+        if found is None:
+            raise self._fail("the list does not say of which collective; give it, such as allgather")
         if given not in (None, found):
             raise self._fail(f"the list is of {found}, not {given}")
         if found.parts_differ:
@@ -154,15 +152,15 @@ class _Reader:
         return found
 
     def _agreed_root(self, given: int | str | None) -> int | None:
-        said = self._table.about.get("root")
+        roots = [root for root in (self._table.about.get("root"), given) if root is not None]
         if not self._collective.has_one_root:
-            if said is None and given is None:
-                return None
-            raise self._fail(f"{self._collective} has no root; leave it out")
-        if said is None and given is None:
+            if roots:
+                raise self._fail(f"{self._collective} has no root; leave it out")
+            return None
+        if not roots:
             raise self._fail(f"the list does not say from or to which root the {self._collective} is; give it")
-        found = self._rank(given if said is None else said, "root")
-        if given is not None and self._rank(given, "root") != found:
+        found, *others = (self._rank(root, "root") for root in roots)
+        if others not in ([], [found]):
             raise self._fail(f"the list's root is rank {found}, not {given}")
         return found
 
@@ -218,7 +216,8 @@ class _Reader:
         wanted = {"owner": collective.is_sharded or collective.in_pairs, "target": collective.in_pairs}
         for name, needed in wanted.items():
             if (name in row) != needed:
-                raise self._fail(f"{place} has {'no' if needed else 'a'} {name}, {_needing(needed, collective)}")
+                has, does = ("no", "needs") if needed else ("a", "does not have")
+                raise self._fail(f"{place} has {has} {name}, which {collective} {does}")
             if needed:
                 begin = begin * self._topology.num_ranks + self._rank(row[name], f"{name} of {place}")
         return begin
@@ -231,10 +230,6 @@ class _Reader:
         if (op := row.get("op", usual)) not in allowed:
             raise self._fail(f"op of {place} is {shown(op)}; expected {' or '.join(allowed)} in {collective}")
         return bool(op == "add")
-
-
-def _needing(needed: bool, collective: Collective) -> str:
-    return f"which {collective} needs" if needed else f"which {collective} does not have"
 
 
 def empty_program(sends: SendList) -> Program:
@@ -303,8 +298,7 @@ def _name(chunk: int, program: Program) -> str:
 
 def send_messages(sends: SendList) -> Messages:
     """List the messages; their levels are the steps."""
-    layout = empty_program(sends).layout
-    messages = Messages(Fraction(sends.num_ranks if layout.in_pairs else 1, layout.chunks))
+    messages = Messages.of(empty_program(sends).layout, sends.num_ranks)
     # What has brought each rank each chunk, so far.
     arrivals: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for step, group in groupby(sends.sends, key=lambda send: send.step):

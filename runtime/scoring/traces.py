@@ -53,30 +53,29 @@ def stated(traces: Sequence[Trace], name: str) -> object:
 
 def trace_messages(traces: Sequence[Trace], num_bytes: int) -> Messages:
     """List the messages of traces that are of `num_bytes` in all; computations take no time."""
-    keys = [(rank, node.number) for rank, trace in enumerate(traces) for node in trace.nodes]
-    nodes = [node for trace in traces for node in trace.nodes]
-    numbers = {key: number for number, key in enumerate(keys)}
+    nodes = [(rank, node) for rank, trace in enumerate(traces) for node in trace.nodes]
+    numbers = {(rank, node.number): number for number, (rank, node) in enumerate(nodes)}
     matching = Matching(len(traces))
-    sent = [matching.add(rank, node, number) for number, ((rank, _), node) in enumerate(zip(keys, nodes, strict=True))]
+    sent = [matching.add(rank, node, number) for number, (rank, node) in enumerate(nodes)]
     before = {
         number: [numbers[rank, other] for other in (*node.waits, *node.controls)]
-        for number, ((rank, _), node) in enumerate(zip(keys, nodes, strict=True))
+        for number, (rank, node) in enumerate(nodes)
     }
     for send, receive in matching.pairs():
         before[receive].append(send)
     try:
         order = list(TopologicalSorter(before).static_order())
     except CycleError as error:
-        rank, node_number = keys[error.args[1][0]]
-        count = len(error.args[1]) - 1
-        raise ProgramError(f"{count} nodes wait for each other, such as node {node_number} of rank {rank}") from None
+        (rank, node), count = nodes[error.args[1][0]], len(error.args[1]) - 1
+        raise ProgramError(f"{count} nodes wait for each other, such as node {node.number} of rank {rank}") from None
     messages, done = Messages(Fraction(1, num_bytes)), dict[int, int]()
     for number in order:
-        waits, message = [done[each] for each in before[number]], sent[number]
-        if message is not None and nodes[number].kind == NodeKind.COMM_SEND:
+        (rank, node), message = nodes[number], sent[number]
+        waits = [done[each] for each in before[number]]
+        if message is not None and node.kind == NodeKind.COMM_SEND:
             done[number] = messages.send(message.sender, message.receiver, message.size, waits)
         else:
-            done[number] = messages.event(keys[number][0], waits)
+            done[number] = messages.event(rank, waits)
     return messages
 
 

@@ -13,7 +13,7 @@ from runtime_forests import block, exchange, random_schedule, ring_forest, send,
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, UnsupportedError
 from collopt.runtime import ChunkRange, Instruction, interpret_file, lower, read_xml, to_xml_text
-from collopt.runtime.msccl.format.reader import read_placements
+from collopt.runtime.msccl.format.reader import AlgorithmReader
 from sample_sizes import examples
 
 TEXT = to_xml_text(lower(ring_forest(3), "allgather"))
@@ -207,11 +207,11 @@ def test_reads_which_calls_a_file_is_for(tmp_path: Path) -> None:
     path = tmp_path / "ag.xml"
     path.write_text(TEXT.replace('inplace="0" outofplace="1"', 'inplace="1" outofplace="0"'))
     assert read_xml(path).in_place
-    assert read_placements(path) == (True, False)
+    assert AlgorithmReader(path).placements() == (True, False)
     interpret_file(path)
     path.write_text(TEXT.replace('inplace="0" outofplace="1"', 'inplace="1" outofplace="1"'))
     assert not read_xml(path).in_place
-    assert read_placements(path) == (True, True)
+    assert AlgorithmReader(path).placements() == (True, True)
     interpret_file(path)
 
 

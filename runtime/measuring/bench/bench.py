@@ -270,14 +270,14 @@ def check_config(
 def _mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:
     """Mean time of a repeated call, in seconds."""
     if device.type == "cuda":
-        return _on_gpu(call, times, device)
+        return _mean_seconds_on_gpu(call, times, device)
     begun = time.perf_counter()
     for _ in range(times):
         call()
     return (time.perf_counter() - begun) / times
 
 
-def _on_gpu(call: Callable[[], object], times: int, device: Any) -> float:
+def _mean_seconds_on_gpu(call: Callable[[], object], times: int, device: Any) -> float:
     """Mean time between two events in the CUDA stream, since calls are asynchronous."""
     import torch
 
@@ -382,11 +382,7 @@ def check_comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Progra
         ):
             if one != two:
                 raise UnsupportedError(f"{name} and {other} differ in {what}: {one} and {two}; measure them separately")
-        if _shares(first) != _shares(program):
+        has_parts = first.collective.is_sharded or first.layout.in_pairs
+        if has_parts and first.layout.parts != program.layout.parts:
             raise UnsupportedError(f"{name} and {other} differ in the shares of the ranks; measure them separately")
     return tuple(programs.items())
-
-
-def _shares(program: Program) -> tuple[int, ...]:
-    """Shards of the ranks, or of pairs of ranks, in lowest terms."""
-    return program.layout.parts if program.collective.is_sharded or program.layout.in_pairs else ()

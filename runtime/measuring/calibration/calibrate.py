@@ -17,7 +17,7 @@ from ....topologies.network.assumed_costs import as_costs
 from ....topologies.network.link_classes import LinkClass, link_classes, matching_classes
 from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Unknown, fit_costs, fit_line
 from .measured_times import MeasuredTimes
-from .model_times import AssumedRun, Group, LinkGroups, PathRun, PlanRun, Terms, assumed_run
+from .model_times import AssumedRun, Group, LinkGroups, PathRun, PlanRun, Terms, assumed_run, naming
 
 MAX_DIGITS = 4  # Measured times have no more
 TOLERANCE = 1e-9
@@ -157,10 +157,8 @@ def calibrate(
     sources = ", ".join(times.source for times in measured)
     start = as_costs(None, topology)
     known = _unknowns(groups, start, runs, measured)
-    try:
+    with naming(sources):
         fit = fit_costs(runs, measured, known, start.send)
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{sources}: {error}") from None
     _check(sources, groups, fit)
     costs = _fitted_costs(classes, groups, start, fit)
     return Calibration(

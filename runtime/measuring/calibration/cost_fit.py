@@ -12,7 +12,7 @@ import numpy as np
 from ....errors import UnsupportedError
 from ....support.arrays import FloatArray, IntArray
 from .measured_times import MeasuredTimes
-from .model_times import AssumedRun, Group, Terms
+from .model_times import AssumedRun, Group, Terms, naming
 from .relative_fit import MIN_POINTS, RelativeFit, fit_relative, independent_columns
 
 BYTES_PER_MB = 1_000_000
@@ -68,12 +68,10 @@ def fit_line(times: MeasuredTimes) -> RelativeFit:
     rows = times.right().rows
     measured = np.array([row.microseconds for row in rows])
     columns = np.array([(1.0, row.size / BYTES_PER_US) for row in rows])
-    if len(rows) > 2 and len(independent_columns(columns / measured[:, None])) < 2:
-        raise UnsupportedError(f"{times.source}: {CANNOT_SEPARATE}")
-    try:
+    with naming(times.source):
+        if len(rows) > 2 and len(independent_columns(columns / measured[:, None])) < 2:
+            raise UnsupportedError(CANNOT_SEPARATE)
         return fit_relative(columns, measured, np.zeros(2), roundings=np.array([row.rounding for row in rows]))
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{times.source}: {error}") from None
 
 
 class _Points(NamedTuple):

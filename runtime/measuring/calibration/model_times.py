@@ -5,7 +5,7 @@ The output of nccl-tests does not say which algorithm NCCL ran, so a run is assu
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,12 +24,7 @@ from .measured_times import MeasuredTimes
 NS_PER_US = 1000
 PROBE = Fraction(1, 10**6)  # Microseconds: a change of costs that leaves the deepest path the deepest
 DECIMALS = 12  # Of latencies, at most
-SIZE_SHARES = {
-    "sendrecv": Fraction(1),
-    "gather": Fraction(1, 2),
-    "scatter": Fraction(1, 2),
-    "hypercube": Fraction(1, 2),
-}
+SIZE_SHARES = {"sendrecv": Fraction(1)} | dict.fromkeys(("gather", "scatter", "hypercube"), Fraction(1, 2))
 """Share of the size that each direction carries, in benchmarks between two ranks without a plan."""
 
 Group = tuple[str, ...]
@@ -96,10 +91,9 @@ class PathRun:
     def terms(self, alpha: Fraction, extra: Mapping[Group, Fraction], shares: Mapping[Group, Fraction]) -> Terms:
         """Return the terms near given costs, which decide which of its links is the slowest."""
         del alpha, extra
-        waits: dict[Group, Fraction] = {}
+        waits: defaultdict[Group, Fraction] = defaultdict(Fraction)
         for link in self.path:
-            group = self.groups.of[link[:2]]
-            waits[group] = waits.get(group, Fraction(0)) + self.messages * self.groups.waits[link[:2]]
+            waits[self.groups.of[link[:2]]] += self.messages * self.groups.waits[link[:2]]
         slowest = min(self.path, key=lambda link: link.bandwidth * shares[self.groups.of[link[:2]]])
         load = {self.groups.of[slowest[:2]]: self.part / slowest.bandwidth / NS_PER_US}
         stated = self.messages * sum((link.latency for link in self.path), Fraction(0))
@@ -149,10 +143,10 @@ class PlanRun:
         waits = dict.fromkeys(self.groups.classes, Fraction(0))
         for group, amount in extra.items():
             waits[group] = (self._wait(alpha, {**extra, group: amount + PROBE}) - here) / PROBE
-        loads: dict[Group, Fraction] = {}
+        loads: defaultdict[Group, Fraction] = defaultdict(Fraction)
         for phase in self._loads:
             busiest = max(phase, key=lambda group: phase[group] / shares[group])
-            loads[busiest] = loads.get(busiest, Fraction(0)) + phase[busiest]
+            loads[busiest] += phase[busiest]
         stated = here - hops * alpha - sum(waits[group] * amount for group, amount in extra.items())
         return Terms(round(hops), stated, waits, loads, self.added)
 
@@ -201,20 +195,17 @@ def _shortest_path(topology: Topology, links: list[Link]) -> list[Link]:
 
 
 def _nearest(start: str, leaving: dict[str, list[Link]], ranks: set[str]) -> list[Link]:
-    entered: dict[str, Link] = {}
+    """Find a shortest path to another rank, by breadth-first search; empty if there is none."""
+    paths: dict[str, list[Link]] = {start: []}
     waiting = deque([start])
     while waiting:
         node = waiting.popleft()
         for link in leaving.get(node, ()):
-            if link.head in entered or link.head == start:
-                continue
-            entered[link.head] = link
-            if link.head in ranks:
-                path = [link]
-                while path[0].tail != start:
-                    path.insert(0, entered[path[0].tail])
-                return path
-            waiting.append(link.head)
+            if link.head not in paths:
+                paths[link.head] = [*paths[node], link]
+                if link.head in ranks:
+                    return paths[link.head]
+                waiting.append(link.head)
     return []
 
 
@@ -225,9 +216,7 @@ def assumed_run(
     topology, source, collective = groups.topology, times.source, times.collective
     if collective is None:
         raise UnsupportedError(f"{source} does not say which collective was measured; say it, such as allreduce")
-    ranks = times.num_ranks
-    if ranks is None:
-        ranks = 2 if group else topology.num_ranks
+    ranks = times.num_ranks or (2 if group else topology.num_ranks)
     if ranks == 2 and (group or topology.num_ranks == 2):
         return _between_two(groups, source, collective, group)
     if group:
@@ -244,14 +233,13 @@ def assumed_run(
             f"{source} measured {collective} on {ranks} ranks, which no plan models; measure it between two, and "
             "name the link classes between them: --class NAMES=FILE"
         )
-    chosen = planner or ("shortest-paths" if collective.in_pairs else "ring")
-    with _about(source):
-        return over_the_network(groups, collective, chosen)
+    with naming(source):
+        return over_the_network(groups, collective, planner or ("shortest-paths" if collective.in_pairs else "ring"))
 
 
 def _between_two(groups: LinkGroups, source: str, collective: Collective | str, group: Sequence[LinkClass]) -> PathRun:
     links = [link for each in group for link in each.links] or groups.topology.links
-    with _about(source):
+    with naming(source):
         found = over_one_path(groups, collective, links)
     used = {link[:2] for link in found.path}
     if unused := [each.name for each in group if used.isdisjoint(link[:2] for link in each.links)]:
@@ -262,7 +250,8 @@ def _between_two(groups: LinkGroups, source: str, collective: Collective | str, 
 
 
 @contextmanager
-def _about(source: str) -> Iterator[None]:
+def naming(source: str) -> Iterator[None]:
+    """Begin messages of `UnsupportedError` with the source."""
     try:
         yield
     except UnsupportedError as error:

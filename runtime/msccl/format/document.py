@@ -178,6 +178,7 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 BITS = {"minBytes": 64, "maxBytes": 64, "srcoff": 16, "dstoff": 16}  # That are kept of a number, if not 32
 IGNORED = "is an element that the parsers ignore"
+_PLAIN = re.compile(r"0|[1-9][0-9]*")
 _INTEGER = re.compile(r"[ \t-\r]*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
@@ -251,16 +252,16 @@ def read_document(text: str, required: tuple[str, ...], findings: Findings) -> D
     return None if builder.broken else builder.document
 
 
+@dataclass
 class _Builder:
-    """Builds a document from elements; `broken` once an attribute is missing."""
+    """Builds a document from elements."""
 
-    def __init__(self, required: tuple[str, ...], findings: Findings) -> None:
-        self.required = required
-        self.findings = findings
-        self.document: Document | None = None
-        self.broken = False
-        self.complete = False  # Whether the algo element has ended
-        self.skips = False  # Whether what comes is inside of a gpu element that no rank reads
+    required: tuple[str, ...]
+    findings: Findings
+    document: Document | None = None
+    broken: bool = False  # Whether an attribute is missing
+    complete: bool = False  # Whether the algo element has ended
+    skips: bool = False  # Whether what comes is inside of a gpu element that no rank reads
 
     def add(self, element: Element) -> bool:
         """Add an element; return whether a rank reads what is inside of it."""
@@ -336,34 +337,25 @@ class _Builder:
     def _integer(self, element: Element, name: str) -> int:
         """Read a number as strtol with base 0 does; a finding where that differs from its decimal value."""
         text = element.attributes[name]
-        if (
-            text.isascii()
-            and text.isdigit()
-            and len(text) < (5 if name in BITS else 10)
-            and (text[0] != "0" or text == "0")
-        ):
+        if _PLAIN.fullmatch(text) and len(text) < (5 if name in BITS else 10):
             return int(text)
         found = _INTEGER.match(text)
         value = 0 if found is None else _read_integer(found)
         bits = BITS.get(name, 32)
         # strtol gives the largest number instead of a larger one, of which the last bits are kept.
         kept: int = (max(-INT64_MAX - 1, min(value, INT64_MAX)) + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+        wrong = ""
         if found is None or found.end() < len(text):
-            self._add_integer_finding(
-                element, name, f"which is no whole number; the parsers read {kept} and do not say so"
-            )
+            wrong = f"which is no whole number; the parsers read {kept} and do not say so"
         elif value != kept:
-            self._add_integer_finding(element, name, f"which does not fit an int of {bits} bits and is read as {kept}")
+            wrong = f"which does not fit an int of {bits} bits and is read as {kept}"
         elif text.isdigit() and int(text) != value:
-            self._add_integer_finding(
-                element, name, f"which is read as {value}, because numbers that begin with 0 are octal"
-            )
+            wrong = f"which is read as {value}, because numbers that begin with 0 are octal"
+        if wrong:
+            self.findings.add("wrong data", f"{name} is {shown(text)}, {wrong}", at(element.line))
         elif str(value) != text:
             self.findings.add("note", f"{name} {shown(text)} is read as {value}", at(element.line))
         return kept
-
-    def _add_integer_finding(self, element: Element, name: str, what: str) -> None:
-        self.findings.add("wrong data", f"{name} is {shown(element.attributes[name])}, {what}", at(element.line))
 
 
 def _read_integer(found: re.Match[str]) -> int:
@@ -371,8 +363,7 @@ def _read_integer(found: re.Match[str]) -> int:
     if digits[:2] in ("0x", "0X"):
         value = int(digits[:34], 16)
     elif digits[0] == "0":
-        octal = re.match(r"0[0-7]*", digits)
-        value = int(octal[0][:44], 8) if octal else 0
+        value = int(re.split("[89]", digits[:44])[0], 8)
     else:
         value = int(digits[:25])
     return -value if sign == "-" else value

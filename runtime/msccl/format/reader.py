@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -33,12 +34,7 @@ def read_xml(path: str | os.PathLike[str]) -> Program:
     the file and the place; `UnsupportedError` for steps that receive and send on, or if the root of a broadcast or
     reduce is not known.
     """
-    return _Reader(path).program()
-
-
-def read_placements(path: str | os.PathLike[str]) -> tuple[bool, bool]:
-    """Whether an MSCCL algorithm is for in-place calls, and for out-of-place ones; raises as `read_xml`."""
-    return _Reader(path).placements()
+    return AlgorithmReader(path).program()
 
 
 class _Refusals(Findings):
@@ -59,7 +55,7 @@ class _Refusals(Findings):
             self.add("rejected", f"{name} is {value}; expected a whole number from {least} to {most}", at(line))
 
 
-class _Reader:
+class AlgorithmReader:
     """Converts a file to a program, and refuses files that the runtimes' parsers read differently."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -68,9 +64,8 @@ class _Reader:
         try:
             document = read_document(content.decode("utf-8"), ATTRIBUTES, self.refusals)
         except UnicodeDecodeError as error:
-            raise FileFormatError(
-                f"{self.path}: byte {error.start} is not UTF-8; expected an MSCCL XML file"
-            ) from error
+            what = f"byte {error.start} is not UTF-8; expected an MSCCL XML file"
+            raise FileFormatError(f"{self.path}: {what}") from error
         assert document is not None  # What is not read has been refused.
         self.document: Document = document
 
@@ -80,20 +75,14 @@ class _Reader:
         self._check_header()
         chunks, ranks = numbers["nchunksperloop"], numbers["ngpus"]
         self._check_numbers("gpu element", self.document.gpus, ranks)
-        gpus = sorted(self.document.gpus, key=lambda gpu: gpu.number)
-        found = [self._rank(gpu) for gpu in gpus]
+        found = [self._rank(gpu) for gpu in sorted(self.document.gpus, key=lambda gpu: gpu.number)]
         # `Program.layout` refuses a name that is no collective's.
         known: Any = NAMED.get(words["coll"], words["coll"])
-        return Program(
-            words.get("name", "unnamed"),
-            known,
-            ranks,
-            # Of an all-to-all, the file counts the chunks of one rank's input.
-            chunks * ranks if known is ALL_TO_ALL else chunks,
-            tuple(found),
-            not self.placements()[1],
-            self._shards(known, chunks, found),
-        )
+        # Of an all-to-all, the file counts the chunks of one rank's input.
+        total = chunks * ranks if known is ALL_TO_ALL else chunks
+        in_place = not self.placements()[1]
+        name, shards = words.get("name", "unnamed"), self._shards(known, chunks, found)
+        return Program(name, known, ranks, total, tuple(found), in_place, shards)
 
     def placements(self) -> tuple[bool, bool]:
         """Whether the algorithm is for in-place, and for out-of-place calls; microsoft/msccl has no such attribute."""
@@ -194,10 +183,12 @@ def interpret_file(
     interleavings, seed, fifo_depth : int
         As for `run_program`.
     """
-    program = read_xml(path)
-    if all(read_placements(path)):
-        run_program(replace(program, in_place=True), interleavings=interleavings, seed=seed, fifo_depth=fifo_depth)
-    return run_program(program, interleavings=interleavings, seed=seed, fifo_depth=fifo_depth)
+    reader = AlgorithmReader(path)
+    program = reader.program()
+    run = partial(run_program, interleavings=interleavings, seed=seed, fifo_depth=fifo_depth)
+    if all(reader.placements()):
+        run(replace(program, in_place=True))
+    return run(program)
 
 
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
@@ -213,10 +204,11 @@ def rank_program(gpu: Gpu, input_chunks: int, output_chunks: int, findings: Find
         for position, step in enumerate(block.steps):
             for _ in _split_fused(step, (), 0):
                 numbers[block.number, position] = next(ends)
+    steps = {block.number: block.steps for block in blocks}
     scratch = gpu.scratch_chunks
     translated = []
     for block in blocks:
-        waits = _Waits(gpu, block, blocks, numbers, findings)
+        waits = _Waits(gpu, block, steps, numbers, findings)
         instructions = tuple(_instructions(block, waits, scratch))
         scratch += max((step.chunks for step in block.steps if step.kind == "rrs"), default=0)
         send, recv = (None if peer < 0 else peer for peer in (block.send, block.recv))
@@ -256,18 +248,16 @@ def _split_fused(step: Step, depends: tuple[Dependency, ...], scratch: int) -> l
     return [first, Instruction("send", target, None, step.chunks)] if forwards else [first]
 
 
+@dataclass
 class _Waits:
-    """Resolves the waits of one thread block."""
+    """Resolves the waits of one thread block, given the instructions of all steps of the rank."""
 
-    def __init__(
-        self, gpu: Gpu, block: Block, blocks: list[Block], numbers: dict[Place, int], findings: Findings
-    ) -> None:
-        self.gpu = gpu
-        self.block = block
-        self.numbers = numbers
-        self.findings = findings
-        self.steps = {other.number: other.steps for other in blocks}
-        self.chain = False
+    gpu: Gpu
+    block: Block
+    steps: Mapping[int, Sequence[Step]]
+    numbers: Mapping[Place, int]
+    findings: Findings
+    chain: bool = False  # Whether the step before is a nop that waits
 
     def answer(self, position: int, step: Step) -> Dependency | None:
         """Return the step that a step waits for; an invalid wait becomes a finding."""

@@ -198,10 +198,7 @@ def sizes_text(first: int, beyond: int) -> str:
     return f"from {first} to {beyond - 1} bytes"
 
 
-MAX_RANKS, MAX_RANKS_ALL_TO_ALL = (
-    4096,
-    1024,
-)  # More than that the parsers do not keep, and a table of all pairs of so many
+MAX_RANKS, MAX_RANKS_ALL_TO_ALL = 4096, 1024  # More the parsers do not keep, and make a table of pairs too large
 MAX_CHUNKS = 2**24  # In all buffers of all ranks; each is a number in memory when the file is run
 
 
@@ -225,11 +222,9 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
         if collective.in_pairs:
             return Layout.of(collective, ranks, chunks * ranks)
         return Layout.of(collective, ranks, chunks, _shards(document, collective))
-    except ProgramError as error:
+    except (ProgramError, UnsupportedError) as error:
         findings.add("wrong data", str(error).replace("the program", "the file"), at(document.line))
-    except UnsupportedError as error:
-        findings.add("wrong data", str(error), at(document.line))
-    return None
+        return None
 
 
 def _shards(document: Document, collective: Collective) -> tuple[int, ...]:

@@ -10,14 +10,7 @@ from ...interpreter.findings import Findings, Severity
 from ...programs.channels import CONNECTIONS_PER_CHANNEL
 from ...programs.layout import Layout
 from ..format.document import Block, Document, Gpu, Step, at
-from ..format.limits import (
-    FUSED,
-    MAX_COUNT,
-    MAX_NODES,
-    MSCCL_DEFAULT_MAX_BYTES,
-    SPELLINGS,
-    Dialect,
-)
+from ..format.limits import FUSED, MAX_COUNT, MAX_NODES, MSCCL_DEFAULT_MAX_BYTES, SPELLINGS, Dialect
 
 PROTOCOLS = ("Simple", "LL", "LL128")
 NAME_LENGTH = 63
