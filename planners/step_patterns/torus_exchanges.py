@@ -1,0 +1,169 @@
+"""Exchanges along the dimensions of a torus, in several collectives at once: Swing, Bine trees, Trivance, buckets.
+
+Each collective begins with another dimension and has an equal part of the data, so that all ports are busy; see
+docs/explanation/algorithms.md for what they take.  The steps are those of an allgather, in reverse order those of a
+reduce-scatter.
+
+- *Swing* (De Sensi, Bonato, Saam and Hoefler, NSDI 2024, arXiv 2401.09356): in step s of a reduce-scatter in a ring,
+  rank r exchanges with rank r + rho(s) if r is even, and r - rho(s) if it is odd, where ``rho(s) = 1 - 2 + 4 - ... = (1
+  - (-2)^(s+1)) / 3``.  Of the 2D collectives on a torus of D dimensions D are mirrored.
+- *Bine trees* (De Sensi et al., SC 2025, arXiv 2508.17311): the trees that the shards of these exchanges follow.
+- *Trivance* (Jürß, Addanki and Schmid, 2026, arXiv 2602.17254): in step j of a reduce-scatter, a rank exchanges with
+  the ranks at distance ``3^j`` on both sides: k = ``ceil(log3 n)`` steps on n ranks.  The last distance is ``ceil((n -
+  3^(k-1)) / 2)``, which reaches all ranks if n is no power of three; what both sides could bring then comes from each
+  by half.
+- The *bucket algorithm* (Jain and Sabharwal, ICS 2010; Sack and Gropp, PPoPP 2012): an allgather runs along the rings
+  of the first dimension, then along those of the second with what these collected, and so on, in 2D collectives, each
+  way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...schedules import Forest, StepSchedule
+from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...support.arrays import IntArray
+from ...topologies import Topology
+from ..patterns.fixed_pattern import plan_baseline
+from ..plans.plan import Plan
+from ..trees.problem import TreeProblem
+from .movements import Move, Pattern, spread
+from .step_plans import plan_in_steps, schedule_along
+from .torus_shapes import Torus, grid_of, needed_torus
+
+
+def plan_swing(topology: Topology, collective: AnyCollective) -> Plan:
+    """Plan with Swing: on a torus of even sizes with all ports of the ranks, on evenly many ranks at switches with one.
+
+    Where ranks are linked themselves and pass messages on, there is one step for each link that these pass.
+    """
+    return plan_in_steps(topology, collective, "swing", lambda problem: _swinging(problem, "swing"))
+
+
+def plan_bine(topology: Topology, collective: AnyCollective, *, root: int | str | None = None) -> Plan:
+    """Plan with Bine trees; parameters as for `plan_swing`, and a root for broadcast and reduce."""
+    known = as_collective(collective)
+    if known.has_one_root:
+        return plan_baseline(topology, known, "bine", _trees, root=root)
+    return plan_in_steps(topology, known, "bine", lambda problem: _swinging(problem, "bine"))
+
+
+def plan_trivance(topology: Topology, collective: AnyCollective) -> Plan:
+    """Plan with Trivance on a torus, with or without routers, or on ranks joined by switches, which are then one ring.
+
+    Steps are as for `plan_swing`.
+    """
+    return plan_in_steps(topology, collective, "trivance", _both_sides)
+
+
+def plan_torus_phases(topology: Topology, collective: AnyCollective) -> Plan:
+    """Plan in steps with rings along one dimension of a torus after the other."""
+    return plan_in_steps(topology, collective, "torus-2-phase", _buckets)
+
+
+def _swinging(problem: TreeProblem, planner: str) -> StepSchedule:
+    torus = grid_of(problem.topology, planner)
+    return _exchanges(problem, torus, _swing_patterns(torus, problem.topology, planner))
+
+
+def _both_sides(problem: TreeProblem) -> StepSchedule:
+    torus = grid_of(problem.topology, "trivance")
+    return _exchanges(problem, torus, [_both_sides_pattern(torus, axis) for axis in range(len(torus.shape))])
+
+
+def _buckets(problem: TreeProblem) -> StepSchedule:
+    torus = needed_torus(problem.topology, "torus-2-phase")
+    axes = range(len(torus.shape))
+    return _exchanges(problem, torus, [_ring_pattern(torus, axis, side) for axis, side in product(axes, (1, -1))])
+
+
+def _exchanges(
+    problem: TreeProblem, torus: Torus, patterns: Sequence[Pattern], roots: IntArray | None = None
+) -> StepSchedule:
+    chunks, sends = spread(torus, patterns, not problem.topology.switch_nodes, roots)
+    return schedule_along(problem, chunks, sends, torus)
+
+
+def _trees(problem: TreeProblem) -> Forest:
+    """One tree for each collective: who brings the root's shard to whom."""
+    torus, roots = grid_of(problem.topology, "bine"), np.flatnonzero(problem.root_weights)
+    schedule = _exchanges(problem, torus, _swing_patterns(torus, problem.topology, "bine"), roots)
+    paths = [list[tuple[int, ...]]() for _ in range(schedule.chunks_per_shard)]
+    for send in schedule.sends():
+        paths[send.lower].append(send.path)
+    return Forest.from_paths(
+        problem.topology.num_ranks,
+        len(paths),
+        [(int(roots[0]), 1, tree) for tree in paths],
+        root_weights=problem.root_weights.tolist(),
+        direction=problem.direction,
+    )
+
+
+def _turns(torus: Torus, first: int) -> list[int]:
+    """The dimensions in the order of a collective that begins with `first`."""
+    return [(axis + first) % len(torus.shape) for axis in range(len(torus.shape))]
+
+
+def _rounds(torus: Torus, first: int, counts: Sequence[int]) -> list[tuple[int, int]]:
+    """Dimension and step of each exchange of an allgather, the dimensions in turn, until each is through `counts`."""
+    turns = _turns(torus, first)
+    return [(axis, step) for step in range(max(counts)) for axis in turns if step < counts[axis]][::-1]
+
+
+def _swing_patterns(torus: Torus, topology: Topology, planner: str) -> list[Pattern]:
+    """The exchanges of an allgather: of twice as many collectives as dimensions on a torus, of one elsewhere.
+
+    Where all sizes are 2, mirror images would be the same.
+    """
+    if any(size % 2 for size in torus.shape):
+        raise UnsupportedError(
+            f"{planner} pairs even ranks with odd ones; expected an even size of each dimension, not {torus.label} of "
+            f"{topology!r}"
+        )
+    is_torus = torus.routers is not None or not topology.switch_nodes
+    sides = (False, True) if max(torus.shape) > 2 else (False,)
+    ports = list(product(sides, range(len(torus.shape)))) if is_torus else [(False, 0)]
+    counts = [(size - 1).bit_length() for size in torus.shape]
+    return [
+        [[_swing(torus, axis, step, mirrored)] for axis, step in _rounds(torus, first, counts)]
+        for mirrored, first in ports
+    ]
+
+
+def _swing(torus: Torus, axis: int, step: int, mirrored: bool) -> Move:
+    """Step `step` of a reduce-scatter along a dimension, over at most half of its links."""
+    size = torus.shape[axis]
+    way = (1 - (-2) ** (step + 1)) // 3
+    shorter = (way + size // 2) % size - size // 2
+    sign = (1 if shorter > 0 else -1) * (-1 if mirrored else 1)
+    return Move(axis, abs(shorter), np.where(torus.places[:, axis] % 2, -sign, sign))
+
+
+def _both_sides_pattern(torus: Torus, first: int) -> Pattern:
+    distances = [_distances(size) for size in torus.shape]
+    ahead = np.ones(len(torus.ranks), dtype=np.int64)
+    return [
+        [Move(axis, distances[axis][step], ahead * side) for side in ((1, -1) if torus.shape[axis] > 2 else (1,))]
+        for axis, step in _rounds(torus, first, [len(each) for each in distances])
+    ]
+
+
+def _distances(size: int) -> list[int]:
+    """Distances of a reduce-scatter on a ring by Trivance."""
+    found = [1]
+    while 3 ** len(found) < size:
+        found.append(3 ** len(found))
+    found[-1] = -((found[-1] - size) // 2)
+    return found
+
+
+def _ring_pattern(torus: Torus, first: int, side: int) -> Pattern:
+    """The steps of one collective of buckets: all those of a dimension, then those of the next."""
+    signs = np.full(len(torus.ranks), side)
+    return [[Move(axis, 1, signs)] for axis in _turns(torus, first) for _ in range(torus.shape[axis] - 1)]
