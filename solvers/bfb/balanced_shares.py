@@ -113,13 +113,12 @@ def balance(groups: Groups, units: int, capacities: IntArray) -> tuple[IntArray,
         for link in range(degree):
             if groups.masks[group, link // WORD] >> (link % WORD) & 1:
                 arc = _add_arc(first, following, heads, residual, arc, group, count + link, supply)
-    levels, cursor = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
-    queue, path = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
-    pushed = augment(first, following, heads, residual, source, sink, total, levels, cursor, queue, path)
+    scratch = np.empty((4, nodes), dtype=np.int64)
+    pushed = augment(first, following, heads, residual, source, sink, total, scratch)
     shares = np.zeros((count, degree), dtype=np.int64)
     violated = np.zeros(degree, dtype=np.bool_)
     if pushed < total:
-        violated[:] = levels[count:source] < 0
+        violated[:] = scratch[0, count:source] < 0
         return shares, violated
     for group in range(count):
         arc = first[group]

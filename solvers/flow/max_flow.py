@@ -46,6 +46,17 @@ def check_capacities(*totals: int) -> None:
             )
 
 
+def check_column(name: str, column: IntArray, *, length: int | None = None, least: int = 0) -> None:
+    """Raise `SolverError` unless a column is of int64 and of a length, with no number below `least`."""
+    smallest = column.min(initial=least)
+    if column.ndim != 1 or column.dtype != np.int64 or smallest < least or length not in (None, len(column)):
+        of = "in one row" if length is None else f"of shape ({length},)"
+        raise SolverError(
+            f"{name} have shape {column.shape}, type {column.dtype} and minimum {smallest}; expected int64, {of}, none "
+            f"below {least}"
+        )
+
+
 def flow_network(
     num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, reverse: IntArray | None = None
 ) -> FlowNetwork:
@@ -81,20 +92,10 @@ def solve_network(
     if source == sink:
         raise SolverError(f"maximum flow needs two different nodes, not {source} twice")
     remaining = (network.capacities if residual is None else residual).copy()
-    scratch = [np.empty(len(network.first_arc), dtype=np.int64) for _ in range(4)]
-    value = augment(
-        network.first_arc,
-        network.next_arc,
-        network.heads,
-        remaining,
-        source,
-        sink,
-        CAPACITY_LIMIT if limit is None else limit,
-        *scratch,
-    )
-    levels = scratch[0]
-    distances_to_sink(network.first_arc, network.next_arc, network.heads, remaining, sink, -1, levels, scratch[2])
-    return MaxFlow(int(value), remaining, levels < 0)
+    scratch = np.empty((4, len(network.first_arc)), dtype=np.int64)
+    value = augment(*network[:3], remaining, source, sink, CAPACITY_LIMIT if limit is None else limit, scratch)
+    distances_to_sink(*network[:3], remaining, sink, -1, scratch[0], scratch[2])
+    return MaxFlow(int(value), remaining, scratch[0] < 0)
 
 
 @kernel
@@ -146,15 +147,14 @@ def augment(
     source: int,
     sink: int,
     limit: int,
-    levels: IntArray,
-    cursor: IntArray,
-    queue: IntArray,
-    path: IntArray,
+    scratch: IntArray,
 ) -> int:
     """Push up to `limit` units in `residual` by Dinic's algorithm and return the amount pushed.
 
-    If less than `limit` was pushed, exactly the nodes that reach the sink have ``levels >= 0``.
+    If less than `limit` was pushed, exactly the nodes that reach the sink have ``scratch[0] >= 0``.  Shapes: `scratch`
+    int64 (4, nodes).
     """
+    levels, cursor, queue, path = scratch[0], scratch[1], scratch[2], scratch[3]
     total = 0
     while total < limit:
         distances_to_sink(first_arc, next_arc, heads, residual, sink, source, levels, queue)

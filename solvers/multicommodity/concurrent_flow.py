@@ -16,7 +16,7 @@ from ...errors import SolverError, UnsupportedError
 from ...support import progress
 from ...support.arrays import IntArray
 from ...topologies.graphs.orbits import LinkOrbits, link_orbits, trivial_link_orbits
-from ..flow.max_flow import check_capacities
+from ..flow.max_flow import check_capacities, check_column
 from .multiplicative_weights import MultiplicativeWeights, Steps, scaled_demands, scaled_instance
 from .soft_shortest_paths import adjacency, initial_orders, soft_loads
 
@@ -115,21 +115,12 @@ def _orbits(
 
 
 def _check_arrays(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray) -> None:
-    columns = {"tails": tails, "heads": heads, "capacities": capacities}
-    for name, column in columns.items():
-        if column.ndim != 1 or column.dtype != np.int64 or len(column) != len(tails) or not len(column):
-            raise SolverError(
-                f"{name} have shape {column.shape} and type {column.dtype}; expected int64, one per link, at least one"
-            )
-    for name in ("tails", "heads"):
-        if columns[name].min() < 0 or columns[name].max() >= num_nodes:
-            raise SolverError(
-                f"{name} are from {columns[name].min()} to {columns[name].max()}; "
-                f"expected nodes from 0 to {num_nodes - 1}"
-            )
-    if capacities.min() < 1:
-        link = int(capacities.argmin())
-        raise SolverError(f"link {link} has capacity {capacities[link]}; expected at least 1, or the link left out")
+    if not len(tails):
+        raise SolverError("there are no links; expected at least one")
+    for name, column, least in (("tails", tails, 0), ("heads", heads, 0), ("capacities", capacities, 1)):
+        check_column(name, column, length=len(tails), least=least)
+    if (last := max(int(tails.max()), int(heads.max()))) >= num_nodes:
+        raise SolverError(f"the last node of the links is {last}; expected nodes from 0 to {num_nodes - 1}")
     check_capacities(sum(capacities.tolist()))
     if demands.ndim != 2 or demands.shape[0] != demands.shape[1] or not 2 <= len(demands) <= num_nodes:
         raise SolverError(

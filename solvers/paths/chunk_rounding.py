@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support.arrays import FloatArray, IntArray, RandomArray
 from ...support.compiling.kernels import kernel
-from ..flow.max_flow import CAPACITY_LIMIT, check_capacities
+from ..flow.max_flow import CAPACITY_LIMIT, check_capacities, check_column
 from .decomposition import Paths, path_loads
 
 MAX_SHARPNESS, SHARPNESS = 25.0, (1.5, 1.0, 0.7)
@@ -70,18 +70,10 @@ def rounded(
 
 
 def _check_arrays(paths: Paths, pairs: IntArray, amounts: IntArray, capacities: IntArray) -> None:
-    columns = {
-        "weights": (paths.weights, 1),
-        "pairs": (pairs, 0),
-        "amounts": (amounts, 0),
-        "capacities": (capacities, 1),
-    }
-    for name, (column, least) in columns.items():
-        if column.ndim != 1 or column.dtype != np.int64 or column.min(initial=least) < least:
-            raise SolverError(
-                f"{name} have shape {column.shape}, type {column.dtype} and minimum {column.min(initial=least)}; "
-                f"expected int64 in one row, none below {least}"
-            )
+    check_column("weights", paths.weights, least=1)
+    check_column("pairs", pairs)
+    check_column("amounts", amounts)
+    check_column("capacities", capacities, least=1)
     if len(pairs) != len(paths.weights) or len(paths.starts) != len(pairs) + 1:
         raise SolverError(
             f"there are {len(paths.weights)} weights, {len(pairs)} pairs and {len(paths.starts)} starts of paths; "

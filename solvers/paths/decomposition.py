@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support.arrays import IntArray
 from ...support.compiling.kernels import kernel
-from ..flow.max_flow import check_capacities
+from ..flow.max_flow import check_capacities, check_column
 from ..multicommodity.soft_shortest_paths import Adjacency, adjacency
 
 
@@ -68,14 +68,9 @@ def path_loads(paths: Paths, weights: IntArray, num_links: int) -> IntArray:
 def _check_arrays(
     num_nodes: int, tails: IntArray, heads: IntArray, flow: IntArray, source: int, demands: IntArray
 ) -> None:
-    columns = {"tails": (tails, len(tails)), "heads": (heads, len(tails)), "flow": (flow, len(tails))}
-    columns["demands"] = demands, num_nodes
-    for name, (column, length) in columns.items():
-        if column.shape != (length,) or column.dtype != np.int64 or column.min(initial=0) < 0:
-            raise SolverError(
-                f"{name} have shape {column.shape}, type {column.dtype} and minimum {column.min(initial=0)}; expected "
-                f"int64, of shape ({length},), none below 0"
-            )
+    for name, column in (("tails", tails), ("heads", heads), ("flow", flow)):
+        check_column(name, column, length=len(tails))
+    check_column("demands", demands, length=num_nodes)
     last = max(int(tails.max(initial=0)), int(heads.max(initial=0)), source)
     if not 0 <= source <= last < num_nodes:
         raise SolverError(f"the source is {source} and the last node {last}; expected nodes from 0 to {num_nodes - 1}")

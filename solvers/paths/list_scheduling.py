@@ -13,7 +13,7 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, RandomArray
 from ...support.compiling.kernels import kernel
-from ..flow.max_flow import check_capacities
+from ..flow.max_flow import check_capacities, check_column
 from .chunk_rounding import next_random
 from .decomposition import Paths, path_loads
 
@@ -214,11 +214,9 @@ def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:
 
 def step_quotas(paths: Paths, capacities: IntArray, batch: int = 1) -> IntArray:
     """Return the number of chunks that each link may carry per step. Shapes: returns int64 (links,)."""
-    if capacities.ndim != 1 or capacities.dtype != np.int64 or capacities.min(initial=1) < 1 or batch < 1:
-        raise SolverError(
-            f"capacities have shape {capacities.shape}, type {capacities.dtype} and minimum "
-            f"{capacities.min(initial=1)}, and the batch is {batch}; expected int64 in one row, none below 1"
-        )
+    check_column("capacities", capacities, least=1)
+    if batch < 1:
+        raise SolverError(f"the batch is {batch}; expected at least 1")
     if paths.links.min(initial=0) < 0 or paths.links.max(initial=-1) >= len(capacities):
         raise SolverError(
             f"links go from {paths.links.min(initial=0)} to {paths.links.max(initial=-1)}; "

@@ -109,17 +109,5 @@ def add_switches(cuts: NodeWeightedCuts, parts: int, sets: IntArray) -> None:
 def _max_flow(cuts: NodeWeightedCuts, residual: IntArray, scratch: IntArray) -> int:
     """Push a maximum flow from source to sink; ``scratch[0]`` is negative at nodes that cannot reach the sink."""
     sink = len(cuts.first_arc) - 2
-    pushed: int = augment(
-        cuts.first_arc,
-        cuts.next_arc,
-        cuts.heads,
-        residual,
-        sink + 1,
-        sink,
-        CAPACITY_LIMIT,
-        scratch[0],
-        scratch[1],
-        scratch[2],
-        scratch[3],
-    )
+    pushed: int = augment(cuts.first_arc, cuts.next_arc, cuts.heads, residual, sink + 1, sink, CAPACITY_LIMIT, scratch)
     return pushed

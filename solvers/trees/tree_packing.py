@@ -116,9 +116,7 @@ def _first_flows(
         residual = capacities.copy()
         residual[2 * (links + sink)] = 0
         needed = residual[2 * links :: 2].sum()
-        pushed = augment(
-            first_arc, next_arc, heads, residual, ranks, sink, needed, scratch[0], scratch[1], scratch[2], scratch[3]
-        )
+        pushed = augment(first_arc, next_arc, heads, residual, ranks, sink, needed, scratch)
         if pushed < needed:
             return sink
         flows[sink] = residual[1 : 2 * links : 2]

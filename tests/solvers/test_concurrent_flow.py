@@ -262,10 +262,10 @@ def test_ranks_out_of_reach_are_told() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tails": np.array([0, 1, 3])}, "tails are from 0 to 3"),
+        ({"tails": np.array([0, 1, 3])}, "last node of the links is 3"),
         ({"heads": np.array([1, 2])}, "heads have shape"),
         ({"heads": np.array([1.0, 2.0, 0.0])}, "float64"),
-        ({"capacities": np.array([1, 0, 1])}, "link 1 has capacity 0"),
+        ({"capacities": np.array([1, 0, 1])}, "capacities .* minimum 0"),
         ({"demands": np.ones((3, 2), dtype=np.int64)}, "demands have shape"),
         ({"demands": np.ones((4, 4), dtype=np.int64)}, "demands have shape"),
         ({"demands": np.full((3, 3), -1)}, "least value -1"),
