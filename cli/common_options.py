@@ -12,8 +12,9 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from .arguments.network_options import NetworkOptions
-from .arguments.parameters import ShardOptions, count_option, option
+from .arguments.parameters import count_option, option
 from .arguments.runtime_files import RuntimeFiles
+from .arguments.shared import ShardOptions
 from .terminal.output import note
 
 GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles)  # Groups of options; a command has one parameter for each group

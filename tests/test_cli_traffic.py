@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cli_calls import call, refusal
-from collopt.cli.arguments import parameters
-from collopt.cli.arguments.parameters import read_traffic
+from collopt.cli.arguments import shared
+from collopt.cli.arguments.shared import read_traffic
 from collopt.errors import FileFormatError
 
 TRAFFIC = np.ones((8, 8), dtype=np.int64) + 4 * np.eye(8, k=1, dtype=np.int64)
@@ -93,7 +93,7 @@ def test_files_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp
 @pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
 def test_as_many_entries_are_read_as_ranks_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
     """However lines end; one more rank is refused, as text and as numpy's own file."""
-    monkeypatch.setattr(parameters, "MAX_RANKS", 20)
+    monkeypatch.setattr(shared, "MAX_RANKS", 20)
     for ranks, suffix in ((20, ".csv"), (21, ".csv"), (21, ".npy")):
         path = tmp_path / f"{ranks}{suffix}"
         path.write_text("".join(",".join("7" * ranks) + line for _ in range(ranks)), newline="")
@@ -108,12 +108,12 @@ def test_as_many_entries_are_read_as_ranks_can_have(monkeypatch: pytest.MonkeyPa
 
 def test_a_matrix_of_the_most_ranks_is_not_too_large_a_file(tmp_path: Path) -> None:
     """In the longest form that numpy writes by itself."""
-    ranks = parameters.MAX_RANKS
+    ranks = shared.MAX_RANKS
     row = ",".join(["1.234567890123456789e-100"] * ranks) + "\r\n"
-    assert len(row) * ranks <= parameters.MAX_BYTES
-    assert ranks**2 * 16 + 1000 <= parameters.MAX_BYTES
+    assert len(row) * ranks <= shared.MAX_BYTES
+    assert ranks**2 * 16 + 1000 <= shared.MAX_BYTES
     (tmp_path / "large.csv").write_bytes(b"")
-    os.truncate(tmp_path / "large.csv", parameters.MAX_BYTES + 1)
+    os.truncate(tmp_path / "large.csv", shared.MAX_BYTES + 1)
     with pytest.raises(FileFormatError, match="is larger than 33554432 bytes"):
         read_traffic(tmp_path / "large.csv")
 

@@ -18,7 +18,8 @@ from ...support.quantities import as_bytes
 from ..terminal.output import note
 from ..terminal.progress import computing, handling, working
 from .output_files import name_errors_after
-from .parameters import UsageError, count_option, option, takes_option
+from .parameters import UsageError, count_option, option
+from .requests import takes_option
 
 if TYPE_CHECKING:
     from ...planners import Plan

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from ...support.validation import shown
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import PlanArgument, UsageError, option
+from ..arguments.parameters import UsageError, option
+from ..arguments.shared import PlanArgument
 from ..terminal.output import note
 from ..terminal.progress import working
 

@@ -9,7 +9,8 @@ import typer
 
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import JsonOption, UsageError, option
+from ..arguments.parameters import UsageError, option
+from ..arguments.shared import JsonOption
 from ..terminal.output import emit_json, emit_rows, note
 
 if TYPE_CHECKING:

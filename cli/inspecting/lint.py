@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..arguments.parameters import JsonOption, UsageError, count_option, option
+from ..arguments.parameters import UsageError, count_option, option
+from ..arguments.shared import JsonOption
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit, emit_json
 from ..terminal.progress import working

@@ -10,13 +10,7 @@ import typer
 from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
-    CostsOption,
-    CsvOption,
-    JsonOption,
-    RootOption,
-    ShardOptions,
     UsageError,
-    check_planners,
     collective_option,
     complete_planner,
     count_option,
@@ -24,6 +18,8 @@ from ..arguments.parameters import (
     sizes_option,
     topology_option,
 )
+from ..arguments.requests import check_planners
+from ..arguments.shared import CostsOption, CsvOption, JsonOption, RootOption, ShardOptions
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, plain_rows
 from ..terminal.progress import computing

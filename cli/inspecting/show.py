@@ -14,17 +14,9 @@ from ...schedules import as_bytes
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import (
-    ShardOptions,
-    UsageError,
-    check_planners,
-    complete_collective,
-    complete_topology,
-    option,
-    planners_option,
-    read_collective,
-    size_option,
-)
+from ..arguments.parameters import UsageError, complete_collective, complete_topology, option, planners_option
+from ..arguments.requests import check_planners, read_collective, size_option
+from ..arguments.shared import ShardOptions
 from ..terminal.output import note
 from ..terminal.progress import computing, working
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..arguments.parameters import CsvOption, JsonOption, UsageError, complete_topology
+from ..arguments.parameters import UsageError, complete_topology
+from ..arguments.shared import CsvOption, JsonOption
 from ..terminal.output import bare_table, emit, emit_csv, emit_json
 
 if TYPE_CHECKING:

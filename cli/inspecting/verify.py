@@ -6,8 +6,9 @@ from typing import Annotated
 
 from ...errors import CertificateError
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import JsonOption, PlanArgument, UsageError, topology_option
+from ..arguments.parameters import UsageError, topology_option
 from ..arguments.plan_summary import plan_figures
+from ..arguments.shared import JsonOption, PlanArgument
 from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import working
 

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...schedules import Cut, Partition, Witness
-from ...support.formatting import MAX_NAMES, abbreviated_names, exact, rate_text
+from ...support.formatting import MAX_NAMES, abbreviated_names, bandwidth_text, exact, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import (
-    CollectiveArgument,
-    CostsOption,
-    CsvOption,
-    JsonOption,
-    ShardOptions,
-    TopologyArgument,
-    UsageError,
-    read_collective,
-    sizes_option,
-)
+from ..arguments.parameters import UsageError, sizes_option
 from ..arguments.plan_summary import rates, request_figures, witness_figures, witness_text
-from ..terminal.output import emit_csv, emit_json, emit_rows, flat
+from ..arguments.requests import read_collective
+from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
+from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, flat
 from ..terminal.progress import computing
-from .bounds_at_sizes import show_size_bounds, size_figures
 
 if TYPE_CHECKING:
-    from ...schedules import Bound
+    from ...schedules import Bound, SizeBound
 
 SizesOption = Annotated[list[str] | None, sizes_option("Bound the time for this total size in bytes instead: 64K, 1G.")]
 
@@ -59,11 +51,11 @@ def bound(
             for each in bounds:
                 each.verify()
         if as_json:
-            emit_json(size_figures(sizes, bounds))
+            emit_json(_size_figures(sizes, bounds))
         elif as_csv:
-            emit_csv(size_figures(sizes, bounds)["sizes"])
+            emit_csv(_size_figures(sizes, bounds)["sizes"])
         else:
-            show_size_bounds(sizes, bounds)
+            _print_sizes(sizes, bounds)
         return
     with computing(f"computing the bound of {collective} on {network.name}"):
         found = find_bound(network, known, **data.read())
@@ -122,3 +114,54 @@ def _partition_rows(witness: Partition, found: Bound) -> dict[str, str]:
     shown = [abbreviated_names(ranks) for ranks in members if ranks]
     more = f" | and {len(shown) - MAX_NAMES} more" if len(shown) > MAX_NAMES else ""
     return {"bottleneck": witness_text(found), "ranks in parts": " | ".join(shown[:MAX_NAMES]) + more}
+
+
+def _size_figures(sizes: Sequence[str], bounds: Sequence[SizeBound]) -> dict[str, Any]:
+    """Return the figures of one or several sizes for JSON, one row for each."""
+    first = bounds[0]
+    return {
+        **request_figures(first),
+        "costs": first.costs.to_json(),
+        "costs_label": first.costs.label,
+        "weights": list(first.rate.weights),
+        "sizes": [_row(size, found) for size, found in zip(sizes, bounds, strict=True)],
+    }
+
+
+def _print_sizes(sizes: Sequence[str], bounds: Sequence[SizeBound]) -> None:
+    """Print one size in full, several as a table."""
+    first = bounds[0]
+    title = f"{first.collective} on {first.topology.name}, {first.topology.num_ranks} ranks ({first.costs.label})"
+    if len(bounds) == 1:
+        rows = {
+            "size": f"{sizes[0]} ({first.num_bytes} bytes)",
+            "time": f"at least {time_text(first.time)}",
+            **({name: f"at most {value}" for name, value in _bandwidths(first).items()} if first.time else {}),
+            first.argument: first.witness.reason(first.request),
+        }
+        emit_rows(title, rows)
+        return
+    emit(title)
+    table = bare_table("size", "time at least", "algbw at most", "busbw at most", "by its")
+    for size, found in zip(sizes, bounds, strict=True):
+        table.add_row(size, time_text(found.time), *_bandwidths(found).values(), found.argument)
+    emit(table)
+
+
+def _row(size: str, found: SizeBound) -> dict[str, Any]:
+    return {
+        "size": size,
+        "bytes": found.num_bytes,
+        "time_us": found.microseconds,
+        "time_exact": str(found.time),
+        "algbw": float(found.algbw) if found.time else None,
+        "busbw": float(found.busbw) if found.time else None,
+        "argument": found.argument,
+        "reason": found.witness.reason(found.request),
+    }
+
+
+def _bandwidths(found: SizeBound) -> dict[str, str]:
+    if not found.time:
+        return dict.fromkeys(("algbw", "busbw"), "no limit")
+    return {"algbw": bandwidth_text(found.algbw, 2), "busbw": bandwidth_text(found.busbw, 2)}

@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ...errors import UnsupportedError
 from ...support.formatting import percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import (
-    CollectiveArgument,
-    CostsOption,
-    CsvOption,
-    JsonOption,
-    ShardOptions,
-    TopologyArgument,
-    UsageError,
-    check_planners,
-    planners_option,
-    read_collective,
-    sizes_option,
-)
+from ..arguments.parameters import UsageError, planners_option, sizes_option
+from ..arguments.requests import check_planners, read_collective
+from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
 from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, plain_rows
 from ..terminal.progress import computing
 

@@ -12,21 +12,10 @@ from ...schedules import Collective, as_bytes
 from ...support.formatting import count_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets
-from ..arguments.parameters import (
-    CollectiveArgument,
-    CostsOption,
-    JsonOption,
-    RootOption,
-    ShardOptions,
-    TopologyArgument,
-    UsageError,
-    check_planners,
-    option,
-    read_collective,
-    size_option,
-    takes_option,
-)
+from ..arguments.parameters import UsageError, option
+from ..arguments.requests import check_planners, read_collective, size_option, takes_option
 from ..arguments.runtime_files import write_fitting
+from ..arguments.shared import CollectiveArgument, CostsOption, JsonOption, RootOption, ShardOptions, TopologyArgument
 from ..inspecting.lint import RUNTIME_NAMES, row
 from ..terminal.output import emit, emit_json, note
 from ..terminal.progress import computing, working

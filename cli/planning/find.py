@@ -13,15 +13,9 @@ from ...support.formatting import bandwidth_text, count_text, time_text
 from ...support.quantities import as_factor, as_latency
 from ...support.validation import shown
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import (
-    CsvOption,
-    JsonOption,
-    UsageError,
-    count_option,
-    option,
-    read_collective,
-    whole_number,
-)
+from ..arguments.parameters import UsageError, count_option, option, whole_number
+from ..arguments.requests import read_collective
+from ..arguments.shared import CsvOption, JsonOption
 from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, note, plain_rows
 from ..terminal.progress import computing
 

@@ -12,23 +12,11 @@ from ...support.formatting import count_text, percentage_text, rate_text, time_t
 from ...topologies.network.assumed_costs import as_costs
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
-from ..arguments.parameters import (
-    CollectiveArgument,
-    CostsOption,
-    CsvOption,
-    JsonOption,
-    ShardOptions,
-    TopologyArgument,
-    UsageError,
-    check_planners,
-    complete_planner,
-    count_option,
-    option,
-    read_collective,
-    size_option,
-)
+from ..arguments.parameters import UsageError, complete_planner, count_option, option
 from ..arguments.plan_summary import plan_figures
+from ..arguments.requests import check_planners, read_collective, size_option
 from ..arguments.runtime_files import RuntimeFiles, write_fitting
+from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
 from ..terminal.output import advise, emit_csv, emit_json, emit_rows, flat, note
 from ..terminal.progress import computing
 

@@ -13,21 +13,9 @@ import typer
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import as_bytes
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import (
-    BackendOption,
-    CsvOption,
-    JsonOption,
-    ShardOptions,
-    TimeoutOption,
-    UsageError,
-    check_planners,
-    collective_option,
-    count_option,
-    option,
-    planners_option,
-    read_collective,
-    topology_option,
-)
+from ..arguments.parameters import UsageError, collective_option, count_option, option, planners_option, topology_option
+from ..arguments.requests import check_planners, read_collective
+from ..arguments.shared import BackendOption, CsvOption, JsonOption, ShardOptions, TimeoutOption
 from ..terminal.output import emit, emit_csv, emit_json
 from ..terminal.progress import computing, working
 from .launched import as_one_of_the_ranks, check_op, note_copies

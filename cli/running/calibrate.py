@@ -15,15 +15,9 @@ from ...support.formatting import count_text, percentage_text
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import (
-    CsvOption,
-    JsonOption,
-    UsageError,
-    check_planners,
-    collective_option,
-    option,
-    topology_option,
-)
+from ..arguments.parameters import UsageError, collective_option, option, topology_option
+from ..arguments.requests import check_planners
+from ..arguments.shared import CsvOption, JsonOption
 from ..terminal.output import emit, emit_csv, emit_json, note, plain_table
 from ..terminal.progress import working
 

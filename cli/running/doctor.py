@@ -13,7 +13,8 @@ import typer
 
 from ...errors import ColloptError, MissingDependencyError
 from ...support.packages import ABSENT, remedy, requirements
-from ..arguments.parameters import JsonOption, option
+from ..arguments.parameters import option
+from ..arguments.shared import JsonOption
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import cache_folder, compiled_before, computing, working

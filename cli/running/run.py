@@ -7,14 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...errors import ProgramError
-from ..arguments.parameters import (
-    BackendOption,
-    JsonOption,
-    PlanArgument,
-    TimeoutOption,
-    count_option,
-    option,
-)
+from ..arguments.parameters import count_option, option
+from ..arguments.shared import BackendOption, JsonOption, PlanArgument, TimeoutOption
 from ..terminal.output import emit, emit_json
 from ..terminal.progress import working
 from .launched import as_one_of_the_ranks, check_op, note_copies

@@ -1,0 +1,144 @@
+"""Arguments and options that several commands share, and the reader of traffic matrices."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from ...errors import FileFormatError
+from ...support.reading import read_bytes, read_text
+from .parameters import complete_collective, complete_topology, number_between, option
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+MAX_RANKS = 2**10  # Of a traffic matrix; files for runtimes hold all-to-alls of at most as many
+MAX_BYTES = 32 * MAX_RANKS**2  # Numbers of 24 characters, as numpy.savetxt writes them, and separators
+
+CollectiveArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="COLLECTIVE",
+        help="allgather, reduce_scatter, allreduce, broadcast, reduce, all_to_all or all_to_allv.",
+        autocompletion=complete_collective,
+    ),
+]
+PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by `collopt plan -o`.")]
+JsonOption = Annotated[bool, option("--json", "Print only JSON on standard output.")]
+CsvOption = Annotated[bool, option("--csv", "Print only CSV on standard output.")]
+TopologyArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPOLOGY",
+        help="Name from `collopt topologies`, or path of a topology file.",
+        autocompletion=complete_topology,
+    ),
+]
+BackendOption = Annotated[str, option("--backend", "torch.distributed backend: gloo, or nccl (NCCL or RCCL).")]
+TimeoutOption = Annotated[
+    float,
+    option(
+        "--timeout S",
+        "Time limit in seconds, including startup of the ranks.",
+        parser=number_between("--timeout", 0.001, 10**6),
+    ),
+]
+RootOption = Annotated[
+    str | None,
+    option("--root -r RANK", "Root of a broadcast or reduce: rank number or node name.", panel="Shards"),
+]
+CostsOption = Annotated[
+    str | None,
+    option(
+        "--costs NAME",
+        "What the software adds at a size: links (nothing), generic or fused (guesses); else what the topology says.",
+    ),
+]
+
+
+class ShardOptions(NamedTuple):
+    """Options that describe the data of each rank."""
+
+    root: RootOption = None
+    weights: Annotated[
+        str | None,
+        option(
+            "--weights",
+            "Relative shard sizes of an allgather or reduce_scatter, one per rank: 1,1,2,0.5.",
+            panel="Shards",
+        ),
+    ] = None
+    traffic: Annotated[
+        Path | None,
+        option(
+            "--traffic FILE",
+            "Traffic matrix of an all_to_allv, bytes from each rank (row) to each rank (column): CSV without a header, "
+            "or .npy.",
+            panel="Shards",
+        ),
+    ] = None
+
+    def given(self) -> list[str]:
+        """Flags of the options that were given."""
+        return [f"--{name}" for name, value in self._asdict().items() if value is not None]
+
+    def read(self) -> dict[str, Any]:
+        """Convert the options to arguments of planners, which check the values; read the traffic file."""
+        options: dict[str, Any] = {} if self.traffic is None else {"traffic": read_traffic(self.traffic)}
+        if self.root is not None:
+            is_number = self.root.isascii() and self.root.isdigit() and len(self.root) < 10
+            options["root"] = int(self.root) if is_number else self.root
+        if self.weights is not None:
+            options["weights"] = [weight.strip() for weight in self.weights.split(",")]
+        return options
+
+
+def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
+    """Read a traffic matrix; the planner checks its entries."""
+    from ...support.files.file_kinds import NUMBERS_KIND, wrong_kind
+
+    is_array = path.suffix == ".npy"
+    if not is_array and (problem := wrong_kind(path, "a traffic matrix", [NUMBERS_KIND])):
+        raise FileFormatError(problem)
+    return _array(path) if is_array else _rows(path)
+
+
+def _array(path: Path) -> Any:
+    import numpy as np
+
+    content = read_bytes(path, MAX_BYTES)
+    try:
+        array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except Exception:  # noqa: BLE001 - numpy reads the header as Python, and allocates whatever it promises
+        raise FileFormatError(f"{path}: the traffic is not an array written by numpy.save") from None
+    _check_entries(path, array.size)
+    return array
+
+
+def _rows(path: Path) -> list[list[str]]:
+    text = read_text(path, MAX_BYTES)
+    # Short numbers take many times as much memory as a file.
+    _check_entries(path, text.count(",") + max(text.count("\n"), text.count("\r")) - MAX_RANKS)
+    lines = io.StringIO(text, newline="")
+    try:
+        rows = [[entry.strip() for entry in row] for row in csv.reader(lines, strict=True) if any(row)]
+    except csv.Error as error:
+        raise FileFormatError(f"{path}: the traffic is not valid CSV: {error}") from None
+    if not rows:
+        raise FileFormatError(f"{path}: the traffic is empty; expected one line of numbers per rank")
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise FileFormatError(
+                f"{path}, row {number}: the traffic has {len(row)} entries; expected {len(rows[0])}, as in row 1"
+            )
+    return rows
+
+
+def _check_entries(path: Path, entries: int) -> None:
+    if entries > MAX_RANKS**2:
+        raise FileFormatError(f"{path}: the traffic has more than {MAX_RANKS} ranks; expected at most {MAX_RANKS}")
