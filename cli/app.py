@@ -39,10 +39,7 @@ from .running.run import run
 from .terminal.exit_status import CHECK_FAILED, INTERRUPTED, UNUSABLE
 from .terminal.output import emit, give_up_output, note
 
-app = typer.Typer(
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, pretty_exceptions_enable=False)
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 SHOW_COMPLETION, INSTALL_COMPLETION = "--show-completion", "--install-completion"
 PROGRAM, COMPLETION_VARIABLE = "collopt", "_COLLOPT_COMPLETE"

@@ -55,8 +55,7 @@ class RuntimeFiles(NamedTuple):
         ),
     ] = None
     in_place: Annotated[
-        bool,
-        _option("--in-place", "Export for in-place calls. Without it, MSCCL++ plans are for out-of-place calls."),
+        bool, _option("--in-place", "Export for in-place calls. Without it, MSCCL++ plans are for out-of-place calls.")
     ] = False
     protocol: Annotated[
         str | None,

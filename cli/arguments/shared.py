@@ -49,8 +49,7 @@ TimeoutOption = Annotated[
     ),
 ]
 RootOption = Annotated[
-    str | None,
-    option("--root -r RANK", "Root of a broadcast or reduce: rank number or node name.", panel="Shards"),
+    str | None, option("--root -r RANK", "Root of a broadcast or reduce: rank number or node name.", panel="Shards")
 ]
 CostsOption = Annotated[
     str | None,

@@ -49,8 +49,7 @@ BlocksOption = Annotated[
     ),
 ]
 BoxOption = Annotated[
-    int | None,
-    count_option("--gpus-per-box N", "For XML: GPUs of one box, beyond which a network connects them.", 1),
+    int | None, count_option("--gpus-per-box N", "For XML: GPUs of one box, beyond which a network connects them.", 1)
 ]
 
 

@@ -63,8 +63,7 @@ CallsOption = Annotated[
     ),
 ]
 CandidateOption = Annotated[
-    int | None,
-    count_option("--candidate K", "Number of the topology to write (default: the best for the collective)."),
+    int | None, count_option("--candidate K", "Number of the topology to write (default: the best for the collective).")
 ]
 
 

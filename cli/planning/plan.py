@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 TreesOption = Annotated[
     int | None,
     count_option(
-        "--trees-per-root K",
-        "Trees per root, or per unit of the root's shard (default: as many as attain the bound).",
+        "--trees-per-root K", "Trees per root, or per unit of the root's shard (default: as many as attain the bound)."
     ),
 ]
 ChunksOption = Annotated[
@@ -57,8 +56,7 @@ PlannerOption = Annotated[
     ),
 ]
 NoInNetworkOption = Annotated[
-    bool,
-    option("--no-in-network", "Let no switch copy or add, for runtimes and cards that cannot ask it to."),
+    bool, option("--no-in-network", "Let no switch copy or add, for runtimes and cards that cannot ask it to.")
 ]
 OutputOption = Annotated[Path | None, option("--output -o FILE", "Write the plan to this file.")]
 

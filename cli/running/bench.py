@@ -171,11 +171,7 @@ def _tidy_rows(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _planned(
-    topology: str | None,
-    collective: str | None,
-    planners: Sequence[str],
-    options: NetworkOptions,
-    shards: ShardOptions,
+    topology: str | None, collective: str | None, planners: Sequence[str], options: NetworkOptions, shards: ShardOptions
 ) -> list[Plan]:
     """Plan for the network described by the options, if any."""
     from ...planners import plan

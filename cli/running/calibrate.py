@@ -44,8 +44,7 @@ ClassOption = Annotated[
     ),
 ]
 TopologyOption = Annotated[
-    str | None,
-    topology_option("Network: name from `collopt topologies`, or path of a topology file.", "Network"),
+    str | None, topology_option("Network: name from `collopt topologies`, or path of a topology file.", "Network")
 ]
 CollectiveOption = Annotated[
     str | None, collective_option("Measured collective, if a file does not say; also sendrecv, gather and scatter.")

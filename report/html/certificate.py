@@ -211,12 +211,7 @@ def _added_up(title: str, reasons: tuple[str, ...], counted: str, links: Pairs, 
 
 
 def _weighted(
-    title: str,
-    reasons: tuple[str, ...],
-    counted: str,
-    duals: Iterable[LinkValue],
-    links: Pairs,
-    bound: Bound,
+    title: str, reasons: tuple[str, ...], counted: str, duals: Iterable[LinkValue], links: Pairs, bound: Bound
 ) -> Certificate:
     """Group links by dual value and bandwidth, the largest first."""
     counts = Counter((dual, bound.topology.link(tail, head).bandwidth) for tail, head, dual in duals if dual)

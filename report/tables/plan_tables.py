@@ -16,17 +16,7 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...runtime import simulate
-from ...schedules import (
-    Bound,
-    Cut,
-    Forest,
-    LengthDual,
-    Partition,
-    RankCuts,
-    Witness,
-    as_bytes,
-    schedule_time,
-)
+from ...schedules import Bound, Cut, Forest, LengthDual, Partition, RankCuts, Witness, as_bytes, schedule_time
 from ...schedules.bounds.witness import LinkDuals
 from ...support.validation import as_kind, as_several, shown
 from ...topologies import Topology

@@ -49,10 +49,7 @@ def optimality(plan: Plan) -> str:
 @singledispatch
 def checks_of(schedule: Schedule, checked: Plan) -> dict[str, str]:
     """List the checks of a schedule; kinds of schedules register more specific ones."""
-    return {
-        schedule.parts: f"{schedule.size_text} do what {checked.collective} needs",
-        "links": _loads(checked),
-    }
+    return {schedule.parts: f"{schedule.size_text} do what {checked.collective} needs", "links": _loads(checked)}
 
 
 @checks_of.register(StepSchedule)

@@ -12,15 +12,7 @@ from ...errors import CertificateError
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import (
-    Hops,
-    check_arrays,
-    check_kinds,
-    check_steps_used,
-    refuse_if,
-    routed_paths,
-    verified_routes,
-)
+from ..paths.verify import Hops, check_arrays, check_kinds, check_steps_used, refuse_if, routed_paths, verified_routes
 from .schedule import FlowSchedule
 from .staged import StagedFlow
 

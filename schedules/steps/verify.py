@@ -15,14 +15,7 @@ from ...support.arrays import IntArray
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
-from ..paths.verify import (
-    check_arrays,
-    check_kinds,
-    check_steps_used,
-    refuse_if,
-    switched_paths,
-    verified_hops,
-)
+from ..paths.verify import check_arrays, check_kinds, check_steps_used, refuse_if, switched_paths, verified_hops
 from ..traffic.collective import Direction
 from .allreduce import AnyStepSchedule, StepAllreduce
 from .arrivals import NEVER, Arrivals, Sends, blocks_of

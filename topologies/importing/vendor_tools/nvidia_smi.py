@@ -20,15 +20,7 @@ from ...switched.scale_out import SCALE_UP_LATENCY, Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions, GpuProduct
 from ..sources.text_matrix import MAX_LINE, CellKind, Header, TextMatrix, plain_lines, read_rows
-from .box_from_links import (
-    Pair,
-    box_name,
-    check_counts,
-    directly_linked,
-    gpu_nics,
-    linked_box,
-    needed_product,
-)
+from .box_from_links import Pair, box_name, check_counts, directly_linked, gpu_nics, linked_box, needed_product
 from .pcie_paths import PcieLocation
 
 BRIDGE = ("PIX", "PXB")  # paths below one CPU

@@ -96,11 +96,7 @@ def box_of_bandwidths(
 
 
 def box_of_types(
-    document: Document,
-    options: BoxOptions,
-    types: TextMatrix,
-    weights: TextMatrix | None,
-    locations: Locations,
+    document: Document, options: BoxOptions, types: TextMatrix, weights: TextMatrix | None, locations: Locations
 ) -> Box:
     """Make a box from link types and weights: a pair has one direct link if it is xGMI of weight 15."""
     gpus = len(types.labels)
