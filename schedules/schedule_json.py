@@ -27,12 +27,9 @@ def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def schedule_from_json(data: object, where: str) -> Schedule:
-    """Build a schedule from a decoded JSON value; parameters and errors as for `forest_from_json`.
+    """Build a schedule of any kind from a decoded JSON value.
 
-    Parameters
-    ----------
-    data, where
-        As `schedule_to_json` returns it, and the name of the file in error messages.
+    Parameters as for `forest_from_json`; so are errors.
     """
     where = where if isinstance(where, str) else shown(where)
     kind = data.get("kind") if isinstance(data, Mapping) else None

@@ -72,16 +72,7 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     One row of bars per link, up to 64: those that are busy for the longest time, and of equally busy ones the first of
     the network; below the axis is how many are left out, and whether they are as busy.  The color is that of the step,
     or for trees of the hop, as `step_table` numbers them.  A dashed line is where the last byte has come, which is
-    later than any link is busy where links have latency; the title has that time.
-
-    Parameters
-    ----------
-    plan : Plan
-        With any schedule.
-    size : int or str
-        Bytes in all, such as ``"64M"``.
-    slices : int, optional
-        Pieces that the data of each tree or path of a flow is cut into; see `step_table`.
+    later than any link is busy where links have latency; the title has that time.  Parameters as for `step_table`.
     """
     from matplotlib.collections import PolyCollection
 

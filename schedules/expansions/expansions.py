@@ -78,17 +78,9 @@ def _line_graph_schedule(graph: DirectGraph, schedule: StepSchedule) -> StepSche
 def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSchedule) -> StepSchedule:
     """Expand a schedule to copies of all nodes: each send to every copy, and a step for the copies of the source.
 
-    Direct-connect paper, Definition 2 and Theorem 11.  The result is one step longer, unless `copies` is 1.  Errors as
-    for `line_graph_schedule`.
-
-    Parameters
-    ----------
-    graph : DirectGraph
-        Regular, without self-loops; the result is for ``degree_expansion(graph, copies)``.
-    copies : int
-        Of every node.
-    schedule : StepSchedule
-        For `graph`.
+    Direct-connect paper, Definition 2 and Theorem 11.  The result, for ``degree_expansion(graph, copies)``, is one
+    step longer, unless `copies` is 1.  Parameters as for `degree_expansion`, with a schedule for the graph, which has
+    to be regular; errors as for `line_graph_schedule`.
     """
     copies = as_size(copies, "copies")
     sends = direct_sends(graph, schedule)
@@ -124,17 +116,9 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
 def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule) -> StepSchedule:
     """Expand a schedule to a Cartesian power: along one dimension after the other, each n-th of a shard in other order.
 
-    Direct-connect paper, Definition 14 and Theorem 12.  The result is `n` times as long.  Errors as for
+    Direct-connect paper, Definition 14 and Theorem 12.  The result, for ``cartesian_power(graph, n)``, is `n` times as
+    long.  Parameters as for `cartesian_power`, with a schedule for the graph, which has to be regular; errors as for
     `line_graph_schedule`.
-
-    Parameters
-    ----------
-    graph : DirectGraph
-        Regular; the result is for ``cartesian_power(graph, n)``.
-    n : int
-        How many factors.
-    schedule : StepSchedule
-        For `graph`.
     """
     n = as_size(n, "n", most=MAX_TIMES)
     sends = direct_sends(graph, schedule)
@@ -169,18 +153,8 @@ def bidirectional_schedule(
 ) -> StepSchedule:
     """Expand a schedule to the graph with its transpose: half of each shard as before, half on the added arcs.
 
-    Direct-connect paper, A.6.  The result has as many steps.  Raises `UnsupportedError` if there is no such
-    isomorphism, `symmetry` is none, the schedule is not for the graph, or the result too large; `NoAnswerError` if the
-    search for an isomorphism was given up.
-
-    Parameters
-    ----------
-    graph : DirectGraph
-        Isomorphic to its transpose; the result is for ``bidirectional(graph)``.
-    schedule : StepSchedule
-        For `graph`.
-    symmetry : array_like of int, shape (nodes,), optional
-        Isomorphism from the graph to its transpose; searched for by default.
+    Direct-connect paper, A.6.  The result, for ``bidirectional(graph)``, has as many steps.  Parameters as for
+    `reduce_scatter_schedule`, and so are errors; a result that is too large raises `UnsupportedError`, too.
     """
     sends = direct_sends(graph, schedule)
     mapping, chunks = checked_symmetry(graph, symmetry), schedule.chunks_per_shard

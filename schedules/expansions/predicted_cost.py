@@ -24,16 +24,7 @@ def line_graph_cost_bound(graph: DirectGraph, cost: StepCost, times: int = 1) ->
 
     Direct-connect paper, Theorem 7 and Corollary 7.1.  The bound is exact, and optimal among BFB schedules, if `cost`
     is that of the best BFB schedule for the graph, and `is_line_graph_cost_exact` holds for every graph whose line
-    graph is taken.
-
-    Parameters
-    ----------
-    graph : DirectGraph
-        Regular: the one that is expanded.
-    cost : StepCost
-        Of a schedule for `graph`.
-    times : int
-        How often the graph is expanded.
+    graph is taken.  Parameters as for `line_graph_schedule`, with the cost of the schedule for the schedule.
 
     Examples
     --------
@@ -75,14 +66,7 @@ def is_line_graph_cost_exact(graph: DirectGraph) -> bool:
 def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> StepCost:
     """Return the exact cost of `degree_expansion_schedule` (direct-connect paper, Theorem 11).
 
-    Parameters
-    ----------
-    graph : DirectGraph
-        Regular, without self-loops: the one that is expanded.
-    cost : StepCost
-        Of a schedule for `graph`.
-    copies : int
-        Of each node; 1 leaves the cost as it is.
+    Parameters as there, with the cost of the schedule for the schedule.
 
     Examples
     --------
@@ -101,14 +85,7 @@ def degree_expansion_cost(graph: DirectGraph, cost: StepCost, copies: int) -> St
 def cartesian_power_cost(graph: DirectGraph, cost: StepCost, n: int) -> StepCost:
     """Return the exact cost of `cartesian_power_schedule` (direct-connect paper, Theorem 12).
 
-    Parameters
-    ----------
-    graph : DirectGraph
-        Regular: the factor.
-    cost : StepCost
-        Of a schedule for `graph`.
-    n : int
-        How many factors.
+    Parameters as there, with the cost of the schedule for the schedule.
 
     Examples
     --------

@@ -38,10 +38,6 @@ class Schedule(ABC):
 
     Attributes
     ----------
-    num_ranks : int
-        Compute nodes that take part.
-    total_weight : int or Fraction
-        Data in all, in units of what `load_units` counts; of pairs, what a rank has on average.
     parts, subject : str
         What messages call its parts, such as ``"trees"``, also as a subject, ``"trees are"``; class attributes.
     load_text : str
@@ -51,10 +47,6 @@ class Schedule(ABC):
         row for each.  Class attribute.
     single_root : bool
         Whether one rank alone can have data, as in a broadcast; class attribute.
-    phases : tuple of {"broadcast", "reduce"}
-        Those of the collectives that it can be for, as in `Collective.phases`; none of pairs.
-    num_trees, num_steps : int
-        Number of trees, and of steps; 0 in a schedule that has none.
     """
 
     parts: ClassVar[str]
@@ -67,11 +59,11 @@ class Schedule(ABC):
 
         @property
         def num_ranks(self) -> int:
-            """Number of ranks."""
+            """Number of ranks that take part."""
 
         @property
         def total_weight(self) -> int | Fraction:
-            """Data in all."""
+            """Data in all, in units of what `load_units` counts; of pairs, what a rank has on average."""
 
     @property
     def num_trees(self) -> int:
@@ -91,7 +83,7 @@ class Schedule(ABC):
     @property
     @abstractmethod
     def phases(self) -> tuple[Direction, ...]:
-        """Directions of the phases, as in `Collective.phases`; none for pairs."""
+        """Those of the collectives that it can be for, as in `Collective.phases`; none of pairs."""
 
     @property
     @abstractmethod
@@ -168,15 +160,8 @@ class Schedule(ABC):
 class RoutedSchedule(Schedule):
     """A schedule in read-only arrays; its path p is ``path_nodes[path_starts[p]:path_starts[p + 1]]``."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def path_starts(self) -> IntArray:
-            """Where each path begins, shape (paths + 1,)."""
-
-        @property
-        def path_nodes(self) -> IntArray:
-            """Node numbers of all paths."""
+    path_starts: IntArray  # shape (paths + 1,)
+    path_nodes: IntArray
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
         """Copy and pickle by construction, as numpy does not keep arrays read-only."""
@@ -201,15 +186,8 @@ class RoutedSchedule(Schedule):
 class AllreduceSchedule(Schedule):
     """An allreduce: a schedule of direction "reduce", and one of direction "broadcast"."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def reduce(self) -> Any:
-            """What reduces."""
-
-        @property
-        def broadcast(self) -> Any:
-            """What broadcasts the sums."""
+    reduce: Any
+    broadcast: Any
 
     @property
     def phases(self) -> tuple[Direction, ...]:
@@ -253,11 +231,7 @@ class AllreduceSchedule(Schedule):
 class PairSchedule(Schedule):
     """A schedule of an all-to-all(v), whose traffic from rank s to rank d is ``traffic[s, d]``."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def traffic(self) -> IntArray:
-            """Amounts from each rank to each, shape (ranks, ranks)."""
+    traffic: IntArray  # shape (ranks, ranks)
 
     @property
     def phases(self) -> tuple[Direction, ...]:
@@ -315,16 +289,8 @@ def is_verifiable(schedule: object) -> bool:
 def rate_of_loads(loads: IntArray, schedule: Schedule, topology: Topology) -> Fraction:
     """Compute the rate of a schedule from its loads.
 
-    This is 1/x, in 1/(GB/s): ns per byte of a shard of weight 1; of steps, the sum over the steps.
-
-    Parameters
-    ----------
-    loads : ndarray of int64
-        As from `verified_loads`.
-    schedule : Schedule
-        Says only what the loads count.
-    topology : Topology
-        Whose links carry them.
+    This is 1/x, in 1/(GB/s): ns per byte of a shard of weight 1; of steps, the sum over the steps.  Parameters as for
+    `verified_loads`, after what that returns; the schedule says only what the loads count.
 
     Examples
     --------

@@ -94,16 +94,7 @@ def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes:
     A path that is used in a step takes the latencies of its links, one after the other, and as long as the busiest of
     them takes for all that it carries in that step.  A step takes as long as the slowest path, the schedule as long as
     all steps together: where paths are single links, ``sum over t of max over links of (alpha + M / (N B) * load)`` as
-    in the direct-connect paper, section E.3.  Links that are not used cost nothing.
-
-    Parameters
-    ----------
-    schedule : StepSchedule or StepAllreduce
-        For as many ranks as the topology has.
-    topology : Topology
-        The network that it runs on.
-    num_bytes : int or str
-        As nccl-tests counts them, such as ``"1M"``.
+    in the direct-connect paper, section E.3.  Links that are not used cost nothing.  Parameters as for `schedule_time`.
 
     Examples
     --------

@@ -208,12 +208,7 @@ def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
 def steps_from_json(data: object, where: str) -> StepSchedule:
     """Build the schedule in steps that a decoded JSON value describes; only its form is checked.
 
-    Parameters
-    ----------
-    data : dict
-        As `steps_to_json` makes it.
-    where : str
-        Names the document in error messages.
+    Parameters as for `forest_from_json`.
     """
     where = where if isinstance(where, str) else shown(where)
     fields = schedule_fields(data, "steps", ("kind", "direction", *COUNTS, "paths", *COLUMNS), where)

@@ -31,11 +31,12 @@ class StepSends(RoutedSchedule):
     load_text: ClassVar[str] = "step {step} puts {load} chunks"
     pipelined: ClassVar[bool] = False
 
+    steps: IntArray
+    lower: IntArray
+    upper: IntArray
+    routes: IntArray
+
     if TYPE_CHECKING:
-        steps: IntArray
-        lower: IntArray
-        upper: IntArray
-        routes: IntArray
 
         @property
         def direction(self) -> Direction:

@@ -50,12 +50,7 @@ def low_diameter_circulant(
 ) -> Topology:
     """Circulant graph of low diameter: the minimum for degree 4, else the best of a search.
 
-    Parameters
-    ----------
-    n, degree, tries : int
-        As in `low_diameter_offsets`, which says what is proved and what is searched.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link, in each direction.
+    Parameters as for `low_diameter_offsets`, which says what is proved and what is searched, and for `circulant`.
     """
     return circulant(n, low_diameter_offsets(n, degree, tries=tries), bandwidth=bandwidth, latency=latency)
 
@@ -67,15 +62,7 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
     for every size and every degree below it.  With -a for each offset a it is a `circulant` graph, and the offset n / 2
     is allowed here: the opposite of such a link is one, too.
 
-    Parameters
-    ----------
-    n : int
-        Nodes, at least 2.
-    offsets : sequence of int
-        Different, each from 1 to n - 1, as many as the degree; all of them and n share no divisor, so that the graph is
-        connected.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link.
+    Parameters as for `circulant`, but n is at least 2, and the offsets, as many as the degree, are from 1 to n - 1.
 
     Examples
     --------
@@ -97,14 +84,7 @@ def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     """Directed circulant graph of d + 2 nodes: node i has arcs to i + 1, ..., i + d, to all but the one before it.
 
     Direct-connect paper, Table 9: Moore- and bandwidth-optimal in two steps.  This is `circulant_digraph` with the
-    offsets 1 to d.
-
-    Parameters
-    ----------
-    degree : int
-        The paper's d.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link.
+    offsets 1 to d.  Parameters as there, with the degree, the paper's d, for n and the offsets.
     """
     degree = as_size(degree, "degree", most=MAX_DEGREE)
     return cyclic_graph(degree + 2, range(1, degree + 1), f"DirCirc({degree})", bandwidth, latency)
@@ -162,16 +142,8 @@ def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: E
 def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Ring of n compute nodes with d / 2 parallel links between neighbors, in each direction.
 
-    Direct-connect paper, section F.1 and Table 9: BiRing(d, m).
-
-    Parameters
-    ----------
-    degree : int
-        The paper's d; even.
-    n : int
-        The paper's m: nodes, at least 3.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each of the parallel links, in each direction.
+    Direct-connect paper, section F.1 and Table 9: BiRing(d, m).  Parameters as for `unidirectional_ring`, but the
+    degree is even, and n at least 3.
     """
     degree, n = as_size(degree, "degree", least=2), as_size(n, "n", least=3)
     if degree % 2:

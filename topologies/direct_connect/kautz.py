@@ -97,16 +97,8 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
     """De Bruijn graph DBJ(d, n): words of n letters out of d, with self-loops at the words of one letter.
 
     Direct-connect paper, Table 9.  The d self-loops take up ports but carry nothing.  Nodes are numbered in the order
-    of their words: node x has arcs to d x, ..., d x + d - 1 modulo d**n.
-
-    Parameters
-    ----------
-    degree : int
-        The paper's d, at least 2.
-    length : int
-        The paper's n, at least 1; there are d**n nodes.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link.
+    of their words: node x has arcs to d x, ..., d x + d - 1 modulo d**n.  Parameters as for `kautz`, but the degree is
+    at least 2, and the length at least 1; there are d**n nodes.
     """
     degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
     length = as_size(length, "length", most=MAX_LENGTH)
@@ -122,12 +114,7 @@ def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latenc
     or a 2-cycle loses one arc out and one arc in, and gains one of each.  Breadth-first broadcasts are not
     bandwidth-optimal here; `base_schedule_rows` has schedules that are.
 
-    Parameters
-    ----------
-    degree, length : int
-        The paper's d and n: (2, 3), (2, 4), (3, 2) or (4, 2); there are d**n nodes.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link.
+    Parameters as for `de_bruijn`, where degree and length are (2, 3), (2, 4), (3, 2) or (4, 2).
     """
     degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
     length = as_size(length, "length", most=MAX_LENGTH)

@@ -74,14 +74,7 @@ def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> T
 
     A baseline of the direct-connect paper, section 8.2, after the two-tree algorithms of Sanders, Speck and Träff.  The
     variant is that of `double_binary_tree_parents`.  It is not regular: nodes have up to 4 links; a link of both trees
-    counts twice.
-
-    Parameters
-    ----------
-    n : int
-        Nodes, at least 2; node 0 is the root of both trees.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link, in each direction.
+    counts twice.  Node 0 is the root of both.  Parameters as for `ring`.
     """
     n = as_size(n, "n", least=2)
     edges = [(parent, node) for parents in double_binary_tree_parents(n) for node, parent in enumerate(parents) if node]

@@ -117,12 +117,7 @@ def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> To
 def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Complete graph: a link between every two of n compute nodes.
 
-    Parameters
-    ----------
-    n : int
-        2 to 1024.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link, in each direction.
+    Parameters as for `ring`, but n is at most 1024.
     """
     n = as_size(n, "n", least=2, most=1024)
     return _network(list(permutations(range(n), 2)), _numbered(n), f"complete-{n}", f"K({n})", bandwidth, latency)
@@ -194,14 +189,7 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
 
     The twisted cube of Esfahanian, Ni and Sagan (IEEE Transactions on Computers 40, 1991), which the direct-connect
     paper compares with the hypercube in section A.1.  Links 0-3 and 1-2 replace 0-1 and 2-3; all other neighbors differ
-    in one bit.
-
-    Parameters
-    ----------
-    dimension : int
-        3 to 15; there are 2**dimension nodes.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link, in each direction.
+    in one bit.  Parameters as for `hypercube`, but the dimension is at least 3.
     """
     dimension = as_size(dimension, "dimension", least=3, most=15)
     heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))

@@ -43,11 +43,7 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
     """Lower bound on the steps of an allgather on bidirectional graphs: T_L** in multiples of alpha.
 
     Direct-connect paper, Table 8, last column: the least k with 1 + d (1 + (d - 1) + ... + (d - 1)^(k - 1)) >= N.
-
-    Parameters
-    ----------
-    nodes, degree : int
-        N and d.
+    Parameters as for `moore_steps`.
     """
     nodes, degree = as_size(nodes, "nodes", most=MAX_NODES), as_size(degree, "degree")
     if degree == 1 and nodes > 2:
