@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import reprlib
+from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
@@ -118,16 +119,19 @@ def as_names(values: Iterable[object], kind: str) -> tuple[str, ...]:
     """Return node names; `TopologyError` if one occurs twice."""
     if isinstance(values, str):
         raise TopologyError(f"{kind} nodes are given as the text {shown(values)}; expected a list of names")
-    names = tuple(as_name(value) for value in as_list(values, f"{kind} nodes"))
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise TopologyError(f"{kind} node {name!r} is listed twice; every node needs its own name")
-        seen.add(name)
+    listed = as_list(values, f"{kind} nodes")
+    text = "".join(listed) if set(map(type, listed)) == {str} else " "
+    # Most names have no space, so that all are checked at once.
+    usable = text.isprintable() and " " not in text and all(listed)
+    names = listed if usable else tuple(map(as_name, listed))
+    if len(set(names)) < len(names):
+        twice = next(name for name, times in Counter(names).items() if times > 1)
+        raise TopologyError(f"{kind} node {twice!r} is listed twice; every node needs its own name")
     return names
 
 
-MAX_LINKS = 2**20  # directed links of a generated topology; larger ones take minutes and gigabytes to build
+MAX_LINKS = 2**20  # directed links of a generated graph; larger ones take minutes and gigabytes to build
+MAX_SWITCHED_LINKS = 2**23  # of equal parts, which are built as arrays
 
 
 def as_size(value: object, what: str, *, least: int = 1, most: int = 2**16) -> int:
@@ -135,10 +139,10 @@ def as_size(value: object, what: str, *, least: int = 1, most: int = 2**16) -> i
     return as_whole(value, what, least=least, most=most, error=TopologyError)
 
 
-def check_links(links: int, what: str) -> None:
-    """Raise `TopologyError` for more than `MAX_LINKS` directed links, before anything is built."""
-    if links > MAX_LINKS:
-        raise TopologyError(f"{what} would have {links} links; expected at most {MAX_LINKS}, ask for a smaller one")
+def check_links(links: int, what: str, most: int = MAX_LINKS) -> None:
+    """Raise `TopologyError` for more than `most` directed links, before anything is built."""
+    if links > most:
+        raise TopologyError(f"{what} would have {links} links; expected at most {most}, ask for a smaller one")
 
 
 def hint(name: object, known: Iterable[str]) -> str:

@@ -1,9 +1,10 @@
-"""Directed links: records, validation, merging, arrays for the solvers; and lookup of ranks by number or name."""
+"""Directed links: records, columns, validation, merging, arrays for the solvers; and ranks by number or name."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, lcm
 from typing import NamedTuple
@@ -12,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, TopologyError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.quantities import as_bandwidth, as_latency
-from ...support.validation import as_list, as_name, is_whole, shown
+from ...support.validation import as_integers, as_list, as_name, is_whole, shown
 
 INT64_MAX = 2**63 - 1
 
@@ -59,6 +61,36 @@ class LinkArrays(NamedTuple):
     unit: Fraction
 
 
+class LinkColumns(NamedTuple):
+    """The links of a topology as columns, in the order of `Topology.links`; links of a kind have the same rates.
+
+    Attributes
+    ----------
+    tails, heads : ndarray of int64, shape (links,)
+        As in `LinkArrays`.
+    kinds : ndarray of int64, shape (links,)
+        The number of each link's kind.
+    rates : tuple of (Fraction, Fraction)
+        Bandwidth, GB/s, and latency, µs, of each kind; no two are equal, and kinds are numbered by their first links.
+    """
+
+    tails: IntArray
+    heads: IntArray
+    kinds: IntArray
+    rates: tuple[tuple[Fraction, Fraction], ...]
+
+    def links(self, nodes: Sequence[str]) -> tuple[Link, ...]:
+        """Return the links, between nodes of these names."""
+        columns = (column.tolist() for column in self[:3])
+        return tuple(
+            Link(nodes[tail], nodes[head], *self.rates[kind]) for tail, head, kind in zip(*columns, strict=True)
+        )
+
+    def equal(self, other: LinkColumns) -> bool:
+        """Return whether these are the same links in the same order."""
+        return self.rates == other.rates and all(map(np.array_equal, self[:3], other[:3]))
+
+
 def as_link(entry: object) -> Link:
     """Return ``(tail, head, bandwidth[, latency])`` as a `Link` whose entries are not validated yet."""
     if not isinstance(entry, tuple) or len(entry) not in (3, 4):
@@ -66,7 +98,7 @@ def as_link(entry: object) -> Link:
     return Link(*entry)
 
 
-def merged_links(links: Iterable[Link], known: Mapping[str, str]) -> tuple[Link, ...]:
+def merged_links(links: Iterable[Link], known: Collection[str]) -> tuple[Link, ...]:
     """Validate links between known nodes, and merge parallel ones: sum of bandwidths, larger latency."""
     merged: dict[tuple[str, str], Link] = {}
     for entry in map(as_link, as_list(links, "the links")):
@@ -85,21 +117,100 @@ def merged_links(links: Iterable[Link], known: Mapping[str, str]) -> tuple[Link,
     return tuple(merged.values())
 
 
-def link_arrays(links: Sequence[Link], index: Mapping[str, int]) -> LinkArrays:
+def link_columns(links: Sequence[Link], index: Mapping[str, int]) -> LinkColumns:
+    """Return valid links as columns."""
+    numbers: dict[tuple[Fraction, Fraction], int] = {}
+    rows = [
+        (index[link.tail], index[link.head], numbers.setdefault((link.bandwidth, link.latency), len(numbers)))
+        for link in links
+    ]
+    tails, heads, kinds = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
+    return LinkColumns(tails, heads, kinds, tuple(numbers))
+
+
+def checked_columns(columns: LinkColumns, nodes: Sequence[str]) -> LinkColumns:
+    """Validate columns as `merged_links` does links, refuse parallel links, and number kinds by their first links."""
+    rates: dict[tuple[Fraction, Fraction], int] = {}
+    same = []
+    for number, row in enumerate(as_list(columns.rates, "the rates")):
+        if not isinstance(row, tuple) or len(row) != 2:
+            raise TopologyError(f"the rates of kind {number} are {shown(row)}; expected a tuple (bandwidth, latency)")
+        where = f"links of kind {number}"
+        rate = as_bandwidth(row[0], where), as_latency(row[1], where)
+        same.append(rates.setdefault(rate, len(rates)))
+    limits = {"tails": len(nodes), "heads": len(nodes), "kinds": len(same)}
+    checked = [_column(each, name, most) for each, (name, most) in zip(columns[:3], limits.items(), strict=True)]
+    tails, heads, kinds = checked
+    if not len(tails) == len(heads) == len(kinds):
+        raise TopologyError(
+            f"there are {len(tails)} tails, {len(heads)} heads and {len(kinds)} kinds; expected one each"
+        )
+    keys = tails * len(nodes) + heads
+    wrong = {"is a self-loop; remove it, data never travels from a node to itself": keys[tails == heads]}
+    keys.sort()
+    wrong["is listed twice; add up the bandwidths of parallel links"] = keys[1:][keys[1:] == keys[:-1]]
+    for problem, found in wrong.items():
+        if len(found):
+            tail, head = divmod(int(found[0]), len(nodes))
+            raise TopologyError(f"link ({nodes[tail]!r}, {nodes[head]!r}) {problem}")
+    return LinkColumns(tails, heads, *_numbered_by_use(kinds, same, tuple(rates)))
+
+
+def _numbered_by_use(
+    kinds: IntArray, same: list[int], rates: tuple[tuple[Fraction, Fraction], ...]
+) -> tuple[IntArray, tuple[tuple[Fraction, Fraction], ...]]:
+    """Number kinds by their first links; `same` has the place of each in `rates`."""
+    if same != list(range(len(rates))):
+        kinds = np.array(same, dtype=np.int64)[kinds]
+    first = np.full(len(rates), len(kinds))
+    first[kinds[::-1]] = np.arange(len(kinds) - 1, -1, -1)
+    used = [kind for kind in np.argsort(first).tolist() if first[kind] < len(kinds)]
+    if used != list(range(len(rates))):
+        first[used] = np.arange(len(used))
+        kinds = first[kinds]
+    return kinds, tuple(rates[kind] for kind in used)
+
+
+def _column(values: object, name: str, size: int) -> IntArray:
+    column = as_integers(values, f"the {name}", "a whole number for each link")
+    if column.ndim != 1:
+        raise TopologyError(f"the {name} have the shape {column.shape}; expected one number for each link")
+    if len(column) and not 0 <= column.min() <= column.max() < size:
+        wrong = column[(column < 0) | (column >= size)][0]
+        raise TopologyError(f"the {name} hold {wrong}; expected numbers from 0 to {size - 1}")
+    return column.copy() if column is values else column
+
+
+def link_arrays(columns: LinkColumns) -> LinkArrays:
     """Scale bandwidths to int64 in an exact common unit; `CapacityOverflowError` if there is none."""
-    scale = lcm(*(link.bandwidth.denominator for link in links)) if links else 1
-    scaled = [int(link.bandwidth * scale) for link in links]
-    common = gcd(*scaled) if scaled else 1
-    if sum(scaled) // max(common, 1) > INT64_MAX:
+    tails, heads, kinds, rates = columns
+    scale = lcm(*(bandwidth.denominator for bandwidth, _ in rates))
+    scaled = [int(bandwidth * scale) for bandwidth, _ in rates]
+    common = gcd(*scaled) or 1
+    counts = np.bincount(kinds, minlength=len(rates)).tolist()
+    if sum(count * value for count, value in zip(counts, scaled, strict=True)) // common > INT64_MAX:
         raise CapacityOverflowError(
             "the bandwidths share no unit that fits int64; round them to fewer digits before planning"
         )
-    return LinkArrays(
-        np.array([index[link.tail] for link in links], dtype=np.int64),
-        np.array([index[link.head] for link in links], dtype=np.int64),
-        np.array([value // common for value in scaled], dtype=np.int64),
-        Fraction(common, scale),
-    )
+    capacities = np.array([value // common for value in scaled], dtype=np.int64)
+    return LinkArrays(tails, heads, capacities[kinds], Fraction(common, scale))
+
+
+BLOCK = 2**16  # links whose text is made at a time
+
+
+def sorted_rows(columns: LinkColumns, nodes: Sequence[str]) -> Iterator[str]:
+    """Yield the JSON text of rows (tail, head, bandwidth, latency), sorted and joined by commas, in pieces."""
+    quoted = list(map(json.JSONEncoder().encode, nodes))
+    rates = [f'"{bandwidth}","{latency}"' for bandwidth, latency in columns.rates]
+    place = np.empty(len(nodes), dtype=np.int64)
+    place[sorted(range(len(nodes)), key=nodes.__getitem__)] = np.arange(len(nodes))
+    order = np.argsort(place[columns.tails] * len(nodes) + place[columns.heads])
+    for start in range(0, len(order), BLOCK):
+        rows = zip(*(column[order[start : start + BLOCK]].tolist() for column in columns[:3]), strict=True)
+        yield "," * (start > 0) + ",".join(
+            [f"[{quoted[tail]},{quoted[head]},{rates[kind]}]" for tail, head, kind in rows]
+        )
 
 
 def links_by_node(nodes: Iterable[str], pairs: Iterable[tuple[str, Link]]) -> Mapping[str, tuple[Link, ...]]:

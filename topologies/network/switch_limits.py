@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from ...errors import TopologyError
+from ...support.arrays import IntArray
 from ...support.validation import as_flag, as_list, as_name, as_size, shown
 
 OPERATORS = ("and", "avg", "max", "min", "or", "prod", "sum", "xor")
@@ -84,15 +87,15 @@ def _words(row: SwitchLimits, what: Literal["operators", "types"], known: tuple[
     return tuple(sorted(set(words)))
 
 
-def check_ports(abilities: Collection[str], links: Iterable[tuple[str, str]]) -> None:
+def check_ports(abilities: Collection[str], index: Mapping[str, int], tails: IntArray, heads: IntArray) -> None:
     """Raise `TopologyError` if a switch that multicasts or aggregates has fewer than two neighbors."""
-    near: dict[str, set[str]] = {switch: set() for switch in abilities}
-    for tail, head in links:
-        for switch, other in ((tail, head), (head, tail)):
-            if switch in near:
-                near[switch].add(other)
-    if lonely := sorted(switch for switch, others in near.items() if len(others) < 2):
+    near, wide = np.full(len(index), -1), np.zeros(len(index), dtype=np.bool_)
+    near[tails], near[heads] = heads, tails
+    for ends, others in ((tails, heads), (heads, tails)):
+        wide[ends[near[ends] != others]] = True
+    if lonely := sorted(switch for switch in abilities if not wide[index[switch]]):
         raise TopologyError(
-            f"switch {lonely[0]!r} is said to multicast or aggregate, but has links to {len(near[lonely[0]])} nodes; "
+            f"switch {lonely[0]!r} is said to multicast or aggregate, but has links to "
+            f"{int(near[index[lonely[0]]] >= 0)} nodes; "
             "expected two or more: add its links, or leave the ability out"
         )

@@ -8,15 +8,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import ColloptError, TopologyError, UnsupportedError
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_kind, as_list, as_name, as_names, as_title, check_links, shown
 from .direct_graph import DirectGraph
-from .links import Link, LinkArrays, as_link, link_arrays, links_by_node, merged_links
+from .links import (
+    Link,
+    LinkArrays,
+    LinkColumns,
+    as_link,
+    checked_columns,
+    link_arrays,
+    link_columns,
+    links_by_node,
+    merged_links,
+    sorted_rows,
+)
 from .runtime_costs import RuntimeCosts
 from .switch_limits import SwitchLimits, as_switch_limits, check_ports
 from .what_if import WhatIf
@@ -77,15 +90,17 @@ class Topology(WhatIf):
         as_title(self.name, "the topology's name")
         compute = as_names(self.compute_nodes, "compute")
         switches = as_names(self.switch_nodes, "switch")
-        known = {**dict.fromkeys(compute, "compute"), **dict.fromkeys(switches, "switch")}
-        if len(known) < len(compute) + len(switches):
-            twice = min(set(compute) & set(switches))
-            raise TopologyError(f"node {twice!r} is listed as compute and as switch; choose one kind")
-        if len(compute) < 2:
-            raise TopologyError(f"the topology has {len(compute)} compute nodes; a collective needs at least 2")
         object.__setattr__(self, "compute_nodes", compute)
         object.__setattr__(self, "switch_nodes", switches)
-        object.__setattr__(self, "links", merged_links(self.links, known))
+        if twice := set(compute).intersection(switches):
+            raise TopologyError(f"node {min(twice)!r} is listed as compute and as switch; choose one kind")
+        if len(compute) < 2:
+            raise TopologyError(f"the topology has {len(compute)} compute nodes; a collective needs at least 2")
+        if isinstance(self.links, LinkColumns):
+            object.__setattr__(self, "columns", checked_columns(self.links, self.nodes))
+            object.__delattr__(self, "links")
+        else:
+            object.__setattr__(self, "links", merged_links(self.links, self.node_index))
         for ability in ("multicast", "aggregation"):
             capable = frozenset(as_name(node) for node in as_list(getattr(self, ability), f"{ability} switches"))
             if unknown := sorted(capable - set(switches)):
@@ -136,16 +151,67 @@ class Topology(WhatIf):
             exact.append(link)
             if both:
                 exact.append(link._replace(tail=link.head, head=link.tail))
+        return cls._checked(tuple(exact), compute, switches, multicast, aggregation, limits, name)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        tails: npt.ArrayLike,
+        heads: npt.ArrayLike,
+        kinds: npt.ArrayLike,
+        rates: Sequence[tuple[Exact, Exact]],
+        *,
+        compute: Iterable[object],
+        switches: Iterable[object] = (),
+        multicast: Iterable[str] = (),
+        aggregation: Iterable[str] = (),
+        limits: Iterable[SwitchLimits] = (),
+        name: str = "topology",
+    ) -> Topology:
+        """Build a topology of up to millions of links from arrays; `links` is made when it is first read.
+
+        Raises `TopologyError` as `from_links` does, and for parallel links.
+
+        Parameters
+        ----------
+        tails, heads : array_like of int, shape (links,)
+            The nodes that each directed link leaves and enters, numbered as in `nodes`: compute nodes, then switches.
+        kinds : array_like of int, shape (links,)
+            Which of `rates` each link has.
+        rates : sequence of (bandwidth, latency)
+            GB/s and µs of each kind of link.
+        compute, switches, multicast, aggregation, limits, name
+            As for `from_links`.
+
+        Examples
+        --------
+        >>> Topology.from_arrays([0, 1, 2], [1, 2, 0], [0, 0, 1], [(25, 0), (50, 1)], compute="abc").link("c", "a")
+        Link(tail='c', head='a', bandwidth=Fraction(50, 1), latency=Fraction(1, 1))
+        """
+        columns: Any = LinkColumns(tails, heads, kinds, rates)  # type: ignore[arg-type]
+        return cls._checked(columns, compute, switches, multicast, aggregation, limits, name)
+
+    @classmethod
+    def _checked(
+        cls,
+        links: Any,
+        compute: object,
+        switches: object,
+        multicast: object,
+        aggregation: object,
+        limits: object,
+        name: str,
+    ) -> Topology:
         made = cls(
             as_list(compute, "compute nodes"),
             as_list(switches, "switch nodes"),
-            tuple(exact),
+            links,
             as_list(multicast, "multicast switches"),  # type: ignore[arg-type]
             as_list(aggregation, "aggregation switches"),  # type: ignore[arg-type]
             name,
             as_list(limits, "the switches' limits"),
         )
-        check_ports(made.multicast | made.aggregation, (link[:2] for link in made.links))
+        made.check_ports()
         return made
 
     @classmethod
@@ -286,6 +352,39 @@ class Topology(WhatIf):
         """Number of compute nodes."""
         return len(self.compute_nodes)
 
+    @property
+    def num_links(self) -> int:
+        """Number of directed links."""
+        return len(self.columns.tails)
+
+    @cached_property
+    def columns(self) -> LinkColumns:
+        """The links as arrays of their ends and kinds."""
+        return link_columns(self.links, self.node_index)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> tuple[Link, ...]:
+            """Make `links` of columns when it is first read."""
+            if name != "links" or "columns" not in self.__dict__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            object.__setattr__(self, name, self.columns.links(self.nodes))
+            return self.links
+
+    def __eq__(self, other: object) -> bool:
+        """Compare everything that counts, without making links of columns."""
+        if not isinstance(other, Topology):
+            return NotImplemented
+        mine, others = (
+            (each.compute_nodes, each.switch_nodes, each.multicast, each.aggregation, each.limits)
+            for each in (self, other)
+        )
+        return mine == others and self.columns.equal(other.columns)
+
+    def __hash__(self) -> int:
+        """Equal for equal networks."""
+        return hash(self.digest)
+
     @cached_property
     def nodes(self) -> tuple[str, ...]:
         """Compute nodes in rank order, then switches."""
@@ -337,7 +436,12 @@ class Topology(WhatIf):
     @cached_property
     def arrays(self) -> LinkArrays:
         """The links as int64 arrays with one exact unit; `CapacityOverflowError` if bandwidths and sum have none."""
-        return link_arrays(self.links, self.node_index)
+        return link_arrays(self.columns)
+
+    def check_ports(self) -> None:
+        """Raise `TopologyError` if a switch that multicasts or aggregates has fewer than two neighbors."""
+        if abilities := self.multicast | self.aggregation:
+            check_ports(abilities, self.node_index, self.columns.tails, self.columns.heads)
 
     @cached_property
     def loopback(self) -> frozenset[str]:
@@ -351,25 +455,28 @@ class Topology(WhatIf):
 
     def without_abilities(self) -> Topology:
         """Return the network with switches that only pass data on."""
-        return replace(self, multicast=frozenset(), aggregation=frozenset(), limits=())
+        return self.changed(multicast=frozenset(), aggregation=frozenset(), limits=())
+
+    def changed(self, **fields: object) -> Topology:
+        """Replace fields other than nodes, as `dataclasses.replace` does, without making links of columns."""
+        changes: Any = {"links": self.columns, **fields}
+        return replace(self, **changes)
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the network itself (not of its name): equal digests mean equal networks."""
-        content = [
-            self.compute_nodes,
-            self.switch_nodes,
-            [(link.tail, link.head, str(link.bandwidth), str(link.latency)) for link in sorted(self.links)],
-            sorted(self.multicast),
-            sorted(self.aggregation),
-            *([self.limits] if self.limits else []),
-        ]
-        return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
+        nodes = [self.compute_nodes, self.switch_nodes]
+        rest = [sorted(self.multicast), sorted(self.aggregation), *([self.limits] if self.limits else [])]
+        before, after = (json.dumps(each, separators=(",", ":")) for each in (nodes, rest))
+        digest = hashlib.sha256()
+        for text in chain((before[:-1], ",["), sorted_rows(self.columns, self.nodes), ("],", after[1:])):
+            digest.update(text.encode())
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
         """Name and size in angle brackets."""
         switches = f", {len(self.switch_nodes)} switches" if self.switch_nodes else ""
-        return f"<Topology {self.name!r}: {self.num_ranks} ranks{switches}, {len(self.links)} links>"
+        return f"<Topology {self.name!r}: {self.num_ranks} ranks{switches}, {self.num_links} links>"
 
     def _check_nodes(self, nodes: Iterable[str]) -> None:
         for node in nodes:

@@ -8,7 +8,6 @@ from typing import Any
 from ...errors import FileFormatError, TopologyError
 from ...support.json_files import check_header
 from .link_classes import link_classes, matching_classes
-from .switch_limits import check_ports
 from .topology import Topology
 
 TOPOLOGY_FORMAT = "collopt-topology"
@@ -49,7 +48,7 @@ def topology_from_json(data: object, where: str) -> Topology:
         )
         if topology.costs is not None:
             matching_classes(link_classes(topology), dict(topology.costs.efficiency))
-        check_ports(topology.multicast | topology.aggregation, (link[:2] for link in topology.links))
+        topology.check_ports()
         return topology
     except ValidationError as error:
         raise FileFormatError(f"{where}: {first_error(error)}") from None

@@ -5,15 +5,18 @@ All links are symmetric and bidirectional.  Hosts are the compute nodes; ``host5
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from ...errors import TopologyError
+from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bandwidth, as_factor
-from ...support.validation import as_flag, as_size, check_links
+from ...support.validation import MAX_SWITCHED_LINKS, as_flag, as_size, check_links
 from ..network.topology import Link, Topology
 from .box_files import stored_box
-from .scale_out import FABRIC_LATENCY, SCALE_UP_LATENCY, Box, Nic, repeat_box
+from .scale_out import FABRIC_LATENCY, MAX_BOXES, SCALE_UP_LATENCY, Box, Nic, repeat_box
 
 
 def leaf_spine(
@@ -50,20 +53,17 @@ def leaf_spine(
     spines = as_size(spines, "spines")
     per_leaf = as_size(hosts_per_leaf, "hosts_per_leaf")
     label = f"leaf-spine-{leaves}x{per_leaf}"
-    check_links(2 * leaves * (per_leaf + spines), label)
+    check_links(2 * leaves * (per_leaf + spines), label, MAX_SWITCHED_LINKS)
     bandwidth = as_bandwidth(host_bandwidth, "every host")
     uplink = bandwidth * per_leaf / spines / as_factor(oversubscription, "oversubscription")
-    links = [
-        (f"host{leaf * per_leaf + host}", f"leaf{leaf}", bandwidth, latency)
-        for leaf in range(leaves)
-        for host in range(per_leaf)
-    ]
-    links += [(f"leaf{leaf}", f"spine{spine}", uplink, latency) for leaf in range(leaves) for spine in range(spines)]
-    return Topology.from_links(
-        links,
-        compute=_numbered("host", leaves * per_leaf),
+    hosts = leaves * per_leaf
+    leaf, spine = hosts + np.arange(leaves), hosts + leaves + np.arange(spines)
+    down = _rows(np.arange(hosts), np.repeat(leaf, per_leaf), 0)
+    return _two_way(
+        np.concatenate([down, _rows(leaf[:, None], spine, 1).reshape(-1, 3)]),
+        [(bandwidth, latency), (uplink, latency)],
+        compute=_numbered("host", hosts),
         switches=_numbered("leaf", leaves) + _numbered("spine", spines),
-        bidirectional=True,
         name=label,
     )
 
@@ -86,7 +86,7 @@ def rail(
     Parameters
     ----------
     boxes : int
-        1 to 4096.  A single box has neither NICs nor rails.
+        1 to 131072.  A single box has neither NICs nor rails.
     gpus_per_box : int
         At least 2; each has its own NIC.
     nvswitch_bandwidth : int, float, str or Fraction
@@ -105,7 +105,7 @@ def rail(
     >>> rail(4, oversubscription=2).link("rail0", "spine").bandwidth
     Fraction(100, 1)
     """
-    boxes = as_size(boxes, "boxes", most=4096)
+    boxes = as_size(boxes, "boxes", most=MAX_BOXES)
     gpus = as_size(gpus_per_box, "gpus_per_box", least=2)
     nic = as_bandwidth(nic_bandwidth, "every NIC")
     nvswitch = as_bandwidth(nvswitch_bandwidth, "every NVSwitch port")
@@ -126,7 +126,7 @@ def rail(
         backbone = [Link(switch, "spine", uplink, FABRIC_LATENCY) for switch in rails]
     network = repeat_box(box, boxes, fabrics=rails, backbone=backbone)
     able = network.multicast.union(rails if sharp and boxes > 1 else ())
-    return replace(network, multicast=able, aggregation=able)
+    return network.changed(multicast=able, aggregation=able)
 
 
 def fat_tree(
@@ -158,24 +158,23 @@ def fat_tree(
     k = as_size(k, "k", least=2, most=2**16)
     if k % 2:
         raise TopologyError(f"k is {k}; expected an even number, half of the ports of a switch go up and half down")
-    check_links(3 * k**3 // 2, f"fat-tree-{k}")
+    check_links(3 * k**3 // 2, f"fat-tree-{k}", MAX_SWITCHED_LINKS)
     half = k // 2
     down = as_bandwidth(bandwidth, "every host")
     up = down / as_factor(oversubscription, "oversubscription")
-    links: list[tuple[str, str, Fraction, Exact]] = []
-    for pod in range(k):
-        for edge in range(half):
-            first = (pod * half + edge) * half
-            links += [(f"host{first + host}", f"pod{pod}/edge{edge}", down, latency) for host in range(half)]
-            links += [(f"pod{pod}/edge{edge}", f"pod{pod}/aggregate{peer}", up, latency) for peer in range(half)]
-        for peer in range(half):
-            links += [(f"pod{pod}/aggregate{peer}", f"core{peer * half + core}", up, latency) for core in range(half)]
+    hosts = half * k * half
+    pod, each, other = np.ix_(np.arange(k), np.arange(half), np.arange(half))
+    edge, aggregate, core = (hosts + start + pod * k for start in (0, half, k * k))
+    to_edges = _rows((pod * half + each) * half + other, edge + each, 0)
+    to_aggregates = _rows(edge + each, aggregate + other, 1)
+    to_cores = _rows(aggregate + each, core - pod * k + each * half + other, 1)
+    below = np.concatenate([to_edges, to_aggregates], axis=2).reshape(k, -1, 3)
     pods = [f"pod{pod}/{role}{number}" for pod in range(k) for role in ("edge", "aggregate") for number in range(half)]
-    return Topology.from_links(
-        links,
-        compute=_numbered("host", k * half * half),
+    return _two_way(
+        np.concatenate([below, to_cores.reshape(k, -1, 3)], axis=1).reshape(-1, 3),
+        [(down, latency), (up, latency)],
+        compute=_numbered("host", hosts),
         switches=pods + _numbered("core", half * half),
-        bidirectional=True,
         name=f"fat-tree-{k}",
     )
 
@@ -219,40 +218,54 @@ def dragonfly(
     ports = routers * as_size(global_links_per_router, "global_links_per_router")
     groups = ports + 1 if groups is None else as_size(groups, "groups", least=2, most=ports + 1)
     label = f"dragonfly-{routers}-{hosts}-{ports // routers}"
-    check_links(groups * (routers * (routers - 1 + 2 * hosts) + ports), label)
+    check_links(groups * (routers * (routers - 1 + 2 * hosts) + ports), label, MAX_SWITCHED_LINKS)
     local = as_bandwidth(bandwidth, "every router port")
     remote = local / as_factor(oversubscription, "oversubscription")
-    names = [[f"group{group}/router{router}" for router in range(routers)] for group in range(groups)]
-    links: list[tuple[str, str, Fraction, Exact]] = []
-    for group, mine in enumerate(names):
-        for number, router in enumerate(mine):
-            first = (group * routers + number) * hosts
-            links += [(f"host{first + host}", router, local, latency) for host in range(hosts)]
-            links += [(router, peer, local, latency) for peer in mine[:number]]
-        for port, peer_group, peer_port in _global_ports(group, groups, ports):
-            if group < peer_group:
-                per_router = ports // routers
-                ends = mine[port // per_router], names[peer_group][peer_port // per_router]
-                links.append((*ends, remote, latency))
-    return Topology.from_links(
-        links,
+    rows = _group_links(groups, routers, hosts, ports)
+    # With few groups, several ports of a router may lead to one and the same other router.
+    _, first, times = np.unique(rows[:, 0] * 2**32 + rows[:, 1], return_index=True, return_counts=True)
+    rows[first, 2] *= times
+    return _two_way(
+        rows[np.sort(first)],
+        [(local, latency), *((remote * count, latency) for count in range(1, int(times.max()) + 1))],
         compute=_numbered("host", groups * routers * hosts),
-        switches=[router for mine in names for router in mine],
-        bidirectional=True,
+        switches=[f"group{group}/router{router}" for group in range(groups) for router in range(routers)],
         name=label if groups == ports + 1 else f"{label}-{groups}groups",
     )
 
 
-def _global_ports(group: int, groups: int, ports: int) -> list[tuple[int, int, int]]:
-    """Return the global ports of one group as (port, peer group, peer port)."""
-    others = groups - 1
+def _group_links(groups: int, routers: int, hosts: int, ports: int) -> IntArray:
+    """Links of a dragonfly group by group, int64 (links, 3) as of `_rows`: to hosts, among routers, to later groups."""
+    others, ranks = groups - 1, groups * routers * hosts
+    inside = [
+        end
+        for router in range(routers)
+        for end in (
+            *((routers * hosts, router * hosts + host, router) for host in range(hosts)),
+            *((routers, ranks + router, peer) for peer in range(router)),
+        )
+    ]
+    stride, start, near = np.array(inside, dtype=np.int64).T
+    group = np.arange(groups)[:, None]
     # Port `others * turn + step` reaches the (step + 1)-st group after this one, from which this group is the
     # (others - step)-th after.
-    return [
-        (turn * others + step, (group + step + 1) % groups, turn * others + others - 1 - step)
-        for turn in range(ports // others)
-        for step in range(others)
-    ]
+    port = np.arange(ports // others * others)
+    step = port % others
+    peer, peer_port = (group + step + 1) % groups, port + others - 1 - 2 * step
+    router = ranks + group * routers
+    outside = _rows(router + port * routers // ports, ranks + peer * routers + peer_port * routers // ports, 1)
+    rows = np.concatenate([_rows(group * stride + start, router + near, 0), outside], axis=1)
+    return rows[np.hstack([np.ones((groups, len(near)), dtype=np.bool_), group < peer])]
+
+
+def _rows(ends: IntArray, others: IntArray, kind: int) -> IntArray:
+    """Links of one kind between nodes, whose shapes are broadcast; int64 (..., 3)."""
+    return np.stack(np.broadcast_arrays(ends, others, np.int64(kind)), axis=-1)
+
+
+def _two_way(rows: IntArray, rates: list[tuple[Fraction, Exact]], **others: Any) -> Topology:
+    """Make a network of links in both directions, int64 (links, 3)."""
+    return Topology.from_arrays(rows[:, :2].ravel(), rows[:, [1, 0]].ravel(), np.repeat(rows[:, 2], 2), rates, **others)
 
 
 def _numbered(prefix: str, count: int) -> list[str]:

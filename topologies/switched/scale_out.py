@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, groupby
 from typing import NamedTuple
 
+import numpy as np
+
 from ...errors import TopologyError
+from ...support.arrays import IntArray
 from ...support.quantities import Exact
-from ...support.validation import as_size, check_links
+from ...support.validation import MAX_SWITCHED_LINKS, as_size, check_links
+from ..network.links import merged_links
 from ..network.topology import Link, SwitchLimits, Topology
 
-MAX_BOXES = 4096
+MAX_BOXES = 2**17
 
 SCALE_UP_LATENCY = Fraction(7, 10)
 """µs from GPU to GPU over NVLink, and here over xGMI as well, direct or through a switch.
@@ -111,37 +115,75 @@ def join_boxes(
     """Join boxes through their NICs; one box alone gets neither NICs nor fabric, which would lead nowhere."""
     joined = len(boxes) > 1
     count = sum(len(box.links) + joined * sum(len(nic.near) + 1 for nic in box.nics) for box in boxes)
-    check_links(2 * (count + len(backbone)), f"{boxes[0].name} with {len(boxes)} boxes")
-    links: list[Link] = []
-    limits: list[SwitchLimits] = []
-    nodes: dict[str, list[str]] = {"compute": [], "switches": [], "capable": [], "nics": []}
-    for number, box in enumerate(boxes):
-        prefix = f"box{number}/"
-        links += [link._replace(tail=prefix + link.tail, head=prefix + link.head) for link in box.links]
-        nodes["compute"] += [f"{prefix}gpu{gpu}" for gpu in range(box.gpus)]
-        nodes["switches"] += [prefix + switch for switch in box.switches]
-        nodes["capable"] += [prefix + switch for switch in box.abilities if _has_two_ports(box, switch)]
-        limits += [each._replace(switch=prefix + each.switch) for each in box.limits]
-        nodes["nics"] += [f"{prefix}nic{nic}" for nic in range(len(box.nics))]
-    if joined:
-        fabric_switches = [
-            [fabric_switch(number, nic) for nic in range(len(box.nics))] for number, box in enumerate(boxes)
-        ]
-        for number, box in enumerate(boxes):
-            links += _nic_links(box, f"box{number}/", fabric_switches[number])
-        links += backbone
-        network = [*chain.from_iterable(fabric_switches), *(node for link in backbone for node in link[:2])]
-        nodes["switches"] += [*nodes["nics"], *dict.fromkeys(network)]
-    return Topology.from_links(
-        links,
-        compute=nodes["compute"],
-        switches=nodes["switches"],
-        bidirectional=True,
-        multicast=nodes["capable"],
-        aggregation=nodes["capable"],
-        limits=limits,
+    check_links(2 * (count + joined * len(backbone)), f"{boxes[0].name} with {len(boxes)} boxes", MAX_SWITCHED_LINKS)
+    ports = [tuple(fabric_switch(box, nic) for nic in range(joined * len(each.nics))) for box, each in enumerate(boxes)]
+    parts = {key: _parts(box, joined=joined) for key, box in {id(box): box for box in boxes}.items()}
+    compute, inside, nics, capable = (
+        [f"box{number}/{node}" for number, box in enumerate(boxes) for node in parts[id(box)][part]]
+        for part in range(4)
+    )
+    network = chain(*dict.fromkeys(ports), *(link[:2] for link in backbone if joined))
+    outside = {node: (3, number) for number, node in enumerate(dict.fromkeys(network))}
+    counts = {key: tuple(map(len, part[:3])) for key, part in parts.items()}
+    sizes = np.array([counts[id(box)] for box in boxes]).T
+    first = np.cumsum([0, *sizes.sum(axis=1)])
+    tiles = _Tiles(np.vstack([np.cumsum(sizes, axis=1) - sizes, np.zeros(len(boxes), dtype=np.int64)]) + first[:, None])
+    runs = [list(run) for _, run in groupby(range(len(boxes)), lambda box: (id(boxes[box]), ports[box]))]
+    for inner in (True, False)[: 1 + joined]:
+        for run in runs:
+            box, prefix = boxes[run[0]], f"box{run[0]}/"
+            links = [link._replace(tail=prefix + link.tail, head=prefix + link.head) for link in box.links]
+            place = {
+                prefix + node: (part, number)
+                for part, names in enumerate(parts[id(box)][:3])
+                for number, node in enumerate(names)
+            }
+            tiles.add(links if inner else _nic_links(box, prefix, ports[run[0]]), place | outside, run)
+    tiles.add(backbone if joined else (), outside, range(1))
+    tails, heads = np.concatenate(tiles.ends).T
+    return Topology.from_arrays(
+        tails,
+        heads,
+        np.concatenate(tiles.kinds),
+        list(tiles.rates),
+        compute=compute,
+        switches=[*inside, *nics, *outside],
+        multicast=capable,
+        aggregation=capable,
+        limits=[
+            each._replace(switch=f"box{number}/{each.switch}")
+            for number, box in enumerate(boxes)
+            for each in box.limits
+        ],
         name=name,
     )
+
+
+def _parts(box: Box, *, joined: bool) -> tuple[Sequence[str], ...]:
+    """Return the names of GPUs, switches, NICs and able switches of a box."""
+    capable = [switch for switch in box.abilities if _has_two_ports(box, switch)]
+    nics = [f"nic{nic}" for nic in range(joined * len(box.nics))]
+    return [f"gpu{gpu}" for gpu in range(box.gpus)], box.switches, nics, capable
+
+
+class _Tiles:
+    """Links of equal boxes, made once and repeated as arrays."""
+
+    def __init__(self, starts: IntArray) -> None:
+        self._starts = starts  # (parts, boxes): the first node of each part of each box
+        self.ends: list[IntArray] = []
+        self.kinds: list[IntArray] = []
+        self.rates: dict[tuple[Fraction, Fraction], int] = {}
+
+    def add(self, links: Iterable[Link], place: Mapping[str, tuple[int, int]], boxes: Sequence[int]) -> None:
+        """Add links in both directions, for each of some boxes in a row; `place` has the part and number of a node."""
+        both = (each for link in links for each in (link, link._replace(tail=link.head, head=link.tail)))
+        merged = merged_links(both, place)
+        codes = np.array([place[node] for link in merged for node in link[:2]], dtype=np.int64).reshape(-1, 2, 2)
+        starts = self._starts[:, boxes[0] : boxes[-1] + 1]
+        self.ends.append(np.moveaxis(starts[codes[..., 0]] + codes[..., 1, None], -1, 0).reshape(-1, 2))
+        kinds = [self.rates.setdefault(link[2:], len(self.rates)) for link in merged]
+        self.kinds.append(np.tile(np.array(kinds, dtype=np.int64), len(boxes)))
 
 
 def _has_two_ports(box: Box, switch: str) -> bool:

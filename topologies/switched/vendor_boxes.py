@@ -17,7 +17,7 @@ Builder = TypeVar("Builder", bound=Callable[..., Topology])
 
 PARAMETERS = {
     "boxes": """boxes : int
-    How many boxes, or racks, share one fabric, 1 to 4096.  A single one has neither NICs nor fabric.""",
+    How many boxes, or racks, share one fabric, 1 to 131072.  A single one has neither NICs nor fabric.""",
     "loopback": """loopback : bool
     Whether NVLink SHARP also reads and writes the own part of the GPU in question through the switch, as the hardware
     does; see `SwitchLimits`.""",

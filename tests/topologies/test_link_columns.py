@@ -1,0 +1,150 @@
+"""Topologies built from arrays are those built from links."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from collopt.errors import TopologyError
+from collopt.topologies import Link, Topology, dgx_h100, dragonfly, fat_tree, leaf_spine, rail, ring
+from collopt.topologies.switched.box_files import stored_box
+from collopt.topologies.switched.scale_out import Box, Nic, join_boxes
+from oracles import networks_by_links
+from sample_sizes import examples
+from strategies import able_topologies
+
+
+def same(made: Topology, wanted: Topology) -> bool:
+    """Whether two networks agree in all that there is, and the first has made no links for it."""
+    arrays = zip((*made.columns[:3], *made.arrays), (*wanted.columns[:3], *wanted.arrays), strict=True)
+    return (
+        (made.nodes, made.num_ranks, made.name) == (wanted.nodes, wanted.num_ranks, wanted.name)
+        and (made, made.digest, hash(made)) == (wanted, wanted.digest, hash(wanted))
+        and all(np.array_equal(one, other) for one, other in arrays)
+        and repr(made) == repr(wanted)
+        and "links" not in vars(made)
+        and made.links == wanted.links
+    )
+
+
+def from_arrays(network: Topology, **changes: Any) -> Topology:
+    """Build a network again, from its arrays."""
+    arguments = dict(zip(("tails", "heads", "kinds", "rates"), network.columns, strict=True))
+    arguments |= {name: getattr(network, name) for name in ("multicast", "aggregation", "limits", "name")}
+    arguments |= {"compute": network.compute_nodes, "switches": network.switch_nodes}
+    return Topology.from_arrays(**arguments | changes)
+
+
+@settings(max_examples=examples(30))
+@given(able_topologies())
+def test_arrays_make_the_network_that_links_make(network: Topology) -> None:
+    """Also after copying, pickling and every change; kinds may be numbered in any way."""
+    columns, more = (
+        network.columns,
+        [*network.columns.rates[::-1], (Fraction(7), Fraction(1)), network.columns.rates[0]],
+    )
+    kinds = len(columns.rates) - 1 - columns.kinds
+    kinds[columns.kinds == 0] = len(more) - 1
+    assert same(from_arrays(network), network)
+    assert same(from_arrays(network, kinds=kinds.astype(np.int32), rates=more), network)
+    made = from_arrays(network)
+    for again in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made)), made.changed(name="other")):
+        assert "links" not in vars(again)
+        assert again == network
+    tail, head = network.links[-1][:2]
+    changes: list[Callable[[Topology], Topology]] = [
+        lambda each: each.derate(tail, head, "1/2"),
+        lambda each: each.restrict(each.compute_nodes[:2]),
+        lambda each: each.without_abilities().without_link(tail, head),
+        lambda each: replace(each, name="other", multicast=()),
+        lambda each: each.with_bandwidths({(tail, head): 0}),
+    ]
+    for change in changes:
+        assert change(from_arrays(network)) == change(network)
+    assert made != network.scaled(2)
+    assert made != network.columns
+    with pytest.raises(AttributeError, match="no attribute 'lnks'"):
+        made.lnks  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"tails": [0, 1, 3]}, "the tails hold 3; expected numbers from 0 to 2"),
+        ({"heads": [-1, 2, 0]}, "the heads hold -1"),
+        ({"kinds": [0, 0, 1]}, "the kinds hold 1; expected numbers from 0 to 0"),
+        ({"kinds": [0.0, 0, 0]}, "the kinds are"),
+        ({"kinds": [[0, 0, 0]]}, r"the kinds have the shape \(1, 3\)"),
+        ({"kinds": [0, 0]}, "there are 3 tails, 3 heads and 2 kinds"),
+        ({"tails": [1, 1, 2]}, r"link \('gpu1', 'gpu1'\) is a self-loop|is listed twice"),
+        ({"heads": [0, 2, 0]}, r"link \('gpu0', 'gpu0'\) is a self-loop"),
+        ({"tails": [0, 1, 0], "heads": [1, 2, 1]}, r"link \('gpu0', 'gpu1'\) is listed twice"),
+        ({"rates": [(0, 0)]}, "bandwidth of links of kind 0 is 0"),
+        ({"rates": [(1, -1)]}, "latency of links of kind 0 is -1"),
+        ({"rates": [1]}, "the rates of kind 0 are 1"),
+        ({"compute": ["a", "b", "a"]}, "compute node 'a' is listed twice"),
+        ({"compute": ["a", "b", ""]}, "node name '' is not usable"),
+        ({"compute": ["a", "b"], "switches": ["a"]}, "node 'a' is listed as compute and as switch"),
+        ({"compute": ["a", "b"], "switches": ["c"], "multicast": ["d"]}, "multicast is claimed for 'd'"),
+        (
+            {"heads": [1, 0, 1], "tails": [0, 1, 2], "compute": "ab", "switches": "c", "multicast": "c"},
+            "links to 1 nodes",
+        ),
+    ],
+)
+def test_wrong_arrays_are_refused(changes: dict[str, Any], problem: str) -> None:
+    """The message names the link or the number."""
+    with pytest.raises(TopologyError, match=problem):
+        from_arrays(ring(3, bidirectional=False), **changes)
+
+
+def test_arrays_that_change_later_change_no_network() -> None:
+    """Input is copied."""
+    tails, heads, kinds = (column.copy() for column in ring(4).columns[:3])
+    made = from_arrays(ring(4), tails=tails, heads=heads, kinds=kinds)
+    tails[:] = heads[:] = kinds[:] = 0
+    assert made == ring(4)
+
+
+def test_boxes_are_joined_as_link_by_link() -> None:
+    """Equal boxes in a row and others, with fabrics in turn, parallel links, and links of the fabric."""
+    pair = Box(
+        "pair", 2, (Link("gpu0", "gpu1", Fraction(3)), Link("gpu1", "gpu0", Fraction(1))), (Nic(("gpu0",), 1, 2),)
+    )
+    stored = [stored_box(name) for name in ("dgx-h100", "mi250", "dgx1-v100", "trn2")]
+    backbone = [Link("left", "top", Fraction(3)), Link("right", "top", Fraction(3))]
+    cases = [[each] * count for each, count in product((pair, *stored), (1, 2, 5))]
+    for boxes in [*cases, [pair, *stored[:1] * 2, pair, pair, stored[1]]]:
+        for top in ([], backbone):
+            made = join_boxes(boxes, "joined", fabric_switch=lambda _, nic: ("left", "right")[nic % 2], backbone=top)
+            wanted = networks_by_links.boxes(boxes, "joined", lambda _, nic: ("left", "right")[nic % 2], top)
+            assert same(made, wanted)
+
+
+def test_fabrics_are_those_made_link_by_link() -> None:
+    """For many small parameters."""
+    for leaves, spines, hosts, taper in product((2, 3), (1, 2), (1, 3), (1, 2)):
+        made = leaf_spine(leaves, spines, hosts, oversubscription=taper)
+        assert same(made, networks_by_links.leaf_spine(leaves, spines, hosts, taper))
+    for k, taper in product((2, 4, 6), (1, 3)):
+        assert same(fat_tree(k, oversubscription=taper), networks_by_links.fat_tree(k, taper))
+    for a, p, h in product((1, 2, 3), (1, 2), (1, 2)):
+        for groups in range(2, a * h + 2):
+            made = dragonfly(a, p, h, groups=groups, oversubscription=2)
+            assert same(made, networks_by_links.dragonfly(a, p, h, groups, 2))
+
+
+def test_large_networks_make_no_links() -> None:
+    """Only arrays of them: the checks of switches and rails, too."""
+    assert "links" not in vars(rail(1000, sharp=True))
+    assert "links" not in vars(dgx_h100(1000).without_abilities())
+    assert dgx_h100(1000).num_links == 48_000
