@@ -56,7 +56,7 @@ def test_faults_of_the_cache_of_kernels_are_told(
     """Beside what works in spite of them."""
     monkeypatch.setitem(cache_problems, "broken", "a cached kernel is broken")
     assert call(capsys, "doctor", "--json").data["core"][-1]["detail"].endswith("; a cached kernel is broken")
-    monkeypatch.setattr(collopt.cli.running.doctor, "cache_folder", lambda: None)
+    monkeypatch.setattr(collopt.cli.running.doctor, "_cache_folder", lambda: None)
     data = call(capsys, "doctor", "--json").data
     assert data["core"][-1]["detail"] == "compiled, but not cached: every process compiles them again"
     assert data["kernels"] == {"folder": None, "compiled_before": False}

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -17,7 +18,7 @@ from ..arguments.parameters import option
 from ..arguments.shared import JsonOption
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit_json, emit_rows
-from ..terminal.progress import cache_folder, compiled_before, computing, working
+from ..terminal.progress import computing, working
 
 if TYPE_CHECKING:
     from ...runtime.distributed.processes.torch_facts import TorchFacts
@@ -139,11 +140,26 @@ def _versions() -> dict[str, str | None]:
     return found
 
 
+def _cache_folder() -> Path | None:
+    """Return numba's cache folder, or None if there is none."""
+    from ...solvers.trees.height_reduction import _exchange
+
+    # Numba has no public name for this.
+    folder = getattr(getattr(_exchange, "_cache", None), "cache_path", None)
+    return None if folder is None else Path(folder)
+
+
+def _compiled_before() -> bool:
+    """Whether numba's cache holds the last kernel that planning compiles, or there is none."""
+    folder = _cache_folder()
+    return folder is None or any(folder.glob("height_reduction._exchange-*.nbi"))
+
+
 def _kernels() -> tuple[str | None, bool]:
     """Folder of the kernel cache, and whether it was filled before the checks."""
     try:
-        folder = cache_folder()
-        return (None, False) if folder is None else (str(folder), compiled_before())
+        folder = _cache_folder()
+        return (None, False) if folder is None else (str(folder), _compiled_before())
     except Exception:  # noqa: BLE001 - the check of the kernels says what is wrong
         return None, False
 
@@ -205,7 +221,7 @@ def _compile() -> None:
 def _compiled_before_checks() -> str:
     from ...support.compiling.kernels import cache_problems
 
-    if cache_folder() is None or not compiled_before():
+    if _cache_folder() is None or not _compiled_before():
         return "compiled, but not cached: every process compiles them again"
     return "compiled and cached" + f"; {'; '.join(cache_problems.values())}" * bool(cache_problems)
 

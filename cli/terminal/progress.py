@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from types import FrameType
 from typing import Any
 
+from ...support.compiling.misses import on_first_miss
 from .output import note
 
 Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
@@ -46,9 +47,12 @@ def computing(message: str) -> Iterator[None]:
 
     Compiled kernels return to Python, and so to its handling of Ctrl-C, only when they are done.
     """
-    with handling(signal.SIGINT, signal.default_int_handler, signal.SIG_DFL), working(message):
-        if not compiled_before():
-            note("collopt: note: the first run compiles the numba kernels; this takes up to a minute, once")
+    compiling = partial(note, "collopt: note: this run compiles numba kernels, which takes up to a minute, once")
+    with (
+        handling(signal.SIGINT, signal.default_int_handler, signal.SIG_DFL),
+        working(message),
+        on_first_miss(compiling),
+    ):
         yield
 
 
@@ -65,18 +69,3 @@ def handling(number: signal.Signals, usual: Handler, handler: Handler) -> Iterat
         yield
     finally:
         signal.signal(number, usual)
-
-
-def cache_folder() -> Path | None:
-    """Return numba's cache folder, or None if there is none."""
-    from ...solvers.trees.height_reduction import _exchange
-
-    # Numba has no public name for this.
-    folder = getattr(getattr(_exchange, "_cache", None), "cache_path", None)
-    return None if folder is None else Path(folder)
-
-
-def compiled_before() -> bool:
-    """Whether numba's cache holds the last kernel that planning compiles, or there is none."""
-    folder = cache_folder()
-    return folder is None or any(folder.glob("height_reduction._exchange-*.nbi"))

@@ -126,7 +126,7 @@ def schedule_all_to_allv(
     per_up, per_out, wake_up, floor = model.prices
     prices, lanes = (per_up * unit, per_out * unit, wake_up, floor / unit), 1
     rates: tuple[tuple[Fraction, ...], ...] = ()
-    if nics is not None and (rates := _as_rates(nics, sizes or (m,) * n)):
+    if nics is not None and (rates := as_rates(nics, sizes or (m,) * n)):
         rate, sizes = lane_rate(rates), sizes or (m,) * n
         prices, lanes = (prices[0], prices[1] / float(rate), *prices[2:]), int(max(map(max, rates)) / rate)
     plan = partial(_staged, matrix, m, sizes, rates, CHOSEN if stages is None else STAGES[stages], prices)
@@ -218,7 +218,7 @@ def as_sizes(values: object, servers: int) -> tuple[int, ...]:
     return tuple(as_whole(size, f"gpus_per_server[{server}]") for server, size in enumerate(values))
 
 
-def _as_rates(nics: object, sizes: tuple[int, ...]) -> tuple[tuple[Fraction, ...], ...]:
+def as_rates(nics: object, sizes: tuple[int, ...]) -> tuple[tuple[Fraction, ...], ...]:
     """Read the rates of NICs, one row for each server; empty if all are 1."""
     rows = [as_list(row, f"nics[{server}]") for server, row in enumerate(as_list(nics, "nics"))]
     if len(rows) != len(sizes):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
-from itertools import chain, product
+from itertools import chain, product, zip_longest
 from math import gcd, lcm
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import UnsupportedError
+from ...errors import CertificateError, UnsupportedError
 from ...schedules import Bound, Collective, Cut, StagedFlow, schedule_time
 from ...schedules.fast.as_flow import LocalParts, Routes, all_pieces, as_flow, at_once
+from ...schedules.fast.lanes import lane_rate
 from ...schedules.fast.segments import StagedArrays
+from ...schedules.flows.verify import check_partners
 from ...schedules.traffic.collective import AnyCollective
 from ...support import progress
 from ...support.arrays import IntArray
@@ -52,12 +55,12 @@ def plan_fast(
         hops = Hops(TreeProblem(topology, "broadcast", *topology.arrays[:3], ones))
         boxes = boxes_of(hops)
         _check_pairs(topology, matrix)
-        network = _Network(topology, boxes, *_routes(hops, boxes))
+        networks = _networks(hops, boxes)
     with trace.stage("bound"):
         bound = _box_bound(topology, collective, matrix, boxes)
     with trace.stage("stages"):
-        best = _fastest(network, matrix, num_bytes)
-    trace.note("stages", f"{best.kind}, of up to 1/{best.cut} of the bound")
+        best = _fastest(networks, matrix, num_bytes)
+    trace.note("stages", f"{best.kind or 'chosen'}, of up to 1/{best.cut} of the bound")
     if num_bytes is not None:
         trace.note("planned_for", f"{num_bytes} bytes")
     return proved_plan(topology, collective, best.flow, "fast", {} if size is None else {"size": size}, trace, bound)
@@ -68,23 +71,26 @@ class _Timed(NamedTuple):
 
     time: Fraction
     steps: int
-    kind: str
+    kind: str | None
     cut: int
     flow: StagedFlow
 
 
-def _fastest(network: _Network, traffic: IntArray, num_bytes: int | None) -> _Timed:
+def _fastest(networks: Sequence[_Network], traffic: IntArray, num_bytes: int | None) -> _Timed:
     """Try all kinds of stages, longer or shorter ones until they take more time; for so many bytes or endless data."""
     best: _Timed | None = None
-    for kind in progress.iterate(STAGES, len(STAGES)):
+    tried = [(network, kind) for network in networks for kind in network.kinds]
+    for network, kind in progress.iterate(tried, len(tried)):
         before: _Timed | None = None
         for cut in CUTS[::-1] if num_bytes is None else CUTS:
             made = network.timed(traffic, kind, cut, num_bytes)
-            best = made if best is None else min(best, made)
-            if before is not None and made.time > before.time:
+            if made is None or (before is not None and made.time > before.time):
                 break
+            best = made if best is None else min(best, made, key=lambda each: (*each[:2], each.kind or "", each.cut))
             before = made
-    assert best  # there is a kind at least
+    if best is None:
+        box, other, *_ = networks[0].boxes
+        raise _without_nic(networks[0].topology, int(box[0]), int(other[0]))
     return best
 
 
@@ -117,12 +123,70 @@ def _check_pairs(topology: Topology, traffic: IntArray) -> None:
         )
 
 
-def _routes(hops: Hops, boxes: list[IntArray]) -> tuple[Routes, IntArray]:
+def nic_rates(hops: Hops, boxes: list[IntArray]) -> tuple[tuple[Fraction, ...], ...]:
+    """Rates at which GPUs reach other boxes without other GPUs, over the largest, in eighths; none if all are alike.
+
+    That is the slower one of both ways, and a share of it where GPUs of a box share a link.
+    """
+    ranks, capacities = hops.problem.topology.num_ranks, hops.problem.capacities
+    widths = np.zeros((ranks, ranks), dtype=np.int64)
+    for tail in range(ranks):
+        known = hops.widths(tail)
+        widths[tail] = [known.get(head, 0) for head in range(ranks)]
+    rates = np.zeros((2, ranks))
+    for box in boxes:
+        widths[np.ix_(box, box)] = 0
+        for way, reached in enumerate((widths, widths.T)):
+            loads = LinkLoads(capacities)
+            sides: list[tuple[int, ...]] = []
+            for place, gpu in enumerate(box):
+                widest = np.flatnonzero(reached[gpu] == (most := reached[gpu].max()))
+                ends = (int(gpu), int(widest[place % len(widest)]))
+                found = hops.routes(*ends[:: -1 if way else 1]) if most else ()
+                links = loads.take(found).links if found else ()
+                sides.append((links, links[::-1])[way][: (len(links) + 1) // 2])  # those of this box
+            uses = np.bincount(np.fromiter(chain.from_iterable(sides), dtype=np.int64), minlength=len(capacities))
+            for gpu, links in zip(box, sides, strict=True):
+                rates[way, gpu] = min((capacities[link] / uses[link] for link in links), default=0)
+                rates[way, gpu] = min(rates[way, gpu], reached[gpu].max())
+    least = rates.min(axis=0)
+    eighths = np.where(least > 0, np.maximum(1, np.rint(8 * least / least.max())), 0).astype(int)
+    if eighths.min() == 8:
+        return ()
+    return tuple(tuple(Fraction(int(each), 8) for each in eighths[box]) for box in boxes)
+
+
+def _networks(hops: Hops, boxes: list[IntArray]) -> list[_Network]:
+    """Take boxes as they are, or where NICs differ all rates or only whole ones, with GPUs of slow NICs at the end.
+
+    That is by place in all boxes alike, as rails join them, or in each box by itself.
+    """
+    topology = hops.problem.topology
+    if not (rates := nic_rates(hops, boxes)):
+        return [_Network(topology, boxes, *_routes(hops, boxes, gcd(*map(len, boxes))))]
+    if lost := [box for box, row in zip(boxes, rates, strict=True) if not any(row)]:
+        raise _without_nic(topology, int(lost[0][0]), int(boxes[0 if lost[0] is boxes[-1] else -1][0]))
+    routes = _routes(hops, boxes, 1)
+    worst = [min(place) for place in zip_longest(*rates, fillvalue=Fraction(1))]
+    found = dict[Any, _Network]()
+    for keys, floor in product(([worst] * len(rates), rates), (0, 1)):
+        orders = [np.argsort(-np.array(by[: len(row)]), kind="stable") for by, row in zip(keys, rates, strict=True)]
+        nics = tuple(
+            tuple(row[at] if row[at] >= floor else Fraction(0) for at in order)
+            for row, order in zip(rates, orders, strict=True)
+        )
+        if all(map(any, nics)):
+            sorted_boxes = [box[order] for box, order in zip(boxes, orders, strict=True)]
+            found[str(sorted_boxes), nics] = _Network(topology, sorted_boxes, *routes, nics)
+    return list(found.values())
+
+
+def _routes(hops: Hops, boxes: list[IntArray], part: int) -> tuple[Routes, IntArray]:
     """Shortest routes in boxes, and to peers in others, which have the same place in a part of a box; and their links.
 
     What boxes send to those as far on at once is shared out among equal routes.
     """
-    ranks, part = hops.problem.topology.num_ranks, gcd(*map(len, boxes))
+    ranks = hops.problem.topology.num_ranks
     numbers, found = np.full((ranks, ranks), -1, dtype=np.int64), list[tuple[int, ...]]()
     for shift in range(len(boxes)):
         loads = LinkLoads(hops.problem.capacities)
@@ -130,10 +194,9 @@ def _routes(hops: Hops, boxes: list[IntArray]) -> tuple[Routes, IntArray]:
             for (place, tail), (other, head) in product(
                 enumerate(box), enumerate(boxes[(number + shift) % len(boxes)])
             ):
-                if tail != head and (shift == 0 or place % part == other % part):
-                    ways = hops.routes(int(tail), int(head))
-                    if not ways:
-                        raise _without_nic(hops.problem.topology, int(tail), int(head))
+                if tail == head or (shift and place % part != other % part):
+                    continue
+                if ways := hops.routes(int(tail), int(head)):
                     numbers[tail, head] = len(found)
                     found.append(loads.take(ways).links)
     starts = np.cumsum([0, *map(len, found)], dtype=np.int64)
@@ -155,24 +218,49 @@ class _Network(NamedTuple):
     boxes: list[IntArray]
     routes: Routes
     links: IntArray
+    nics: tuple[tuple[Fraction, ...], ...] = ()
 
-    def timed(self, traffic: IntArray, kind: str, cut: int, num_bytes: int | None) -> _Timed:
-        """Plan as `flow` does, and predict the time."""
+    @property
+    def kinds(self) -> tuple[str | None, ...]:
+        """Kinds of stages to try; None stands for whole or parts of boxes, whichever is faster."""
+        return ("fewest", "rotations", None) if self.nics else tuple(STAGES)
+
+    def timed(self, traffic: IntArray, kind: str | None, cut: int, num_bytes: int | None) -> _Timed | None:
+        """Plan as `flow` does, and predict the time; None if there is no such plan."""
         flow = self.flow(traffic, kind, cut)
+        if flow is None:
+            return None
         time = flow.inverse_rate(self.topology)
         if num_bytes is not None:
             time = schedule_time(flow, self.topology, num_bytes, costs=as_costs(None, self.topology))
         return _Timed(time, flow.num_steps, kind, cut, flow)
 
-    def flow(self, traffic: IntArray, kind: str, cut: int) -> StagedFlow:
-        """Let FAST plan in stages of a kind, none longer than a part of the bound; `traffic` int64 (ranks, ranks)."""
+    def flow(self, traffic: IntArray, kind: str | None, cut: int) -> StagedFlow | None:
+        """Let FAST plan in stages of a kind, none longer than a part of the bound; `traffic` int64 (ranks, ranks).
+
+        None if ranks have no route to their peers, or several peers at once by lanes of their NICs.
+        """
         ranks, sizes = np.concatenate(self.boxes), [len(box) for box in self.boxes]
         ordered = traffic[np.ix_(ranks, ranks)]
-        units, longest = _units(ordered, sizes, cut)
+        rate = lane_rate(self.nics)
+        units, longest = _units(ordered, sizes, [int(sum(row) / rate) for row in self.nics] or sizes, cut)
         schedule = schedule_all_to_allv(
-            ordered * units, servers=len(sizes), gpus_per_server=sizes, stages=kind, max_stage_bytes=longest
+            ordered * units,
+            servers=len(sizes),
+            gpus_per_server=sizes,
+            nics=self.nics or None,
+            stages=kind,
+            max_stage_bytes=longest * int(max(map(max, self.nics), default=1) / rate),
         )
-        return as_flow(schedule, self._filled_in(schedule, ranks), ranks, self.routes)
+        pieces = all_pieces(schedule)
+        if (self.routes.numbers[ranks[pieces.proxy], ranks[pieces.peer]] < 0).any():
+            return None
+        made = as_flow(schedule, self._filled_in(schedule, ranks), ranks, self.routes)
+        try:
+            check_partners(made)
+        except CertificateError:
+            return None
+        return made
 
     def _filled_in(self, schedule: StagedArrays, ranks: IntArray) -> LocalParts:
         """Divide local bytes among steps in which their links have room; what is left over moves in the longest."""
@@ -202,15 +290,15 @@ class _Network(NamedTuple):
         return LocalParts(*np.array(parts, dtype=np.int64).T)
 
 
-def _units(traffic: IntArray, sizes: list[int], cut: int) -> tuple[int, int]:
-    """Parts to divide a traffic of 1 into, such that GPUs share it evenly, and how many the longest stage may have."""
+def _units(traffic: IntArray, sizes: list[int], lanes: list[int], cut: int) -> tuple[int, int]:
+    """Parts to divide a traffic of 1 into, such that lanes share it evenly, and how many the longest stage may have."""
     firsts = np.cumsum([0, *sizes[:-1]])
     tiles = np.add.reduceat(np.add.reduceat(traffic, firsts, axis=0), firsts, axis=1)
     np.fill_diagonal(tiles, 0)
-    most = zip(np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist(), sizes, strict=True)
+    most = zip(np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist(), lanes, strict=True)
     bound = max(Fraction(total, size) for total, size in most)
-    part = gcd(*sizes)
-    shares = lcm(*(one * other // part for one, other in product(set(sizes), repeat=2)))
+    part = gcd(*lanes)
+    shares = lcm(*(one * other // part for one, other in product(set(lanes), repeat=2)))
     units = shares // gcd(shares, *tiles.ravel().tolist())
     units *= -(-GRAIN * cut // max(1, int(bound * units)))
     if sum(traffic.ravel().tolist()) * units >= MAX_BYTES:
@@ -227,8 +315,10 @@ def _box_bound(topology: Topology, collective: Collective, traffic: IntArray, bo
     nearest = np.stack([distances[box].min(axis=0) for box in boxes])
     inside = [np.arange(size) == rank for rank in range(ranks)]
     for number in range(len(boxes)):
-        own = nearest[number] < np.delete(nearest, number, axis=0).min(axis=0)
+        others = np.delete(nearest, number, axis=0).min(axis=0)
+        own = nearest[number] < others
         inside += [own & (nearest[number] <= reach) for reach in np.unique(nearest[number][own])]
+        inside += [own & (others >= reach) for reach in np.unique(others[own])]
     sides = np.stack([*inside, *np.logical_not(inside)])
     weights = sides[:, :ranks].astype(np.float64)
     amounts = ((weights @ traffic) * (1 - weights)).sum(axis=1)

@@ -83,6 +83,10 @@ class Hops:
         """Lengths of the ways from `tail` to all nodes that it reaches without passing a rank, in links."""
         return self._from(tail).lengths
 
+    def widths(self, tail: int) -> Mapping[int, int]:
+        """Capacities of the widest of these ways that are shortest."""
+        return self._from(tail).widths
+
     def lengths(self, tail: int) -> set[int]:
         """Lengths of the hops from `tail`, in links."""
         ranks = self.problem.topology.num_ranks

@@ -20,6 +20,7 @@ import numba
 from numba.core import caching, serialize
 
 from ..writing import finished_before_signals
+from .misses import report_miss
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -100,15 +101,18 @@ class _Cache(caching.FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load a compiled kernel, or None; a broken file is written again."""
+        found = None
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception as error:  # noqa: BLE001 - unpickling broken files raises anything
             _tell(
                 "broken", f"a cache file of kernels in {self.cache_path} is broken ({_described(error)}); replacing it"
             )
             with suppress(OSError):
                 self.flush()  # type: ignore[no-untyped-call]
-            return None
+        if found is None:
+            report_miss()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save a compiled kernel if that is possible."""

@@ -21,7 +21,7 @@ from collopt.planners import Plan
 from collopt.runtime import lower, run_program, simulate
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.schedules import Cut, schedule_from_json, schedule_to_json
-from collopt.topologies import Topology, dgx1_v100, dgx_h100, mi250, mi300x, ring
+from collopt.topologies import Topology, dgx1_v100, dgx_h100, mi250, mi300x, rail, ring
 from sample_sizes import examples
 
 LARGE = 2**31 - 1
@@ -94,6 +94,31 @@ def test_nics_are_shared_and_chosen() -> None:
         assert made.gap < Fraction(1, 100)
     even = np.random.default_rng(1).integers(500, 1000, (8, 8))
     assert planned(boxes([3, 3, 3]).without_node("b1/g2"), even).gap < Fraction(1, 50)
+
+
+HURT = {
+    "dead": (dgx_h100(boxes=3).without_node("box1/nic3"), 1, Fraction(7)),
+    "slow": (dgx_h100(boxes=3).derate("box1/gpu2", "box1/nic2", "1/2"), 1, Fraction(15, 2)),
+    "dead and slow": (
+        dgx_h100(boxes=3).without_node("box1/nic3").derate("box0/gpu2", "box0/nic2", "1/4"),
+        1,
+        Fraction(7),
+    ),
+    "dead, without a spine": (rail(3, 8, oversubscription=None).without_node("box1/nic3"), 1, Fraction(7)),
+}
+
+
+@pytest.mark.parametrize("case", HURT)
+def test_nics_that_fail_or_are_slow_are_left_alone_or_send_less(case: str) -> None:
+    """The bound is that of the box's other NICs, and plans come close; the box has most traffic."""
+    topology, box, nics = HURT[case]
+    traffic = np.random.default_rng(3).integers(500, 1000, (24, 24))
+    traffic[8 * box : 8 * box + 8] *= 2
+    made = planned(topology, traffic)
+    outside = traffic[8 * box : 8 * box + 8].sum() - traffic[8 * box : 8 * box + 8, 8 * box : 8 * box + 8].sum()
+    assert made.bound.inverse_rate == Fraction(int(outside)) / (nics * 50)
+    assert made.gap < Fraction(1, 40)
+    made.verify()
 
 
 def test_even_traffic_is_planned_too() -> None:
@@ -172,9 +197,9 @@ REFUSED = {
     "no switches": (ring(4), "form one box"),
     "a cube mesh": (dgx1_v100(boxes=2), "'box0/gpu0' and 'box0/gpu5' of one box .* not joined by a switch or a link"),
     "a partial mesh": (mi250(boxes=2), "'box0/gpu0' and 'box0/gpu3' of one box"),
-    "a dead NIC": (
-        boxes([2, 2]).without_node("b0/n0"),
-        "GPU 'b0/g0' reaches 'b1/g0', its peer in another box of .*, by no path without other GPUs",
+    "two rails cut": (
+        rail(3, 2, oversubscription=None).without_node("box0/nic0").without_node("box1/nic1"),
+        "GPU 'box0/gpu0' reaches 'box1/gpu0', its peer in another box of .*, by no path without other GPUs",
     ),
 }
 

@@ -126,6 +126,7 @@ def sixteen_ranks(rank: int, folder: str, seeds: int) -> dict[str, bool]:
 
 KINDS = ("uniform", "zipf", "adversary")
 SLOW_LINKS = TwoTierModel("0.45", "0.05")
+NICS = (None, [[1, 1], [1, 0], [1, 1], [1, 1]])  # all of four servers, or all but that of rank 3
 
 
 def cells_of_50_kb(kind: str) -> np.ndarray:
@@ -150,13 +151,13 @@ class Counted(NamedTuple):
 
 
 def counted_exchanges(rank: int, folder: str) -> list[Counted]:
-    """Exchange all `KINDS` among eight ranks, and count what torch is asked to send in each batch."""
+    """Exchange all `KINDS` by all `NICS` among eight ranks, and count what torch is asked to send in each batch."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=8)
-    return [counted_exchange(rank, kind) for kind in KINDS]
+    return [counted_exchange(rank, kind, nics) for kind in KINDS for nics in NICS]
 
 
-def counted_exchange(rank: int, kind: str) -> Counted:
+def counted_exchange(rank: int, kind: str, nics: list[list[int]] | None) -> Counted:
     """Exchange one kind."""
     batches: list[list[tuple[int, int]]] = []
     plans = []
@@ -171,7 +172,7 @@ def counted_exchange(rank: int, kind: str) -> Counted:
         patch("torch.distributed.batch_isend_irecv", count),
         patch.object(runtime, "run", lambda call, plan: plans.append(plan) or run(call, plan)),
     ):
-        right = agrees(rank, cells_of_50_kb(kind), torch.uint8, (), gpus_per_server=2, model=SLOW_LINKS)
+        right = agrees(rank, cells_of_50_kb(kind), torch.uint8, (), gpus_per_server=2, nics=nics, model=SLOW_LINKS)
     (plan,) = plans
     sent = [(step, *each) for step, batch in zip(plan.steps.tolist(), batches, strict=True) for each in batch]
     return Counted(right, sent, plan.scratch)
@@ -340,6 +341,9 @@ def wrong_calls(rank: int) -> dict[str, tuple[str, bool]]:
         "timeout": lambda out: all_to_all_single(out, eight, timeout="1" if other else 1),  # type: ignore[arg-type]
         "stage": lambda out: all_to_all_single(out, eight, max_stage_bytes=0 if other else 10),
         "model": lambda out: all_to_all_single(out, eight, model=450 if other else None),  # type: ignore[arg-type]
+        "no NIC": lambda out: all_to_all_single(out, eight, nics=[[0], [1], [1], [1]] if other else [[1]] * 4),
+        "odd NIC": lambda out: all_to_all_single(out, eight, nics=[["0.97"], *[[1 if other else "0.97"]] * 3]),
+        "NICs differ": lambda out: all_to_all_single(out, eight, servers=1, nics=[[1, 1, 1, 1 + other]]),
         "scratch": lambda out: all_to_all_single(out, eight, max_scratch_bytes=-1 if other else 10),
         "kind of stages": lambda out: all_to_all_single(out, eight, stages="few" if other else "fewest"),
         "async": lambda out: all_to_all_single(out, eight, async_op=2 if other else True),  # type: ignore[arg-type]

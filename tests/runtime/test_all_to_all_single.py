@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 import all_to_all_tasks
@@ -62,12 +63,15 @@ def test_sixteen_ranks_agree_with_torch() -> None:
 def test_what_ranks_send_is_near_the_optimum() -> None:
     """Bytes of eight ranks, counted as they were sent; links are a thousandth as fast as those for cells of 50 MB."""
     reports = run_ranks(all_to_all_tasks.counted_exchanges, 8, timeout_s=280, preload=PRELOAD)
-    for kind, *counted in zip(all_to_all_tasks.KINDS, *reports, strict=True):
-        check_counts(all_to_all_tasks.cells_of_50_kb(kind), counted)
+    cases = itertools.product(all_to_all_tasks.KINDS, all_to_all_tasks.NICS)
+    for (kind, nics), *counted in zip(cases, *reports, strict=True):
+        check_counts(all_to_all_tasks.cells_of_50_kb(kind), nics, counted)
 
 
-def check_counts(traffic: npt.NDArray[np.int64], reports: list[all_to_all_tasks.Counted]) -> None:
-    """Compare the bytes of all steps with the schedule and the optimum."""
+def check_counts(
+    traffic: npt.NDArray[np.int64], nics: list[list[int]] | None, reports: list[all_to_all_tasks.Counted]
+) -> None:
+    """Compare the bytes of all steps with the schedule and the optimum; without a NIC there are none outside."""
     model = all_to_all_tasks.SLOW_LINKS
     assert all(each.right for each in reports)
     steps = max(step for each in reports for step, *_ in each.sent) + 1
@@ -77,14 +81,16 @@ def check_counts(traffic: npt.NDArray[np.int64], reports: list[all_to_all_tasks.
             outside = int(rank // 2 != peer // 2)
             bytes_of[outside, 0, rank, step] += length
             bytes_of[outside, 1, peer, step] += length
+    if nics:
+        assert not bytes_of[1, :, 3].any()
     inside, outside = bytes_of.max(axis=(1, 2))
     times = np.maximum(inside / float(model.scale_up), outside / float(model.scale_out)) / 1000
     times += float(model.wake_up) * (times > 0)
-    schedule = schedule_all_to_allv(traffic, servers=4, gpus_per_server=2, model=model)
+    schedule = schedule_all_to_allv(traffic, servers=4, gpus_per_server=2, nics=nics, model=model)
     assert times.sum() == pytest.approx(float(schedule.completion_time(model)))
     assert times.sum() <= 1.02 * float(schedule.optimum(model))
     assert [each.scratch for each in reports] == schedule.scratch_bytes.tolist()
-    assert max(each.scratch for each in reports) <= traffic.sum(axis=1).mean() / 4
+    assert max(each.scratch for each in reports) <= traffic.sum(axis=1).mean() / (2 if nics else 4)
 
 
 def test_options_groups_and_odd_tensors_work(answers: list[all_to_all_tasks.Answers]) -> None:
@@ -117,6 +123,8 @@ OWN = {
     "servers": "servers is 0; expected",
     "timeout": "timeout is '1'; expected",
     "stage": "max_stage_bytes is 0; expected",
+    "no NIC": "nics[0] has no rate above 0; expected at least one NIC in each server",
+    "odd NIC": "the largest rate of nics is 100 times the one that divides all; expected at most 32 times",
     "model": "the model is 450; expected a TwoTierModel",
     "scratch": "max_scratch_bytes is -1; expected",
     "kind of stages": "stages is 'few'; expected one of plain, fewest, rotations",
@@ -136,6 +144,7 @@ OWN = {
 }
 EVERYWHERE = {
     "three servers": None,
+    "NICs differ": "the ranks disagree about the rates of NICs, such as ranks 0 and 2",
     "traffic of others": "the ranks disagree about whether traffic is given, and what",
     "traffic on one": "the ranks disagree about whether traffic is given, and what",
     "mismatch": "rank 2 has 1 rows for rank 1, which expects 2; expected",
@@ -187,6 +196,7 @@ def test_a_rank_that_stays_away_is_noticed_in_time(answers: list[all_to_all_task
     assert absent == "absent"
     for message in messages:
         assert message.startswith("ProgramError: the ranks could not agree on the all-to-all: "), message
+        assert message.endswith("; rank 3 gave no sign: late, or ended")
 
 
 @pytest.fixture(scope="module")

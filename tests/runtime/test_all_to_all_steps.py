@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import pairwise
 from math import gcd
 
@@ -107,19 +108,34 @@ def _rank_program(
     st.sampled_from([1, 3, 8, 768]),
     st.sampled_from([None, *STAGES]),
     st.sampled_from([None, 1, 500]),
+    st.sampled_from([1, 2, 4]),
     st.integers(0, 2**32),
 )
 def test_steps_of_all_ranks_fit_together(
-    servers: int, gpus: int, width: int, stages: str | None, cap: int | None, seed: int
+    servers: int, gpus: int, width: int, stages: str | None, cap: int | None, rates: int, seed: int
 ) -> None:
-    """Messages of equal lengths match in order, nobody waits for ever, and every byte comes to its place."""
+    """Messages of equal lengths match in order, nobody waits for ever, and every byte comes to its place.
+
+    What has a NIC without a rate sends and receives between servers is nothing.
+    """
     rng = np.random.default_rng(seed)
     ranks = servers * gpus
     rows = rng.integers(0, 6, (ranks, ranks)) * (rng.random((ranks, ranks)) < rng.random())
-    exchange = Exchange(rows.tobytes(), servers, gpus, width, stages, cap)
+    nics = rng.integers(0, rates, (servers, gpus)) if rates > 1 else np.ones((servers, gpus), dtype=np.int64)
+    nics[:, rng.integers(gpus)] += 1
+    speeds = tuple(tuple(Fraction(rate, 4) for rate in row) for row in nics.tolist()) if rates > 1 else ()
+    exchange = Exchange(rows.tobytes(), servers, gpus, width, stages, cap, nics=speeds)
     plans = [rank_steps(exchange, rank) for rank in range(ranks)]
     check(plans, rows, width)
-    options = {"servers": servers, "gpus_per_server": gpus, "stages": stages, "max_stage_bytes": cap}
+    for rank in np.flatnonzero(nics.ravel() == 0):
+        assert not (plans[rank].messages[:, 0] // gpus != rank // gpus).any()
+    options = {
+        "servers": servers,
+        "gpus_per_server": gpus,
+        "stages": stages,
+        "max_stage_bytes": cap,
+        "nics": speeds or None,
+    }
     unit = gcd(width, 512)
     wanted = schedule_all_to_allv(rows * (width // unit), unit_bytes=unit, **options).scratch_bytes * unit
     assert [plan.scratch for plan in plans] == wanted.tolist()

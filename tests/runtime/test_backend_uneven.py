@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -11,7 +12,7 @@ import uneven_tasks
 from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.runtime.distributed.torch_backend.plan_cache import BackendSettings, PlanCache
-from collopt.topologies import ring
+from collopt.topologies import dgx_h100, ring
 
 PRELOAD = ("torch", "torch.distributed", "uneven_tasks", "collopt.runtime.distributed.all_to_allv.step_kernel")
 
@@ -36,6 +37,9 @@ def test_parts_that_differ_agree_with_torch(boxes: int, gpus: int) -> None:
 def test_boxes_are_runs_of_ranks() -> None:
     """Their size is known if the network has several; otherwise it is said why not."""
     cache = PlanCache(BackendSettings(topology=uneven_tasks.network(2, 4)), 8)
-    assert cache.box_size == 4
-    assert "ring-8 has not several boxes" in str(PlanCache(BackendSettings(topology=ring(8, bandwidth=1)), 8).box_size)
-    assert "is not known" in str(PlanCache(BackendSettings(topology=ring(8, bandwidth=1)), 4).box_size)
+    assert cache.boxes == (4, ())
+    assert "ring-8 has not several boxes" in str(PlanCache(BackendSettings(topology=ring(8, bandwidth=1)), 8).boxes)
+    assert "is not known" in str(PlanCache(BackendSettings(topology=ring(8, bandwidth=1)), 4).boxes)
+    network = dgx_h100(boxes=2).without_node("box0/nic3").derate("box1/gpu0", "box1/nic0", "1/2")
+    found = PlanCache(BackendSettings(topology=network), 16).boxes
+    assert found == (8, ((1, 1, 1, 0, 1, 1, 1, 1), (Fraction(1, 2), 1, 1, 1, 1, 1, 1, 1)))

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 from numba.core import caching, config
 
+from collopt.cli.terminal.progress import computing
 from collopt.support.compiling.kernels import cache_problems
 
 MODULE = """from collopt.support.compiling.kernels import kernel
@@ -40,6 +41,20 @@ def load(path: Path) -> ModuleType:
     assert spec.loader is not None
     spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
     return module
+
+
+def test_compiling_is_told_once_and_only_if_nothing_is_cached(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For another type of number too."""
+    with computing("calls"):
+        assert load(module).double(4) == 8
+    assert capsys.readouterr().err == ""
+    with computing("calls"):
+        again = load(module)
+        assert (again.double(0.5), again.double(1j)) == (1, 2j)
+    assert capsys.readouterr().err.count("this run compiles numba kernels") == 1
+    with computing("calls"):
+        assert load(module).double(0.5) == 1
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from ...programs.checks import check_seconds
 from ..calls.agreement import connect, first_line, wait_for_all
 from ..calls.arguments import import_torch, joined_group
 from ..calls.call_queue import TAG, AsyncWork, completed_work, run_in_order, run_now, start
+from ..calls.diagnosis import explained
 from .arguments import AllToAllCall, Terms, agreed_exchange, check_arguments
 from .steps import Message, RankSteps, rank_steps
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
     from ....schedules import TwoTierModel
+    from ....support.quantities import Exact
 
 MAX_SECONDS = 1e9
 
@@ -39,6 +41,7 @@ def all_to_all_single(
     stages: str | None = None,
     max_stage_bytes: int | None = None,
     max_scratch_bytes: int | None = None,
+    nics: Sequence[Sequence[Exact]] | None = None,
     model: TwoTierModel | None = None,
     timeout: float | None = None,
 ) -> AsyncWork | None:
@@ -67,6 +70,9 @@ def all_to_all_single(
         each rank compares its own row and column.
     stages, max_stage_bytes, max_scratch_bytes : str and int, optional
         As for `collopt.planners.schedule_all_to_allv`, the same on all ranks.
+    nics : sequence of sequence of numbers, optional
+        Rates of the NICs of each server's GPUs, 0 where one has none or it failed, as for `schedule_all_to_allv`, at
+        most 32 times what divides all; the same on all ranks.
     model : TwoTierModel, optional
         What the stages are chosen for, the same on all ranks; by default the H200 testbed of the FAST paper.
     timeout : float, optional
@@ -89,7 +95,8 @@ def all_to_all_single(
     Notes
     -----
     Per call, a rank needs at most `max_scratch_bytes`, or four times the longest stage; the schedule's `scratch_bytes`
-    say how much.  By default that is no more than a quarter of what ranks send on average, or 4 MiB.
+    say how much.  Where all NICs are alike that is by default no more than a quarter of what ranks send on average, or
+    4 MiB.
 
     With `async_op` the exchange goes on in a thread on CPU tensors, and on a stream of its own on CUDA tensors.  As the
     ranks agree on every call, on CPU tensors every call waits for those of the group that still go on.
@@ -97,7 +104,7 @@ def all_to_all_single(
     call, job = prepared(
         output, input, output_split_sizes, input_split_sizes, group, async_op, servers=servers,
         gpus_per_server=gpus_per_server, traffic=traffic, stages=stages, max_stage_bytes=max_stage_bytes,
-        max_scratch_bytes=max_scratch_bytes, model=model, timeout=timeout,
+        max_scratch_bytes=max_scratch_bytes, nics=nics, model=model, timeout=timeout,
     )  # fmt: skip
     if job is None:
         return completed_work([output]) if async_op else None
@@ -159,7 +166,7 @@ def run(call: AllToAllCall, plan: RankSteps) -> None:
     except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
         raise ProgramError(
             f"rank {call.group.rank()} could not finish step {step + 1} of {plan.num_steps} of an all-to-all: "
-            f"{first_line(error)}"
+            f"{first_line(error)}{explained(call.group, 'in an all-to-all')}"
         ) from error
 
 

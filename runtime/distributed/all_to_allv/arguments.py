@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....errors import UnsupportedError
+from ....schedules.fast.lanes import lane_counts
 from ....schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
 from ....support.arrays import IntArray
 from ....support.validation import shown
@@ -18,6 +20,7 @@ from .steps import Exchange
 
 BACKEND_DEVICES = {"nccl": "cuda", "gloo": "cpu"}
 """Device type that a backend requires; other backends serve several."""
+MAX_LANES = 32  # of a NIC: each may have messages of its own in a batch
 
 
 class AllToAllCall(NamedTuple):
@@ -35,13 +38,14 @@ class AllToAllCall(NamedTuple):
     stages: str | None = None
     max_stage_bytes: int | None = None
     max_scratch_bytes: int | None = None
+    nics: Any = None
     model: TwoTierModel | None = None
     timeout: float | None = None
 
 
 def check_arguments(call: AllToAllCall) -> Terms:
     """Check the arguments of a call, and fill in defaults."""
-    from ....planners.pairs.fast import STAGES, as_traffic
+    from ....planners.pairs.fast import STAGES, as_rates, as_traffic
 
     _, dist = import_torch()
     ranks, rank = dist.get_world_size(call.group), dist.get_rank(call.group)
@@ -54,6 +58,12 @@ def check_arguments(call: AllToAllCall) -> Terms:
     if call.stages is not None:
         check_choice("stages", call.stages, STAGES)
     servers, gpus = servers_and_gpus(call.servers, call.gpus_per_server, ranks)
+    nics = () if call.nics is None else as_rates(call.nics, (gpus,) * servers)
+    if (lanes := lane_counts(nics).max(initial=1)) > MAX_LANES:
+        raise UnsupportedError(
+            f"the largest rate of nics is {lanes} times the one that divides all; expected at most {MAX_LANES} times, "
+            "as of rounder rates"
+        )
     _check_tensors(call)
     check_async(call.async_op, call.input, call.timeout)
     sends = _splits("input", call.input, call.input_splits, ranks)
@@ -72,7 +82,7 @@ def check_arguments(call: AllToAllCall) -> Terms:
     model = H200 if call.model is None else call.model
     check_model(model)
     shape, limits = (servers, gpus), (call.max_stage_bytes, call.max_scratch_bytes)
-    return Terms(sends, receives, rows, _row_bytes(call), *kinds, *shape, *limits, call.stages, model)
+    return Terms(sends, receives, rows, _row_bytes(call), *kinds, *shape, *limits, call.stages, model, nics)
 
 
 def servers_and_gpus(servers: int | None, gpus: int | None, ranks: int) -> tuple[int, int]:
@@ -154,8 +164,9 @@ def _splits(name: str, tensor: Any, given: Any, ranks: int) -> list[int]:
 
 
 CALL = "the all-to-all"
+MATRIX = "whether traffic is given, and what"
 NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "max_scratch_bytes", "stages")
-DIGESTED = ("the element type", "the kind of device", "the model", "whether traffic is given, and what")
+DIGESTED = ("the element type", "the kind of device", "the model", "the rates of NICs", MATRIX)
 
 
 class Terms(NamedTuple):
@@ -173,6 +184,7 @@ class Terms(NamedTuple):
     max_scratch_bytes: int | None
     stages: str | None
     model: TwoTierModel
+    nics: tuple[tuple[Fraction, ...], ...]
 
 
 def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float | None) -> Exchange:
@@ -187,7 +199,10 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
     limits = [
         UNKNOWN if limit is None else min(limit, 2**62) for limit in (terms.max_stage_bytes, terms.max_scratch_bytes)
     ]
-    shape, kinds = (terms.servers, terms.gpus_per_server), (terms.dtype, terms.device, repr(terms.model))
+    shape, kinds = (
+        (terms.servers, terms.gpus_per_server),
+        (terms.dtype, terms.device, str(terms.model), str(terms.nics)),
+    )
     way = UNKNOWN if terms.stages is None else STAGES[terms.stages]
     digests = [*(digest(kind.encode()) for kind in kinds), matrix]
     table = gathered([0, *shape, *limits, way, *digests, size], group, timeout, CALL)
@@ -198,7 +213,7 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
         splits = gathered([*terms.sends, *terms.receives], group, timeout, CALL)
         rows = _match_splits(splits[:, : len(terms.sends)], splits[:, len(terms.sends) :])
     stage, scratch = terms.max_stage_bytes, terms.max_scratch_bytes
-    return Exchange(rows.tobytes(), *shape, row_bytes, terms.stages, stage, scratch, terms.model)
+    return Exchange(rows.tobytes(), *shape, row_bytes, terms.stages, stage, scratch, terms.model, terms.nics)
 
 
 def _agreed_size(sizes: IntArray) -> int:

@@ -33,8 +33,11 @@ class Rank(NamedTuple):
     """One rank, the schedule, and where it is in it."""
 
     rank: int
-    gpus: int
+    first: int  # rank of its server,
+    size: int  # and how many there are
     per_batch: int  # Messages that one batch may have each way
+    peers: int  # to which it sends in a step, at most, among these those in other servers
+    others: int
     traffic: IntArray
     starts: IntArray
     segments: IntArray
@@ -45,7 +48,8 @@ class Rank(NamedTuple):
     pieces: IntArray  # The pieces of a stage that one stream has
     rows: IntArray  # Messages, (most, 7)
     written: IntArray  # of which there are so many
-    counted: IntArray  # Messages of a step modulo 3, each way, at each distance; 0 stands for other servers
+    counted: IntArray  # Messages of a step modulo 3, each way, with each rank
+    held: IntArray  # Bytes that a stage's earlier lanes have in scratch, to send and received
     areas: IntArray  # Bytes of the four areas of scratch
 
 
@@ -53,7 +57,8 @@ class Rank(NamedTuple):
 def rank_messages(
     rank: int,
     traffic: IntArray,
-    gpus: int,
+    firsts: IntArray,
+    lanes: IntArray,
     starts: IntArray,
     segments: IntArray,
     stage_bytes: IntArray,
@@ -62,28 +67,36 @@ def rank_messages(
     ends: IntArray,
     per_batch: int,
 ) -> tuple[IntArray, int]:
-    """Return one rank's messages, int64 (messages, 7), in the order of steps and batches, and the bytes of scratch."""
-    stages, servers, server = len(partners), len(traffic) // gpus, rank // gpus
-    own = _rank(rank, traffic, gpus, starts, segments, stages, per_batch)
+    """Return one rank's messages, int64 (messages, 7), in the order of steps and batches, and the bytes of scratch.
+
+    Shapes: `firsts`, int64 (servers + 1,), has GPU 0 of each server; `lanes`, int64 (parts, lanes of a part).
+    """
+    stages, (parts, width) = len(partners), lanes.shape
+    own, part, after = _rank(rank, traffic, firsts, lanes, starts, segments, stages, per_batch)
     shares = local_shares(stage_bytes)
     for step in range(stages + 2):
         if step < stages:
-            other = partners[step, server]
-            for gpu in range(gpus):
+            own.held[:] = 0
+            for mine in range(part, after):
+                other = partners[step, mine]
                 if other >= 0:
-                    stream = (server * servers + other) * gpus + gpu
-                    count = _next_pieces(own, stream, ends[step, server] - begins[step, server])
-                    _balance(own, step, server * gpus + gpu, count)
-                    if server * gpus + gpu == rank:
-                        _exchange(own, step, rank, other * gpus + gpu, count)
-            for other in range(servers):
-                if partners[step, other] == server:
-                    for gpu in range(gpus):
-                        stream = (other * servers + server) * gpus + gpu
-                        count = _next_pieces(own, stream, ends[step, other] - begins[step, other])
-                        if server * gpus + gpu == rank:
-                            _exchange(own, step, other * gpus + gpu, rank, count)
-                        _redistribute(own, step, server * gpus + gpu, count)
+                    left = ends[step, mine] - begins[step, mine]
+                    for lane in range(width):
+                        proxy = lanes[mine, lane]
+                        count = _next_pieces(own, (mine * parts + other) * width + lane, left)
+                        _balance(own, step, proxy, count)
+                        if proxy == rank:
+                            _exchange(own, step, rank, lanes[other, lane], count)
+            for other in range(parts):
+                mine = partners[step, other]
+                if part <= mine < after:
+                    left = ends[step, other] - begins[step, other]
+                    for lane in range(width):
+                        peer = lanes[mine, lane]
+                        count = _next_pieces(own, (other * parts + mine) * width + lane, left)
+                        _redistribute(own, step, peer, count)
+                        if peer == rank:
+                            _exchange(own, step, lanes[other, lane], rank, count)
         if shares[step] < shares[step + 1]:
             _send_local(own, step, shares[step], shares[step + 1])
         own.counted[step % 3] = 0
@@ -92,25 +105,40 @@ def rank_messages(
 
 @kernel
 def _rank(
-    rank: int, traffic: IntArray, gpus: int, starts: IntArray, segments: IntArray, stages: int, per_batch: int
-) -> Rank:
-    """Allocate rows for all that a rank may have to do."""
-    ranks = len(traffic)
+    rank: int,
+    traffic: IntArray,
+    firsts: IntArray,
+    lanes: IntArray,
+    starts: IntArray,
+    segments: IntArray,
+    stages: int,
+    per_batch: int,
+) -> tuple[Rank, int, int]:
+    """Allocate rows for all that a rank may have to do; return its server's first part and the one after, too."""
+    ranks, (parts, width) = len(traffic), lanes.shape
     input_begins, output_begins = np.zeros(ranks, dtype=np.int64), np.zeros(ranks, dtype=np.int64)
     for other in range(1, ranks):
         input_begins[other] = input_begins[other - 1] + traffic[rank, other - 1]
         output_begins[other] = output_begins[other - 1] + traffic[other - 1, rank]
-    servers, server, runs, longest = ranks // gpus, rank // gpus, 0, 0
-    for other in range(servers):
-        for tile in (server * servers + other, other * servers + server):
-            runs += starts[(tile + 1) * gpus] - starts[tile * gpus]
-            for stream in range(tile * gpus, (tile + 1) * gpus):
-                longest = max(longest, starts[stream + 1] - starts[stream])
-    most = 2 * (runs + 3 * stages * gpus + 2 * gpus)
-    return Rank(
+    server = np.searchsorted(firsts, rank, side="right") - 1
+    first, size = firsts[server], firsts[server + 1] - firsts[server]
+    part, after = np.searchsorted(lanes[:, 0], np.array([first, first + size]))
+    runs, longest = 0, 0
+    for mine in range(part, after):
+        for other in range(parts):
+            for tile in (mine * parts + other, other * parts + mine):
+                runs += starts[(tile + 1) * width] - starts[tile * width]
+                for stream in range(tile * width, (tile + 1) * width):
+                    longest = max(longest, starts[stream + 1] - starts[stream])
+    most = 2 * (runs + 2 * stages * (after - part) * width + (stages + 2) * size)
+    others = np.bincount(lanes.ravel() + 1)[1:].max()
+    own = Rank(
         rank,
-        gpus,
+        first,
+        size,
         per_batch,
+        others + np.diff(firsts).max() - 1,
+        others,
         traffic,
         starts,
         segments,
@@ -121,9 +149,11 @@ def _rank(
         np.empty((longest + 1, 4), dtype=np.int64),
         np.empty((most, 7), dtype=np.int64),
         np.zeros(1, dtype=np.int64),
-        np.zeros((3, 2, gpus), dtype=np.int64),
+        np.zeros((3, 2, ranks), dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
         np.zeros(4, dtype=np.int64),
     )
+    return own, part, after
 
 
 @kernel
@@ -188,7 +218,7 @@ def _output_place(own: Rank, piece: IntArray) -> int:
 @kernel
 def _balance(own: Rank, stage: int, proxy: int, count: int) -> None:
     """Hand this rank's bytes in a proxy's stream to the proxy, or take what it sends as one."""
-    area, place = SCRATCH + stage % 2, 0
+    area, place = SCRATCH + stage % 2, own.held[0]
     for at in range(count):
         piece = own.pieces[at]
         origin, length = piece[ORIGIN], piece[BYTES]
@@ -202,8 +232,8 @@ def _balance(own: Rank, stage: int, proxy: int, count: int) -> None:
 
 @kernel
 def _exchange(own: Rank, stage: int, proxy: int, peer: int, count: int) -> None:
-    """Send this rank's stream to its peer, or receive the peer's."""
-    sent, landed, joins = 0, 0, False
+    """Send this rank's stream to its peer, or receive the peer's; its scratch is taken until the stage ends."""
+    sent, landed, joins = own.held[0], own.held[1], False
     for at in range(count):
         piece = own.pieces[at]
         length, is_own, stays = piece[BYTES], piece[ORIGIN] == proxy, piece[FINAL] == peer
@@ -219,12 +249,16 @@ def _exchange(own: Rank, stage: int, proxy: int, peer: int, count: int) -> None:
             _post(own, stage + 1, proxy, RECV, memory, place, length, joins)
         sent += 0 if is_own else length
         landed += 0 if stays else length
+    if proxy == own.rank:
+        own.held[0] = sent
+    else:
+        own.held[1] = landed
 
 
 @kernel
 def _redistribute(own: Rank, stage: int, peer: int, count: int) -> None:
     """Hand on what this rank received for others, or take what a peer received for it."""
-    area, place = LANDED + stage % 2, 0
+    area, place = LANDED + stage % 2, own.held[1]
     for at in range(count):
         piece = own.pieces[at]
         final, length = piece[FINAL], piece[BYTES]
@@ -240,9 +274,9 @@ def _redistribute(own: Rank, stage: int, peer: int, count: int) -> None:
 @kernel
 def _send_local(own: Rank, step: int, begin: int, end: int) -> None:
     """Exchange some parts of what stays inside the server."""
-    rank, gpu = own.rank, own.rank % own.gpus
-    for shift in range(1, own.gpus):
-        ahead, behind = rank - gpu + (gpu + shift) % own.gpus, rank - gpu + (gpu - shift) % own.gpus
+    rank, gpu = own.rank, own.rank - own.first
+    for shift in range(1, own.size):
+        ahead, behind = own.first + (gpu + shift) % own.size, own.first + (gpu - shift) % own.size
         first, length = part_of(own.traffic[rank, ahead], begin), part_of(own.traffic[rank, ahead], end)
         _post(own, step, ahead, SEND, INPUT, own.input_begins[ahead] + first, length - first, False)
         first, length = part_of(own.traffic[behind, rank], begin), part_of(own.traffic[behind, rank], end)
@@ -260,12 +294,13 @@ def _post(own: Rank, step: int, peer: int, is_send: int, memory: int, place: int
     if joins:
         own.rows[count - 1, LENGTH] += length
         return
-    distance = 0
-    if peer // own.gpus == own.rank // own.gpus:
-        distance = ((peer - own.rank) if is_send else (own.rank - peer)) % own.gpus
-    number = own.counted[step % 3, is_send, distance]
-    own.counted[step % 3, is_send, distance] += 1
-    groups = (own.gpus - 1) // own.per_batch + 1
+    number = own.counted[step % 3, is_send, peer]
+    own.counted[step % 3, is_send, peer] += 1
+    place_of_peer = 0
+    if own.first <= peer < own.first + own.size:
+        distance = ((peer - own.rank) if is_send else (own.rank - peer)) % own.size
+        place_of_peer = own.others - 1 + distance
+    groups = (own.peers - 1) // own.per_batch + 1
     row = own.rows[count]
     row[PEER], row[IS_SEND], row[MEMORY], row[PLACE], row[LENGTH], row[STEP] = (
         peer,
@@ -275,7 +310,7 @@ def _post(own: Rank, step: int, peer: int, is_send: int, memory: int, place: int
         length,
         step,
     )
-    row[BATCH] = number // max(1, own.per_batch // own.gpus) * groups + distance // own.per_batch
+    row[BATCH] = number // max(1, own.per_batch // own.peers) * groups + place_of_peer // own.per_batch
     own.written[0] = count + 1
 
 

@@ -5,6 +5,7 @@ A compiled kernel plans the merged steps of the schedule for the rank alone; see
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
@@ -32,6 +33,7 @@ class Exchange(NamedTuple):
     max_stage_bytes: int | None = None
     max_scratch_bytes: int | None = None
     model: TwoTierModel = H200
+    nics: tuple[tuple[Fraction, ...], ...] = ()
 
 
 class Message(NamedTuple):
@@ -82,14 +84,16 @@ def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
         rows * (exchange.row_bytes // unit),
         servers=servers,
         gpus_per_server=gpus,
+        nics=exchange.nics or None,
         stages=exchange.stages,
         max_stage_bytes=exchange.max_stage_bytes,
         max_scratch_bytes=exchange.max_scratch_bytes,
         unit_bytes=unit,
         model=exchange.model,
     )
-    schedule = (plan.stream_starts, plan.segments, plan.stage_bytes, plan.partners, plan.begins, plan.ends)
-    messages, scratch = rank_messages(rank, plan.traffic, gpus, *schedule, MAX_OPERATIONS // 2)
+    streams = plan.stream_starts, plan.segments, plan.stage_bytes, plan.partners, plan.begins, plan.ends
+    firsts = np.arange(0, servers * gpus + 1, gpus)
+    messages, scratch = rank_messages(rank, plan.traffic, firsts, plan.lanes, *streams, MAX_OPERATIONS // 2)
     messages[:, PLACE : LENGTH + 1] *= unit
     new = np.diff(messages[:, STEP : BATCH + 1], axis=0, prepend=-1).any(axis=1)
     begins = np.flatnonzero(new)

@@ -16,6 +16,7 @@ from ....errors import ProgramError, UnsupportedError
 from ....support.arrays import IntArray
 from .agreement import first_line, wait
 from .arguments import agreement_device, import_torch
+from .diagnosis import explained
 
 UNKNOWN = -1
 """Stands for what is not given."""
@@ -36,7 +37,8 @@ def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: st
         wait(dist.all_gather(list(table.unbind()), mine, group=group, async_op=True), timeout)
         rows: IntArray = table.cpu().numpy()
     except RuntimeError as error:
-        raise ProgramError(f"the ranks could not agree on {call}: {first_line(error)}") from error
+        why = explained(group, f"in {call}")
+        raise ProgramError(f"the ranks could not agree on {call}: {first_line(error)}{why}") from error
     return rows
 
 

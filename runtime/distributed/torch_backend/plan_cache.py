@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from ....errors import ColloptError, FileFormatError, ProgramError, TopologyError, UnsupportedError
 from ....planners import Plan, load_plan, plan
-from ....planners.patterns.fast import boxes_of
+from ....planners.patterns.fast import boxes_of, nic_rates
 from ....planners.patterns.fixed_pattern import Hops
 from ....planners.trees.problem import tree_problem
 from ....schedules import Collective, as_bytes
@@ -67,19 +70,26 @@ class PlanCache:
         return self._planned_here[key]
 
     @cached_property
-    def box_size(self) -> int | str:
-        """GPUs of each box, if the network has several, each a run of as many ranks; or else why not."""
+    def boxes(self) -> tuple[int, tuple[tuple[Fraction, ...], ...]] | str:
+        """GPUs of each box and the rates of their NICs, where these differ, if the network has several boxes.
+
+        Each has to be a run of as many ranks; or else it says why not.
+        """
         network = self.topology if self._plans == [] else self._plans[0][1].topology
         if network is None or network.num_ranks != self.num_ranks:
             return "the network of as many ranks is not known; give configure a topology"
         try:
-            boxes = [box.tolist() for box in boxes_of(Hops(tree_problem(network, "broadcast", ())))]
+            hops = Hops(tree_problem(network, "broadcast", ()))
+            boxes = boxes_of(hops)
         except ColloptError:
             return f"{network.name} has not several boxes in which GPUs reach each other directly"
         size = len(boxes[0])
-        if boxes != [list(range(first, first + size)) for first in range(0, self.num_ranks, size)]:
+        if np.concatenate(boxes).tolist() != list(range(self.num_ranks)) or len({*map(len, boxes)}) > 1:
             return f"the boxes of {network.name} are not runs of as many consecutive ranks each"
-        return size
+        rates = nic_rates(hops, boxes)
+        if lost := [box for box, row in enumerate(rates) if not any(row)]:
+            return f"box {lost[0]} of {network.name} reaches no others"
+        return size, rates
 
     def _load(self, folder: Path) -> list[tuple[str, Plan]]:
         """Read all plans of the folder; keep those for as many ranks of collectives that the backend runs."""

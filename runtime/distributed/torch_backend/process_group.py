@@ -187,10 +187,10 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
 
     def _can_exchange(self, tensor: Any) -> bool:
         """Whether all-to-alls of unequal parts run in FAST's stages; if not, fall back."""
-        size = self._cache.box_size
+        boxes = self._cache.boxes
         reason = self._fallback_reason(ALL_TO_ALLV, tensor, None)
-        if not reason and isinstance(size, str):
-            reason = f"its parts may differ, and {size}"
+        if not reason and isinstance(boxes, str):
+            reason = f"its parts may differ, and {boxes}"
         if reason:
             self._fall_back(ALL_TO_ALL, reason)
         return not reason
@@ -208,8 +208,10 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         group = self.plan_group(output.device.type)
 
         def prepare(target: Any, source: Any) -> tuple[Any, Callable[[], None] | None]:
-            size = self._cache.box_size
-            return all_to_all_single.prepared(target, source, *splits, group, gpus_per_server=size)
+            boxes = self._cache.boxes
+            assert not isinstance(boxes, str)  # Or it cannot exchange.
+            size, nics = boxes
+            return all_to_all_single.prepared(target, source, *splits, group, gpus_per_server=size, nics=nics or None)
 
         return self._run_prepared(ALL_TO_ALLV, prepare, output, input, opts, results, on_complete)
 
