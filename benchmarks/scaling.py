@@ -72,7 +72,10 @@ CASES: dict[str, Callable[[], Topology]] = {
     "dragonfly, 72 hosts": lambda: dragonfly(4, 2, 2),
     "random regular, 256 ranks": lambda: random_regular(256, 8, 100),
     "random regular, 1024 ranks": lambda: random_regular(1024, 8, 100),
+    "random regular, 4096 ranks": lambda: random_regular(4096, 8, 100),
+    "random regular, 1024 ranks, equal": lambda: random_regular(1024, 8, 1),
     "torus 32 x 32": lambda: torus(32, 32),
+    "torus 64 x 64": lambda: torus(64, 64),
 }
 
 

@@ -15,13 +15,15 @@ import numpy as np
 from ...errors import CapacityOverflowError, CertificateError, SolverError, UnsupportedError
 from ...schedules import Forest, verified_link_loads
 from ...solvers.flow.max_flow import check_capacities, max_flow, paired_network
+from ...solvers.trees.batch_packing import is_large
 from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale, violated_sink
-from ...solvers.trees.forest_packing import pack_forest
+from ...solvers.trees.forest_packing import pack_forest, pack_untested_forest
 from ...solvers.trees.height_reduction import lower_trees
 from ...solvers.trees.routed_graph import RoutedGraph
 from ...solvers.trees.switch_removal import join_pass_through, remove_switches
 from ...solvers.trees.tight_sets import LaminarFamily, tight_family
 from ...solvers.trees.transport_splitting import split_all_switches
+from ...solvers.trees.tree_packing import Packing
 from ...solvers.trees.trimming import trim_to_tight_sets
 from ...support.arrays import IntArray
 from ..plans.stages import Trace
@@ -125,6 +127,11 @@ def _structured_forest(
     problem: TreeProblem, capacities: IntArray, supplies: IntArray, count: int, trace: Trace
 ) -> Forest:
     graph = RoutedGraph(problem.num_nodes, problem.tails, problem.heads, capacities)
+    if graph.num_nodes == len(supplies) and is_large(len(supplies), len(capacities)):
+        with trace.stage("untested trees"):
+            untested = pack_untested_forest(graph, supplies)
+        if untested is not None:
+            return _lowered_forest(problem, graph, *untested, count, trace)
     with trace.stage("tight sets"):
         join_pass_through(graph, len(supplies))
         trimmed = trim_to_tight_sets(graph, supplies)
@@ -153,15 +160,21 @@ def _pack(
 ) -> Forest:
     with trace.stage("tree packing"):
         packing, links = pack_forest(graph, supplies, family)
+    return _lowered_forest(problem, graph, packing, links, count, trace)
+
+
+def _lowered_forest(
+    problem: TreeProblem, graph: RoutedGraph, packing: Packing, links: IntArray, count: int, trace: Trace
+) -> Forest:
     with trace.stage("height reduction"):
         packing = lower_trees(packing, graph.tails[links])
     routes = graph.routes(links)
     return Forest(
-        len(supplies),
+        len(problem.root_weights),
         count,
         packing.roots,
         packing.weights,
-        packing.links.astype(np.int32),
+        packing.links,
         routes.starts,
         routes.nodes,
         problem.root_weights,

@@ -8,6 +8,7 @@ have.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, SmallArray
 from ...support.compiling.kernels import kernel
+from .batch_packing import is_large, pack_in_batches, pack_untested
 from .routed_graph import RoutedGraph
 from .tight_sets import LaminarFamily
 from .tree_packing import Packing, pack_trees
@@ -30,6 +32,12 @@ def pack_forest(
 ) -> tuple[Packing, IntArray]:
     """Pack ``supplies[i]`` spanning out-trees from each rank i into a network without switches."""
     alive = graph.alive()
+    tails, heads = graph.tails[alive], graph.heads[alive]
+    if len(family.parents) == 1 and len(np.unique(tails * graph.num_nodes + heads)) == len(alive):
+        # No parts, no choice of ports: nothing to compose.
+        order = np.lexsort((heads, tails))
+        packing = _pack_level(len(supplies), tails[order], heads[order], graph.units[alive[order]], supplies, seed)
+        return _numbered(packing.roots, packing.weights, [np.append(order, -1).astype(np.int32)[packing.links]], alive)
     levels = pack_levels(graph, alive, supplies, family, seed)
     roots, weights, blocks = [], [], []
     left = supplies.copy()
@@ -43,14 +51,26 @@ def pack_forest(
         roots.append(root[:count])
         weights.append(weight[:count])
         blocks.append(block[:count].copy() if count < rows else block)
+    return _numbered(np.concatenate(roots), np.concatenate(weights), blocks, alive)
+
+
+def pack_untested_forest(graph: RoutedGraph, supplies: IntArray) -> tuple[Packing, IntArray] | None:
+    """Try to pack a network without switches with no test at all, which needs no tight sets either."""
+    packing = pack_untested(len(supplies), graph.tails, graph.heads, graph.units, supplies)
+    return packing and _numbered(packing.roots, packing.weights, [packing.links], np.arange(len(graph.units)))
+
+
+def _numbered(
+    roots: IntArray, weights: IntArray, blocks: Sequence[SmallArray], alive: IntArray
+) -> tuple[Packing, IntArray]:
+    """Join the blocks of a packing and number the links that it uses."""
     used = np.zeros(len(alive) + 1, dtype=np.bool_)
     for block in blocks:
         used[block] = True
     used[-1] = False
     number = np.cumsum(used, dtype=np.int32) - np.int32(1)
     number[-1] = -1
-    links = np.concatenate([number[block] for block in blocks])
-    return Packing(np.concatenate(roots), np.concatenate(weights), links), alive[used[:-1]]
+    return Packing(roots, weights, np.concatenate([number[block] for block in blocks])), alive[used[:-1]]
 
 
 @kernel
@@ -317,17 +337,18 @@ def _pack_level(
 ) -> Packing:
     """Pack one level, trees sorted by root: stars if every child has direct links with capacity to all others."""
     if len(tails) == num_children * (num_children - 1) and (capacities >= demands[tails]).all():
-        links = np.full((num_children, num_children), -1, dtype=np.int64)
+        links = np.full((num_children, num_children), -1, dtype=np.int32)
         links[tails, heads] = np.arange(len(tails))
         roots = np.flatnonzero(demands > 0)
         return Packing(roots, demands[roots], links[roots])
-    packing = pack_trees(num_children, tails, heads, capacities, demands, seed=seed)
+    pack = pack_in_batches if is_large(num_children, len(tails)) else pack_trees
+    packing = pack(num_children, tails, heads, capacities, demands, seed=seed)
     order = np.argsort(packing.roots, kind="stable")
     return Packing(packing.roots[order], packing.weights[order], packing.links[order])
 
 
 @kernel
-def _breadth_first(roots: IntArray, links: IntArray, tails: IntArray) -> IntArray:
+def _breadth_first(roots: IntArray, links: SmallArray, tails: IntArray) -> IntArray:
     """List the links of each tree in breadth-first order."""
     trees, nodes = links.shape
     ordered = np.empty((trees, nodes - 1), dtype=np.int64)

@@ -93,7 +93,7 @@ def _allocate(packing: Packing, chosen: IntArray, tails: IntArray, capacity: int
 
 
 @kernel
-def _heights(roots: IntArray, links: IntArray, tails: IntArray) -> IntArray:
+def _heights(roots: IntArray, links: SmallArray, tails: IntArray) -> IntArray:
     trees, ranks = links.shape
     heights = np.zeros(trees, dtype=np.int64)
     depth = np.empty(ranks, dtype=np.int32)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import SolverError
 from ...support import progress
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, SmallArray
 from ...support.compiling.kernels import kernel
 from ..flow.max_flow import CAPACITY_LIMIT, augment, flow_network
 
@@ -25,7 +25,7 @@ class Packing(NamedTuple):
 
     roots: IntArray  # int64 (trees,)
     weights: IntArray  # int64 (trees,): number of copies of each tree
-    links: IntArray  # int64 (trees, ranks): number of the link on which each rank receives; -1 at the root
+    links: SmallArray  # int32 (trees, ranks): number of the link on which each rank receives; -1 at the root
 
 
 class _State(NamedTuple):
@@ -48,13 +48,21 @@ def pack_trees(
     num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray, *, seed: int = 0
 ) -> Packing:
     """Pack spanning out-trees, ``supplies[i]`` of them rooted at each rank i."""
+    order = np.random.default_rng(seed).permutation(num_ranks)
+    return pack_roots(num_ranks, tails, heads, capacities, supplies, order)[0]
+
+
+def pack_roots(
+    num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray, chosen: IntArray
+) -> tuple[Packing, IntArray]:
+    """Pack the trees of some roots so that those of all others still fit; return the capacities left, too."""
     state = _initial_state(num_ranks, tails, heads, capacities, supplies)
     roots, weights, trees = [], [], []
     packed = 0
-    with progress.task(int(supplies.sum())) as reached:
-        for root in np.random.default_rng(seed).permutation(num_ranks).tolist():
+    with progress.task(int(supplies[chosen].sum())) as reached:
+        for root in chosen.tolist():
             while state.wanted[root] > 0:
-                tree = np.full(num_ranks, -1, dtype=np.int64)
+                tree = np.full(num_ranks, -1, dtype=np.int32)
                 copies = _grow_batch(state, root, tree)
                 if copies <= 0:
                     raise SolverError(f"tree packing cannot extend a tree of root {root}, which Theorem 10 rules out")
@@ -63,8 +71,8 @@ def pack_trees(
                 trees.append(tree)
                 packed += copies
                 reached(packed)
-    links = np.array(trees, dtype=np.int64).reshape(-1, num_ranks)
-    return Packing(np.array(roots, dtype=np.int64), np.array(weights, dtype=np.int64), links)
+    links = np.array(trees, dtype=np.int32).reshape(-1, num_ranks)
+    return Packing(np.array(roots, dtype=np.int64), np.array(weights, dtype=np.int64), links), state.left
 
 
 def _initial_state(
@@ -124,7 +132,7 @@ def _first_flows(
 
 
 @kernel
-def _grow_batch(state: _State, root: int, tree: IntArray) -> int:
+def _grow_batch(state: _State, root: int, tree: SmallArray) -> int:
     """Grow one tree from `root`, write its links into `tree`, and return its number of copies; 0 if that fails.
 
     Breadth first, and within a level by largest capacity left, which balances use and keeps trees low.
@@ -338,7 +346,7 @@ def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, qu
 
 
 @kernel
-def _release_copies(state: _State, root: int, tree: IntArray, amount: int) -> None:
+def _release_copies(state: _State, root: int, tree: SmallArray, amount: int) -> None:
     """Return `amount` copies of the partial tree to its root, and complete the kept flows of its ranks."""
     for rank in range(len(tree)):
         if tree[rank] >= 0:

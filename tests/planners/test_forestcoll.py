@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -390,6 +391,20 @@ def test_what_rounding_leaves_over_does_not_go_around_in_circles() -> None:
         switches="st",
     )
     assert plan(topology, "allgather", trees_per_root=1).inverse_rate == Fraction(1, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bandwidth", [1, 100])
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
+def test_large_irregular_networks_are_planned_at_the_bound(bandwidth: int, collective: str) -> None:
+    """By batches of trees, where every rank is tight; and untested where bandwidths, up to 100 GB/s, leave room."""
+    chance = np.random.default_rng(0)
+    links = [(*ends, int(chance.integers(1, bandwidth + 1))) for ends in nx.random_regular_graph(8, 256, seed=0).edges]
+    links += [(head, tail, rate) for tail, head, rate in links]
+    made = plan(Topology.from_links(links, compute=range(256)), collective)
+    made.verify()
+    assert made.gap == 0
+    assert ("tree_packing_s" in made.provenance) == (bandwidth == 1)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from collopt.solvers.highs import callbacks
 from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
 from collopt.solvers.strength.orientation import balanced_demands, orient
 from collopt.solvers.strength.strength import strength
+from collopt.solvers.trees.batch_packing import pack_in_batches
 from collopt.solvers.trees.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
 from collopt.solvers.trees.height_reduction import lower_trees
 from collopt.solvers.trees.transport_splitting import remove_all_switches, split_all_switches
@@ -104,6 +105,11 @@ def packed() -> Any:
     return pack_trees(*critical(irregular(32)))
 
 
+def packed_in_batches() -> Any:
+    """Pack it by batches, with tests in the end."""
+    return pack_in_batches(*critical(irregular(32)))
+
+
 def lowered() -> Any:
     """Lower the trees of a packing."""
     arguments = critical(irregular(32))
@@ -148,6 +154,7 @@ STAGES: dict[str, tuple[Callable[[], Any], list[int]]] = {
     "second guesses": (lambda: remove_all_switches(*square(mi250(boxes=2))), [32, 17, 32, 17, 32]),
     "edge splitting": (lambda: split_all_switches(*square(fat_tree(4))), [16, 20]),
     "tree packing": (packed, [32, 32, 128]),
+    "packing by batches": (packed_in_batches, [32, 32]),
     "strength": (lambda: strength(*once(irregular(80))), [80]),
     "needs": (needed, [80, 80, 80, 80]),
     "orientation": (oriented, [80, 80, 80, 80]),

@@ -1,8 +1,9 @@
-"""Packed trees must span, be as many as asked for, and fit the links."""
+"""Packed trees must span, be as many as asked for, and fit the links, whether each link is tested or batches are."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 import networkx as nx
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
+from collopt.solvers.trees.batch_packing import pack_in_batches, pack_untested
 from collopt.solvers.trees.bottleneck import bottleneck_cut
 from collopt.solvers.trees.tree_packing import Packing, pack_trees
 from collopt.topologies import Topology, complete, hypercube, mi250, ring, torus
@@ -21,6 +23,9 @@ from sample_sizes import examples
 from strategies import switch_free_topologies
 
 Integers = npt.NDArray[np.int64]
+
+Packer = Callable[..., Packing]
+either_way = pytest.mark.parametrize("pack", [pack_trees, pack_in_batches])
 
 COMPILING = [HealthCheck.too_slow]
 """The first example that is drawn may have to wait for numba."""
@@ -98,30 +103,41 @@ def check(packing: Packing, problem: Problem) -> None:
     assert (used <= capacities).all()
 
 
+@either_way
 @given(critical_problems())
 @settings(suppress_health_check=COMPILING)
-def test_trees_span_and_fit_where_the_bottleneck_is_full(problem: Problem) -> None:
+def test_trees_span_and_fit_where_the_bottleneck_is_full(pack: Packer, problem: Problem) -> None:
     """Without a condition on balance, and with unequal supplies (Theorem 10 of ForestColl)."""
-    check(pack_trees(*problem), problem)
+    check(pack(*problem), problem)
 
 
+@either_way
 @given(unions_of_trees())
-def test_trees_are_found_where_no_capacity_is_left_over(problem: Problem) -> None:
+def test_trees_are_found_where_no_capacity_is_left_over(pack: Packer, problem: Problem) -> None:
     """Every link is needed up to its last unit; ranks without supplies root no tree."""
-    packing = pack_trees(*problem)
+    packing = pack(*problem)
     check(packing, problem)
     assert set(packing.roots.tolist()) == set(np.flatnonzero(problem.supplies).tolist())
 
 
+@either_way
 @given(any_problems())
 @settings(max_examples=examples(200))
-def test_trees_are_packed_exactly_if_every_cut_has_room(problem: Problem) -> None:
+def test_trees_are_packed_exactly_if_every_cut_has_room(pack: Packer, problem: Problem) -> None:
     """Theorem 8, against all cuts; otherwise some rank is named."""
     if supplies_fit(*problem):
-        check(pack_trees(*problem), problem)
+        check(pack(*problem), problem)
     else:
         with pytest.raises(SolverError, match=r"^rank \d cannot receive every supply at once"):
-            pack_trees(*problem)
+            pack(*problem)
+
+
+@given(any_problems())
+def test_a_single_untested_batch_fits_or_is_refused(problem: Problem) -> None:
+    """No flow is asked for: trees that fit are the certificate."""
+    packing = pack_untested(*problem)
+    if packing is not None:
+        check(packing, problem)
 
 
 @pytest.mark.parametrize(
@@ -129,15 +145,17 @@ def test_trees_are_packed_exactly_if_every_cut_has_room(problem: Problem) -> Non
     [torus(4, 4), torus(3, 5), hypercube(4), complete(9), mi250(), ring(12, bidirectional=False)],
     ids=lambda topology: topology.name,
 )
-def test_symmetric_networks_are_packed(topology: Topology) -> None:
+@either_way
+def test_symmetric_networks_are_packed(pack: Packer, topology: Topology) -> None:
     """Every rank's links are full, so hardly any choice is free."""
     problem = critical(topology, [1] * topology.num_ranks)
-    check(pack_trees(*problem), problem)
+    check(pack(*problem), problem)
 
 
-@given(st.integers(0, 2**32), st.integers(10, 50))
+@either_way
+@given(seed=st.integers(0, 2**32), num_ranks=st.integers(10, 50))
 @settings(max_examples=examples(40))
-def test_larger_random_networks_are_packed(seed: int, num_ranks: int) -> None:
+def test_larger_random_networks_are_packed(pack: Packer, seed: int, num_ranks: int) -> None:
     """Unbalanced networks with uneven bandwidths and supplies."""
     chance = np.random.default_rng(seed)
     order = chance.permutation(num_ranks)
@@ -146,7 +164,7 @@ def test_larger_random_networks_are_packed(seed: int, num_ranks: int) -> None:
     rows = [(tail, head, int(chance.integers(1, 50))) for tail, head in sorted(links)]
     topology = Topology.from_links(rows, compute=range(num_ranks))
     problem = critical(topology, chance.integers(1, 5, num_ranks).tolist())
-    check(pack_trees(*problem), problem)
+    check(pack(*problem), problem)
 
 
 @given(critical_problems(), st.integers(0, 2**32))
@@ -173,24 +191,27 @@ def test_a_large_supply_is_packed_at_once() -> None:
     assert packing.weights.tolist() == [many, many]
 
 
-def test_nothing_supplied_needs_no_tree() -> None:
+@either_way
+def test_nothing_supplied_needs_no_tree(pack: Packer) -> None:
     """All supplies zero."""
-    packing = pack_trees(3, np.array([0]), np.array([1]), np.array([1]), np.zeros(3, dtype=np.int64))
+    packing = pack(3, np.array([0]), np.array([1]), np.array([1]), np.zeros(3, dtype=np.int64))
     assert packing.links.shape == (0, 3)
     assert len(packing.roots) == len(packing.weights) == 0
 
 
-def test_inputs_are_left_alone() -> None:
+@either_way
+def test_inputs_are_left_alone(pack: Packer) -> None:
     """Links and supplies are the caller's."""
     problem = critical(mi250(), [1] * 16)
     before = [array.copy() for array in problem[1:]]
-    pack_trees(*problem)
+    pack(*problem)
     assert all(np.array_equal(array, copy) for array, copy in zip(problem[1:], before, strict=True))
 
 
 @pytest.mark.parametrize("capacity", [2**61, 2**62])
-def test_capacities_that_int64_cannot_add_up_are_refused(capacity: int) -> None:
+@either_way
+def test_capacities_that_int64_cannot_add_up_are_refused(pack: Packer, capacity: int) -> None:
     """Links and supplies together."""
     ones = np.ones(2, dtype=np.int64)
     with pytest.raises(CapacityOverflowError):
-        pack_trees(2, np.array([0, 1]), np.array([1, 0]), np.full(2, capacity), ones)
+        pack(2, np.array([0, 1]), np.array([1, 0]), np.full(2, capacity), ones)
