@@ -42,11 +42,8 @@ def _in_units(
     value: float | Fraction, units: Sequence[tuple[str, Fraction]], smallest: tuple[str, Fraction], decimals: int
 ) -> str:
     """Format a value in the largest unit in which it is at least 1 after rounding."""
-    for name, unit in units:
-        # 999.7 MB/s are 1000 MB/s to three digits.
-        if float(value / unit) >= 1 - 0.5 * 10**-DIGITS:
-            return f"{_digits(float(value / unit), decimals)} {name}"
-    name, unit = smallest
+    # 999.7 MB/s are 1000 MB/s to three digits.
+    name, unit = next((each for each in units if float(value / each[1]) >= 1 - 0.5 * 10**-DIGITS), smallest)
     return f"{_digits(float(value / unit), decimals)} {name}"
 
 

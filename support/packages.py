@@ -13,7 +13,6 @@ from ..errors import MissingDependencyError, UnsupportedError
 from .validation import shown
 
 ABSENT = "is not installed"
-
 MODULES = {
     "python-flint": "flint",
     "pyyaml": "yaml",

@@ -31,16 +31,16 @@ class _Callbacks:
 
     def count(self, done: int, total: int) -> None:
         """Report numbers."""
-        if not self._muted:
-            self._muted = True
-            self._on_count(done, total)
-            self._muted = False
+        self._report(self._on_count, done, total)
 
     def text(self, text: str) -> None:
         """Report a text."""
+        self._report(self._on_text, text)
+
+    def _report(self, callback: Callable[..., None], *figures: int | str) -> None:
         if not self._muted:
             self._muted = True
-            self._on_text(text)
+            callback(*figures)
             self._muted = False
 
 

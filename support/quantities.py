@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
@@ -100,12 +100,8 @@ Exact = int | float | str | Fraction | Decimal
 """Types of numbers in arguments; floats are read by their shortest decimal form, so ``0.1`` is 1/10."""
 
 MAX_BANDWIDTH = Fraction(10**9)  # GB/s; larger values are typing errors
-
 MAX_LATENCY = Fraction(10**12)  # microseconds
-
-
 MAX_DENOMINATOR = 10**12  # finer fractions cannot be scaled to int64 next to ordinary bandwidths
-
 MAX_EXPONENT = 400  # larger powers of ten take long to expand; floats end at 308
 
 
@@ -129,29 +125,25 @@ def as_bandwidth(value: object, where: str) -> Fraction:
 
 def as_latency(value: object, where: str) -> Fraction:
     """Read a latency in µs as an exact non-negative fraction; errors as in `as_bandwidth`."""
-    latency = _as_fraction(value, f"latency of {where}", "a number of microseconds, zero or more")
-    if latency < 0 or latency > MAX_LATENCY:
-        raise TopologyError(
-            f"latency of {where} is {shown(value)}; "
-            f"expected a number of microseconds between 0 and {float(MAX_LATENCY):g}"
-        )
-    return latency
+    expected = f"a number of microseconds between 0 and {float(MAX_LATENCY):g}"
+    return _within(value, f"latency of {where}", expected, lambda latency: 0 <= latency <= MAX_LATENCY)
 
 
 def as_amount(value: object) -> Fraction:
     """Read a relative amount exactly: a number of at least 0; errors as in `as_bandwidth`."""
-    amount = _as_fraction(value, "amount", "a number of at least 0")
-    if amount < 0:
-        raise TopologyError(f"amount is {shown(value)}; expected a number of at least 0")
-    return amount
+    return _within(value, "amount", "a number of at least 0", lambda amount: amount >= 0)
 
 
 def as_factor(value: object, what: str) -> Fraction:
     """Read a positive multiplier exactly; errors as in `as_bandwidth`."""
-    factor = _as_fraction(value, what, "a positive number")
-    if factor <= 0:
-        raise TopologyError(f"{what} is {shown(value)}; expected a positive number")
-    return factor
+    return _within(value, what, "a positive number", lambda factor: factor > 0)
+
+
+def _within(value: object, what: str, expected: str, fits: Callable[[Fraction], bool]) -> Fraction:
+    number = _as_fraction(value, what, expected)
+    if not fits(number):
+        raise TopologyError(f"{what} is {shown(value)}; expected {expected}")
+    return number
 
 
 def _as_fraction(value: object, what: str, expected: str) -> Fraction:

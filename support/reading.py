@@ -13,7 +13,6 @@ from .validation import as_path
 KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 BLOCK_BYTES = 2**20  # bytes read at once
-
 _OPEN_DESCRIPTOR = re.compile(r"/dev/stdin|/dev/fd/[0-9]+|/proc/(self|[0-9]+)/fd/[0-9]+")
 """Descriptors that are open already: standard input, and the shell's ``<(command)``."""
 

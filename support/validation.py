@@ -152,7 +152,6 @@ def hint(name: object, known: Iterable[str]) -> str:
 
 
 MAX_SHOWN = 100  # characters of a value in an error message
-
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 _SHORT.maxlevel = 3

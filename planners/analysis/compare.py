@@ -103,7 +103,7 @@ def iter_outcomes(
         return (outcome(*call) for call in progress.iterate(calls, len(calls)))
     try:
         here = current_seed(), current_threads()
-        futures = [executor.submit(_outcome_in_worker, *call, *here) for call in calls]
+        futures = [executor.submit(_outcome_in_worker, call, *here) for call in calls]
     except RuntimeError as error:  # shut down, or broken
         raise UnsupportedError(f"executor accepts no tasks: {_internal_error(error)}; give a running one") from None
     pairs = zip(futures, tasks, strict=True)
@@ -177,19 +177,10 @@ def _predictor(made: Plan) -> Predictor:
     return Predictor(made.schedule, made.topology, as_costs(None, made.topology), MANY_EVENTS)
 
 
-def _outcome_in_worker(
-    topology: Topology,
-    collective: Collective,
-    kind: Kind,
-    name: str,
-    shards: dict[str, Any],
-    sizes: Sequence[int | str],
-    seed: int,
-    threads: int | None,
-) -> Outcome:
+def _outcome_in_worker(call: tuple[Any, ...], seed: int, threads: int | None) -> Outcome:
     """Run `outcome` in another thread or process, with this context's seed and number of threads."""
     with seeded(seed), nullcontext() if threads is None else limited_threads(threads):
-        return outcome(topology, collective, kind, name, shards, sizes)
+        return outcome(*call)
 
 
 def _future_outcome(future: Future[Outcome], kind: Kind, name: str) -> Outcome:

@@ -63,11 +63,8 @@ def bfb_schedule(
     >>> schedule.inverse_rate(torus(4, 4))
     Fraction(15, 4)
     """
-    from ...solvers.bfb.load_balancing import busiest_sets
-
     parts = None if chunks is None else as_chunks(chunks)
-    problem = read_network(network, direction)
-    return _schedule(problem, busiest_sets(problem.intake), parts, direction)
+    return _schedule(*_sets(network, direction), parts, direction)
 
 
 def plan_bfb(
@@ -200,9 +197,7 @@ def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadc
     >>> [(load.links, load.shards, str(load.load)) for load in bfb_loads(ring(4))]
     [(((1, 0),), 1, '1'), (((1, 0), (3, 0)), 1, '1/2')]
     """
-    from ...solvers.bfb.load_balancing import busiest_sets
-
-    problem = read_network(network, direction)
+    problem, sets = _sets(network, direction)
     return tuple(
         BfbLoad(
             distance,
@@ -211,7 +206,7 @@ def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadc
             found.shards,
             found.width * problem.unit,
         )
-        for distance, found in enumerate(busiest_sets(problem.intake), start=1)
+        for distance, found in enumerate(sets, start=1)
     )
 
 
@@ -303,11 +298,13 @@ def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], most: int) -
     return best
 
 
-def _sets(graph: DirectGraph | Topology) -> tuple[BfbProblem, tuple[BusiestSet, ...]]:
+def _sets(
+    network: DirectGraph | Topology, direction: Direction = "broadcast"
+) -> tuple[BfbProblem, tuple[BusiestSet, ...]]:
     from ...solvers.bfb.load_balancing import busiest_sets
 
-    network = read_network(graph)
-    return network, busiest_sets(network.intake)
+    problem = read_network(network, direction)
+    return problem, busiest_sets(problem.intake)
 
 
 def _cost(graph: DirectGraph, loads: Sequence[Fraction]) -> StepCost:

@@ -120,7 +120,7 @@ def bound_sizes(
     >>> [float(found.time) for found in bound_sizes(network, "allgather", [40, 40_000, 40_000_000])]
     [2.0005, 2.5, 1501.0]
     """
-    from .at_sizes import bounds_at_sizes
+    from .timed_cuts import bounds_at_sizes
 
     as_topology(topology)
     amounts = as_several_bytes(sizes)

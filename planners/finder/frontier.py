@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import attrgetter
@@ -70,9 +70,6 @@ class Frontier(Sequence[Candidate]):
     def __getitem__(self, index: slice) -> tuple[Candidate, ...]: ...
     def __getitem__(self, index: int | slice) -> Candidate | tuple[Candidate, ...]:
         return self.candidates[index]
-
-    def __iter__(self) -> Iterator[Candidate]:
-        return iter(self.candidates)
 
     def best(
         self,

@@ -28,7 +28,6 @@ LARGEST = 2000  # nodes of the graphs in the table: as far as the paper's Figure
 FIGURES = 5  # columns of a table that `as_figures` reads; the others are for `as_transpose_factor`
 COLUMNS = FIGURES + 3
 VERSION = 2  # of the files; a change of the kernel's results or of the table's layout makes it the next number
-
 FOLDER_VARIABLE = "COLLOPT_CACHE_DIR"  # environment variable that names another folder for the files
 
 

@@ -33,7 +33,7 @@ def low_hop_metacirculants(n: int, degree: int, *, two_way: bool) -> tuple[tuple
 
     Where there are too many sets a sample is looked at, the same in every run.
     """
-    from ...solvers.bfb.hop_sums import UNREACHABLE, hop_sums
+    from ...solvers.bfb.circulant_loads import UNREACHABLE, hop_sums
 
     if n > MAX_NODES or not 2 <= degree < min(n - 1, MAX_SEARCHED_DEGREE + 1):
         return ()

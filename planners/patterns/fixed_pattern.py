@@ -29,7 +29,6 @@ MAX_ROUTES = 64
 """Equally good ways that are told apart for one hop: all that lead from pod to pod of a fat tree with 16 ports."""
 
 FEW_HEADS = 16  # asked for one after the other, to which ways from one rank are searched one by one
-
 MAX_KEPT = 64  # ranks whose ways are kept: with 1024 ranks on one fabric, those of all would take a gigabyte
 
 

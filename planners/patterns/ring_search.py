@@ -18,12 +18,9 @@ from .fixed_pattern import Hops, LinkLoads
 from .ring_walk import Preference, Ring, RingContext, next_ring
 
 MAX_CHANNELS = 32  # rings at most; NCCL has such a limit too
-
 IMPROVEMENTS = 2  # how often each ring is looked for again
-
 REGULAR = (Preference(True, "next"), Preference(False, "next"), Preference(True, "zigzag"))
 EFFORT = 400  # how often random orders are tried, times the number of ranks
-
 MAX_ATTEMPTS = 20
 PATIENCE = 8  # attempts in a row without a better result after which there are no more
 

@@ -60,7 +60,6 @@ Intel's processors (269-272)."""
 NVLS_EFFICIENCY = {"volta": "0", "ampere": "0", "hopper": "0.85", "blackwell": "0.74"}  # (139-144)
 
 NET_OVERHEAD = 1  # microseconds of a message between boxes, three times that with Simple (228-233, 404-410)
-
 TREE_CORRECTION = {
     "LL": "1 1 1 1 .9 .8 .7 .7 .7 .7 .6 .5 .4 .4 .5 .6 .7 .8 .9 1 1 1 1 1",
     "LL128": "1 1 1 1 1 .9 .8 .8 .8 .7 .6 .6 .6 .6 .6 .6 .8 .9 .9 .9 .9 1 1 1",
@@ -106,13 +105,12 @@ def choices(
     found = []
     for place, protocol in enumerate(PROTOCOLS):
         speed = rate * _share(machine, collective, algorithm, place)
-        if algorithm == "ring" and protocol == "LL":
+        if algorithm in ("ring", "tree") and protocol == "LL":
             # The limit is on the bus: the rate of data times this factor.
-            factor = Fraction(_ring_steps(machine, collective), machine.ranks)
-            speed = min(speed, Fraction(LL_BANDWIDTHS[_ll_row(machine)][min(machine.boxes, 3) - 1]) / factor)
+            factor = Fraction(_ring_steps(machine, collective), machine.ranks) if algorithm == "ring" else 2
+            row = LL_BANDWIDTHS[machine.generation if machine.boxes == 1 else "volta"]
+            speed = min(speed, Fraction(row[min(machine.boxes, 3) - 1]) / factor)
         if algorithm == "tree":
-            if protocol == "LL":
-                speed = min(speed, Fraction(LL_BANDWIDTHS[_ll_row(machine)][min(machine.boxes, 3) - 1]) / 2)
             speed *= _correction(protocol, size)
         if speed:
             delay = _latency(machine, collective, algorithm, place)
@@ -165,10 +163,6 @@ def _ring_steps(machine: Machine, collective: Collective) -> int:
     if collective.has_one_root:
         return machine.ranks
     return (machine.ranks - 1) * (2 if collective.has_two_phases else 1)
-
-
-def _ll_row(machine: Machine) -> str:
-    return machine.generation if machine.boxes == 1 else "volta"
 
 
 def _correction(protocol: str, size: int) -> Fraction:

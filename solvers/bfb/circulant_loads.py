@@ -1,4 +1,4 @@
-"""Exact costs of breadth-first broadcast on circulant digraphs, for many offset sets at once.
+"""Exact costs of breadth-first broadcast on circulant digraphs, and distances on metacirculant ones, for many at once.
 
 Rotations make all nodes equivalent.  With h the distances from node 0, the arc with offset a can bring the shard from x
 nodes back if h(x - a) = h(x) - 1, and the least load of a step is U(t) = max c(S) / |S| over sets S of offsets, as in
@@ -18,6 +18,7 @@ from ...support.compiling.kernels import kernel
 
 MAX_OFFSETS = 10  # limit of offsets, since all their subsets are enumerated at every distance
 WORD = 64  # bits per word, one for each node
+UNREACHABLE = 2**62  # where a set does not generate the group
 
 
 class CirculantCosts(NamedTuple):
@@ -144,3 +145,32 @@ def _busiest(n: int, offsets: IntArray, hops: IntArray, layer: IntArray, shares:
     for chosen in range(1, size):
         most = max(most, inside[chosen] * shares[chosen])
     return most
+
+
+@kernel
+def hop_sums(m: int, powers: IntArray, sets: IntArray) -> IntArray:
+    """Sum the distances from element 0 of a split metacyclic group, int64 (sets,).
+
+    Element a k + b times element c k + e is (a + r^b c modulo m) k + (b + e modulo k).  Shapes: `powers` int64 (k,), of
+    r modulo m; `sets` int64 (sets, degree).
+    """
+    k, degree = len(powers), sets.shape[1]
+    size = m * k
+    sums = np.empty(len(sets), dtype=np.int64)
+    hops, queue = np.empty(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    for number in range(len(sets)):
+        hops[:] = -1
+        hops[0] = 0
+        place, found = 0, 1
+        while place < found:
+            node = queue[place]
+            place += 1
+            for axis in range(degree):
+                first, second = sets[number, axis] // k, node % k
+                head = (node // k + powers[second] * first) % m * k + (second + sets[number, axis]) % k
+                if hops[head] < 0:
+                    hops[head] = hops[node] + 1
+                    queue[found] = head
+                    found += 1
+        sums[number] = hops.sum() if found == size else UNREACHABLE
+    return sums

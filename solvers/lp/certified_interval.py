@@ -15,7 +15,6 @@ from .exact_optimum import ExactProgram, basic_solution
 from .rationals import ExactArray, as_exact, exact, simplest_between
 
 ROUNDING_TOLERANCE = 1e-9  # rounding tolerance, relative to the largest number of its kind
-
 MAX_REPAIR_ROUNDS = 20
 
 

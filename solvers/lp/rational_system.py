@@ -17,11 +17,8 @@ from ...support.arrays import FloatArray
 from .rationals import ExactArray, IntegerMatrix, common_denominator, exact, simplest_between
 
 STEP_BITS = 30  # new digits per solve in floats, at most
-
 MIN_STEP_BITS = 6  # if floats give fewer digits, the matrix is numerically singular
-
 MAX_BITS = 60_000  # longer fractions take minutes and are of no use
-
 DENSE_SIZE = 600  # largest size for a dense exact factorization where floats fail
 
 

@@ -89,7 +89,6 @@ def _total(demands: IntArray) -> int:
 LengthArray = npt.NDArray[np.int32]
 
 SHARES = 2**21  # total weight of the rounds of a mixture; times `UNITS` it fits 64 bits
-
 FIRST_ROUNDS, ROUNDS_GROWTH = 48, 1.4
 FIRST_STEP_SIZE, STEP_SIZE_DECAY = 0.25, 0.7
 FIRST_SHARPNESS, SHARPNESS_GROWTH, MAX_SHARPNESS = 20.0, 2, 2.0**20
