@@ -59,12 +59,8 @@ class FinderTable:
         """List the Pareto-optimal topologies; see `pareto`."""
         key = nodes, degree, kind
         if key not in self._best:
-            self._best[key] = tuple(self._kept(list(self._found(nodes, degree, kind))))
+            self._best[key] = tuple(self._kept(list(self.all_entries(nodes, degree, kind))))
         return self._best[key]
-
-    def all_entries(self, nodes: int, degree: int, kind: Kind = "any") -> Iterator[Entry]:
-        """Yield all bases of a size and all expansions of optimal smaller entries, dominated or not."""
-        return self._found(nodes, degree, kind)
 
     def factors(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the topologies of fewest steps that are simple and have a bandwidth-optimal breadth-first schedule."""
@@ -82,7 +78,8 @@ class FinderTable:
         spare = pareto((entry for entry in found if entry.loop_free), self._ties)
         return sorted((*kept, *(entry for entry in spare if id(entry) not in names)), key=order_of_entry)
 
-    def _found(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
+    def all_entries(self, nodes: int, degree: int, kind: Kind = "any") -> Iterator[Entry]:
+        """Yield all bases of a size and all expansions of optimal smaller entries, dominated or not."""
         yield from _bases(nodes, degree, kind)
         if nodes <= self._search_limit:
             yield from _search(nodes, degree, kind)

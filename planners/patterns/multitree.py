@@ -53,7 +53,7 @@ def _grow(trees: Sequence[_Tree], units: _Units, num_ranks: int) -> None:
         while taking_turns := [tree for tree in taking_turns if tree.add_rank(units)]:
             stuck = False
         if stuck:
-            units.allow_detours()
+            units.detours = True
         growing = [tree for tree in growing if len(tree.members) < num_ranks]
 
 
@@ -71,15 +71,11 @@ class _Units:
         hops = Hops(problem)
         self._box = {rank: number for number, box in enumerate(find_boxes(hops)) for rank in box}
         self.lengths = sorted(set().union(*(hops.lengths(rank) for rank in self._box)))
-        self._detours = False
+        self.detours = False  # whether hops may leave a box and return, once no others remain
 
     def start_step(self) -> None:
         """Reset the units of every link."""
         self._left = list(self._all)
-
-    def allow_detours(self) -> None:
-        """Allow hops that leave a box and return, once no others remain."""
-        self._detours = True
 
     def reach(self, tail: int, known: set[int], length: int) -> Route | None:
         """Use a route of `length` links, with units left, to a rank not in `known`; None if there is none."""
@@ -107,7 +103,7 @@ class _Units:
                     yield Route((*nodes, head), (*links, link))
 
     def _is_allowed(self, tail: int, head: int, length: int) -> bool:
-        return length == self.lengths[0] or self._detours or self._box[tail] != self._box[head]
+        return length == self.lengths[0] or self.detours or self._box[tail] != self._box[head]
 
 
 class _Tree:

@@ -48,12 +48,6 @@ Older files are read as they are.
 """
 
 
-def write_document(fields: Mapping[str, object], path: str | os.PathLike[str]) -> None:
-    """Write the fields of a plan to a file atomically."""
-    check_path(path)
-    write_whole(path, document_text(fields))
-
-
 def document_text(fields: Mapping[str, object]) -> str:
     """Return the text of the file of a plan."""
     body = ",\n".join(f"{json.dumps(key)}: {_json_text(value)}" for key, value in fields.items())
@@ -185,7 +179,8 @@ class Plan:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON; `load_plan` reads it back."""
-        write_document(self.to_json(), path)
+        check_path(path)
+        write_whole(path, document_text(self.to_json()))
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as a JSON document, as `save` writes it."""

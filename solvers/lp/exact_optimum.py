@@ -17,7 +17,7 @@ from ...support.linear_program import LinearProgram
 from .basis import BASIC, UPPER, Basis, Named
 from .program import named
 from .rational_system import RationalSystem
-from .rationals import ExactArray, IntegerMatrix, as_exact, common_denominator, exact, float_fraction
+from .rationals import ExactArray, IntegerMatrix, as_exact, common_denominator, divided, exact, float_fraction
 
 
 class ExactProgram:
@@ -35,13 +35,13 @@ class ExactProgram:
     def activities(self, values: ExactArray) -> ExactArray:
         """Return ``matrix @ values``."""
         numerators, denominator = common_denominator(values.tolist())
-        return _divided(self._matrix.times(numerators), self._factors * denominator)
+        return divided(self._matrix.times(numerators), self._factors * denominator)
 
     def reduced_costs(self, duals: ExactArray) -> ExactArray:
         """Return ``costs - matrix.T @ duals``."""
-        numerators, denominator = common_denominator(_divided(duals, self._factors).tolist())
+        numerators, denominator = common_denominator(divided(duals, self._factors).tolist())
         changes = self._matrix.transposed_times(numerators)
-        return exact((self.costs - _divided(changes, np.full_like(changes, denominator))).tolist())
+        return exact((self.costs - divided(changes, np.full_like(changes, denominator))).tolist())
 
     def primal_bound(self, values: ExactArray) -> Fraction:
         """Return the objective at a feasible point; `CertificateError` if it is infeasible."""
@@ -83,13 +83,6 @@ class ExactProgram:
 
     def _name(self, kind: str, wrong: IntArray) -> str:
         return named(self.program.variables if kind == "variable" else self.program.constraints, wrong)
-
-
-def _divided(numerators: ExactArray, denominators: ExactArray) -> ExactArray:
-    """Divide element by element, building equal fractions once."""
-    pairs = list(zip(numerators.tolist(), denominators.tolist(), strict=True))
-    table = {pair: Fraction(*pair) for pair in set(pairs)}
-    return exact([table[pair] for pair in pairs])
 
 
 def _total(numbers: ExactArray, factors: ExactArray) -> Fraction:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...support.arrays import FloatArray
-from .rationals import ExactArray, IntegerMatrix, common_denominator, exact, simplest_between
+from .rationals import ExactArray, IntegerMatrix, common_denominator, divided, exact, simplest_between
 
 STEP_BITS = 30  # new digits per solve in floats, at most
 MIN_STEP_BITS = 6  # if floats give fewer digits, the matrix is numerically singular
@@ -50,7 +50,7 @@ class RationalSystem:
             found = _Lifting(whole, targets, lambda sizes: self._factors.solve(sizes, mode), factors).solution()
         if found is None and len(sides) <= DENSE_SIZE:
             found = _dense_solution(whole, targets)
-        return None if found is None else _as_fractions(*found)
+        return None if found is None else divided(found[0], np.full_like(found[0], found[1]))
 
 
 class _Lifting:
@@ -148,8 +148,3 @@ def _dense_solution(matrix: IntegerMatrix, targets: ExactArray) -> tuple[ExactAr
     except ZeroDivisionError:
         return None
     return common_denominator([Fraction(int(entry.p), int(entry.q)) for entry in found.entries()])
-
-
-def _as_fractions(numerators: ExactArray, denominator: int) -> ExactArray:
-    table = {numerator: Fraction(numerator, denominator) for numerator in set(numerators.tolist())}
-    return exact([table[numerator] for numerator in numerators.tolist()])

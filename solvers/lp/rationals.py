@@ -114,6 +114,13 @@ def common_denominator(fractions: Sequence[Any]) -> tuple[ExactArray, int]:
     return exact([fraction.numerator * (denominator // fraction.denominator) for fraction in fractions]), denominator
 
 
+def divided(numerators: ExactArray, denominators: ExactArray) -> ExactArray:
+    """Divide element by element, building equal fractions once."""
+    pairs = list(zip(numerators.tolist(), denominators.tolist(), strict=True))
+    table = {pair: Fraction(*pair) for pair in set(pairs)}
+    return exact([table[pair] for pair in pairs])
+
+
 def _sums(products: ExactArray, starts: IntArray) -> ExactArray:
     """Sum the products from each start to the next."""
     sums = np.zeros(len(starts) - 1, dtype=object)
