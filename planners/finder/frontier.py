@@ -26,7 +26,7 @@ COSTS: tuple[Callable[[Candidate], StepCost], ...] = (
 
 @dataclass(frozen=True)
 class Frontier(Sequence[Candidate]):
-    """The Pareto-optimal candidates of one size and degree, by increasing T_L and then T_B of the allgather.
+    """The Pareto-optimal candidates that `find_topologies` finds, by increasing T_L and then T_B of the allgather.
 
     Each is Pareto-efficient for an allgather, a reduce-scatter or an allreduce: none of those looked at beats it in T_L
     or T_B of that collective, or in the rate of an all-to-all, without losing in another of these three.  Bounds of
@@ -47,10 +47,6 @@ class Frontier(Sequence[Candidate]):
     unmeasured : int
         Topologies too large for the exact best breadth-first broadcast to be worked out: these are listed with what
         theorems say, which may be more than they take, or are left out where no theorem says anything.
-
-    See Also
-    --------
-    find_topologies : Finds it.
     """
 
     nodes: int

@@ -236,7 +236,8 @@ def count_dispatch(
 ) -> DispatchCounts:
     """Count what the dispatch of routed tokens sends between servers.
 
-    Classes of tokens are counted if there are at most 16 servers.
+    Classes of tokens are counted if there are at most 16 servers.  Raises `UnsupportedError` if an index is no expert,
+    or a placement no rank.
 
     Parameters
     ----------
@@ -246,11 +247,6 @@ def count_dispatch(
         The rank that has each expert.
     servers, gpus_per_server : int
         Rank r is GPU ``r % gpus_per_server`` of server ``r // gpus_per_server``; at most 8 GPUs.
-
-    Raises
-    ------
-    UnsupportedError
-        If an index is no expert, or a placement no rank.
 
     Examples
     --------

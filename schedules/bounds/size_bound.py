@@ -37,7 +37,7 @@ class RateAndHop(TimeWitness):
 
 @dataclass(frozen=True)
 class SizeBound:
-    """No schedule of the collective moves so many bytes in less time, and `witness` shows why.
+    """No schedule of the collective moves so many bytes in less time, and `witness` shows why; see `collopt.bound`.
 
     Attributes
     ----------
@@ -53,10 +53,6 @@ class SizeBound:
         What the time follows from: `TimedCut`, `FanOut` or `RateAndHop`.
     time : Fraction
         µs, no schedule takes less.
-
-    See Also
-    --------
-    collopt.bound : Finds it.
 
     Examples
     --------

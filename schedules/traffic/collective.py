@@ -34,7 +34,7 @@ COMPARED_RANKS = 8  # How many ranks' traffic shows whether two collectives are 
 
 @dataclass(frozen=True, repr=False)
 class Collective:
-    """A collective operation: the data of each rank before and after it.
+    """A collective operation: the data of each rank before and after it; `COLLECTIVES` has all of them by name.
 
     Attributes
     ----------
@@ -52,11 +52,6 @@ class Collective:
     traffic : callable, optional
         Function that returns the traffic matrix: ``traffic(num_ranks)``, or ``traffic(num_ranks, root)`` if there is
         one root, is what each rank (row) has for each (column), in any unit.  Without either, all parts are equal.
-
-    See Also
-    --------
-    COLLECTIVES : All of them by name.
-    register_collective : Adds one.
 
     Examples
     --------

@@ -44,7 +44,9 @@ TERMINATIONS = {
 def solve(model: Model, options: HighsOptions | None = None, *, start: Start | None = None) -> Solution:
     """Solve a model with HiGHS.
 
-    Where there is no answer, `Solution.status` says so, and reading a value raises the reason as an error.
+    Where there is no answer, `Solution.status` says so, and reading a value raises the reason as an error.  Raises
+    `UnsupportedError` if the model is none, has no variables, or numbers beyond what HiGHS takes; or if `options` or
+    `start` are of another kind.
 
     Parameters
     ----------
@@ -54,12 +56,6 @@ def solve(model: Model, options: HighsOptions | None = None, *, start: Start | N
         HiGHS's own choices by default.
     start : Solution or mapping, optional
         Where to start from, see `Session.solve`.
-
-    Raises
-    ------
-    UnsupportedError
-        If `model` is not a model, has no variables, or has numbers beyond what HiGHS takes; or if `options` or
-        `start` are of another kind.
     """
     return Session(model, options).solve(start)
 

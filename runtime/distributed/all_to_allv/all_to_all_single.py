@@ -51,6 +51,10 @@ def all_to_all_single(
     is given; then each works out the same schedule for itself, or has it from one of the last calls.  Wrong arguments
     on any rank raise on every rank, before `output` is written to; after a ProgramError it holds anything.
 
+    Raises `UnsupportedError` if the arguments of any rank are wrong, do not fit the splits of others, or differ where
+    they must not, or the scratch does not suffice; `ProgramError` if the exchange fails or is late: with `async_op`,
+    ``wait()`` raises it.
+
     Parameters
     ----------
     output, input : torch.Tensor
@@ -83,14 +87,6 @@ def all_to_all_single(
     -------
     AsyncWork or None
         None, or with `async_op` what has ``wait()``, ``is_completed()`` and ``get_future()``.
-
-    Raises
-    ------
-    UnsupportedError
-        If the arguments of any rank are wrong, do not fit the splits of others, or differ where they must not; or if
-        the scratch does not suffice.
-    ProgramError
-        If the exchange fails or is late; with `async_op`, ``wait()`` raises it.
 
     Notes
     -----

@@ -100,6 +100,9 @@ def moe_dispatch(
     plan.  Wrong arguments on any rank raise on every rank.  Gradients of tokens and weights are combined in reverse.
     The result is what this rank's experts are to work on.
 
+    Raises `UnsupportedError` if arguments of any rank are wrong, or differ where they must not; `ProgramError` if the
+    exchange fails or is late.
+
     Parameters
     ----------
     tokens : torch.Tensor
@@ -118,13 +121,6 @@ def moe_dispatch(
         As for `collopt.planners.schedule_dispatch`.
     timeout : float, optional
         Seconds that each step may take; None leaves it to the process group.
-
-    Raises
-    ------
-    UnsupportedError
-        If arguments of any rank are wrong, or differ where they must not.
-    ProgramError
-        If the exchange fails or is late.
 
     Notes
     -----
@@ -168,7 +164,7 @@ def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.
     """Add up what experts made of each token, in servers first, and return the sums to the tokens' ranks.
 
     All ranks of the group have to call.  The result has a row for each token of this rank, zero for one without
-    experts.
+    experts.  Errors as for `moe_dispatch`.
 
     Parameters
     ----------
@@ -178,13 +174,6 @@ def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.
         Of the dispatch.
     weights : torch.Tensor, optional
         Factor of each pair, such as `Dispatched.weights`.
-
-    Raises
-    ------
-    UnsupportedError
-        If arguments of any rank are wrong, or differ where they must not.
-    ProgramError
-        If the exchange fails or is late.
 
     Notes
     -----
