@@ -51,14 +51,14 @@ def _of_function(thing: object) -> Iterator[str]:
 
 
 def _of_class(thing: type) -> Iterator[str]:
-    """Fields, which are annotated, or else what a constructor of its own takes."""
+    """Fields, which are annotated, unless the first line has them all, or else what a constructor of its own takes."""
     if issubclass(thing, enum.Enum | BaseException):  # Words for members and messages stand beside them.
         return
     annotated = vars(thing).get("__annotations__", {})
     fields = [name for name, what in annotated.items() if name[0] != "_" and "ClassVar" not in str(what)]
     texts = [inspect.getdoc(each) or "" for each in thing.__mro__[:-1]]
     described = {name for text in texts for title in ("Attributes", "Parameters") for name in _names(text, title)}
-    if not set(fields) <= described:
+    if not set(fields) <= described | set(re.findall(r"`(\w+)`", texts[0].partition("\n")[0])):
         yield "Attributes"
     elif not fields and "__init__" in vars(thing):
         own = [*inspect.signature(vars(thing)["__init__"]).parameters][1:]

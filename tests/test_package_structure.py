@@ -230,7 +230,13 @@ class Bare:
 
 
 class Usage(NamedTuple):
-    """Counts of `planned`."""
+    """Counts of what is planned."""
+
+    planned: int
+
+
+class Use(NamedTuple):
+    """How many are `planned`."""
 
     planned: int
 
@@ -249,6 +255,7 @@ class Usage(NamedTuple):
         (misnamed, ["Parameters", "annotation"]),
         (Bare, ["Parameters"]),
         (Usage, ["Attributes"]),
+        (Use, []),
     ],
 )
 def test_finds_missing_sections(thing: object, missing: list[str]) -> None:

@@ -29,17 +29,7 @@ MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has 
 
 
 class FlowPath(NamedTuple):
-    """`chunks` pass the nodes of `path`, each link between them in its step of `steps`.
-
-    Attributes
-    ----------
-    chunks : int
-        At least 1.
-    path : tuple of int
-        Node numbers from the source to the destination.
-    steps : tuple of int
-        One per link, rising.
-    """
+    """`chunks` pass the nodes of `path` from source to destination, each link in its step of `steps`, which rise."""
 
     chunks: int
     path: tuple[int, ...]

@@ -25,15 +25,7 @@ ARRAYS = (*COLUMNS, "path_starts", "path_nodes")
 
 
 class Send(NamedTuple):
-    """In `step`, chunks `lower` to `upper` - 1 of the shard of rank `source` pass `path`.
-
-    Attributes
-    ----------
-    step, source, lower, upper : int
-        Step, rank, first chunk, and the chunk behind the last.
-    path : tuple of int
-        Node numbers, both ends included, switches in between.
-    """
+    """In `step`, chunks `lower` to `upper` - 1 of the shard of rank `source` pass the ends and switches of `path`."""
 
     step: int
     source: int

@@ -59,15 +59,7 @@ ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weigh
 
 
 class TreeEdge(NamedTuple):
-    """One hop of a tree: `tail` sends to `head` along `path` (both ends included, switches in between).
-
-    Attributes
-    ----------
-    tail, head : int
-        Node numbers of ranks, or of switches where the tree branches.
-    path : tuple of int
-        Node numbers.
-    """
+    """One hop of a tree: `tail` sends to `head`, ranks or switches where it branches, along `path` with both ends."""
 
     tail: int
     head: int

@@ -32,12 +32,7 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
     every tree reaches every rank from its root, and branches at switches that can, within their limits; the weights of
     each root's trees add up to `trees_per_root`.  Raises `CertificateError` naming the first thing that is wrong.
 
-    Parameters
-    ----------
-    forest : Forest
-        Trusted in nothing.
-    topology : Topology
-        Trusted: it was checked when it was made.
+    Parameters as for `verified_loads`.
 
     Returns
     -------

@@ -26,8 +26,13 @@ from collopt.topologies.importing.sources.document import Document
 from collopt.topologies.importing.sources.json_text import as_decimal
 from collopt.topologies.importing.sources.options import BoxOptions, find_product, is_always_linked, product_of
 from collopt.topologies.importing.sources.text_matrix import find_headers, line_below, plain_lines
-from collopt.topologies.importing.vendor_tools.box_from_links import box_name, directly_linked
-from collopt.topologies.importing.vendor_tools.pcie_paths import PcieLocation, pcie_link_bandwidth, pcie_path_tree
+from collopt.topologies.importing.vendor_tools.box_from_links import (
+    PcieLocation,
+    box_name,
+    directly_linked,
+    pcie_link_bandwidth,
+    pcie_path_tree,
+)
 from collopt.topologies.network.hop_distances import hop_distances, partial_hop_distances
 from collopt.topologies.network.link_classes import link_classes, matching_classes
 from collopt.topologies.network.links import node_kind, rank_number

@@ -71,14 +71,8 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
     breadth-first broadcast takes at most one step more than the Moore bound allows.  Of n = d**k (d + 1) nodes it is
     the Kautz graph K(d, k), numbered differently.  Unless d + 1 divides n, some arcs are self-loops.
 
-    Parameters
-    ----------
-    degree : int
-        The paper's d, at least 2.
-    n : int
-        The paper's m: nodes, at least degree + 1.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link.
+    Parameters as for `kautz`, but the degree is at least 2, and n, at least degree + 1, is the number of nodes, the
+    paper's m.
 
     Examples
     --------

@@ -17,12 +17,7 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
 
     Direct-connect paper, Figure 1 and Table 9.  Nodes 0 to d - 1 are on one side, d to 2 d - 1 on the other.
 
-    Parameters
-    ----------
-    degree : int
-        The paper's d, 1 to 724.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link, in each direction.
+    Parameters as for `ring`, with the degree, the paper's d, from 1 to 724, for n.
     """
     degree = as_size(degree, "degree", most=724)
     sides = np.repeat([[1], [0]], degree, axis=0) * degree
@@ -35,14 +30,8 @@ def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact =
     The Cartesian power of a complete graph (direct-connect paper, Table 9); of two letters, a hypercube.  Nodes are
     numbered in the order of their words.
 
-    Parameters
-    ----------
-    dimension : int
-        The paper's n.
-    size : int
-        The paper's q, at least 2; there are q**n nodes of degree n (q - 1).
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link, in each direction.
+    Parameters as for `ring`, with the dimension, the paper's n, and the size, the paper's q, of at least 2, for n.
+    There are q**n nodes of degree n (q - 1).
     """
     dimension, size = as_size(dimension, "dimension", most=16), as_size(size, "size", least=2)
     name = f"H({dimension}, {size})"

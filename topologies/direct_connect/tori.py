@@ -96,12 +96,7 @@ def torus(
 def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Hypercube of 2**dimension compute nodes; neighbors differ in one bit of their rank.
 
-    Parameters
-    ----------
-    dimension : int
-        1 to 15.
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link, in each direction.
+    Parameters as for `ring`, with the dimension, 1 to 15, for n.
 
     Examples
     --------

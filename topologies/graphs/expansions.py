@@ -130,12 +130,7 @@ def _product_of_two(left: DirectGraph, right: DirectGraph) -> DirectGraph:
 def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
     """Cartesian product of `n` copies of a graph, the paper's G^□n, numbered as by `cartesian_product`.
 
-    Parameters
-    ----------
-    graph : DirectGraph
-        Any.
-    n : int
-        Number of factors.
+    Parameters as for `line_graph`, with the number of factors, and for any graph.
     """
     as_direct_graph(graph)
     n = as_size(n, "n", most=MAX_TIMES)
@@ -147,12 +142,7 @@ def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
 def parallel(graph: DirectGraph, times: int) -> DirectGraph:
     """Repeat every arc `times` times.
 
-    Parameters
-    ----------
-    graph : DirectGraph
-        Any.
-    times : int
-        Number of parallel arcs for each arc.
+    Parameters as for `line_graph`, but for any graph.
     """
     as_direct_graph(graph)
     times = as_size(times, "times")

@@ -16,8 +16,7 @@ from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import MAX_LABELS, CellKind, TextMatrix, plain_lines, titled_table
-from .box_from_links import Pair
-from .pcie_paths import PcieLocation
+from .box_from_links import Pair, PcieLocation
 from .xgmi import (
     BANDWIDTH,
     DIRECT_WEIGHT,

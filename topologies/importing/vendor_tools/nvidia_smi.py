@@ -20,8 +20,16 @@ from ...switched.scale_out import SCALE_UP_LATENCY, Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions, GpuProduct
 from ..sources.text_matrix import MAX_LINE, CellKind, Header, TextMatrix, plain_lines, read_rows
-from .box_from_links import Pair, box_name, check_counts, directly_linked, gpu_nics, linked_box, needed_product
-from .pcie_paths import PcieLocation
+from .box_from_links import (
+    Pair,
+    PcieLocation,
+    box_name,
+    check_counts,
+    directly_linked,
+    gpu_nics,
+    linked_box,
+    needed_product,
+)
 
 BRIDGE = ("PIX", "PXB")  # paths below one CPU
 CPU = ("PHB", "NODE")  # paths within one NUMA node; SYS, and SOC of old drivers, cross nodes

@@ -13,7 +13,7 @@ from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import TextMatrix, plain_lines, titled_table
-from .pcie_paths import PcieLocation
+from .box_from_links import PcieLocation
 from .xgmi import LINK_TYPE, WEIGHT, box_of_types, locations_by_weight
 
 GPU = re.compile(r"GPU\d{1,4}", re.ASCII)

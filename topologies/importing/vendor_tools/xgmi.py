@@ -18,8 +18,7 @@ from ...switched.scale_out import Box
 from ..sources.document import Document
 from ..sources.options import BoxOptions
 from ..sources.text_matrix import CellKind, TextMatrix
-from .box_from_links import Locations, Pair, check_counts, linked_box, needed_product
-from .pcie_paths import PcieLocation
+from .box_from_links import Locations, Pair, PcieLocation, check_counts, linked_box, needed_product
 
 BANDWIDTH = CellKind(re.compile(r"(?:N/A|\d+-\d+)(?!\S)", re.ASCII), "min-max in MB/s, such as 50000-100000, or N/A")
 LINK_TYPE = CellKind(re.compile(r"(?:XGMI|PCIE|SELF|UNKNOWN|N/A|0)(?!\S)", re.IGNORECASE), "XGMI or PCIE")
