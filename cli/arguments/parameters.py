@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -128,16 +129,11 @@ def sizes_option(text: str) -> Any:
     return option("--size SIZE", f"{text} Repeatable.")
 
 
-def topology_option(text: str, panel: str) -> Any:
-    """Make the option ``--topology`` with its help."""
+def topology_option(what: str, panel: str, more: str = "") -> Any:
+    """Make the option ``--topology`` with what its network is for."""
+    text = f"{what}: name from `collopt topologies`, or path of a topology file{more}."
     return option("--topology TOPOLOGY", text, panel=panel, autocompletion=complete_topology)
 
 
-def collective_option(text: str, panel: str | None = None) -> Any:
-    """Make the option ``--collective`` with its help."""
-    return option("--collective NAME", text, panel=panel, autocompletion=complete_collective)
-
-
-def planners_option(text: str, panel: str | None = None) -> Any:
-    """Make the option ``--planner`` of a command that takes several, with its help."""
-    return option("--planner NAME", text, panel=panel, autocompletion=complete_planner)
+collective_option = partial(option, "--collective NAME", autocompletion=complete_collective)
+planner_option = partial(option, "--planner NAME", autocompletion=complete_planner)

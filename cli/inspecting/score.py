@@ -12,9 +12,9 @@ from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     UsageError,
     collective_option,
-    complete_planner,
     count_option,
     option,
+    planner_option,
     sizes_option,
     topology_option,
 )
@@ -38,11 +38,7 @@ FileArgument = Annotated[
     ),
 ]
 TopologyOption = Annotated[
-    str | None,
-    topology_option(
-        "Network whose ranks run it: name from `collopt topologies`, or path of a topology file (plan files have one).",
-        "Network",
-    ),
+    str | None, topology_option("Network whose ranks run it", "Network", more=" (plan files have one)")
 ]
 CollectiveOption = Annotated[str | None, collective_option("Collective of traces or sends that do not say.")]
 BytesOption = Annotated[
@@ -57,7 +53,7 @@ SlicesOption = Annotated[
         1,
     ),
 ]
-PlannerOption = Annotated[str, option("--planner NAME", "Planner to compare with.", autocompletion=complete_planner)]
+PlannerOption = Annotated[str, planner_option("Planner to compare with.")]
 
 
 def score(

@@ -14,7 +14,7 @@ from ...schedules import as_bytes
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import UsageError, complete_collective, complete_topology, option, planners_option
+from ..arguments.parameters import UsageError, complete_collective, complete_topology, option, planner_option
 from ..arguments.requests import check_planners, read_collective, size_option
 from ..arguments.shared import ShardOptions
 from ..terminal.output import note
@@ -89,7 +89,7 @@ FigureOption = Annotated[
 OutputOption = Annotated[
     Path | None, option("--output -o FILE", "File to write: .svg, .png or .pdf (default: NAME-KIND.svg).")
 ]
-PlannersOption = Annotated[list[str] | None, planners_option("Planner to use (default: auto). Repeatable for curves.")]
+PlannersOption = Annotated[list[str] | None, planner_option("Planner to use (default: auto). Repeatable for curves.")]
 SizesOption = Annotated[
     list[str] | None,
     option(

@@ -12,12 +12,7 @@ from ..arguments.shared import JsonOption, PlanArgument
 from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import working
 
-TopologyOption = Annotated[
-    str | None,
-    topology_option(
-        "Network to check the plan against: name from `collopt topologies`, or path of a topology file.", "Network"
-    ),
-]
+TopologyOption = Annotated[str | None, topology_option("Network to check the plan against", "Network")]
 
 
 def verify(

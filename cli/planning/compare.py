@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ...errors import UnsupportedError
 from ...support.formatting import percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import UsageError, planners_option, sizes_option
+from ..arguments.parameters import UsageError, planner_option, sizes_option
 from ..arguments.requests import check_planners, read_collective
 from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
 from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, plain_rows
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-PlannersOption = Annotated[list[str] | None, planners_option("Planner to include (default: all). Repeatable.")]
+PlannersOption = Annotated[list[str] | None, planner_option("Planner to include (default: all). Repeatable.")]
 SizesOption = Annotated[
     list[str] | None,
     sizes_option("Predict the time for this total size in bytes: 64K, 1G; auto, few-steps and bfb plan for it."),

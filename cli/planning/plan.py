@@ -12,7 +12,7 @@ from ...support.formatting import count_text, percentage_text, rate_text, time_t
 from ...topologies.network.assumed_costs import as_costs
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
-from ..arguments.parameters import UsageError, complete_planner, count_option, option
+from ..arguments.parameters import UsageError, count_option, option, planner_option
 from ..arguments.plan_summary import plan_figures
 from ..arguments.requests import check_planners, read_collective, size_option
 from ..arguments.runtime_files import RuntimeFiles, write_fitting
@@ -46,13 +46,11 @@ SizeOption = Annotated[
 ]
 PlannerOption = Annotated[
     str,
-    option(
-        "--planner NAME",
+    planner_option(
         "Planner: auto, forestcoll, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, nvls, "
         "nvls-tree, collnet, recursive-halving-doubling, multitree, blink, few-steps, bfb, steiner, swing, bine, "
         "trivance, torus-2-phase, recursive-doubling, recursive-halving-doubling-steps, bruck, pat, "
-        "ring-unwinding, nccl, multicommodity, shortest-paths or fast.",
-        autocompletion=complete_planner,
+        "ring-unwinding, nccl, multicommodity, shortest-paths or fast."
     ),
 ]
 NoInNetworkOption = Annotated[

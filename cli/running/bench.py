@@ -13,7 +13,7 @@ import typer
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import as_bytes
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import UsageError, collective_option, count_option, option, planners_option, topology_option
+from ..arguments.parameters import UsageError, collective_option, count_option, option, planner_option, topology_option
 from ..arguments.requests import check_planners, read_collective
 from ..arguments.shared import BackendOption, CsvOption, JsonOption, ShardOptions, TimeoutOption
 from ..terminal.output import emit, emit_csv, emit_json
@@ -70,12 +70,9 @@ OpOption = Annotated[str | None, option("--op -o", "Reduction operation: sum (de
 SlicesOption = Annotated[
     int, count_option("--slices N", "Slices that the data is pipelined in through a plan.", 1, MAX_COUNT)
 ]
-TopologyOption = Annotated[
-    str | None,
-    topology_option("Also plan for this network: name from `collopt topologies`, or path of a topology file.", PANEL),
-]
-CollectiveOption = Annotated[str | None, collective_option("Collective to plan for --topology.", PANEL)]
-PlannersOption = Annotated[list[str] | None, planners_option("Planner to use (default: auto). Repeatable.", PANEL)]
+TopologyOption = Annotated[str | None, topology_option("Also plan for this network", PANEL)]
+CollectiveOption = Annotated[str | None, collective_option("Collective to plan for --topology.", panel=PANEL)]
+PlannersOption = Annotated[list[str] | None, planner_option("Planner to use (default: auto). Repeatable.", panel=PANEL)]
 
 
 def bench(

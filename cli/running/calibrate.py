@@ -43,9 +43,7 @@ ClassOption = Annotated[
         "Times between two ranks over links of these classes, comma-separated: gpu-nic,nic-ib=times.txt. Repeatable.",
     ),
 ]
-TopologyOption = Annotated[
-    str | None, topology_option("Network: name from `collopt topologies`, or path of a topology file.", "Network")
-]
+TopologyOption = Annotated[str | None, topology_option("Network", "Network")]
 CollectiveOption = Annotated[
     str | None, collective_option("Measured collective, if a file does not say; also sendrecv, gather and scatter.")
 ]

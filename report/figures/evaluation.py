@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
 from ...support.validation import shown
-from .style import COLORS, check_table, color, empty_figure, finish, legend, shortened, style
+from .style import COLORS, check_table, color, empty_figure, finish, legend, series_label, shortened, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,7 @@ def best_runtime_figure(table: pd.DataFrame) -> Figure:
     axes = figure.subplots()
     for number, (name, rows) in enumerate(table.groupby("construction", sort=True)):
         axes.scatter(
-            rows["nodes"].astype(float), rows["allreduce_us"].astype(float), s=14, label=_label(str(name)),
+            rows["nodes"].astype(float), rows["allreduce_us"].astype(float), s=14, label=series_label(str(name)),
             **style(number),
         )  # fmt: skip
     finish(axes, "Best topology for an allreduce", "nodes N", "time of allreduce in µs")
@@ -171,9 +171,4 @@ def _front(steps: Sequence[int], factors: Sequence[Any]) -> list[int]:
 
 
 def _line(axes: Axes, number: int, name: str, across: pd.Series[Any], up: pd.Series[Any]) -> None:
-    axes.plot(across.astype(float), up.astype(float), label=_label(name), lw=1.2, ms=4, **style(number))
-
-
-def _label(name: str) -> str:
-    """Name a series: with an underscore first, matplotlib would leave it out of the legend."""
-    return f" {shortened(name)}" if name.startswith("_") else shortened(name)
+    axes.plot(across.astype(float), up.astype(float), label=series_label(name), lw=1.2, ms=4, **style(number))

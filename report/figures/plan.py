@@ -15,7 +15,7 @@ from ...schedules import as_bytes
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ..tables.busy_times import busiest, busy_times, step_run
 from ..tables.plan_tables import link_table
-from .style import COLORS, check_table, color, empty_figure, finish, legend, shortened, style
+from .style import COLORS, check_table, color, empty_figure, finish, legend, series_label, shortened, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,10 +124,8 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
     axes = figure.subplots()
     for number, (name, rows) in enumerate(table.groupby("planner", sort=False)):
         rows = rows.sort_values("size")  # noqa: PLW2901 - the same rows, in order
-        # A label with an underscore first would be none.
-        label = shortened(str(name)) if not str(name).startswith("_") else f" {shortened(str(name))}"
-        axes.plot(rows["size"].astype(float), rows["algbw_gbps"].astype(float), label=label, lw=1.3, ms=4,
-                  **style(number))  # fmt: skip
+        axes.plot(rows["size"].astype(float), rows["algbw_gbps"].astype(float), label=series_label(str(name)), lw=1.3,
+                  ms=4, **style(number))  # fmt: skip
     if "bound_gbps" in table.columns:
         check_table(table, {"bound_gbps": "positive"})
         for bound in sorted(set(table["bound_gbps"].astype(float))):

@@ -88,6 +88,11 @@ def shortened(name: str, most: int = NAME) -> str:
     return name if len(name) <= most else f"{name[: most // 2]}…{name[most // 2 + 1 - most :]}"
 
 
+def series_label(name: str) -> str:
+    """Name a series: with an underscore first, matplotlib would leave it out of the legend."""
+    return f" {shortened(name)}" if name.startswith("_") else shortened(name)
+
+
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 150) -> None:
     """Write a figure atomically and reproducibly.
 

@@ -29,11 +29,6 @@ class TreePartition(Partition):
     parts together give out and take in bounds the rate of both trees;
     ``docs/explanation/in-network.md`` proves it.
 
-    Attributes
-    ----------
-    parts : tuple of frozenset of str
-        Every node is in exactly one.
-
     Examples
     --------
     Eight ranks around a switch of 450 GB/s per rank, which loops copies back: n / (n + 1) of a link.
