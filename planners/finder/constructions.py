@@ -127,8 +127,15 @@ class Expansion(Construction):
     """An expansion of one other construction, by the function `expansion` of `collopt.topologies`."""
 
     expansion: ClassVar[str]
+    notation: ClassVar[str]
+    """Of the name: `base` as an operand, and the factor, where it has one, by position."""
 
     base: Construction
+
+    @cached_property
+    def name(self) -> str:
+        """In the paper's notation."""
+        return self.notation.format(*self.factor, base=_operand(self.base))
 
     @property
     def reverse_symmetric(self) -> bool:
@@ -161,10 +168,7 @@ class Expansion(Construction):
 class Transpose(Expansion):
     """G^T, all links reversed, with the base's schedules run backwards."""
 
-    @cached_property
-    def name(self) -> str:
-        """G^T."""
-        return f"{_operand(self.base)}^T"
+    notation: ClassVar[str] = "{base}^T"
 
     def _graph(self) -> DirectGraph:
         return self.base.graph().transpose()
@@ -215,11 +219,7 @@ class DegreeExpansion(Repetition):
     """G * n, with the schedule of Definition 2."""
 
     expansion: ClassVar[str] = "degree_expansion"
-
-    @cached_property
-    def name(self) -> str:
-        """G*n."""
-        return f"{_operand(self.base)}*{self.times}"
+    notation: ClassVar[str] = "{base}*{}"
 
     def orbit_representatives(self, degree: int) -> int | None:
         """Up to the first copy of the last of the base's: copies of a node can change places."""
@@ -232,11 +232,7 @@ class CartesianPower(Repetition):
     """G^□n, with the schedule of Definition 14."""
 
     expansion: ClassVar[str] = "cartesian_power"
-
-    @cached_property
-    def name(self) -> str:
-        """G^□n."""
-        return f"{_operand(self.base)}^□{self.times}"
+    notation: ClassVar[str] = "{base}^□{}"
 
     def orbit_representatives(self, degree: int) -> int | None:
         """1 if the base is vertex-transitive."""
@@ -276,11 +272,7 @@ class Parallel(Repetition):
     """k·G, k links in place of each: the base's schedule takes as long, for each port has 1/k of the bandwidth."""
 
     expansion: ClassVar[str] = "parallel"
-
-    @cached_property
-    def name(self) -> str:
-        """k·G."""
-        return f"{self.times}·{_operand(self.base)}"
+    notation: ClassVar[str] = "{}·{base}"
 
     def orbit_representatives(self, degree: int) -> int | None:
         """Those of the base."""
@@ -296,11 +288,7 @@ class TwoWay(Expansion):
     """G ∪ G^T where G is isomorphic to G^T: half of each shard takes either direction (appendix A.6)."""
 
     expansion: ClassVar[str] = "bidirectional"
-
-    @cached_property
-    def name(self) -> str:
-        """G ∪ G^T."""
-        return f"{_operand(self.base)} ∪ {_operand(self.base)}^T"
+    notation: ClassVar[str] = "{base} ∪ {base}^T"
 
     @property
     def reverse_symmetric(self) -> bool:

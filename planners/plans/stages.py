@@ -25,9 +25,7 @@ _log = logging.getLogger("collopt.planners")
 
 @contextmanager
 def on_stage(
-    listener: Callable[[str], None],
-    count: Callable[[int, int], None] = _ignore,
-    text: Callable[[str], None] = _ignore,
+    listener: Callable[[str], None], count: Callable[[int, int], None] = _ignore, text: Callable[[str], None] = _ignore
 ) -> Iterator[None]:
     """Call `listener` with the name of every stage that starts within the context.
 
