@@ -24,15 +24,10 @@ algorithm bandwidth of nccl-tests is N f.
 
 Stated in `Blocks`, for 10^5 to 10^6 columns.
 
-Symmetries reduce it.  Let the group Γ act on nodes and links and keep ranks, bandwidths b and traffic T; let O(i)
-be its orbits of sources, s(i) the first of each, and Q its orbits of links.  The program of s(i) and Q,
-
-    maximize f  subject to  sum over i of |O(i)| / |Q| times sum over e in Q of y(s(i), e) <= b(Q)  for each Q,
-                            delivery as above for each s(i),
-
-has the same optimum (proof: docs/formulations/all_to_all.md).  Any subgroup will do, so generators from a randomized
-search suffice.  `AllToAllModel.link_duals` divides dual values of rows among links.  User constraints and objectives on
-``flow`` apply to s(i), for all of O(i) on average.
+Symmetries reduce it to one source s(i) of each orbit O(i) and one row of each orbit Q of links, with the same optimum
+(docs/formulations/all_to_all.md).  Any subgroup will do, so generators from a randomized search suffice.
+`AllToAllModel.link_duals` divides dual values of rows among links.  User constraints and objectives on ``flow`` apply
+to s(i), for all of O(i) on average.
 """
 
 from __future__ import annotations

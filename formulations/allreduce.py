@@ -25,11 +25,9 @@ constraints
 ``reduce_arrival``     all that a rank has arrives at the roots                         F(t, s) >= sum of x(v)
 =====================  ==============================================================  =============================
 
-LP (5) is that of ForestColl, appendix G, which is exact as it stands on networks without switches.  With switches it
-would let shares enter and leave a switch in different amounts, as if switches copied and reduced data; the
-appendix therefore replaces links by bandwidths b'(α, β) between ranks, carried by flows through the switches.  Here
-that is done on every network: a link between two ranks carries its own b'.  Flows through other ranks would gain
-nothing, as they can be split there without reducing any cut, so transit passes switches only.
+LP (5) is that of ForestColl, appendix G, with bandwidths b'(α, β) between ranks in place of links, as the appendix has
+it for switches (docs/formulations/allreduce.md): a link between two ranks carries its own b'.  Flows through other
+ranks would gain nothing, as they can be split there without reducing any cut, so transit passes switches only.
 
 With `relays`, switches take part like ranks without data, which copy and reduce: LP (5) without the indirection, if all
 switches are relays.  The objective is then an upper bound; trees that branch at switches need not reach it.

@@ -1,8 +1,7 @@
 """Allreduce linear program with cut constraints in place of witness flows (projection, for cutting planes).
 
-By max-flow min-cut all rooted data can reach rank t within the shares if and only if every cut is wide enough.  So the
-flows of `collopt.formulations.allreduce`, N times as many as links, are equivalent to one inequality per set S of
-ranks; few of these are active, and they are added once they are violated.
+By max-flow min-cut the flows of `collopt.formulations.allreduce`, N times as many as links, are equivalent to one
+inequality per set S of ranks; few of these are active, and they are added once they are violated.
 
 ===================  ============================================================  =============================
 name                 meaning                                                       equation

@@ -17,18 +17,14 @@ constraints
 
 The equations are those of the direct-connect paper: linear program (1) in section 6.1 with `build`, (13) in appendix
 E.2, where shards consist of chunks that stay whole, with `build_chunked`, and (14) in E.3, where links also have a
-latency, with `build_timed`.  All three are one program with other numbers.  That no share exceeds the shard follows
-from ``arrival``.
+latency, with `build_timed`.  All three are one program with other numbers.
 
-The paper counts in shards per link.  Here a link's load is divided by its bandwidth, which is the same where all
-bandwidths are 1, counts parallel links, which a topology merges, as often as they are there, and is right for links
-that differ.  So the sum over the distances of the largest U is the `StepSchedule.inverse_rate` of the
-schedule: equation (2).
+The paper counts in shards per link.  Here loads are divided by bandwidths, which counts parallel links, which a
+topology merges, as often as they are there.  The sum over the distances of the largest U is the
+`StepSchedule.inverse_rate` of the schedule: equation (2).
 
-The programs of different ranks share no variable.  One model holds those of all ranks at one distance, so that a whole
-schedule takes as many solves as the topology has distances.  Stated in Pyomo, to be read and extended, for up to about
-5 * 10^4 shares; for thousands of ranks there is a formula.  Over all sets of links into a rank, U is the largest ratio
-of the shards that only this set can carry to its bandwidth (Theorem 19, generalized).
+One model holds the programs of all ranks at one distance, which share no variable.  Stated in Pyomo, to be read and
+extended, for up to about 5 * 10^4 shares; docs/formulations/bfb.md has a formula for more.
 """
 
 from __future__ import annotations

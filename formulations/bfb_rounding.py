@@ -1,14 +1,9 @@
 """Rounding of breadth-first broadcast shares to whole chunks, and their schedule.
 
 The shares that a rank gets of one source's shard sum to 1.  With P chunks per shard each becomes P times as many
-chunks, rounded down or up, so that together they are P.  Rounding up adds less than a chunk per source that uses a
-link, and at most d^(t - 1) sources at distance t do, which gives Theorem 20 of the direct-connect paper (appendix E.2):
-the bandwidth time grows by at most d (d^D - 1) / ((d - 1) P N) above the best one in whole chunks.
-
-That bound grows with the diameter D and is far from what can be reached.  Where all links into a rank are equally fast
-the optimum of integer program (13) is ``ceil(P U)`` exactly, with the U of linear program (1): it is a flow problem,
-and integral capacities have integral flows.  At its best, a schedule of whole chunks takes less than ``d D / (P N)``
-longer than one of parts.
+chunks, rounded down or up, so that together they are P.  Theorem 20 of the direct-connect paper (appendix E.2) bounds
+what that adds to the bandwidth time; where all links into a rank are equally fast, the optimum of integer program (13)
+is ``ceil(P U)`` exactly, with the U of linear program (1).  Proofs are in docs/formulations/bfb_rounding.md.
 """
 
 from __future__ import annotations

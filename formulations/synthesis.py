@@ -16,9 +16,8 @@ constraints
 ==================  ====================================================  ==================================
 
 The objective is the sum of the durations: T_B.  The words are those of the direct-connect paper, which finds such
-schedules for base topologies with other tools and prints no program.  Two facts keep it small without losing a
-schedule: no chunk needs to arrive twice, and what comes from v can leave u no earlier than it can be there, one step
-for each hop from v to u.  So 16 ranks with 4 chunks per shard and 3 steps take 5 * 10^3 variables instead of 12 * 10^3.
+schedules for base topologies with other tools and prints no program.  No chunk arrives twice, and what comes from v
+leaves u no earlier than it can be there; docs/formulations/synthesis.md says why that loses nothing.
 
 A chunk takes a whole number of *ticks* on every link, in inverse proportion to the link's bandwidth, so durations are
 integers and an absolute optimality gap below one tick proves the optimum.
