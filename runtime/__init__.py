@@ -21,8 +21,8 @@ from .measuring.bench.bench import measure_plans
 from .measuring.bench.report import BenchReport
 from .measuring.calibration.calibrate import Calibration, Measurement, calibrate
 from .measuring.calibration.measured_times import MeasuredTimes, read_nccl_tests
-from .msccl.format.reader import interpret_file
-from .msccl.format.writer import read_xml, to_xml_text, write_xml
+from .msccl.format.reader import interpret_file, read_xml
+from .msccl.format.writer import to_xml_text, write_xml
 from .msccl.lint.lint import lint_file
 from .mscclpp.format.execution_plan import ExecutionPlan
 from .mscclpp.format.reader import read_mscclpp

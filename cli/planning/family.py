@@ -168,8 +168,8 @@ def _is_same(plan: Plan, other: Plan) -> bool:
 
 def _fitting(made: Plan, planner: str, given: dict[str, Any], runtime: str) -> Plan:
     """Return a plan, or a smaller one if it exceeds the runtime's limits."""
-    from ...runtime.families.windows import MSCCLPP
     from ...runtime.families.write import format_of
+    from ...runtime.mscclpp.lint import RUNTIME as MSCCLPP
 
     options = {} if runtime == MSCCLPP else {"runtime": runtime}
     with TemporaryDirectory() as folder, _name_planner_in_errors(planner):

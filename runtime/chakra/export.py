@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -24,14 +25,11 @@ from ...schedules import ALLGATHER, as_bytes
 from ...schedules.timing.message_order import ordered_transfers
 from ...schedules.timing.run import Rules, TimedSchedule
 from ...schedules.timing.transfers import Transfers
-from ...support.arrays import IntArray
 from ...support.validation import as_kind, as_path, as_whole, shown
 from ...support.writing import write_all_whole
 from ..lowering.tree_transfers import refuse_switches
 from ..programs.checks import check_choice, check_counts
 from .trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
-
-__all__ = ["export_chakra_et", "plan_traces"]
 
 Dependencies = Literal["control", "data"]
 
@@ -117,58 +115,57 @@ def plan_traces(
     return _Writer(plan, transfers, num_bytes, slices, reduce_us, order).traces()
 
 
+@dataclass
 class _Writer:
     """Writes the nodes of all ranks, message by message, in the order in which they are sent."""
 
-    def __init__(
-        self, plan: Plan, transfers: Transfers, num_bytes: int, slices: int, reduce_us: int, order: Dependencies
-    ) -> None:
-        self._plan = plan
-        self._transfers = transfers
-        self._bytes = num_bytes
-        self._slices = slices
-        self._reduce_us = reduce_us
-        self._order = order
-        self._nodes: list[list[TraceNode]] = [[] for _ in range(plan.topology.num_ranks)]
-        self._tags: Counter[tuple[int, int]] = Counter()
-        # The node of the receiver after which a slice of a transfer is there.
-        self._arrived: dict[tuple[int, int], int] = {}
-        # What the last send over a link came after, by the link.
-        self._last: dict[int, tuple[int, ...]] = {}
-        self._total = self._total_chunks()
-        self._before = _before(transfers)
+    plan: Plan
+    transfers: Transfers
+    num_bytes: int
+    slices: int
+    reduce_us: int
+    order: Dependencies
 
-    def _total_chunks(self) -> int:
+    def __post_init__(self) -> None:
+        self.nodes: list[list[TraceNode]] = [[] for _ in range(self.plan.topology.num_ranks)]
+        self.tags: Counter[tuple[int, int]] = Counter()
+        # The node of the receiver after which a slice of a transfer is there.
+        self.arrived: dict[tuple[int, int], int] = {}
+        # What the last send over a link came after, by the link.
+        self.last: dict[int, tuple[int, ...]] = {}
+        self.before = _before(self.transfers)
+
+    @cached_property
+    def total(self) -> int:
         """Total number of chunks if newer versions of ASTRA-sim compute the right bytes from it, otherwise -1."""
-        ranks, total = self._plan.topology.num_ranks, self._slices / self._transfers.unit
+        ranks, total = self.plan.topology.num_ranks, self.slices / self.transfers.unit
         # Of an allgather they are given the bytes of one rank, and divide these by the chunks of all first.
-        given = Fraction(self._bytes, ranks if self._plan.collective is ALLGATHER else 1)
+        given = Fraction(self.num_bytes, ranks if self.plan.collective is ALLGATHER else 1)
         if total.denominator != 1 or total >= MAX_CHUNKS or total % ranks or given % total:
             return -1
         return int(total)
 
     def traces(self) -> tuple[Trace, ...]:
         """Create the traces of all ranks."""
-        transfers, pieces = _send_order(self._plan, self._bytes, self._slices)
-        for transfer, piece in zip(transfers.tolist(), pieces.tolist(), strict=True):
+        for transfer, piece in _send_order(self.plan, self.num_bytes, self.slices):
             self._add(transfer, piece)
         about = (
-            Attribute("collective", "string", str(self._plan.collective)),
-            Attribute("topology", "string", self._plan.topology.name),
-            Attribute("planner", "string", self._plan.planner),
-            Attribute("comm_size", "int64", self._bytes),
+            Attribute("collective", "string", str(self.plan.collective)),
+            Attribute("topology", "string", self.plan.topology.name),
+            Attribute("planner", "string", self.plan.planner),
+            Attribute("comm_size", "int64", self.num_bytes),
         )
-        return tuple(Trace(tuple(nodes), attributes=about) for nodes in self._nodes)
+        return tuple(Trace(tuple(nodes), attributes=about) for nodes in self.nodes)
 
     def _add(self, transfer: int, piece: int) -> None:
         """Add the nodes of one slice of a transfer."""
-        transfers = self._transfers
+        transfers = self.transfers
         sender, receiver = int(transfers.senders[transfer]), int(transfers.receivers[transfer])
-        tag = self._tags[sender, receiver]
-        self._tags[sender, receiver] += 1
+        tag = self.tags[sender, receiver]
+        self.tags[sender, receiver] += 1
         amounts = (*self._amounts(transfer, piece), Attribute("comm_tag", "int32", tag))
         what = f"transfer {transfer} slice {piece}"
-        needed = tuple(sorted({self._arrived[before, piece] for before in self._before[transfer]}))
+        needed = tuple(sorted({self.arrived[before, piece] for before in self.before[transfer]}))
         turn = self._turn(sender, int(transfers.hop_links[transfers.hop_starts[transfer]]), needed)
 
         def message(name: str, kind: NodeKind, peer: Attribute) -> TraceNode:
@@ -180,44 +177,44 @@ class _Writer:
         self._append(sender, send, needed, turn)
         arrived = self._append(receiver, receive)
         if transfers.adds[transfer]:
-            added = TraceNode(0, f"add {what}", NodeKind.COMP, duration=self._reduce_us)
+            added = TraceNode(0, f"add {what}", NodeKind.COMP, duration=self.reduce_us)
             arrived = self._append(receiver, added, (arrived,))
-        self._arrived[transfer, piece] = arrived
+        self.arrived[transfer, piece] = arrived
 
     def _amounts(self, transfer: int, piece: int) -> tuple[Attribute, ...]:
         """Bytes and chunks of one slice of a transfer, cut at whole bytes."""
-        transfers = self._transfers
+        transfers = self.transfers
         first, amount = int(transfers.firsts[transfer]), int(transfers.amounts[transfer])
-        chunk = Fraction(self._bytes) * transfers.unit / self._slices
-        begin = first * self._slices + piece * amount
+        chunk = Fraction(self.num_bytes) * transfers.unit / self.slices
+        begin = first * self.slices + piece * amount
         num_bytes = int(chunk * (begin + amount)) - int(chunk * begin)
         if num_bytes < 1:
             raise UnsupportedError(
-                f"{self._bytes} bytes leave some messages empty; use more bytes or fewer than {self._slices} "
-                f"slices: expected at least {-(-self._slices * transfers.unit.denominator // 1)} bytes"
+                f"{self.num_bytes} bytes leave some messages empty; use more bytes or fewer than {self.slices} "
+                f"slices: expected at least {-(-self.slices * transfers.unit.denominator // 1)} bytes"
             )
-        chunks = (begin, amount) if self._total > 0 else (-1, -1)
+        chunks = (begin, amount) if self.total > 0 else (-1, -1)
         return (
             Attribute("comm_size", "int64", num_bytes),
             Attribute("msg_chunk_idx", "int32", chunks[0]),
             Attribute("msg_chunk_cnt", "int32", chunks[1]),
-            Attribute("total_chunk_cnt", "int32", self._total),
+            Attribute("total_chunk_cnt", "int32", self.total),
         )
 
     def _turn(self, sender: int, link: int, needed: tuple[int, ...]) -> tuple[int, ...]:
         """Add the node after which it is a send's turn on its first link; the first send over a link has none."""
         controls: tuple[int, ...] = ()
-        if link in self._last:
-            controls = (self._append(sender, TraceNode(0, "turn", NodeKind.COMP), controls=self._last[link]),)
-        self._last[link] = (*needed, *controls)
+        if link in self.last:
+            controls = (self._append(sender, TraceNode(0, "turn", NodeKind.COMP), controls=self.last[link]),)
+        self.last[link] = (*needed, *controls)
         return controls
 
     def _append(self, rank: int, node: TraceNode, waits: tuple[int, ...] = (), controls: tuple[int, ...] = ()) -> int:
         """Add a node to a rank; return its id."""
-        if self._order == "data":
+        if self.order == "data":
             waits = (*waits, *controls)
-        number = len(self._nodes[rank])
-        self._nodes[rank].append(replace(node, number=number, waits=waits, controls=controls))
+        number = len(self.nodes[rank])
+        self.nodes[rank].append(replace(node, number=number, waits=waits, controls=controls))
         return number
 
 
@@ -234,16 +231,13 @@ def _before(transfers: Transfers) -> dict[int, list[int]]:
     return found
 
 
-def _send_order(plan: Plan, num_bytes: int, slices: int) -> tuple[IntArray, IntArray]:
-    """Transfers that cross links, and their slices, by the time at which each enters its first link.
-
-    Slices of one step follow one another.
-    """
+def _send_order(plan: Plan, num_bytes: int, slices: int) -> list[tuple[int, int]]:
+    """Transfers that cross links, and their slices, by when each enters its first link, with switches that store it."""
     timed = TimedSchedule(plan.schedule, plan.topology, Rules(forwarding="store-and-forward", service="arrival"))
     run = timed.run(num_bytes, slices if plan.schedule.pipelined else None)
     crossing = np.flatnonzero(np.diff(run.transfers.hop_starts))
-    starts = run.starts[run.transfers.hop_starts[crossing]]
-    starts = np.broadcast_to(starts, (len(crossing), slices))
+    # Slices of one step follow one another.
+    starts = np.broadcast_to(run.starts[run.transfers.hop_starts[crossing]], (len(crossing), slices))
     transfers, pieces = np.repeat(crossing, slices), np.tile(np.arange(slices), len(crossing))
     order = np.lexsort((pieces, transfers, starts.reshape(-1)))
-    return transfers[order], pieces[order]
+    return list(zip(transfers[order].tolist(), pieces[order].tolist(), strict=True))

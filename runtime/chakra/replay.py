@@ -13,14 +13,15 @@ start in the order of their ids, as in versions of ASTRA-sim before August 2025;
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
 from ...support.validation import shown
-from ...topologies import Topology
+from ...topologies import Link, Topology
 from ...topologies.network.topology import as_topology
 from .trace import NodeKind, Trace, TraceNode
 
@@ -82,100 +83,68 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
         raise UnsupportedError(f"the traces are {shown(traces)}; expected a list of one Trace for each rank")
     if len(traces) != topology.num_ranks:
         raise UnsupportedError(f"there are {len(traces)} traces; expected one for each of {topology.num_ranks} ranks")
-    work = _Network(topology)
-    for rank, trace in enumerate(traces):
-        work.add_rank(rank, trace)
-    nodes = work.finish()
-    finish, unfinished = replay_nodes(nodes, len(topology.links))
+    # Nodes that are free at the same time start in the order of their places.
+    linked = link_nodes([sorted(trace.nodes, key=lambda node: node.number) for trace in traces])
+    finish, unfinished = replay_nodes(_routed(linked, topology), len(topology.links))
     if unfinished:
-        raise ProgramError(f"{unfinished} of {len(nodes.kinds)} nodes never start, because they wait in a cycle")
-    return Replay(finish, work.num_messages)
+        raise ProgramError(f"{unfinished} of {len(linked.nodes)} nodes never start, because they wait in a cycle")
+    return Replay(finish, len(linked.pairs))
 
 
-class _Network:
-    """Nodes of all ranks, with the hops of sends."""
+def _routed(linked: LinkedNodes, topology: Topology) -> Nodes:
+    """Nodes as arrays, with the links that each send takes."""
+    from .message_events import Nodes
 
-    def __init__(self, topology: Topology) -> None:
-        self._topology = topology
-        self._places = {(link.tail, link.head): number for number, link in enumerate(topology.links)}
-        self._paths: dict[int, dict[int, list[int]]] = {}
-        self._matching = Matching(topology.num_ranks)
-        self._kinds: list[int] = []
-        self._durations: list[int] = []
-        self._hop_starts = [0]
-        self._hops: list[tuple[int, int, int]] = []
-        self._waits: list[tuple[int, int]] = []
-        self.num_messages = 0
-
-    def add_rank(self, rank: int, trace: Trace) -> None:
-        """Add the nodes of a rank, in the order of their ids."""
-        first, nodes = len(self._kinds), sorted(trace.nodes, key=lambda node: node.number)
-        numbers = {node.number: first + place for place, node in enumerate(nodes)}
-        for node in nodes:
-            number = numbers[node.number]
-            self._kinds.append(KINDS[self._add(rank, node, number)])
-            self._durations.append(node.duration * NS_PER_US or MIN_COMPUTATION_NS)
-            self._hop_starts.append(len(self._hops))
-            self._waits.extend((numbers[before], number) for before in (*node.waits, *node.controls))
-
-    def _add(self, rank: int, node: TraceNode, number: int) -> NodeKind:
-        """Add the hops of a node, if it sends; return its kind."""
-        message = self._matching.add(rank, node, number)
-        if message is None:
-            return NodeKind.COMP
-        if node.kind == NodeKind.COMM_SEND:
-            self.num_messages += 1
-            for place in self._path(message.sender, message.receiver):
-                link = self._topology.links[place]
+    places = {link[:2]: place for place, link in enumerate(topology.links)}
+    paths = cache(partial(_paths_from, topology))
+    hops: list[tuple[int, int, int]] = []
+    starts = [0]
+    for (_, node), message in zip(linked.nodes, linked.messages, strict=True):
+        if message is not None and node.kind == NodeKind.COMM_SEND:
+            for link in _path(paths(message.sender), message):
                 busy = message.size / link.bandwidth
-                self._hops.append((place, int(busy), int(NS_PER_US * link.latency + busy)))
-        return NodeKind(node.kind)
+                hops.append((places[link[:2]], int(busy), int(NS_PER_US * link.latency + busy)))
+        starts.append(len(hops))
+    count = len(linked.nodes)
+    partners = np.zeros(count, dtype=np.int64)
+    for send, receive in linked.pairs:
+        partners[send], partners[receive] = receive, send
+    waits = np.unique(np.array(linked.waits, dtype=np.int64).reshape(-1, 2), axis=0)
+    links, busy_times, times = np.array(hops, dtype=np.int64).reshape(-1, 3).T.copy()
+    return Nodes(
+        np.array([KINDS[NodeKind(node.kind)] for _, node in linked.nodes], dtype=np.int64),
+        partners,
+        np.array([node.duration * NS_PER_US or MIN_COMPUTATION_NS for _, node in linked.nodes], dtype=np.int64),
+        np.array(starts, dtype=np.int64),
+        links,
+        busy_times,
+        times,
+        np.repeat(np.arange(count), np.diff(starts)),
+        np.searchsorted(waits[:, 0], np.arange(count + 1)),
+        waits[:, 1].copy(),
+    )
 
-    def finish(self) -> Nodes:
-        """Return all nodes, once those of all ranks were added."""
-        from .message_events import Nodes
 
-        count = len(self._kinds)
-        partners = np.zeros(count, dtype=np.int64)
-        for send, receive in self._matching.pairs():
-            partners[send], partners[receive] = receive, send
-        waits = np.unique(np.array(self._waits, dtype=np.int64).reshape(-1, 2), axis=0)
-        hop_starts = np.array(self._hop_starts, dtype=np.int64)
-        links, busy, times = np.array(self._hops, dtype=np.int64).reshape(-1, 3).T.copy()
-        return Nodes(
-            np.array(self._kinds, dtype=np.int64),
-            partners,
-            np.array(self._durations, dtype=np.int64),
-            hop_starts,
-            links,
-            busy,
-            times,
-            np.repeat(np.arange(count), np.diff(hop_starts)),
-            np.searchsorted(waits[:, 0], np.arange(count + 1)),
-            waits[:, 1].copy(),
+def _path(paths: Mapping[int, Sequence[Link]], message: TraceMessage) -> Sequence[Link]:
+    if message.receiver not in paths:
+        raise ProgramError(
+            f"rank {message.sender} sends to rank {message.receiver}, but no path of the topology leads there"
         )
+    return paths[message.receiver]
 
-    def _path(self, sender: int, receiver: int) -> list[int]:
-        """Links of a shortest path; of several, the first in the order of the topology's links."""
-        if sender not in self._paths:
-            self._paths[sender] = self._paths_from(sender)
-        found = self._paths[sender].get(receiver)
-        if found is None:
-            raise ProgramError(f"rank {sender} sends to rank {receiver}, but no path of the topology leads there")
-        return found
 
-    def _paths_from(self, sender: int) -> dict[int, list[int]]:
-        """Links of the shortest paths to all nodes, by breadth-first search."""
-        topology, start = self._topology, self._topology.nodes[sender]
-        paths: dict[str, list[int]] = {start: []}
-        queue = deque([start])
-        while queue:
-            node = queue.popleft()
-            for link in topology.out_links(node):
-                if link.head not in paths:
-                    paths[link.head] = [*paths[node], self._places[node, link.head]]
-                    queue.append(link.head)
-        return {topology.node_index[node]: path for node, path in paths.items()}
+def _paths_from(topology: Topology, sender: int) -> dict[int, list[Link]]:
+    """Links of the shortest paths to all nodes by breadth-first search, the first in the order of the links."""
+    start = topology.nodes[sender]
+    paths: dict[str, list[Link]] = {start: []}
+    queue = deque([start])
+    while queue:
+        node = queue.popleft()
+        for link in topology.out_links(node):
+            if link.head not in paths:
+                paths[link.head] = [*paths[node], link]
+                queue.append(link.head)
+    return {topology.node_index[node]: path for node, path in paths.items()}
 
 
 MAX_MESSAGE_BYTES = 2**53
@@ -192,44 +161,55 @@ class TraceMessage(NamedTuple):
     size: int  # Bytes
 
 
-class Matching:
-    """Collects the nodes of all ranks, and matches sends with receives."""
+class LinkedNodes(NamedTuple):
+    """Nodes of all ranks, one rank after the other; others name them by their places here."""
 
-    def __init__(self, num_ranks: int) -> None:
-        self._num_ranks = num_ranks
-        self._sends: defaultdict[TraceMessage, list[int]] = defaultdict(list)
-        self._receives: defaultdict[TraceMessage, list[int]] = defaultdict(list)
+    nodes: list[tuple[int, TraceNode]]  # Each with its rank
+    messages: list[TraceMessage | None]  # What each sends or receives; None for computations
+    waits: list[tuple[int, int]]  # (before, after)
+    pairs: list[tuple[int, int]]  # Each send with its receive
 
-    def add(self, rank: int, node: TraceNode, number: int) -> TraceMessage | None:
-        """Add a node, which is known by `number`; return what it sends or receives, None for a computation.
 
-        Raises `UnsupportedError` for other kinds of nodes, and `ProgramError` for missing attributes.
-        """
-        if node.kind == NodeKind.COMP:
-            return None
-        if node.kind not in {NodeKind.COMM_SEND, NodeKind.COMM_RECV}:
-            kind = KIND_NAMES.get(node.kind, node.kind)
-            raise UnsupportedError(
-                f"node {node.number} of rank {rank} is of kind {kind}; expected sends, receives and computations"
+def link_nodes(ranks: Sequence[Iterable[TraceNode]]) -> LinkedNodes:
+    """Match the k-th send and receive of the same ends, tag and size, and resolve ids, given the nodes of each rank.
+
+    Raises `UnsupportedError` for other kinds of nodes, and `ProgramError` for missing attributes and sends without
+    receives.
+    """
+    nodes = [(rank, node) for rank, own in enumerate(ranks) for node in own]
+    places = {(rank, node.number): place for place, (rank, node) in enumerate(nodes)}
+    messages = [_message(rank, node, len(ranks)) for rank, node in nodes]
+    ends: defaultdict[TraceMessage, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for place, ((_, node), message) in enumerate(zip(nodes, messages, strict=True)):
+        if message is not None:
+            ends[message][node.kind == NodeKind.COMM_RECV].append(place)
+    for message, (sends, receives) in sorted(ends.items()):
+        if len(sends) != len(receives):
+            raise ProgramError(
+                f"rank {message.sender} sends {len(sends)} messages of {message.size} bytes with tag {message.tag} "
+                f"to rank {message.receiver}, which receives {len(receives)} of them; expected equally many"
             )
-        sends = node.kind == NodeKind.COMM_SEND
-        peer = _count(rank, node, "comm_dst" if sends else "comm_src", self._num_ranks)
-        ends = (rank, peer) if sends else (peer, rank)
-        size = _count(rank, node, "comm_size", MAX_MESSAGE_BYTES)
-        message = TraceMessage(*ends, _count(rank, node, "comm_tag", MAX_TAG), size)
-        (self._sends if sends else self._receives)[message].append(number)
-        return message
+    waits = [
+        (places[rank, before], place)
+        for place, (rank, node) in enumerate(nodes)
+        for before in (*node.waits, *node.controls)
+    ]
+    pairs = [pair for _, both in sorted(ends.items()) for pair in zip(*both, strict=True)]
+    return LinkedNodes(nodes, messages, waits, pairs)
 
-    def pairs(self) -> Iterator[tuple[int, int]]:
-        """Yield each send with its receive; `ProgramError` if their numbers differ."""
-        for message in sorted(self._sends.keys() | self._receives.keys()):
-            sends, receives = self._sends[message], self._receives[message]
-            if len(sends) != len(receives):
-                raise ProgramError(
-                    f"rank {message.sender} sends {len(sends)} messages of {message.size} bytes with tag {message.tag} "
-                    f"to rank {message.receiver}, which receives {len(receives)} of them; expected equally many"
-                )
-            yield from zip(sends, receives, strict=True)
+
+def _message(rank: int, node: TraceNode, num_ranks: int) -> TraceMessage | None:
+    if node.kind == NodeKind.COMP:
+        return None
+    if node.kind not in {NodeKind.COMM_SEND, NodeKind.COMM_RECV}:
+        kind = KIND_NAMES.get(node.kind, node.kind)
+        raise UnsupportedError(
+            f"node {node.number} of rank {rank} is of kind {kind}; expected sends, receives and computations"
+        )
+    sends = node.kind == NodeKind.COMM_SEND
+    peer = _count(rank, node, "comm_dst" if sends else "comm_src", num_ranks)
+    size = _count(rank, node, "comm_size", MAX_MESSAGE_BYTES)
+    return TraceMessage(*((rank, peer) if sends else (peer, rank)), _count(rank, node, "comm_tag", MAX_TAG), size)
 
 
 def _count(rank: int, node: TraceNode, name: str, limit: int) -> int:

@@ -20,8 +20,6 @@ from ..mscclpp.lint import lint_plan
 from ..mscclpp.lowering.lower import DEFAULT_THREAD_BLOCKS
 from ..programs.checks import check_choice, check_counts
 
-__all__ = ["MSCCLPP", "FamilyReport", "Span", "lint_family", "window_report"]
-
 MICROSOFT_FILES = 4
 MAX_NEIGHBORS = 32
 MAX_NEIGHBOR_BYTES = 2**20  # Files next to a single one that are looked at, and how large they may be

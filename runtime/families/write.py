@@ -23,8 +23,9 @@ from ..msccl.format.limits import RUNTIMES, dialect_of
 from ..msccl.lint.lint import loading_environment, loading_hints
 from ..mscclpp.export import as_executed
 from ..mscclpp.lint import LOADING as MSCCLPP_LOADING
+from ..mscclpp.lint import RUNTIME as MSCCLPP
 from ..programs.checks import check_choice
-from .windows import MSCCLPP, FamilyReport, lint_family
+from .windows import FamilyReport, lint_family
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,9 +76,7 @@ def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeW
 
     powers = [2**power for power in range(first.bit_length(), last.bit_length()) if first < 2**power < last]
     looked_at = sorted({first, *powers, last})
-    starts = [first]
-    for low, high in pairwise(looked_at):
-        starts.extend(_boundaries(fastest, low, high))
+    starts = [first, *(start for ends in pairwise(looked_at) for start in _boundaries(fastest, *ends))]
     ends = [start - 1 for start in starts[1:]] + [last]
     return tuple(SizeWindow(plans[fastest(start)], start, end) for start, end in zip(starts, ends, strict=True))
 
@@ -159,12 +158,11 @@ def write_family(
     windows = fastest_windows(run, *_checked_sizes(sizes))
     files = {id(plan): made for plan, made in zip(run, given, strict=True)}
     target = free_folder(folder)
-    write = _writer(format, runtime, options)
     names = [_file_name(number, window, format) for number, window in enumerate(windows)]
     try:
         with _all_or_none(target, names) as temporary:
             for name, window in zip(names, windows, strict=True):
-                write(window._replace(plan=files[id(window.plan)]), temporary / name)
+                _export(window._replace(plan=files[id(window.plan)]), temporary / name, format, runtime, options)
             report = lint_family([temporary], runtime, max_thread_blocks=options.get("max_thread_blocks"))
             _check(report, names, windows)
     except OSError as error:
@@ -262,20 +260,15 @@ def _all_or_none(target: Path, names: Sequence[str]) -> Iterator[Path]:
         raise
 
 
-def _writer(format: str, runtime: str, options: dict[str, Any]) -> Callable[[SizeWindow, Path], None]:  # noqa: A002
+def _export(window: SizeWindow, path: Path, format: str, runtime: str, options: dict[str, Any]) -> None:  # noqa: A002
     # The first runtime takes sizes below maxBytes, all others up to it.
-    beyond = 1 if runtime == "msccl" else 0
+    sizes = {"min_bytes": window.first, "max_bytes": window.last + (runtime == "msccl")}
     extra = {} if runtime == MSCCLPP else {"runtime": runtime}
-
-    def write(window: SizeWindow, path: Path) -> None:
-        sizes = {"min_bytes": window.first, "max_bytes": window.last + beyond}
-        try:
-            window.plan.export(format, path, **extra, **sizes, **options)
-        except UnsupportedError as error:
-            what = f"the plan by {window.plan.planner!r} cannot be written for {window.first} to {window.last} bytes"
-            raise type(error)(f"{what}: {error}") from error
-
-    return write
+    try:
+        window.plan.export(format, path, **extra, **sizes, **options)
+    except UnsupportedError as error:
+        what = f"the plan by {window.plan.planner!r} cannot be written for {window.first} to {window.last} bytes"
+        raise type(error)(f"{what}: {error}") from error
 
 
 def _file_name(number: int, window: SizeWindow, format: str) -> str:  # noqa: A002

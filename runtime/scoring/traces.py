@@ -17,7 +17,7 @@ import numpy as np
 
 from ...errors import FileFormatError, ProgramError
 from ...schedules import Collective
-from ..chakra.replay import Matching
+from ..chakra.replay import link_nodes
 from ..chakra.trace import NodeKind, Trace, read_trace
 from .messages import Messages
 
@@ -53,24 +53,18 @@ def stated(traces: Sequence[Trace], name: str) -> object:
 
 def trace_messages(traces: Sequence[Trace], num_bytes: int) -> Messages:
     """List the messages of traces that are of `num_bytes` in all; computations take no time."""
-    nodes = [(rank, node) for rank, trace in enumerate(traces) for node in trace.nodes]
-    numbers = {(rank, node.number): number for number, (rank, node) in enumerate(nodes)}
-    matching = Matching(len(traces))
-    sent = [matching.add(rank, node, number) for number, (rank, node) in enumerate(nodes)]
-    before = {
-        number: [numbers[rank, other] for other in (*node.waits, *node.controls)]
-        for number, (rank, node) in enumerate(nodes)
-    }
-    for send, receive in matching.pairs():
-        before[receive].append(send)
+    linked = link_nodes([trace.nodes for trace in traces])
+    before: dict[int, list[int]] = {number: [] for number in range(len(linked.nodes))}
+    for first, after in (*linked.waits, *linked.pairs):
+        before[after].append(first)
     try:
         order = list(TopologicalSorter(before).static_order())
     except CycleError as error:
-        (rank, node), count = nodes[error.args[1][0]], len(error.args[1]) - 1
+        (rank, node), count = linked.nodes[error.args[1][0]], len(error.args[1]) - 1
         raise ProgramError(f"{count} nodes wait for each other, such as node {node.number} of rank {rank}") from None
     messages, done = Messages(Fraction(1, num_bytes)), dict[int, int]()
     for number in order:
-        (rank, node), message = nodes[number], sent[number]
+        (rank, node), message = linked.nodes[number], linked.messages[number]
         waits = [done[each] for each in before[number]]
         if message is not None and node.kind == NodeKind.COMM_SEND:
             done[number] = messages.send(message.sender, message.receiver, message.size, waits)
@@ -95,12 +89,8 @@ def missing_bytes(messages: Messages, collective: Collective, num_ranks: int, ro
         needed = total * (num_ranks - 1)
         return f"{sum(taken_in)} bytes are sent in all; {what} {needed}" if sum(taken_in) < needed else None
     for rank in range(num_ranks):
-        for way, amount, share in zip(
-            ("takes in", "gives away"),
-            (taken_in[rank], given_away[rank]),
-            _needs(collective, num_ranks, rank == root),
-            strict=True,
-        ):
+        takes, gives = _needs(collective, num_ranks, rank == root)
+        for way, amount, share in (("takes in", taken_in[rank], takes), ("gives away", given_away[rank], gives)):
             if amount < share * total:
                 return f"rank {rank} {way} {amount} bytes; {what} {math.ceil(share * total)}"
     return None

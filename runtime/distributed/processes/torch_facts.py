@@ -37,12 +37,7 @@ def torch_facts() -> TorchFacts:
         accelerator = f"ROCm {hip}"
     backends: tuple[str, ...] = ()
     if torch.distributed.is_available():
-        there = {
-            "gloo": torch.distributed.is_gloo_available(),
-            "nccl": torch.distributed.is_nccl_available(),
-            "mpi": torch.distributed.is_mpi_available(),
-        }
-        backends = tuple(name for name, available in there.items() if available)
+        backends = tuple(name for name in ("gloo", "nccl", "mpi") if torch.distributed.is_backend_available(name))
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     names = tuple(torch.cuda.get_device_name(number) for number in range(count))
     return TorchFacts(torch.__version__, accelerator, backends, names)

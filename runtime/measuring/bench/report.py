@@ -115,10 +115,7 @@ class BenchReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON document of nccl-tests, in which an experiment is a plan or library."""
-        devices = [
-            {"rank": each.rank, "group": 0, **{name: getattr(each, name) for name in Device._fields[1:]}}
-            for each in self.devices
-        ]
+        devices = [{"rank": each.rank, "group": 0} | each._asdict() for each in self.devices]
         return {
             "version": JSON_VERSION,
             "start_time": self.start_time,
@@ -166,6 +163,7 @@ class BenchReport:
 
 SIZE_COLUMNS = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
 TIME_COLUMNS = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
+COLUMNS = (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)
 COLUMN_GAP = "  "
 
 
@@ -173,7 +171,6 @@ def head_lines(report: BenchReport) -> list[str]:
     """Write the header."""
     config = report.config
     step = f"{config['step_factor']}(factor)" if "step_factor" in config else f"{config['step_bytes']}(bytes)"
-    columns = (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)
     what = sum(width for _, _, width in SIZE_COLUMNS) + len(COLUMN_GAP) * len(SIZE_COLUMNS)
     read = sum(width for _, _, width in TIME_COLUMNS) + len(COLUMN_GAP) * (len(TIME_COLUMNS) - 1)
     return [
@@ -182,8 +179,8 @@ def head_lines(report: BenchReport) -> list[str]:
         f"# warmup iters: {config['warmup_iters']} iters: {config['iterations']} validation: {config['validation']}",
         "#",
         "#" + f"{' ' * what}{'out-of-place':^{read}}{COLUMN_GAP}{'in-place':^{read}}"[1:].rstrip(),
-        "#" + _aligned([name for name, _, _ in columns], "by")[1:].rstrip(),
-        "#" + _aligned([unit for _, unit, _ in columns], "")[1:].rstrip(),
+        "#" + _aligned([name for name, _, _ in COLUMNS], "by")[1:].rstrip(),
+        "#" + _aligned([unit for _, unit, _ in COLUMNS], "")[1:].rstrip(),
     ]
 
 
@@ -214,6 +211,5 @@ def _reading_entries(report: BenchReport, row: BenchRow, reading: Reading | None
 
 
 def _aligned(entries: list[str], name: str) -> str:
-    widths = [width for _, _, width in (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)]
-    aligned = (f"{entry:>{width}}" for entry, width in zip(entries, widths, strict=True))
-    return COLUMN_GAP.join(aligned) + COLUMN_GAP + name
+    aligned = (f"{entry:>{width}}" for entry, (_, _, width) in zip(entries, COLUMNS, strict=True))
+    return COLUMN_GAP.join([*aligned, name])

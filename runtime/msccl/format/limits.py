@@ -183,6 +183,7 @@ _LATER_DEFAULTS = (*ATTRIBUTES, "outofplace", "minBytes", "maxBytes")
 """What the two later runtimes read, and do without a default for: Azure/msccl#26, #37."""
 TRANSFER_BYTES = {"Simple": 2**21, "LL": 2**15, "LL128": 576000}
 """Data that one transfer takes, with NCCL's own sizes of buffers on x86, by protocol."""
+PROTOCOLS = tuple(TRANSFER_BYTES)
 RCCL_TRANSFER_BYTES = {"Simple": 2**21, "LL": 2**14, "LL128": 50176}
 _SPELLED = {theirs: ours for ours, theirs in JOINED.items()}
 

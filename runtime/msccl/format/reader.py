@@ -16,7 +16,7 @@ from ...interpreter.findings import Findings, Severity
 from ...interpreter.interpret import InterpreterReport, run_program
 from ...programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
 from .document import IGNORED, INT32_MAX, INT64_MAX, Block, Document, Gpu, Step, at, read_document
-from .limits import ATTRIBUTES, FUSED, MAX_AWAITED_BLOCK, MAX_COUNT, PLAIN, SPELLINGS
+from .limits import ATTRIBUTES, FUSED, MAX_AWAITED_BLOCK, MAX_COUNT, PLAIN, PROTOCOLS, SPELLINGS
 
 KINDS = PLAIN | {"rrc"}
 OTHER_KINDS = (FUSED | {"ra"}) - KINDS
@@ -98,7 +98,7 @@ class AlgorithmReader:
 
     def _check_header(self) -> None:
         line, words, numbers = self.document.line, self.document.words, self.document.numbers
-        if words["proto"] not in ("Simple", "LL", "LL128"):
+        if words["proto"] not in PROTOCOLS:
             message = f"proto is {words['proto'][:40]!r}; expected Simple, LL or LL128"
             self.refusals.add("rejected", message, at(line))
         ranges = {"nchannels": INT32_MAX, "nchunksperloop": MAX_CHUNKS, "ngpus": INT32_MAX}

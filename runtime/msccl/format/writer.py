@@ -10,6 +10,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from ....errors import UnsupportedError
@@ -20,16 +21,12 @@ from ...interpreter.interpret import run_program
 from ...programs.checks import check_choice, require_program
 from ...programs.ordering import Site, match_transfers
 from ...programs.program import Dependency, Instruction, Program, RankProgram
-from .limits import RuntimeLimits, check_limits, dialect_of, largest_chunk, runtime_limits
-from .reader import read_xml
-
-__all__ = ["read_xml", "to_xml_text", "write_xml"]
+from .limits import PROTOCOLS, RuntimeLimits, check_limits, dialect_of, largest_chunk, runtime_limits
 
 DEFAULT_MAX_BYTES = 2**40
 SCRATCH_MAX_BYTES = 2**30
 """Default where scratch for the largest size is allocated when the file is loaded, as microsoft/msccl does."""
 INT64_MAX = 2**63 - 1
-PROTOCOLS = ("Simple", "LL", "LL128")
 TYPES = {"send": "s", "recv": "r", "copy": "cpy", "reduce": "re", "recv_reduce": "rrc"}
 PLACEMENTS = {"out-of-place": (False, True), "in-place": (True, False), "both": (True, True)}
 """Whether a file is for calls in place, and out of place."""
@@ -215,10 +212,8 @@ def _ends(step: Instruction, far: Instruction) -> dict[str, object]:
 
 def _document_positions(rank: RankProgram) -> dict[Dependency, int]:
     """Position of each step in its tb element, nops included."""
-    positions = {}
-    for number, block in enumerate(rank.thread_blocks):
-        position = -1
-        for index, step in enumerate(block.instructions):
-            position += max(1, len(step.depends))
-            positions[Dependency(number, index)] = position
-    return positions
+    return {
+        Dependency(number, index): end - 1
+        for number, block in enumerate(rank.thread_blocks)
+        for index, end in enumerate(accumulate(max(1, len(step.depends)) for step in block.instructions))
+    }

@@ -66,9 +66,8 @@ def check_network(document: Document, gpus_per_box: int | None, findings: Findin
         findings.add("note", message, at(document.line))
     if not uses_one_step(document):
         return
-    what = (
-        f"a {document.words['coll']} with proto Simple hangs over a network, where kernel and proxy disagree on steps"
-    )
+    call = f"a {document.words['coll']} with proto Simple"
+    what = f"{call} hangs over a network, where kernel and proxy disagree on steps"
     if gpus_per_box is None:
         message = f"{what}; give the number of GPUs in a box, or write LL or LL128"
         findings.add("note", message, at(document.line))
@@ -76,9 +75,8 @@ def check_network(document: Document, gpus_per_box: int | None, findings: Findin
     for gpu in document.gpus:
         for block in gpu.blocks:
             if block.send >= 0 and block.send // gpus_per_box != gpu.number // gpus_per_box:
-                findings.add(
-                    "hangs", f"{what}, as from rank {gpu.number} to {block.send}; write LL or LL128", at(block.line)
-                )
+                message = f"{what}, as from rank {gpu.number} to {block.send}; write LL or LL128"
+                findings.add("hangs", message, at(block.line))
                 return
 
 
