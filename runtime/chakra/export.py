@@ -31,6 +31,8 @@ from ..lowering.tree_transfers import refuse_switches
 from ..programs.checks import check_choice, check_counts
 from .trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
+__all__ = ["export_chakra_et", "plan_traces"]
+
 Dependencies = Literal["control", "data"]
 
 MAX_MESSAGES = 2**22

@@ -19,6 +19,8 @@ from ..programs.transformations import document_steps, packed, without_receive_r
 from .format.limits import RuntimeLimits, check_limits, runtime_limits
 from .format.writer import write_xml
 
+__all__ = ["export_msccl_xml"]
+
 
 def export_msccl_xml(
     plan: Plan,

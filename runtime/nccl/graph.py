@@ -22,6 +22,8 @@ from ...support.validation import as_integers, as_kind, is_int, shown
 from ...support.writing import write_whole
 from ..programs.checks import check_choice
 
+__all__ = ["PATH_TYPES", "export_nccl_graph"]
+
 RING_GRAPH, RING_PATTERN = "0", "4"
 PATH_TYPES = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")
 """What NCCL calls ways between two devices, the best first."""

@@ -20,6 +20,8 @@ from ...support.writing import write_whole
 from ..programs.checks import check_choice, check_counts
 from .graph import MAX_CHANNELS, ring_channels
 
+__all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]
+
 HEADER = "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n"
 PROTOCOLS = ("ll", "ll128", "simple")
 TREE_PLANNER = "double-binary-tree"
