@@ -6,8 +6,12 @@ import numpy as np
 
 from collopt.planners import count_dispatch, schedule_dispatch
 from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
+from collopt.runtime.distributed.moe.hops import OwnTokens, rank_hops
 from collopt.solvers.fast.routing_counts import sorted_by_mask
 
-sorted_by_mask(np.zeros((1, 2), dtype=np.uint8), 2)
+_, tokens, begins = sorted_by_mask(np.array([[1, 0]], dtype=np.uint8), 2)
 rank_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)
-schedule_dispatch(count_dispatch([np.zeros((1, 1), dtype=np.int64)] * 4, np.arange(4), servers=2, gpus_per_server=2))
+plan = schedule_dispatch(
+    count_dispatch([np.zeros((1, 1), dtype=np.int64)] * 4, np.arange(4), servers=2, gpus_per_server=2)
+)
+rank_hops(plan.schedule, 0, OwnTokens(tokens, begins), np.repeat([[0, 1, 0, 0]], 4, axis=0))

@@ -9,7 +9,7 @@ Both ends of a message derive it from the schedule.  A run of bytes is one messa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def rank_messages(
                     left = ends[step, mine] - begins[step, mine]
                     for lane in range(width):
                         proxy = lanes[mine, lane]
-                        count = _next_pieces(own, (mine * parts + other) * width + lane, left)
+                        count = next_pieces(own, (mine * parts + other) * width + lane, left)
                         _balance(own, step, proxy, count)
                         if proxy == rank:
                             _exchange(own, step, rank, lanes[other, lane], count)
@@ -93,7 +93,7 @@ def rank_messages(
                     left = ends[step, other] - begins[step, other]
                     for lane in range(width):
                         peer = lanes[mine, lane]
-                        count = _next_pieces(own, (other * parts + mine) * width + lane, left)
+                        count = next_pieces(own, (other * parts + mine) * width + lane, left)
                         _redistribute(own, step, peer, count)
                         if peer == rank:
                             _exchange(own, step, lanes[other, lane], rank, count)
@@ -157,7 +157,7 @@ def _rank(
 
 
 @kernel
-def _next_pieces(own: Rank, stream: int, left: int) -> int:
+def next_pieces(own: Any, stream: int, left: int) -> int:
     """Write the next pieces of a stream, of `left` bytes if it is so long, and return their number."""
     count = 0
     while left and own.at[stream] < own.starts[stream + 1]:
