@@ -164,12 +164,8 @@ def next_pieces(own: Any, stream: int, left: int) -> int:
         segment, done = own.segments[own.at[stream]], own.done[stream]
         length = min(left, segment[BYTES] - done)
         piece = own.pieces[count]
-        piece[ORIGIN], piece[FINAL], piece[FIRST], piece[BYTES] = (
-            segment[ORIGIN],
-            segment[FINAL],
-            segment[FIRST] + done,
-            length,
-        )
+        piece[:] = segment
+        piece[FIRST], piece[BYTES] = segment[FIRST] + done, length
         left -= length
         count += 1
         own.done[stream] += length
@@ -301,16 +297,9 @@ def _post(own: Rank, step: int, peer: int, is_send: int, memory: int, place: int
         distance = ((peer - own.rank) if is_send else (own.rank - peer)) % own.size
         place_of_peer = own.others - 1 + distance
     groups = (own.peers - 1) // own.per_batch + 1
-    row = own.rows[count]
-    row[PEER], row[IS_SEND], row[MEMORY], row[PLACE], row[LENGTH], row[STEP] = (
-        peer,
-        is_send,
-        memory,
-        place,
-        length,
-        step,
-    )
-    row[BATCH] = number // max(1, own.per_batch // own.peers) * groups + place_of_peer // own.per_batch
+    batch = number // max(1, own.per_batch // own.peers) * groups + place_of_peer // own.per_batch
+    for column, value in enumerate((peer, is_send, memory, place, length, step, batch)):
+        own.rows[count, column] = value
     own.written[0] = count + 1
 
 

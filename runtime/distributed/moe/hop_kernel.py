@@ -15,6 +15,7 @@ from ..all_to_allv.step_kernel import BYTES, FIRST, ORIGIN, as_int64, next_piece
 
 OWN, ARRIVED = map(as_int64, range(2))  # Areas of rows, as those of hops
 SENDS, TAKES, KEPT_FROM, KEPT_AT = map(as_int64, range(4))  # Kinds of lists
+ENTRIES, ROWS, ORIGINS = map(as_int64, range(3))  # What is filled
 FEW = 4  # Lists of a hop besides those of each GPU
 
 
@@ -90,8 +91,8 @@ def hop_lists(
                 sizes[landing] = _spread(lists, streams, stage, first, gpus, left, marks)
                 if sizes[landing]:
                     _list(lists, stage + 1, leaving, landing, TAKES, sender * gpus + rank % gpus, -1, sizes[landing])
-    sizes[ARRIVED] = lists.filled[2]
-    return lists.entries[: lists.filled[0]], lists.rows, lists.origins[: lists.filled[2]], sizes
+    sizes[ARRIVED] = lists.filled[ORIGINS]
+    return lists.entries[: lists.filled[ENTRIES]], lists.rows, lists.origins[: lists.filled[ORIGINS]], sizes
 
 
 @kernel
@@ -100,41 +101,21 @@ def _list(lists: Lists, step: int, source: int, target: int, kind: int, peer: in
     if end > max(begin, -1 - begin):
         if peer == lists.rank:
             kind += KEPT_FROM
-        entry = lists.entries[lists.filled[0]]
-        entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6] = (
-            step,
-            source,
-            target,
-            kind,
-            peer,
-            begin,
-            end,
-        )
-        lists.filled[0] += 1
+        for column, value in enumerate((step, source, target, kind, peer, begin, end)):
+            lists.entries[lists.filled[ENTRIES], column] = value
+        lists.filled[ENTRIES] += 1
 
 
 @kernel
-def _with_bit(lists: Lists, marks: IntArray, origin: int, first: int, length: int, bit: int, values: IntArray) -> None:
-    """Append those of an origin's tokens whose masks have a bit: of ``values[first:first + length]``, from 0 on."""
+def _append(lists: Lists, found: int, marks: IntArray, origin: int, first: int, values: IntArray, bit: int) -> None:
+    """Append, to rows or origins, the values of those tokens of an origin from the first on whose masks have a bit."""
+    target = lists.rows if found == ROWS else lists.origins
     mask, at = np.searchsorted(marks[origin], first, side="right") - 1, 0
-    while at < length:
-        end = min(length, marks[origin, mask + 1] - first)
+    while at < len(values):
+        end = min(len(values), marks[origin, mask + 1] - first)
         if mask >> bit & 1:
-            for place in range(at, end):
-                lists.rows[lists.filled[1]] = values[place]
-                lists.filled[1] += 1
-        at, mask = end, mask + 1
-
-
-@kernel
-def _arrive(lists: Lists, marks: IntArray, origin: int, first: int, length: int, bit: int) -> None:
-    """Note the origin of those tokens that this rank wants."""
-    mask, at = np.searchsorted(marks[origin], first, side="right") - 1, 0
-    while at < length:
-        end = min(length, marks[origin, mask + 1] - first)
-        if mask >> bit & 1:
-            lists.origins[lists.filled[2] : lists.filled[2] + end - at] = origin
-            lists.filled[2] += end - at
+            target[lists.filled[found] : lists.filled[found] + end - at] = values[at:end]
+            lists.filled[found] += end - at
         at, mask = end, mask + 1
 
 
@@ -144,10 +125,10 @@ def _stay(lists: Lists, gpus: int, tokens: IntArray, marks: IntArray) -> None:
     gpu, first = lists.rank % gpus, lists.rank - lists.rank % gpus
     for at in range(gpus):
         before, peer = lists.filled.copy(), first + at
-        _with_bit(lists, marks, lists.rank, 0, marks[lists.rank, -1], at, tokens)
-        _list(lists, 0, OWN, ARRIVED, SENDS, peer, before[1], lists.filled[1])
-        _arrive(lists, marks, peer, 0, marks[peer, -1], gpu)
-        _list(lists, 0, OWN, ARRIVED, TAKES, peer, -1 - before[2], lists.filled[2])
+        _append(lists, ROWS, marks, lists.rank, 0, tokens[: marks[lists.rank, -1]], at)
+        _list(lists, 0, OWN, ARRIVED, SENDS, peer, before[ROWS], lists.filled[ROWS])
+        _append(lists, ORIGINS, marks, peer, 0, np.full(marks[peer, -1], peer), gpu)
+        _list(lists, 0, OWN, ARRIVED, TAKES, peer, -1 - before[ORIGINS], lists.filled[ORIGINS])
 
 
 @kernel
@@ -156,27 +137,27 @@ def _to_proxies(lists: Lists, streams: Streams, stage: int, stream: int, gpus: i
     area, first, size = 2 * stage + 2, lists.rank - lists.rank % gpus, 0
     for lane in range(gpus):
         proxy, count = first + lane, next_pieces(streams, stream + lane, left)
-        begin = lists.filled[1]
+        begin = lists.filled[ROWS]
         for piece in streams.pieces[:count]:
             if piece[ORIGIN] == lists.rank:
-                _append(lists, tokens[piece[FIRST] : piece[FIRST] + piece[BYTES]])
-        _list(lists, stage, OWN, area, SENDS, proxy, begin, lists.filled[1])
+                _append_all(lists, tokens[piece[FIRST] : piece[FIRST] + piece[BYTES]])
+        _list(lists, stage, OWN, area, SENDS, proxy, begin, lists.filled[ROWS])
         if proxy == lists.rank:
             size = streams.pieces[:count, BYTES].sum()
             for origin in range(first, first + gpus):
-                begin, place = lists.filled[1], 0
+                begin, place = lists.filled[ROWS], 0
                 for piece in streams.pieces[:count]:
                     if piece[ORIGIN] == origin:
-                        _append(lists, np.arange(place, place + piece[BYTES]))
+                        _append_all(lists, np.arange(place, place + piece[BYTES]))
                     place += piece[BYTES]
-                _list(lists, stage, OWN, area, TAKES, origin, begin, lists.filled[1])
+                _list(lists, stage, OWN, area, TAKES, origin, begin, lists.filled[ROWS])
     return size
 
 
 @kernel
-def _append(lists: Lists, values: IntArray) -> None:
-    lists.rows[lists.filled[1] : lists.filled[1] + len(values)] = values
-    lists.filled[1] += len(values)
+def _append_all(lists: Lists, values: IntArray) -> None:
+    lists.rows[lists.filled[ROWS] : lists.filled[ROWS] + len(values)] = values
+    lists.filled[ROWS] += len(values)
 
 
 @kernel
@@ -189,13 +170,14 @@ def _spread(lists: Lists, streams: Streams, stage: int, stream: int, gpus: int, 
             size = streams.pieces[:count, BYTES].sum()
             slots = np.arange(size)
             for at in range(gpus):
-                begin, place = lists.filled[1], 0
+                begin, place = lists.filled[ROWS], 0
                 for piece in streams.pieces[:count]:
-                    _with_bit(lists, marks, piece[ORIGIN], piece[FIRST], piece[BYTES], at, slots[place:])
+                    _append(lists, ROWS, marks, piece[ORIGIN], piece[FIRST], slots[place : place + piece[BYTES]], at)
                     place += piece[BYTES]
-                _list(lists, stage + 2, area, ARRIVED, SENDS, first + at, begin, lists.filled[1])
-        arrived = lists.filled[2]
+                _list(lists, stage + 2, area, ARRIVED, SENDS, first + at, begin, lists.filled[ROWS])
+        arrived = lists.filled[ORIGINS]
         for piece in streams.pieces[:count]:
-            _arrive(lists, marks, piece[ORIGIN], piece[FIRST], piece[BYTES], lists.rank - first)
-        _list(lists, stage + 2, area, ARRIVED, TAKES, holder, -1 - arrived, lists.filled[2])
+            origins = np.full(piece[BYTES], piece[ORIGIN])
+            _append(lists, ORIGINS, marks, piece[ORIGIN], piece[FIRST], origins, lists.rank - first)
+        _list(lists, stage + 2, area, ARRIVED, TAKES, holder, -1 - arrived, lists.filled[ORIGINS])
     return size
