@@ -36,30 +36,11 @@ if TYPE_CHECKING:
     from .solvers import Algorithm, ExactAnswer, HighsOptions, Interval, Session, Solution, solve
     from .topologies import Topology, read_topology, write_topology
 
-__all__ = [
-    "__version__",
-    "errors",
-    "formulations",
-    "planners",
-    "report",
-    "runtime",
-    "schedules",
-    "solvers",
-    "topologies",
-]
+__all__ = ["__version__", "errors", "formulations", "planners", "report", "runtime", "schedules", "solvers"]
+__all__ += ["topologies"]
 __all__ += ["Blocks", "Bound", "Forest", "SizeBound", "Topology", "read_topology", "write_topology"]
-__all__ += [
-    "Plan",
-    "bound",
-    "bound_sizes",
-    "compare",
-    "find_topologies",
-    "load_plan",
-    "plan",
-    "scan_trees_per_root",
-    "schedule_all_to_allv",
-    "sensitivity",
-]
+__all__ += ["Plan", "bound", "bound_sizes", "compare", "find_topologies", "load_plan", "plan", "scan_trees_per_root"]
+__all__ += ["schedule_all_to_allv", "sensitivity"]
 __all__ += ["Algorithm", "ExactAnswer", "HighsOptions", "Interval", "Session", "Solution", "solve"]
 
 _LAYERS = ("errors", "formulations", "planners", "report", "runtime", "schedules", "solvers", "topologies")

@@ -6,14 +6,8 @@ where, and how to fix it.  The command line prints that sentence and nothing els
 
 from __future__ import annotations
 
-__all__ = [
-    "BoundError",
-    "CapacityOverflowError",
-    "CertificateError",
-    "ColloptError",
-    "FileFormatError",
-    "MissingDependencyError",
-]
+__all__ = ["BoundError", "CapacityOverflowError", "CertificateError", "ColloptError", "FileFormatError"]
+__all__ += ["MissingDependencyError"]
 __all__ += ["NoAnswerError", "ProgramError", "SolverError", "TooLargeError", "TopologyError", "UnsupportedError"]
 
 

@@ -28,14 +28,6 @@ from .multicast import multicast_trees
 from .steps import piece_shares
 
 __all__ = ["Blocks", "PyomoModel", "cvxpy_constraints"]
-__all__ += [
-    "all_to_all",
-    "bfb",
-    "bfb_rounding",
-    "flow_over_time",
-    "multicast_trees",
-    "piece_shares",
-    "synthesis",
-    "throughput",
-]
+__all__ += ["all_to_all", "bfb", "bfb_rounding", "flow_over_time", "multicast_trees", "piece_shares", "synthesis"]
+__all__ += ["throughput"]
 __all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "sharing", "steiner", "survival"]

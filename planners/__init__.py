@@ -24,16 +24,8 @@ from .registry import PLANNERS, Planner, plan
 from .trees.steiner import steiner_bound
 
 __all__ = ["PLANNERS", "Plan", "Planner", "bound", "bound_sizes", "load_plan", "on_stage", "plan", "plan_of_schedule"]
-__all__ += [
-    "Synthesis",
-    "compare",
-    "lp_bound",
-    "scan_trees_per_root",
-    "sensitivity",
-    "steiner_bound",
-    "synthesis_frontier",
-    "synthesise",
-]
+__all__ += ["Synthesis", "compare", "lp_bound", "scan_trees_per_root", "sensitivity", "steiner_bound"]
+__all__ += ["synthesis_frontier", "synthesise"]
 __all__ += ["BfbLoad", "TimedBfb", "best_chunks", "bfb_cost", "bfb_loads", "bfb_schedule", "chunked_cost", "plan_bfb"]
 __all__ += ["Candidate", "Frontier", "find_topologies", "sweep_topologies", "timed_bfb", "timed_loads"]
 __all__ += ["all_to_all_rate_bounds", "schedule_all_to_allv"]

@@ -46,12 +46,5 @@ __all__ += ["Simulation", "simulate", "simulate_sizes"]
 __all__ += ["DataCheck", "Score", "TimedSize", "score"]
 __all__ += ["RunReport", "all_to_all_single", "execute", "jax_function", "launched_rank", "run_local"]
 __all__ += ["Dispatched", "MoeHandle", "differentiable_all_to_all", "moe_combine", "moe_dispatch"]
-__all__ += [
-    "BenchReport",
-    "Calibration",
-    "MeasuredTimes",
-    "Measurement",
-    "calibrate",
-    "measure_plans",
-    "read_nccl_tests",
-]
+__all__ += ["BenchReport", "Calibration", "MeasuredTimes", "Measurement", "calibrate", "measure_plans"]
+__all__ += ["read_nccl_tests"]
