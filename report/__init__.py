@@ -24,26 +24,22 @@ if TYPE_CHECKING:
     from .layout import link_curves, node_layout
     from .tables.plan_tables import bound_links, curve_table, link_table, step_table, tree_table
 
-__all__ = [
-    "bandwidth_figure", "best_runtime_figure", "bound_links", "curve_table", "gantt_figure", "link_curves",
-    "link_table", "node_layout", "pareto_figure", "relative_bandwidth_figure", "runtime_figure", "save_figure",
-    "step_table", "timeline_figure", "topology_figure", "tree_figure", "tree_table", "utilization_figure",
-    "write_report",
-]  # fmt: skip
+__all__ = ["best_runtime_figure", "pareto_figure", "relative_bandwidth_figure", "runtime_figure", "timeline_figure"]
+__all__ += ["bandwidth_figure", "gantt_figure", "save_figure", "topology_figure", "tree_figure", "utilization_figure"]
+__all__ += ["bound_links", "curve_table", "link_table", "step_table", "tree_table"]
+__all__ += ["link_curves", "node_layout", "write_report"]
 
 _MODULES = {
-    "figures.evaluation": (
-        "best_runtime_figure", "pareto_figure", "relative_bandwidth_figure", "runtime_figure", "timeline_figure",
-    ),
-    "figures.network": ("topology_figure",),
-    "figures.plan": ("bandwidth_figure", "gantt_figure", "utilization_figure"),
-    "figures.style": ("save_figure",),
-    "figures.trees": ("tree_figure",),
-    "html": ("write_report",),
-    "layout": ("link_curves", "node_layout"),
-    "tables.plan_tables": ("bound_links", "curve_table", "link_table", "step_table", "tree_table"),
-}  # fmt: skip
-_NAMES = {name: module for module, names in _MODULES.items() for name in names}
+    "figures.evaluation": "best_runtime_figure pareto_figure relative_bandwidth_figure runtime_figure timeline_figure",
+    "figures.network": "topology_figure",
+    "figures.plan": "bandwidth_figure gantt_figure utilization_figure",
+    "figures.style": "save_figure",
+    "figures.trees": "tree_figure",
+    "html": "write_report",
+    "layout": "link_curves node_layout",
+    "tables.plan_tables": "bound_links curve_table link_table step_table tree_table",
+}
+_NAMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

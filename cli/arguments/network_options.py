@@ -84,15 +84,11 @@ def as_typed(message: str, file: str = "") -> str:
     """
     for pattern in (LEADING_OPTION, BUILDER_OPTION):
         if pattern.match(message):
-            message = pattern.sub(_flag_match, message, count=1)
+            message = pattern.sub(lambda match: FLAGS.get(match[1], f"--set {match[1]}"), message, count=1)
     parts = message.split(file) if file else [message]
     for pattern in (OPTION_WITH_VALUE, GIVE_OPTION, OPTION_IN_PARENTHESES):
         parts = [pattern.sub(_value_match, part) for part in parts]
     return file.join(parts)
-
-
-def _flag_match(match: re.Match[str]) -> str:
-    return FLAGS.get(match[1], f"--set {match[1]}")
 
 
 def _value_match(match: re.Match[str]) -> str:

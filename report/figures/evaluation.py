@@ -14,7 +14,6 @@ from .style import COLORS, check_table, color, empty_figure, finish, legend, ser
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 KINDS = ("forward", "backward", "allreduce", "all-to-all")
@@ -44,7 +43,8 @@ def runtime_figure(table: pd.DataFrame) -> Figure:
     ):
         for name, rows in table.dropna(subset=[column]).groupby("topology", sort=False):
             rows = rows.sort_values("nodes")  # noqa: PLW2901 - the same rows, in order
-            _line(axes, names.index(name), str(name), rows["nodes"], rows[column])
+            across, up = rows["nodes"].astype(float), rows[column].astype(float)
+            axes.plot(across, up, label=series_label(str(name)), lw=1.2, ms=4, **style(names.index(name)))
         finish(axes, f"Time of {what}", "nodes N", "time in µs")
         axes.set_yscale("log")
     return figure
@@ -168,7 +168,3 @@ def _front(steps: Sequence[int], factors: Sequence[Any]) -> list[int]:
         if not front or factors[row] < factors[front[-1]]:
             front.append(row)
     return front
-
-
-def _line(axes: Axes, number: int, name: str, across: pd.Series[Any], up: pd.Series[Any]) -> None:
-    axes.plot(across.astype(float), up.astype(float), label=series_label(name), lw=1.2, ms=4, **style(number))

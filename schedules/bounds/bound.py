@@ -108,15 +108,6 @@ class Bound:
 
         Raises `CertificateError` if the witness does not fit the topology, or says nothing about the collective of
         these shards.
-
-        Examples
-        --------
-        >>> from collopt.schedules import Partition
-        >>> from collopt.topologies import ring
-        >>> network = ring(4, bandwidth=25)
-        >>> alone = Partition(tuple(frozenset({node}) for node in network.nodes))
-        >>> Bound.from_witness(network, "allreduce", alone).algbw
-        Fraction(100, 3)
         """
         known = collective_or_given(collective)
         _check_request(topology, known, weights)

@@ -252,14 +252,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
         return Fraction(int(delays.max()), scale)
 
     def to_json(self) -> dict[str, Any]:
-        """Describe it by lists and integers, ready for `json.dumps`.
-
-        Examples
-        --------
-        >>> paths = [(1, (0, 1), (0,)), (1, (1, 0), (0,))]
-        >>> FlowSchedule.from_paths(np.ones((2, 2), dtype=np.int64), 1, paths).to_json()["paths"]
-        [[0, 1], [1, 0]]
-        """
+        """Describe it by lists and integers, ready for `json.dumps`."""
         return {
             "kind": "flow",
             "chunks_per_unit": self.chunks_per_unit,

@@ -291,17 +291,6 @@ def rate_of_loads(loads: IntArray, schedule: Schedule, topology: Topology) -> Fr
 
     This is 1/x, in 1/(GB/s): ns per byte of a shard of weight 1; of steps, the sum over the steps.  Parameters as for
     `verified_loads`, after what that returns; the schedule says only what the loads count.
-
-    Examples
-    --------
-    Two ranks that exchange their shards over links of 25 GB/s:
-
-    >>> from collopt.schedules import StepSchedule
-    >>> from collopt.topologies import complete
-    >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
-    >>> pair = complete(2, bandwidth=25)
-    >>> rate_of_loads(verified_loads(exchange, pair), exchange, pair)
-    Fraction(1, 25)
     """
     rows = zip(loads.reshape(-1, loads.shape[-1]), schedule.load_units, strict=True)
     return sum((congestion(row, unit, topology) for row, unit in rows), Fraction(0))

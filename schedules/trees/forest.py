@@ -179,7 +179,8 @@ class Forest(RoutedSchedule):
     @cached_property
     def parents(self) -> IntArray:
         """Shape (trees, vertices): the vertex that each one receives from; -1 at the root and outside of the tree."""
-        return read_only(columns(self._senders(), self.num_ranks, self.switches)[self.routes])
+        senders = np.append(self.path_nodes[self.path_starts[:-1]], -1)  # of each path, -1 for no path
+        return read_only(columns(senders, self.num_ranks, self.switches)[self.routes])
 
     @cached_property
     def unicast(self) -> Forest:
@@ -333,10 +334,6 @@ class Forest(RoutedSchedule):
             **({"switches": self.switches.tolist()} if len(self.switches) else {}),
         }
 
-    def _senders(self) -> IntArray:
-        """First node of each path, -1 for no path."""
-        return np.append(self.path_nodes[self.path_starts[:-1]], -1)
-
     def __repr__(self) -> str:
         return (
             f"<Forest: {self.direction}, {self.num_ranks} ranks, {self.num_trees} trees, "
@@ -357,12 +354,6 @@ class Forest(RoutedSchedule):
         """Build a forest, not verified, from ``(root, weight, paths)`` triples, one path per vertex but the root.
 
         Paths are sequences of node numbers; all else is as the attributes.
-
-        Examples
-        --------
-        >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])
-        >>> forest.parents.tolist()
-        [[-1, 0], [1, -1]]
         """
         try:
             numbers: dict[tuple[int, ...], int] = {}

@@ -140,7 +140,8 @@ def _locations(document: Document, table: Table) -> tuple[list[PcieLocation], st
     near = [
         pair
         for pair, kind in kinds.items()
-        if kind in BRIDGE + CPU or (kind.startswith("NV") and _same_affinity(table, pair))
+        if kind in BRIDGE + CPU
+        or (kind.startswith("NV") and table.affinities[pair[0]] == table.affinities[pair[1]] != "")
     ]
     bridges, cpus = (components(len(devices), pairs).tolist() for pairs in (below, near))
     for (one, other), kind in kinds.items():
@@ -155,10 +156,6 @@ def _locations(document: Document, table: Table) -> tuple[list[PcieLocation], st
     return _renumbered(len(table.gpus), bridges, cpus), (
         "PIX and PXB are modeled as one bridge above all such GPUs, PHB and NODE as one CPU"
     )
-
-
-def _same_affinity(table: Table, pair: Pair) -> bool:
-    return table.affinities[pair[0]] != "" and table.affinities[pair[0]] == table.affinities[pair[1]]
 
 
 def _renumbered(gpus: int, bridges: list[int], cpus: list[int]) -> list[PcieLocation]:
