@@ -8,15 +8,13 @@ splitting is the fallback.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
-from ...errors import CapacityOverflowError, CertificateError, SolverError, UnsupportedError
+from ...errors import CapacityOverflowError, CertificateError, SolverError
 from ...schedules import Forest, verified_link_loads
-from ...solvers.flow.max_flow import check_capacities, max_flow, paired_network
+from ...solvers.flow.max_flow import check_capacities
 from ...solvers.trees.batch_packing import is_large
-from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale, violated_sink
+from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
 from ...solvers.trees.forest_packing import pack_forest, pack_untested_forest
 from ...solvers.trees.height_reduction import lower_trees
 from ...solvers.trees.routed_graph import RoutedGraph
@@ -27,9 +25,8 @@ from ...solvers.trees.tree_packing import Packing
 from ...solvers.trees.trimming import trim_to_tight_sets
 from ...support.arrays import IntArray
 from ..plans.stages import Trace
+from .fixed_count import fixed_count_capacities
 from .problem import TreeProblem
-
-SCALES_TRIED = 64
 
 
 def bottleneck(problem: TreeProblem) -> Bottleneck:
@@ -46,7 +43,7 @@ def best_forest(problem: TreeProblem, best: Bottleneck, count: int | None, trace
         capacities = problem.capacities * best.supply
     else:
         with trace.stage("fixed count"):
-            capacities = _floored_capacities(problem, count)
+            capacities = fixed_count_capacities(problem, count, trace)
     supplies = problem.root_weights * count
     try:
         forest = _structured_forest(problem, capacities, supplies, count, trace)
@@ -65,62 +62,6 @@ def _check_fit(problem: TreeProblem, capacities: IntArray, forest: Forest) -> No
         raise CertificateError(
             f"the link from {link.tail!r} to {link.head!r} carries {excess.max()} trees more than its capacity"
         )
-
-
-def _floored_capacities(problem: TreeProblem, count: int) -> IntArray:
-    """``floor(U b_e)`` for the smallest U that leaves room for `count` trees per root (Algorithm 5).
-
-    On links that are not bidirectional, rounding can leave a switch unbalanced, and then no theorem says that its links
-    can be split.  Its surplus capacity is removed, and if the trees no longer fit, the next larger U is tried.
-    """
-    capacities = problem.capacities
-    scale = fixed_count_scale(problem.num_nodes, problem.tails, problem.heads, capacities, problem.root_weights, count)
-    supplies = problem.root_weights * count
-    for _ in range(SCALES_TRIED):
-        # In Python's integers: the products may not fit int64 where the results do.
-        units = [capacity * scale.numerator // scale.denominator for capacity in capacities.tolist()]
-        check_capacities(sum(units))
-        floored = np.array(units)
-        balanced = _balanced(problem, floored)
-        if (
-            np.array_equal(balanced, floored)
-            or violated_sink(paired_network(problem.num_nodes, problem.tails, problem.heads, balanced), supplies) < 0
-        ):
-            return balanced
-        scale = min(Fraction(held + 1, int(size)) for held, size in zip(units, capacities, strict=True))
-    raise UnsupportedError(
-        f"with {count} trees per root, rounding leaves switches with different ingress and egress capacity, and no "
-        "nearby rate avoids that; leave trees_per_root out, or make every link bidirectional"
-    )
-
-
-def _balanced(problem: TreeProblem, capacities: IntArray) -> IntArray:
-    """Lower capacities, by little, until every switch has equal ingress and egress; ranks may stay unbalanced."""
-    without_surplus = capacities - _surplus_flow(problem, capacities, problem.heads, problem.tails)
-    return without_surplus - _surplus_flow(problem, without_surplus, problem.tails, problem.heads)
-
-
-def _surplus_flow(problem: TreeProblem, capacities: IntArray, tails: IntArray, heads: IntArray) -> IntArray:
-    """Return a flow per link that carries the surplus of switches (`tails` less `heads`) to ranks or deficit switches.
-
-    Paths are shortest, so little capacity is removed; the flow always exists, since removing everything is one.
-    """
-    ranks, source, sink = problem.topology.num_ranks, problem.num_nodes, problem.num_nodes + 1
-    surplus = np.zeros(problem.num_nodes, dtype=np.int64)
-    np.add.at(surplus, tails, capacities)
-    np.subtract.at(surplus, heads, capacities)
-    surplus[:ranks] = 0
-    nodes = np.arange(problem.num_nodes)
-    flow = max_flow(
-        problem.num_nodes + 2,
-        np.concatenate([tails, np.full_like(nodes, source), nodes]),
-        np.concatenate([np.where(heads < ranks, sink, heads), nodes, np.full_like(nodes, sink)]),
-        np.concatenate([capacities, np.maximum(surplus, 0), np.maximum(-surplus, 0)]),
-        source,
-        sink,
-    )
-    assert flow.value == np.maximum(surplus, 0).sum(), "removing all capacity balances every switch"
-    return flow.residual[1 : 2 * len(tails) : 2]
 
 
 def _structured_forest(

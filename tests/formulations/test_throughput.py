@@ -282,18 +282,14 @@ def test_fixed_counts_reach_what_the_planner_reaches(topology: Topology, trees: 
 
 @settings(max_examples=examples(15))
 @given(data=st.data(), topology=eulerian_topologies(max_ranks=4, max_bandwidth=5))
-def test_fixed_counts_are_no_worse_than_plans_on_random_networks(data: st.DataObject, topology: Topology) -> None:
-    """Not above the rate of any number of trees, and not below a plan that gave up what a switch had too much."""
+def test_plans_reach_fixed_counts_on_random_networks(data: st.DataObject, topology: Topology) -> None:
+    """Not above the rate of any number of trees; plans as good also where rounding leaves switches unbalanced."""
     trees = data.draw(st.integers(1, 3))
     for direction, collective in (("broadcast", "allgather"), ("reduce", "reduce_scatter")):
         model = throughput.build_fixed_count(topology, trees, direction=direction)
         algbw = topology.num_ranks * trees * float(model.unit) / solve(model).objective
         assert algbw <= float(collopt.bound(topology, collective).algbw) * (1 + 1e-7)
-        try:
-            plan = collopt.plan(topology, collective, trees_per_root=trees)
-        except UnsupportedError:
-            continue
-        assert algbw >= float(plan.algbw) * (1 - 1e-7)
+        assert algbw == close(collopt.plan(topology, collective, trees_per_root=trees).algbw)
 
 
 def test_fixed_counts_are_whole_and_balanced() -> None:

@@ -375,6 +375,15 @@ def test_a_number_of_trees_may_round_a_switch_out_of_balance() -> None:
     assert plan(topology, "allgather", trees_per_root=2).inverse_rate == Fraction(1, 2)
 
 
+def test_an_integer_program_finds_what_rounding_misses() -> None:
+    """What is given up where U = 1/7 is needed, and the next balanced floors are those of U = 1/6."""
+    links = [("s", "a", 16), ("a", "b", 1), ("b", "s", 7), ("b", "a", 6), ("a", "s", 21), ("s", "b", 12)]
+    made = plan(Topology.from_links(links, compute="ab", switches="s"), "allgather", trees_per_root=1)
+    assert made.inverse_rate == Fraction(1, 7)
+    assert made.provenance["rounding"] == "integer program"
+    made.verify()
+
+
 def test_what_rounding_leaves_over_does_not_go_around_in_circles() -> None:
     """The same beside a switch that is linked with 10^9 GB/s: what is given up leads to a rank, not there and back."""
     topology = Topology.from_links(
