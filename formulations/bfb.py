@@ -114,16 +114,8 @@ def build_chunked(topology: Topology, distance: int, chunks: int, *, ranks: Iter
     """State the load balancing for shards of indivisible equal chunks: integer program (13).
 
     Where all links into a rank are equally fast its optimum is ``ceil(chunks * U)`` chunks, with the U of `build`; see
-    `collopt.formulations.bfb_rounding`.  The objective is that of `build` per byte of chunk.
-
-    Parameters
-    ----------
-    topology, distance : Topology, int
-        As for `build`.
-    chunks : int
-        Chunks per shard, the paper's P.
-    ranks : str or iterable of str, optional
-        As for `build`.
+    `collopt.formulations.bfb_rounding`.  The objective is that of `build` per byte of chunk.  Parameters as for
+    `build`, with the chunks per shard, the paper's P.
     """
     parts = as_count(chunks, "chunks")
     links = _without_latency(topology)
@@ -144,16 +136,9 @@ def build_timed(
     all that the link could take over, state the program without that link, and take the better answer.  The objective
     is the sum of ``busiest`` over the ranks, each in µs.
 
-    Parameters
-    ----------
-    topology, distance : Topology, int
-        As for `build`; distances are in hops, so slow links count like fast ones.
-    shard_bytes : int
-        Size of a shard, the paper's M/N.
-    ranks : str or iterable of str, optional
-        As for `build`.
-    links : iterable of (tail, head), optional
-        The links of the topology that may be used; some of them can bring each shard that is due.  All by default.
+    Parameters as for `build`, with the size of a shard, the paper's M/N, and the links that may be used: pairs of
+    tail and head, some of which can bring each shard that is due.  Distances are in hops, so slow links count like fast
+    ones.
     """
     size = Fraction(as_count(shard_bytes, "shard_bytes", most=2**60), NS_PER_US)
     as_topology(topology)

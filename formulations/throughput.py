@@ -200,18 +200,8 @@ def build_fixed_count(
     """State the time that a collective takes with a given number of trees per root.
 
     The objective U is the inverse bandwidth of one tree next to that of the fastest link; the rate per unit of weight
-    is ``trees_per_root * unit / U``.
-
-    Parameters
-    ----------
-    topology : Topology
-        Whose links carry the data.
-    trees_per_root : int
-        Trees per root and unit of weight, the paper's k.
-    weights : sequence of number, optional
-        As for `build`; units of weight are as large as makes all of them whole.
-    direction : {"broadcast", "reduce"}
-        As for `build`.
+    is ``trees_per_root * unit / U``.  Parameters as for `build`, with the trees per root and unit of weight, the
+    paper's k; units of weight are as large as makes all weights whole.
 
     Examples
     --------

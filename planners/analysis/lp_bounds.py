@@ -43,15 +43,8 @@ def lp_bound(
     Raises `UnsupportedError` if the request is not of its form; `BoundError` if some rank is out of reach;
     `NoAnswerError` if the program was not solved in time.
 
-    Parameters
-    ----------
-    topology : Topology
-        Every rank that data goes to must be in reach.
-    collective, root, weights
-        As for `collopt.bound`.
-    options : HighsOptions, optional
-        How to solve the program; the dual values of any algorithm are made to prove a bound, but only those of a basis
-        prove the optimum itself.
+    Parameters as for `collopt.bound`, with options of how to solve the program: the dual values of any algorithm are
+    made to prove a bound, but only those of a basis prove the optimum itself.
 
     Examples
     --------

@@ -240,14 +240,8 @@ def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
     """Find T_L and T_B of the best breadth-first broadcast of indivisible chunks: integer program (13), exactly.
 
     Where no two links are parallel, T_B is ``d / (N P)`` times the sum of ``ceil(P U)`` over the steps, with the U of
-    whole shards: each of the paper's rounding errors (Theorem 20) is less than one chunk per step.
-
-    Parameters
-    ----------
-    graph : DirectGraph or Topology
-        As for `bfb_cost`.
-    chunks : int
-        Per shard, the paper's P.
+    whole shards: each of the paper's rounding errors (Theorem 20) is less than one chunk per step.  Parameters as for
+    `bfb_cost`, with the chunks per shard, the paper's P.
 
     Examples
     --------

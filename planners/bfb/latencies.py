@@ -98,16 +98,8 @@ def timed_bfb(
 ) -> TimedBfb:
     """Build the breadth-first broadcast with the least time for a given size.
 
-    No breadth-first broadcast with as many chunks takes less time.
-
-    Parameters
-    ----------
-    topology, size
-        As for `timed_loads`.
-    chunks : int, optional
-        Chunks per shard; by default the best number up to 16, which need not reach the limit.
-    direction : {"broadcast", "reduce"}
-        With "reduce" a reduce-scatter; see `bfb_schedule`.
+    No breadth-first broadcast with as many chunks takes less time.  Parameters as for `timed_loads`, with the chunks
+    per shard, by default the best number up to 16, which need not reach the limit.
 
     Examples
     --------

@@ -104,14 +104,7 @@ def bound_sizes(
 ) -> list[SizeBound]:
     """Bound the time of a collective for each of several amounts of data, in their order.
 
-    Parameters
-    ----------
-    topology, collective
-        As for `bound`.
-    sizes : iterable of int or str
-        Each as the `size` of `bound`.
-    costs, root, weights, traffic
-        As for `bound`.
+    Parameters as for `bound`, with several sizes.
 
     Examples
     --------

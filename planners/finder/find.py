@@ -118,14 +118,9 @@ def sweep_topologies(
 ) -> pd.DataFrame:
     """List good topologies of many sizes, by theorems: nothing is built.
 
-    Parameters
-    ----------
-    nodes : iterable of int
-        Sizes, each from 2 to 8192.
-    degree, bidirectional, alpha, size, node_bandwidth
-        As for `find_topologies`; the last three for the column ``allreduce_us``.
-    executor : concurrent.futures.Executor, optional
-        Who works on the sizes, a part each; this thread by default.
+    Parameters as for `find_topologies`, with several numbers of nodes, and an executor of `concurrent.futures` to work
+    on them, a part each, in place of this thread.  `alpha`, `size` and `node_bandwidth` are for the column
+    ``allreduce_us``.
 
     Returns
     -------

@@ -62,7 +62,9 @@ def joined(parts: Sequence[Paths]) -> Paths:
 
 def path_loads(paths: Paths, weights: IntArray, num_links: int) -> IntArray:
     """Sum the weights of the paths on each link. Shapes: `weights` int64 (paths,); returns int64 (links,)."""
-    return _loads(paths, weights, np.zeros(num_links, dtype=np.int64))
+    loads = np.zeros(num_links, dtype=np.int64)
+    np.add.at(loads, paths.links, np.repeat(weights, np.diff(paths.starts)))
+    return loads
 
 
 def _check_arrays(
@@ -77,14 +79,6 @@ def _check_arrays(
     if demands[source]:
         raise SolverError(f"node {source} has a demand of {demands[source]} for itself; expected 0")
     check_capacities(len(flow) * int(flow.max(initial=0)))
-
-
-@kernel
-def _loads(paths: Paths, weights: IntArray, loads: IntArray) -> IntArray:
-    for path in range(len(weights)):
-        for place in range(paths.starts[path], paths.starts[path + 1]):
-            loads[paths.links[place]] += weights[path]
-    return loads
 
 
 @kernel
