@@ -18,8 +18,9 @@ from ..mscclpp.format.execution_plan import (
     ExecutionPlan,
     Operation,
     channel_pairs,
+    flat,
 )
-from ..mscclpp.machine.memory import layout_of, unroll
+from ..mscclpp.machine.memory import layout_of
 from ..programs.ordering import Order
 from ..programs.program import Program
 from .messages import Messages
@@ -74,7 +75,7 @@ class _Signals:
     def run(self) -> Messages:
         """Run all thread blocks to their ends."""
         left = {
-            (rank, number): deque(operation for operation, _ in unroll(block, 1))
+            (rank, number): deque(each for each in flat(block) if each.name != "pipeline")
             for rank, gpu in enumerate(self._plan.gpus)
             for number, block in enumerate(gpu.thread_blocks)
         }

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from ....schedules import ALLGATHER, COLLECTIVES, Collective
@@ -131,6 +131,8 @@ class ExecutionPlan:
     threads_per_block : int
     gpus : tuple of Gpu
         In rank order.
+    text : str
+        Its JSON, where it has been made; else empty.
     """
 
     name: str
@@ -140,6 +142,7 @@ class ExecutionPlan:
     max_bytes: int
     threads_per_block: int
     gpus: tuple[Gpu, ...]
+    text: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Look up the collective by its name."""
@@ -225,7 +228,7 @@ def largest_message(collective: Collective, gpus: tuple[Gpu, ...]) -> int:
 
 def to_mscclpp_text(plan: ExecutionPlan) -> str:
     """Return an execution plan as JSON, one operation in a line."""
-    return text_of(document_of(plan))
+    return plan.text or text_of(document_of(plan))
 
 
 def text_of(document: dict[str, Any]) -> str:

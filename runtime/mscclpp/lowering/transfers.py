@@ -13,13 +13,13 @@ from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
-import numpy.typing as npt
 
+from ....support.arrays import IntArray, ShortArray, SmallArray
 from ...programs.ordering import Order
 from ...programs.program import Buffer, ChunkRange, Instruction, Program, copies_onto_itself
 from ..format.execution_plan import ChannelType, Place
 
-MAX_CLOCKS = 2**26  # Of all steps, held at a time where one rank has no more: a quarter of a gigabyte
+MAX_CLOCKS = 2**25  # Of all steps, held at a time where one rank has no more: 64 or 128 megabytes
 
 Cell = tuple[int, Buffer, int]
 
@@ -56,8 +56,11 @@ def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]
     bare = transfers_without_flow_control(program, order)
     accesses = _Accesses(program, order)
     needed = replace(bare, credits=set(), acknowledgements=set())
+    by_rank: list[dict[int, Place]] = [{} for _ in program.ranks]
+    for number, place in bare.arrivals.items():
+        by_rank[place.rank][number] = place
     for clocks in _clocks_of_all(program, order):
-        here = {number: place for number, place in bare.arrivals.items() if place.rank in clocks.ranks}
+        here = {number: place for rank in clocks.ranks for number, place in by_rank[rank].items()}
         needed.credits.update(_credits(program, order, here, accesses, clocks))
         needed.acknowledgements.update(_acknowledgements(order, here, accesses, clocks, on_ports))
     return needed
@@ -118,46 +121,57 @@ class _Accesses:
         return {number for cell in cells(self.program, rank, place, count) for number in self._writes.get(cell, ())}
 
 
+class _Links:
+    """What each step comes after, as arrays: the steps before it and, of a receive, the send."""
+
+    def __init__(self, order: Order) -> None:
+        rows = zip(order.before, order.instructions, order.partners, strict=True)
+        before = [(*earlier, partner) if step.receives else earlier for earlier, step, partner in rows]
+        self.sequence, self.sites = np.array(order.sequence), np.array(order.sites).reshape(-1, 3)
+        self.starts = np.cumsum([0, *map(len, before)])
+        self.before = np.array([other for earlier in before for other in earlier], dtype=np.int64)
+
+
 class _Clocks:
     """Vector clocks over the steps of some ranks."""
 
-    def __init__(self, program: Program, order: Order, ranks: range) -> None:
+    def __init__(self, program: Program, links: _Links, ranks: range) -> None:
         self.ranks = ranks
-        self._order = order
-        ends = accumulate((len(program.ranks[rank].thread_blocks) for rank in ranks), initial=0)
-        self._columns = dict(zip((*ranks, ranks.stop), ends, strict=True))
+        self._links = links
+        self._ends = list(accumulate((len(program.ranks[rank].thread_blocks) for rank in ranks), initial=0))
 
     def happens_before(self, earlier: int, later: int) -> bool:
         """Whether a step of these ranks happens before another one."""
-        site = self._order.sites[earlier]
-        return bool(self._clocks[later, self._columns[site.rank] + site.thread_block] >= site.step)
+        return bool(self._clocks[later, self._columns[earlier]] >= self._links.sites[earlier, 2])
 
     @cached_property
-    def _clocks(self) -> npt.NDArray[np.int32]:
+    def _columns(self) -> IntArray:
+        """Column of the thread block of each step, -1 for those of other ranks."""
+        ranks, blocks = self._links.sites[:, 0] - self.ranks.start, self._links.sites[:, 1]
+        own = (ranks >= 0) & (ranks < len(self.ranks))
+        return np.where(own, np.array(self._ends)[np.where(own, ranks, 0)] + blocks, -1)
+
+    @cached_property
+    def _clocks(self) -> ShortArray | SmallArray:
         """Last step of each thread block of these ranks that is known to have finished at the end of each step."""
-        order = self._order
-        clocks = np.full((len(order.sequence), self._columns[self.ranks.stop]), -1, dtype=np.int32)
-        for number in order.sequence:
-            clock = clocks[number]
-            for other in order.before[number]:
-                np.maximum(clock, clocks[other], out=clock)
-            if order.instructions[number].receives:
-                np.maximum(clock, clocks[order.partners[number]], out=clock)
-            site = order.sites[number]
-            if site.rank in self.ranks:
-                clock[self._columns[site.rank] + site.thread_block] = site.step
+        from .step_clocks import step_clocks
+
+        links, steps = self._links, self._links.sites[:, 2]
+        narrow = np.int16 if steps.max(initial=0) <= np.iinfo(np.int16).max else np.int32
+        clocks = np.empty((len(steps), self._ends[-1]), dtype=narrow)
+        step_clocks(clocks, links.sequence, links.starts, links.before, self._columns, steps)
         return clocks
 
 
 def _clocks_of_all(program: Program, order: Order) -> Iterator[_Clocks]:
     """Yield clocks of blocks of ranks, to limit memory."""
-    first, width = 0, 0
+    first, width, links = 0, 0, _Links(order)
     for rank in program.ranks:
         width += len(rank.thread_blocks)
         if width * len(order.sequence) > MAX_CLOCKS and rank.rank > first:
-            yield _Clocks(program, order, range(first, rank.rank))
+            yield _Clocks(program, links, range(first, rank.rank))
             first, width = rank.rank, len(rank.thread_blocks)
-    yield _Clocks(program, order, range(first, program.num_ranks))
+    yield _Clocks(program, links, range(first, program.num_ranks))
 
 
 def _credits(

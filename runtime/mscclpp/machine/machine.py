@@ -7,31 +7,32 @@ docs/explanation/programs.md.
 from __future__ import annotations
 
 import os
-import random
-from collections import defaultdict, deque
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from ....errors import ProgramError, TooLargeError
+from ....support.arrays import SmallArray
 from ...programs.checks import check_counts
 from ...programs.layout import Layout
-from ..format.execution_plan import (
-    MAX_CHANNELS_PER_OPERATION,
-    SIGNALLING,
-    SWITCH_OPERATIONS,
-    WAITING,
-    ExecutionPlan,
-    Operation,
-    Place,
-    Signal,
-    channel_pairs,
-    copies,
-)
+from ..format.execution_plan import ExecutionPlan, remote_places
 from ..format.reader import read_mscclpp
-from ..format.switch_channels import same_memory
-from .memory import Accesses, Clock, Data, Job, Memory, Process, Proxy, Site, check_data, layout_of, unroll
+from .code import END, LAST, Encoder
+from .memory import Memory, check_data, layout_of
+from .state import (
+    AT,
+    COUNT,
+    FINISH,
+    NO_OTHER_END,
+    READ_WRITE,
+    START_READ,
+    START_WRITE,
+    STATUS,
+    WAY,
+    WRITE_READ,
+    State,
+    first_state,
+)
 
 INT64 = np.iinfo(np.int64)
 PADS = 1, 2
@@ -76,13 +77,19 @@ def run_execution_plan(
             f"there are {processes} GPUs, thread blocks and port channels; expected {MAX_PROCESSES} at most: run a "
             "smaller plan"
         )
-    layout = layout_of(plan)
-    machine = None
-    for number in range(interleavings):
-        machine = _Machine(plan, layout, slices, seed * 1_000_003 + number, pads)
+    machine = _Machine(plan, layout_of(plan), slices, seed * 1_000_003, pads)
+    machine.run()
+    for number in range(1, interleavings):
+        machine.reset(seed * 1_000_003 + number)
         machine.run()
-    assert machine is not None
-    return ExecutionReport(plan.name, interleavings, machine.operations, machine.puts, machine.chunks_put)
+    executions = machine.code.executions
+    puts = [
+        (int(times), place.count)
+        for times, operation in zip(executions, machine.encoder.operations, strict=True)
+        for place in remote_places(operation)
+    ]
+    chunks_put = sum(times * count for times, count in puts)
+    return ExecutionReport(plan.name, interleavings, int(executions.sum()), sum(times for times, _ in puts), chunks_put)
 
 
 def interpret_mscclpp(
@@ -107,221 +114,106 @@ def interpret_mscclpp(
 
 
 class _Machine:
-    """One run of the interpreter."""
+    """A plan encoded for runs, and the memory of all GPUs for the next one."""
 
     def __init__(
         self, plan: ExecutionPlan, layout: Layout, slices: int, seed: int, pads: tuple[int, int] = PADS
     ) -> None:
-        self.plan = plan
-        self.layout = layout
-        self.slices = slices
-        self.turns = random.Random(seed)
-        self.operations = self.puts = self.chunks_put = 0
-        generator = np.random.default_rng(seed)
-
-        def random_elements(elements: int) -> Data:
-            return generator.integers(INT64.min, INT64.max, elements, endpoint=True)
-
-        self.memory = [
-            Memory(gpu, layout, rank, plan.in_place, slices, random_elements, pads)
-            for rank, gpu in enumerate(plan.gpus)
-        ]
-        self.inputs = [memory.arrays["input"].copy() for memory in self.memory]
-        self.pairs = channel_pairs(plan.gpus)
-        self._make_processes()
-        self.tokens: dict[Signal, deque[Clock | None]] = defaultdict(deque)
+        self.plan, self.layout = plan, layout
+        self.memory: list[Memory] = []
+        self.bounds = [0]
         for rank, gpu in enumerate(plan.gpus):
-            for number, value in enumerate(gpu.semaphores):
-                self.tokens["semaphore", rank, number].extend([None] * value)
-        self.sleepers: dict[Signal, list[int]] = defaultdict(list)
-        self.runnable: list[int] = list(range(len(self.blocks)))
+            self.memory.append(Memory(gpu, layout, rank, plan.in_place, slices, self.bounds[-1], pads))
+            self.bounds.append(self.memory[-1].end)
+        self.encoder = Encoder(plan, self.memory, slices)
+        self.code = self.encoder.code()
+        self.reset(seed)
 
-    def _make_processes(self) -> None:
-        blocks = [(rank, number) for rank, gpu in enumerate(self.plan.gpus) for number in range(len(gpu.thread_blocks))]
-        ports = [(rank, at) for rank, gpu in enumerate(self.plan.gpus) for at in range(len(gpu.peers["port"]))]
-        self.starts = len(blocks) + len(ports)
-        self.width = self.starts + self.plan.num_ranks
-        steps = [unroll(self.plan.gpus[rank].thread_blocks[number], self.slices) for rank, number in blocks]
-        # Clocks take most of the time and memory: the narrower, the better.  A step makes few requests of a proxy.
-        longest = MAX_CHANNELS_PER_OPERATION * max(map(len, steps))
-        self.clock_type = np.dtype(np.int16 if longest < np.iinfo(np.int16).max else np.int32)
-        self.start_clocks = [self._start_clock(rank) for rank in range(self.plan.num_ranks)]
-        self.blocks = [
-            Process(rank, number, index, own, self.start_clocks[rank])
-            for index, ((rank, number), own) in enumerate(zip(blocks, steps, strict=True))
-        ]
-        self.proxies = {(rank, at): Proxy(rank, at, len(blocks) + index) for index, (rank, at) in enumerate(ports)}
-        self.proxy_of = {proxy.index: proxy for proxy in self.proxies.values()}
-        processes: list[Process | Proxy] = [*self.blocks, *self.proxies.values()]
-        names = {process.index: str(process) for process in processes}
-        self.accesses = Accesses(self.memory, names, self.starts)
-
-    def _start_clock(self, rank: int) -> Clock:
-        """Return the initial clock of a GPU."""
-        clock = np.zeros(self.width, dtype=self.clock_type)
-        clock[self.starts + rank] = 1
-        return clock
+    def reset(self, seed: int) -> None:
+        """Fill the memory with random numbers."""
+        self.seed = seed
+        generator = np.random.default_rng(seed)
+        self.elements = generator.integers(INT64.min, INT64.max, self.bounds[-1], endpoint=True)
+        for memory in self.memory:
+            memory.bind(self.elements)
+        self.inputs = [memory.arrays["input"].copy() for memory in self.memory]
 
     def run(self) -> None:
         """Run all processes in random order, then check that nothing is left."""
-        while self.runnable:
-            turn = self.turns.randrange(len(self.runnable))
-            index = self.runnable[turn]
-            if index in self.proxy_of:
-                goes_on = self._proxy_turn(self.proxy_of[index])
-            else:
-                goes_on = self._block_turn(self.blocks[index])
-            if not goes_on:
-                # Its own turn may have added others at the end, so look it up again.
-                self.runnable[turn] = self.runnable[-1]
-                self.runnable.pop()
-        self._check_finished()
-        self._check_final_clocks()
+        from .races import first_unknown
+        from .turns import ask_ends, run_turns
+
+        state = first_state(self.code, self.encoder.initial)
+        run_turns(self.code, state, self.elements, self.seed)
+        finished = not state.counts[STATUS]
+        if finished:
+            ask_ends(self.code, state, np.array(self.bounds))
+        unknown = first_unknown(self.code, state)
+        # What comes first in the run is told first.
+        if unknown is not None and unknown[WAY] != FINISH:
+            self._refuse_race(unknown)
+        if not finished:
+            self._refuse_end(*state.counts[STATUS:].tolist())
+        self._check_finished(state)
+        if unknown is not None:
+            self._refuse_race(unknown)
         check_data(self.plan, self.layout, self.memory, self.inputs)
 
-    def _block_turn(self, block: Process) -> bool:
-        """Run the next operation of a block; False if there is none, or it has to wait."""
-        if block.at == len(block.steps):
-            return False
-        operation, part = block.steps[block.at]
-        resource = self._missing(block, operation)
-        if resource is not None:
-            self.sleepers[resource].append(block.index)
-            return False
-        block.at += 1
-        self.operations += 1
-        if operation.name == "nop":
-            block.clock = block.joint_clock()
-            block.waited.clear()
-        elif operation.name in WAITING or operation.name == "sem_acquire":
-            self._wait(block, operation)
-        elif operation.name in SIGNALLING or operation.name == "sem_release":
-            self._signal(block, operation, part)
-        else:
-            self._work(block, operation, part)
-        return True
+    def _name(self, process: int) -> str:
+        if process < len(self.encoder.blocks):
+            rank, number = self.encoder.blocks[process]
+            return f"rank {rank} thread block {number}"
+        _, rank, number = self.encoder.resources[process - len(self.encoder.blocks)]
+        return f"port channel {number} of rank {rank}"
 
-    def _missing(self, block: Process, operation: Operation) -> Signal | None:
-        return next((each for each in operation.awaited(block.rank) if not self.tokens[each]), None)
-
-    def _wait(self, block: Process, operation: Operation) -> None:
-        for thread, resource in enumerate(operation.awaited(block.rank)):
-            clock = self.tokens[resource].popleft()
-            if clock is None:
-                continue
-            known = block.waited.get(thread)
-            block.waited[thread] = clock if known is None else np.maximum(known, clock)
-
-    def _signal(self, block: Process, operation: Operation, part: int | None) -> None:
-        if operation.name == "sem_release":
-            for thread, number in enumerate(operation.semaphores):
-                self._release(("semaphore", block.rank, number), block.thread_clock(thread))
-            return
-        for thread, channel in enumerate(operation.channels):
-            clock = block.thread_clock(thread)
-            if operation.name == "rlxsignal":
-                # It keeps no memory accesses in order; its arrival alone shows that this GPU has started.
-                clock = self.start_clocks[block.rank]
-            if operation.channel_type == "port":
-                self._enqueue(block, channel, Job(clock.copy(), None, None, True, part))
-            else:
-                self._release(self._other_end("memory", block.rank, channel), clock)
-
-    def _other_end(self, kind: Any, rank: int, channel: int) -> Signal:
-        other = self.pairs.get((rank, kind, channel))
-        if other is None:
-            raise ProgramError(f"rank {rank} signals on {kind} channel {channel}, which has no other end")
-        return other[1], other[0], other[2]
-
-    def _release(self, resource: Signal, clock: Clock) -> None:
-        self.tokens[resource].append(clock)
-        self.runnable.extend(self.sleepers.pop(resource, ()))
-
-    def _enqueue(self, block: Process, channel: int, job: Job) -> None:
-        proxy = self.proxies[block.rank, channel]
-        proxy.jobs.append(job)
-        if len(proxy.jobs) == 1:
-            self.runnable.append(proxy.index)
-
-    def _work(self, block: Process, operation: Operation, part: int | None) -> None:
-        if operation.name in ("put", "pws"):
-            self.puts += len(operation.sources)
-            self.chunks_put += sum(place.count for place in operation.sources)
-        if operation.channel_type == "port":
-            sites = zip(
-                self._sites(block, operation.sources, from_base=operation.from_base),
-                self._sites(block, operation.targets),
-                strict=True,
+    def _refuse_race(self, query: SmallArray) -> NoReturn:
+        """Name the two accesses of which the later one does not know the earlier one."""
+        _, earlier, _, number, later, way, segment = query.tolist()
+        element = int(self.code.edges[segment])
+        if way == FINISH:
+            buffer, chunk = self.memory[later].place(element)
+            raise ProgramError(
+                f"race: rank {later} may end before {self._name(earlier)} has finished with {buffer} chunk {chunk}; "
+                "let it wait for that"
             )
-            for thread, (source, target) in enumerate(sites):
-                job = Job(block.thread_clock(thread).copy(), source, target, operation.name == "pws", part)
-                self._enqueue(block, operation.channels[thread], job)
-            return
-        sources, targets = (self._sites(block, places) for places in copies(self.plan.gpus[block.rank], operation))
-        # What all threads know, and not what the first one does: each of them does its share.
-        for source in sources:
-            self.accesses.add(source, part, block.clock, block.index, block.at, writes=False)
-        for target in targets:
-            # A store of what is there already changes nothing for others who read it.
-            if operation.name != "gstore" or not same_memory(self.plan, sources[0][0], target[0]):
-                self.accesses.add(target, part, block.clock, block.index, block.at, writes=True)
-        if operation.name in ("re", *SWITCH_OPERATIONS):
-            total = sum(self._view(source, part) for source in sources)
-            for target in targets:
-                self._store(target, part, total)
-        else:
-            for source, target in zip(sources, targets, strict=True):
-                self._store(target, part, self._view(source, part).copy())
+        place, what = self.encoder.places[number], "reads" if way in (WRITE_READ, START_READ) else "writes"
+        if way in (START_READ, START_WRITE):
+            raise ProgramError(
+                f"race: {self._name(later)} {what}{' to' * (way == START_WRITE)} {place.buffer} chunk {place.start} of "
+                f"rank {place.rank}, which may not have started yet; let it wait for a signal"
+            )
+        chunk = place.start + (element - int(self.code.edges[self.code.segments[number, 0]])) // self.memory[0].slices
+        raise ProgramError(
+            f"race: {self._name(earlier)} {'reads' if way == READ_WRITE else 'writes'} {place.buffer} chunk {chunk} of "
+            f"rank {place.rank} and {self._name(later)} {what} it, but nothing keeps them in order"
+        )
 
-    def _sites(self, block: Process, places: Iterable[Place], *, from_base: bool = False) -> list[Site]:
-        """Places where a GPU finds them: it takes the buffers of all GPUs to begin where its own do."""
-        first = self.memory[block.rank].first
-        return [(place, 0 if from_base else first[place.buffer]) for place in places]
+    def _refuse_end(self, status: int, where: int) -> NoReturn:
+        """Say why a process cannot go on."""
+        if status == NO_OTHER_END:
+            kind, rank, channel = self.encoder.resources[where]
+            raise ProgramError(f"rank {rank} signals on {kind} channel {channel}, which has no other end")
+        place = self.encoder.places[where]
+        raise ProgramError(
+            f"{place.buffer} chunk {place.start} of rank {place.rank} is looked for beyond the end of its allocation, "
+            "as another rank has it elsewhere"
+        )
 
-    def _view(self, site: Site, part: int | None) -> Any:
-        return self.memory[site[0].rank].view(site, part)
-
-    def _store(self, target: Site, part: int | None, data: Any) -> None:
-        self._view(target, part)[...] = data
-
-    def _proxy_turn(self, proxy: Proxy) -> bool:
-        job = proxy.jobs.popleft()
-        proxy.done += 1
-        clock = job.clock
-        clock[proxy.index] = proxy.done - 1
-        if job.source is not None and job.target is not None:
-            self.accesses.add(job.source, job.part, clock, proxy.index, proxy.done, writes=False)
-            self.accesses.add(job.target, job.part, clock, proxy.index, proxy.done, writes=True)
-            self._store(job.target, job.part, self._view(job.source, job.part).copy())
-        if job.signals:
-            clock[proxy.index] = proxy.done
-            self._release(self._other_end("port", proxy.rank, proxy.channel), clock)
-        return bool(proxy.jobs)
-
-    def _check_finished(self) -> None:
-        for block in self.blocks:
-            if block.at < len(block.steps):
-                operation, _ = block.steps[block.at]
-                kind, _, number = self._missing(block, operation) or ("", 0, 0)
+    def _check_finished(self, state: State) -> None:
+        left = state.tails - state.heads
+        for block, at in enumerate(state.processes[: len(self.encoder.blocks), AT].tolist()):
+            if at < self.code.firsts[block + 1]:
+                row, operation = self.code.operations[at], self.encoder.operations[at]
+                awaited = self.code.arguments[row[END] : row[LAST]].tolist()
+                kind, _, number = next(self.encoder.resources[each] for each in awaited if not left[each])
                 what = f"semaphore {number}" if kind == "semaphore" else f"{kind} channel {number}"
                 raise ProgramError(
-                    f"the plan deadlocks: {block} waits at operation {block.at} ({operation.name}) for {what}, "
-                    "which receives no further signal"
+                    f"the plan deadlocks: {self._name(block)} waits at operation {state.processes[block, COUNT]} "
+                    f"({operation.name}) for {what}, which receives no further signal"
                 )
-        for (kind, rank, number), tokens in self.tokens.items():
-            gpu = self.plan.gpus[rank]
-            initial = gpu.semaphores[number] if kind == "semaphore" else 0
-            if len(tokens) != initial:
-                what = f"{len(tokens)} signals on {kind} channel {number} not waited for"
-                if kind == "semaphore":
-                    what = f"semaphore {number} at {len(tokens)}"
-                raise ProgramError(f"rank {rank} ends with {what}, so the next call would fail")
-
-    def _check_final_clocks(self) -> None:
-        """Check that all accesses to a GPU's memory happen before the end of its kernel."""
-        for rank in range(self.plan.num_ranks):
-            clock = self.start_clocks[rank].copy()
-            for block in self.blocks:
-                if block.rank == rank:
-                    np.maximum(clock, block.joint_clock(), out=clock)
-            self.accesses.check_end(rank, clock)
+        for resource in np.flatnonzero(left != self.encoder.initial).tolist():
+            kind, rank, number = self.encoder.resources[resource]
+            what = f"{left[resource]} signals on {kind} channel {number} not waited for"
+            if kind == "semaphore":
+                what = f"semaphore {number} at {left[resource]}"
+            raise ProgramError(f"rank {rank} ends with {what}, so the next call would fail")

@@ -1,11 +1,11 @@
-"""Memory and processes of the MSCCL++ interpreter, their conflicting accesses, and the results expected of them."""
+"""Memory of the MSCCL++ interpreter, and the results expected in it."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,139 +14,22 @@ from ....errors import ProgramError
 from ...interpreter.interpret import expected_outputs
 from ...programs.layout import Layout
 from ...programs.program import Buffer, Program
-from ..format.execution_plan import ExecutionPlan, Gpu, Operation, Place
-
-Site = tuple[Place, int]
-"""A place, and the element of its allocation at which the executor takes its buffer to begin."""
-
-
-class Accesses:
-    """Detects races: conflicting accesses that are not ordered by happens-before."""
-
-    def __init__(self, memory: Sequence[Memory], names: Mapping[int, str], starts: int) -> None:
-        self.memory = memory
-        self.names = names
-        self.starts = starts
-
-    def add(self, site: Site, part: int | None, clock: Clock, index: int, count: int, *, writes: bool) -> None:
-        """Check an access against earlier conflicting ones, and record it."""
-        place = site[0]
-        memory = self.memory[place.rank]
-        if not clock[self.starts + place.rank]:
-            way = "writes to" if writes else "reads"
-            raise ProgramError(
-                f"race: {self.names[index]} {way} {place.buffer} chunk {place.start} of rank {place.rank}, which may "
-                "not have started yet; let it wait for a signal"
-            )
-        for cell in memory.cells(site, part):
-            last = memory.writes.get(cell)
-            if last is not None and clock[last[0]] < last[1] and (last[0], last[1]) != (index, count):
-                self._refuse(site, cell, last[0], index, ("writes", "writes" if writes else "reads"))
-            if not writes:
-                memory.reads[cell][index] = count
-                continue
-            for reader, at in memory.reads.pop(cell, {}).items():
-                if clock[reader] < at and (reader, at) != (index, count):
-                    self._refuse(site, cell, reader, index, ("reads", "writes"))
-            memory.writes[cell] = index, count
-
-    def check_end(self, rank: int, clock: Clock) -> None:
-        """Check that all accesses to a rank's memory happen before its end."""
-        memory = self.memory[rank]
-        accesses = [(cell, *last) for cell, last in memory.writes.items()]
-        accesses += [(cell, index, count) for cell, found in memory.reads.items() for index, count in found.items()]
-        for (buffer, element), index, count in accesses:
-            if clock[index] < count:
-                raise ProgramError(
-                    f"race: rank {rank} may end before {self.names[index]} has finished with {buffer} chunk "
-                    f"{(element - memory.pads[buffer]) // memory.slices}; let it wait for that"
-                )
-
-    def _refuse(self, site: Site, cell: tuple[str, int], earlier: int, later: int, ways: tuple[str, str]) -> None:
-        place, first = site
-        chunk = (cell[1] - first) // self.memory[place.rank].slices
-        raise ProgramError(
-            f"race: {self.names[earlier]} {ways[0]} {place.buffer} chunk {chunk} of rank {place.rank} and "
-            f"{self.names[later]} {ways[1]} it, but nothing keeps them in order"
-        )
-
+from ..format.execution_plan import ExecutionPlan, Gpu
 
 Data = npt.NDArray[Any]
-Clock = npt.NDArray[np.signedinteger[Any]]
-"""Last step of each process that is known to have finished; shared, so never changed once it has been passed on."""
-
-
-@dataclass
-class Process:
-    """A thread block."""
-
-    rank: int
-    number: int
-    index: int
-    steps: list[tuple[Operation, int | None]]
-    clock: Clock  # what all of its threads know
-    waited: dict[int, Clock] = field(default_factory=dict)  # what single threads know on top of that, by thread
-    at: int = 0
-
-    def thread_clock(self, thread: int) -> Clock:
-        """Return the clock of one of its threads."""
-        waited = self.waited.get(thread)
-        return self.clock if waited is None else np.maximum(self.clock, waited)
-
-    def joint_clock(self) -> Clock:
-        """Return the join of its threads' clocks."""
-        waited = [*self.waited.values()]
-        clock = np.maximum(self.clock, waited[0]) if waited else self.clock.copy()
-        for each in waited[1:]:
-            np.maximum(clock, each, out=clock)
-        clock[self.index] = self.at
-        return clock
-
-    def __str__(self) -> str:
-        return f"rank {self.rank} thread block {self.number}"
-
-
-class Job(NamedTuple):
-    """A request to a proxy: a copy, a signal, or both."""
-
-    clock: Clock
-    source: Site | None
-    target: Site | None
-    signals: bool
-    part: int | None
-
-
-@dataclass
-class Proxy:
-    """Executes the requests of one port channel in order."""
-
-    rank: int
-    channel: int
-    index: int
-    jobs: deque[Job] = field(default_factory=deque)
-    done: int = 0
-
-    def __str__(self) -> str:
-        return f"port channel {self.channel} of rank {self.rank}"
 
 
 class Memory:
     """Allocations of one rank, and the buffers in them.
 
-    `pads`: elements of the allocations in front of the input and the output; in place, the first of them.
+    `pads`: elements of the allocations in front of the input and the output; in place, the first of them.  `bounds`:
+    begin and end of each buffer's allocation in the memory of all ranks, which that of this one follows `begin`.
     """
 
     def __init__(
-        self,
-        gpu: Gpu,
-        layout: Layout,
-        rank: int,
-        in_place: bool,
-        slices: int,
-        random_elements: Any,
-        pads: tuple[int, int] = (0, 0),
+        self, gpu: Gpu, layout: Layout, rank: int, in_place: bool, slices: int, begin: int, pads: tuple[int, int]
     ) -> None:
-        self.slices = slices
+        self.slices, self.chunks = slices, gpu.chunks
         self.pads = {"input": pads[0], "output": pads[1], "scratch": 0, "shared": pads[0]}
         self.first = self.pads.copy()
         self.names: dict[str, str] = {buffer: buffer for buffer in gpu.chunks}
@@ -156,52 +39,28 @@ class Memory:
             if layout.collective.is_sharded:
                 smaller: Buffer = "input" if layout.collective.input == "shard" else "output"
                 self.first[smaller] += layout.offsets[rank] * slices
-        ends: dict[str, int] = defaultdict(int)
+        sizes: dict[str, int] = defaultdict(int)
         for buffer, chunks in gpu.chunks.items():
             allocation = self.names[buffer]
-            ends[allocation] = max(ends[allocation], self.first[buffer] + chunks * slices)
-        self.allocations: dict[str, Data] = {name: random_elements(end) for name, end in ends.items()}
+            sizes[allocation] = max(sizes[allocation], self.first[buffer] + chunks * slices)
+        ends = dict(zip(sizes, accumulate(sizes.values(), initial=begin), strict=False))
+        self.bounds = {buffer: (ends[name], ends[name] + sizes[name]) for buffer, name in self.names.items()}
+        self.end = begin + sum(sizes.values())
+
+    def bind(self, memory: Data) -> None:
+        """Make `arrays` of the buffers, views of the memory of all ranks."""
+        begins = {buffer: self.bounds[buffer][0] + self.first[buffer] for buffer in self.chunks}
         self.arrays: dict[str, Data] = {
-            buffer: self.allocations[self.names[buffer]][self.first[buffer] :][: chunks * slices]
-            for buffer, chunks in gpu.chunks.items()
+            buffer: memory[begins[buffer] :][: chunks * self.slices] for buffer, chunks in self.chunks.items()
         }
-        self.writes: dict[tuple[str, int], tuple[int, int]] = {}
-        self.reads: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
 
-    def span(self, site: Site, part: int | None) -> tuple[int, int]:
-        """Elements in its allocation of a place, or of one slice of it."""
-        place, first = site
-        begin = first + place.start * self.slices
-        if part is None:
-            return begin, begin + place.count * self.slices
-        return begin + part * place.count, begin + (part + 1) * place.count
-
-    def view(self, site: Site, part: int | None) -> Data:
-        """Return a view of the data."""
-        (begin, end), place = self.span(site, part), site[0]
-        found: Data = self.allocations[self.names[place.buffer]][begin:end]
-        if len(found) < end - begin:
-            raise ProgramError(
-                f"{place.buffer} chunk {place.start} of rank {place.rank} is looked for beyond the end of its "
-                "allocation, as another rank has it elsewhere"
-            )
-        return found
-
-    def cells(self, site: Site, part: int | None) -> list[tuple[str, int]]:
-        """Keys of the elements; aliased elements have the same key."""
-        begin, end = self.span(site, part)
-        return [(self.names[site[0].buffer], element) for element in range(begin, end)]
-
-
-def unroll(operations: Sequence[Operation], slices: int) -> list[tuple[Operation, int | None]]:
-    """Operations in execution order, each with its slice; None for all of the data."""
-    steps: list[tuple[Operation, int | None]] = []
-    for operation in operations:
-        if operation.name == "pipeline":
-            steps += [(inner, part) for part in range(slices) for inner in operation.body]
-        else:
-            steps.append((operation, None))
-    return steps
+    def place(self, element: int) -> tuple[str, int]:
+        """Allocation that an element of the memory of all ranks is in, and the chunk."""
+        for buffer, (begin, end) in self.bounds.items():
+            if begin <= element < end:
+                name = self.names[buffer]
+                return name, (element - begin - self.pads[name]) // self.slices
+        raise AssertionError
 
 
 def layout_of(plan: ExecutionPlan) -> Layout:
