@@ -7,34 +7,40 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import Collective, as_bytes
 from ..schedules.paths.schedule import NS_PER_US
-from ..schedules.timing.predict import MANY_EVENTS, Predictor
+from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
-from ..topologies import RuntimeCosts, Topology, reached_network
+from ..topologies import Topology, reached_network
 from ..topologies.network.assumed_costs import as_costs
 from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
 
-CLOSE = Fraction(21, 20)  # of the fastest: plans whose times are refined
-NEAR = Fraction(101, 100)  # no other plan is sought for less
+NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less
+CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many ranks is tried for less
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
 FEW_RANKS = 8  # up to which more planners are tried
+SEARCHED_RANKS = 16  # up to which searches are quick
 MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks take gigabytes
 
 Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
 """Planners, and the options that they are tried with."""
 FEWER_TREES: Candidates = (("forestcoll", {"trees_per_root": 1}),)
 AT_SWITCHES: Candidates = (("nvls", {}),)
-DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubling", "multitree")
+DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubling")
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
+SEARCHING = ("multitree", "ring")
+"""Planners that take longer, tried after those."""
 OTHERS = ("bine", "double-binary-tree", "shortest-paths", "fast")
 """Planners of collectives with one root, and of pairs."""
-ON_FEW_RANKS = ("strength", "allreduce-lp", "multitree", "blink", "hierarchical-ring", "recursive-halving-doubling")
+ON_FEW_RANKS = (
+    *("strength", "allreduce-lp", "multitree", "blink"),
+    *("ring", "hierarchical-ring", "recursive-halving-doubling"),
+)
 """Planners that are tried as well where they take no time, for irregular networks."""
 
 
@@ -51,39 +57,35 @@ def plan_for_size(
     """
     search = _Search(topology, collective, as_bytes(size), options)
     in_few_steps = search.try_planner("few-steps")
-    if not search.beats_all_trees():
+    if not (search.is_near_the_bound() or search.beats_all_trees()):
         found = exact(topology)
         search.add_for_large(found)
         search.add_for_reached(exact)
         # Where each root has one tree already, there are no fewer.
         has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
-        trees = (() if has_fewest else FEWER_TREES) + (AT_SWITCHES if options.get("in_network", True) else ())
+        able = topology.multicast | topology.aggregation and options.get("in_network", True)
+        trees = (() if has_fewest else FEWER_TREES) + (AT_SWITCHES if able else ())
         more = () if in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
         for name, options_of in (*trees, *((name, {}) for name in more)):
             if search.is_near_the_bound():
                 break
             search.try_planner(name, options_of)
-        if not (search.is_near_the_bound() or search.beats_all_rings()):
-            search.try_planner("ring")
+        is_small = topology.num_ranks <= SEARCHED_RANKS
+        near = NEAR if is_small else CLOSE
+        for name in ("ring",) * is_small if in_few_steps else SEARCHING:
+            if not (search.is_near_the_bound(near) or (name == "ring" and search.beats_all_rings())):
+                search.try_planner(name)
     for name in ON_FEW_RANKS if topology.num_ranks <= FEW_RANKS else ():
         if not (search.has_tried(name) or search.is_near_the_bound()):
             search.try_planner(name)
     return search.result()
 
 
-class _Tried:
-    """A plan and its predicted time, which is refined if it is near the least."""
+class _Tried(NamedTuple):
+    """A plan and its predicted time in µs."""
 
-    def __init__(self, plan: Plan, num_bytes: int, costs: RuntimeCosts) -> None:
-        self.plan, self._bytes, self._costs = plan, num_bytes, costs
-        self.time = Predictor(plan.schedule, plan.topology, costs).time(num_bytes)
-        self.is_refined = False
-
-    def refine(self) -> None:
-        """Predict the time again, with up to `MANY_EVENTS` events."""
-        if not self.is_refined:
-            self.time = Predictor(self.plan.schedule, self.plan.topology, self._costs, MANY_EVENTS).time(self._bytes)
-            self.is_refined = True
+    plan: Plan
+    time: Fraction
 
 
 class _Search:
@@ -99,7 +101,9 @@ class _Search:
 
     def add(self, plan: Plan) -> None:
         """Predict the time of a plan."""
-        self._tried.append(_Tried(plan, self._bytes, self._costs))
+        known = plan.provenance.get("predicted_us")
+        time = Predictor(plan.schedule, plan.topology, self._costs).time(self._bytes) if known is None else known
+        self._tried.append(_Tried(plan, Fraction(time)))
 
     def add_for_large(self, plan: Plan) -> None:
         """Add the plan for endless data, which is kept if it is as fast as any."""
@@ -151,16 +155,16 @@ class _Search:
         hops = (self._topology.num_ranks - 1) * len(self._collective.phases)
         return self._fastest().time <= hops * self._hop
 
-    def is_near_the_bound(self) -> bool:
+    def is_near_the_bound(self, near: Fraction = NEAR) -> bool:
         """Whether a plan takes hardly longer than the wire of the slowest cut and a hop, as all schedules do."""
+        if not self._tried:
+            return False
         fastest = self._fastest()
-        return fastest.time <= NEAR * self._least_time(fastest.plan, 0)
+        return fastest.time <= near * self._least_time(fastest.plan, 0)
 
     def _fastest(self) -> _Tried:
-        """Return the plan with the least time, which is refined."""
-        while not (best := min(self._tried, key=lambda tried: tried.time)).is_refined:
-            best.refine()
-        return best
+        """Return the plan with the least time."""
+        return min(self._tried, key=lambda tried: tried.time)
 
     def _least_time(self, plan: Plan, messages: int) -> Fraction:
         """Time in µs that so many messages of one rank and the bandwidth bound take at least, and one hop."""
@@ -169,13 +173,8 @@ class _Search:
 
     def result(self) -> Plan:
         """Return the fastest."""
-        if not self.is_near_the_bound():
-            limit = CLOSE * self._fastest().time
-            for tried in self._tried:
-                if tried.time <= limit:
-                    tried.refine()
         fastest = self._fastest()
-        if self._large is not None and self._large.is_refined and self._large.time <= AS_FAST * fastest.time:
+        if self._large is not None and self._large.time <= AS_FAST * fastest.time:
             fastest = self._large
         notes: dict[str, float | str] = {
             "planned_for": f"{self._bytes} bytes",

@@ -52,6 +52,13 @@ class Choice(NamedTuple):
     """Whether it is an allreduce by itself."""
 
 
+class Estimate(NamedTuple):
+    """Times of a family in µs."""
+
+    time: float
+    least: float  # what one link, one rank or one message takes alone
+
+
 @dataclass(frozen=True, eq=False)
 class Family:
     """A schedule of a family on one network, built when it is asked for.
@@ -74,12 +81,13 @@ class Family:
         """The schedule, not verified: a `StepSchedule`, or a `Forest` of trees; of an allreduce, a pair of them."""
         return self._network.schedule(self._choice)
 
-    def estimate(self, num_bytes: int, costs: RuntimeCosts) -> float:
+    def estimate(self, num_bytes: int, costs: RuntimeCosts) -> Estimate:
         """Estimate the time in µs, to compare families without building their schedules.
 
         About what `collopt.schedules.schedule_time` says of the schedule; additions are not counted.
         """
-        return float(costs.launch) + self._network.estimate(self._choice, num_bytes, costs)
+        time, least = self._network.estimate(self._choice, num_bytes, costs)
+        return Estimate(float(costs.launch) + time, float(costs.launch) + least)
 
 
 def families(topology: Topology, collective: AnyCollective) -> Iterator[Family]:
@@ -143,9 +151,9 @@ class _Network:
         """Times of the links with the costs of a runtime."""
         return LinkTimes(self.topology, costs)
 
-    def estimate(self, choice: Choice, num_bytes: int, costs: RuntimeCosts) -> float:
-        """Estimate the time of a family in µs."""
-        total, shard = 0.0, num_bytes / self.topology.num_ranks
+    def estimate(self, choice: Choice, num_bytes: int, costs: RuntimeCosts) -> tuple[float, float]:
+        """Estimate the time of a family in µs, and what it takes at least."""
+        total, least, shard = 0.0, 0.0, num_bytes / self.topology.num_ranks
         phases = self._built_phases(choice)
         for phase in phases:
             routing = self.routing[phase]
@@ -153,11 +161,13 @@ class _Network:
             moves = MoveLoads.joined([self.moves(digits, routing) for digits, _ in carried])
             estimator = Estimator(moves, self.times(costs))
             shards = np.concatenate([each.astype(np.float64) for _, each in carried], axis=-1)
+            least += estimator.least(shards, shard)
             if choice.pipelined:
                 total += estimator.in_trees(shards, shard)
             else:
                 total += estimator.in_steps(shards, shard, in_turn=choice.one_phase)
-        return total if choice.one_phase else total * len(self.phases) / len(phases)
+        times = 1 if choice.one_phase else len(self.phases) / len(phases)
+        return total * times, least * times
 
     def _built_phases(self, choice: Choice) -> tuple[Direction, ...]:
         """Phases that parts are built for; on symmetric links one part is the reverse of the other."""

@@ -20,6 +20,8 @@ from .families import Family, families
 
 CLOSE_ESTIMATES = 5 / 4  # by the least one: families whose schedules are built, and run
 AS_FAST = Fraction(1005, 1000)  # of which the one in the fewest chunks is taken: runtimes limit these
+NEAR_ESTIMATES = 1 / 100
+MOST_TRIES = 4  # after which no faster one is expected
 MAX_RANKS = 2048
 MUCH = 2**50  # bytes for which no latency counts
 
@@ -59,7 +61,12 @@ def plan_few_steps(
         )
     trace = Trace()
     with trace.stage("families"):
-        chosen = _fastest(topology, _named(list(families(topology, known)), family, topology), num_bytes)
+        found = _named(list(families(topology, known)), family, topology)
+        if num_bytes is None:
+            chosen = _for_much(found, topology)
+        else:
+            chosen, time = _fastest(topology, found, num_bytes)
+            trace.note("predicted_us", float(time))
     trace.note("family", chosen.name)
     given = {"family": family, "size": num_bytes}
     options = {name: value for name, value in given.items() if value is not None}
@@ -81,15 +88,30 @@ def _named(found: list[Family], name: str | None, topology: Topology) -> list[Fa
     return chosen
 
 
-def _fastest(topology: Topology, found: list[Family], num_bytes: int | None) -> Family:
-    """Choose by bandwidth, or by predicted time of those with the least estimates; of equally fast ones, by chunks."""
-    costs = LINKS_ONLY if num_bytes is None else as_costs(None, topology)
-    estimates = [family.estimate(num_bytes or MUCH, costs) for family in found]
-    near = [family for family, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES]
-    if len(near) == 1:
-        return near[0]
-    if num_bytes is None:
-        return min(near, key=lambda family: family.schedule.inverse_rate(topology))
-    times = [Predictor(family.schedule, topology, costs).time(num_bytes) for family in near]
-    fast = (family for family, time in zip(near, times, strict=True) if time <= min(times) * AS_FAST)
-    return min(fast, key=lambda family: max(family.schedule.load_units))
+def _for_much(found: list[Family], topology: Topology) -> Family:
+    """Choose by bandwidth, of the families with the least estimates."""
+    estimates = [family.estimate(MUCH, LINKS_ONLY).time for family in found]
+    near = [each for each, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES]
+    return near[0] if len(near) == 1 else min(near, key=lambda family: family.schedule.inverse_rate(topology))
+
+
+def _fastest(topology: Topology, found: list[Family], num_bytes: int) -> tuple[Family, Fraction]:
+    """Choose by predicted time of those with the least estimates; of equally fast ones, by chunks.
+
+    Estimates that differ by less count as equal, so that families in fewer steps are run before.  Others are run only
+    if what their busiest link takes alone is less than the best time so far, until some in turn were no faster.
+    """
+    costs = as_costs(None, topology)
+    estimates = [family.estimate(num_bytes, costs) for family in found]
+    limit = min(estimate.time for estimate in estimates)
+    near = [pair for pair in zip(estimates, found, strict=True) if pair[0].time <= limit * CLOSE_ESTIMATES]
+    times: dict[Family, Fraction] = {}
+    tries = MOST_TRIES
+    for estimate, family in sorted(near, key=lambda pair: int(pair[0].time / limit / NEAR_ESTIMATES)):
+        best = min(times.values(), default=None)
+        if tries and (best is None or estimate.least * AS_FAST < best):
+            times[family] = Predictor(family.schedule, topology, costs).time(num_bytes)
+            tries = MOST_TRIES if best is None or times[family] < best else tries - 1
+    fast = [family for family, time in times.items() if time <= min(times.values()) * AS_FAST]
+    chosen = min(fast, key=lambda family: max(family.schedule.load_units))
+    return chosen, times[chosen]

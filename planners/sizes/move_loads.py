@@ -54,9 +54,9 @@ class MoveLoads:
         return cls(loads, starts, links, parts[0].ranks)
 
     def latencies(self, delays: FloatArray) -> FloatArray:
-        """Largest latency of each move in µs, float (moves,); `delays` of links, float (links,)."""
+        """Latency of each message in µs, float (moves, ranks); `delays` of links, float (links,)."""
         firsts = self.starts[:-1] - np.arange(len(self.starts) - 1)
-        return np.asarray(np.add.reduceat(delays[self.links], firsts).reshape(-1, self.ranks).max(axis=1))
+        return np.asarray(np.add.reduceat(delays[self.links], firsts).reshape(-1, self.ranks))
 
 
 class LinkTimes:
@@ -85,9 +85,15 @@ class Estimator:
     """
 
     def __init__(self, moves: MoveLoads, times: LinkTimes) -> None:
-        self._latencies, self._send, capacities = moves.latencies(times.delays), times.send, times.capacities
+        latencies, self._send, capacities = moves.latencies(times.delays), times.send, times.capacities
+        self._latencies, self._nearest = latencies.max(axis=1), float(latencies.min())
         self._times = moves.loads / capacities  # µs per byte
         self._slowest = 1 / float(capacities[moves.loads.any(axis=0)].min())
+
+    def least(self, shards: FloatArray, shard_bytes: float) -> float:
+        """Time of the busiest link, or of all starts of messages, with one message's latency; `shards` as below."""
+        wire = float((shards.sum(axis=0) @ self._times).max()) * shard_bytes
+        return max(wire, self._send * (int((shards > 0).sum()) - 1)) + self._nearest
 
     def in_steps(self, shards: FloatArray, shard_bytes: float, in_turn: bool = False) -> float:
         """Time of steps that wait for each other; `shards` of each move, float (steps, moves).

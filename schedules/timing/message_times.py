@@ -29,7 +29,7 @@ class PieceTimes(NamedTuple):
 
 
 def piece_times(
-    transfers: Transfers, topology: Topology, num_bytes: int, slices: int, costs: RuntimeCosts
+    transfers: Transfers, topology: Topology, num_bytes: int | Fraction, slices: int, costs: RuntimeCosts
 ) -> PieceTimes:
     """Compute the times of pieces, exactly if they fit int64, otherwise rounded up; see `reached_network`."""
     of_pieces, piece_kinds = _busy_times(transfers, topology, Fraction(num_bytes) * transfers.unit / slices)

@@ -76,7 +76,7 @@ class TimedTransfers:
         self.rules = rules
         self.pipelined = pipelined
 
-    def run(self, num_bytes: int, slices: int | None = None) -> Run:
+    def run(self, num_bytes: int | Fraction, slices: int | None = None) -> Run:
         """Run with so many bytes in all, in slices as `simulate` takes them."""
         transfers = self.transfers
         count = self.chosen_slices(num_bytes) if slices is None else self._checked(slices)
@@ -91,7 +91,7 @@ class TimedTransfers:
             now = _run_part(self, times, part, count, now, starts)
         return Run(self.rules.costs.launch + now * times.tick, count, transfers, times, starts)
 
-    def chosen_slices(self, num_bytes: int) -> int:
+    def chosen_slices(self, num_bytes: int | Fraction) -> int:
         """Number of slices: as many as ranks can start while the busiest link is busy, W / (E o), where starting costs.
 
         With a link that is busy for W, and E messages of o each that one rank starts for every slice, more slices make
@@ -104,7 +104,7 @@ class TimedTransfers:
         if not self.rules.costs.send:
             return most
         smallest = num_bytes * self.transfers.unit * int(self.transfers.amounts.min()) / LEAST_SLICE
-        wanted = self._wire_time * num_bytes / (self._messages * self.rules.costs.send)
+        wanted = self.wire_time * num_bytes / (self._messages * self.rules.costs.send)
         return max(1, math.floor(min(wanted, smallest, Fraction(most))))
 
     def keys(self, times: PieceTimes, slices: int) -> IntArray:
@@ -123,7 +123,7 @@ class TimedTransfers:
         return transfers_ahead(self.transfers)
 
     @cached_property
-    def _wire_time(self) -> Fraction:
+    def wire_time(self) -> Fraction:
         """µs for each byte in all that the busiest link is busy."""
         loads = self.transfers.link_loads(len(self.topology.links))
         return congestion(loads, 1, self.topology) * self.transfers.unit / NS_PER_US
