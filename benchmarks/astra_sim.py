@@ -123,7 +123,7 @@ def dimensions_of(topology: collopt.Topology) -> list[Dimension] | None:
         for kinds in product(("Ring", "FullyConnected", "Switch"), repeat=len(sizes)):
             found = [_links(kind, sizes, number) for number, kind in enumerate(kinds)]
             costs = [{links.get(pair) for pair in pairs} for pairs in found]
-            whole = sum(map(len, found)) == len(links) == len(topology.links)
+            whole = sum(map(len, found)) == len(links) == topology.num_links
             if whole and all(len(cost) == 1 and None not in cost for cost in costs):
                 found_costs = [links[next(iter(pairs))] for pairs in found]
                 return [Dimension(*row[:2], *row[2]) for row in zip(kinds, sizes, found_costs, strict=True)]

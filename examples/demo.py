@@ -33,7 +33,7 @@ def show_plan(plan: collopt.Plan) -> None:
     for link, load in zip(plan.topology.links, plan.link_loads.tolist(), strict=True):
         full += load == plan.inverse_rate * forest.trees_per_root * link.bandwidth
     print(f"Plan       {plan}")
-    print(f"Trees      height at most {forest.heights.max()} hops; {full} of {len(plan.topology.links)} links are full")
+    print(f"Trees      height at most {forest.heights.max()} hops; {full} of {plan.topology.num_links} links are full")
     print(f"Estimate   1 GiB gathered in {plan.estimate('1G'):.0f} µs")
 
 

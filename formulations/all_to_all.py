@@ -153,7 +153,7 @@ def build(
     orbits = _orbits(topology, amounts, symmetries)
     blocks = Blocks(f"all-to-all of {topology.name}")
     rate = blocks.variables("rate", ())
-    flow = blocks.variables("flow", (len(orbits.sources), len(topology.links)))
+    flow = blocks.variables("flow", (len(orbits.sources), topology.num_links))
     model = AllToAllModel(blocks, topology, amounts.shares, amounts.largest, orbits, Variables(rate, flow))
     _link_bandwidth(model)
     _delivery(model)
@@ -198,7 +198,7 @@ class _Amounts(NamedTuple):
 
 def _orbits(topology: Topology, amounts: _Amounts, symmetries: npt.ArrayLike | None) -> LinkOrbits:
     if symmetries is None:
-        return trivial_link_orbits(len(topology.links), amounts.numbers)
+        return trivial_link_orbits(topology.num_links, amounts.numbers)
     expected = f"rows with the image of each of {len(topology.nodes)} nodes, as collopt.topologies.symmetries returns"
     try:
         rows = as_integers(symmetries, "the symmetries", expected)

@@ -151,7 +151,7 @@ def build(
     blocks = Blocks(f"flow over time on {topology.name}")
     variables = Variables(
         blocks.variables("period", ()),
-        blocks.variables("flow", len(topology.links)),
+        blocks.variables("flow", topology.num_links),
         blocks.variables("supply", len(starts)),
     )
     model = FlowOverTimeModel(blocks, topology, starts, ends, tails, heads, delays, variables)

@@ -133,7 +133,7 @@ def build(
     blocks = Blocks(f"Steiner trees of {topology.name}")
     rate = blocks.variables("root_rate", ranks) if collective.has_two_phases else blocks.variables("rate", ())
     blocks.constraint(
-        "link_bandwidth", len(topology.links), [], upper=[float(link.bandwidth) for link in topology.links]
+        "link_bandwidth", topology.num_links, [], upper=[float(link.bandwidth) for link in topology.links]
     )
     for direction in collective.phases:
         terms = [(np.arange(ranks), rate, -np.array(sizes, dtype=np.float64))]

@@ -95,7 +95,7 @@ class _Search:
         self._topology, self._collective = topology, collective
         self._bytes, self._options = num_bytes, options
         self._costs = as_costs(None, topology)
-        self._hop = self._costs.alpha + min(link.latency for link in topology.links)
+        self._hop = self._costs.alpha + min(latency for _, latency in topology.columns.rates)
         self._tried: list[_Tried] = []
         self._large: _Tried | None = None
 

@@ -28,7 +28,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         "gap": str(plan.gap),
         "optimal": plan.gap == 0 and plan.bound.scope == EVERY_SCHEDULE,
         **_schedule_figures(plan.schedule, plan),
-        "num_links": len(plan.topology.links),
+        "num_links": plan.topology.num_links,
         "busiest_links": busiest_links(plan),
     }
 

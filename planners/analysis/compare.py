@@ -252,7 +252,7 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
     from .lp_bounds import lp_bound
 
     as_collective(collective, TREE_COLLECTIVES, "the LP over trees does not bound")
-    columns = topology.num_ranks * len(topology.links) * len(collective.phases)
+    columns = topology.num_ranks * topology.num_links * len(collective.phases)
     if columns > LARGEST_PROGRAM:
         raise UnsupportedError(
             f"the linear program has about {columns} columns; expected up to {LARGEST_PROGRAM} for a comparison: "

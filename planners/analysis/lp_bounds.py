@@ -74,7 +74,7 @@ def counted(topology: Topology) -> tuple[Topology, Fraction]:
     except CapacityOverflowError:
         unit, whole = Fraction(1), False
     if not whole:
-        largest = max((link.bandwidth for link in topology.links), default=Fraction(1))
+        largest = max((bandwidth for bandwidth, _ in topology.columns.rates), default=Fraction(1))
         # Only ever finer, since numbers must not get more digits than a topology may have.
         unit = min(Fraction(1), Fraction(1, floor(COARSEST / largest) or 1))
     links = tuple(link._replace(bandwidth=link.bandwidth / unit) for link in topology.links)

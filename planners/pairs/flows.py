@@ -52,7 +52,7 @@ def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnsw
     np.fill_diagonal(demands, 0)
     tails, heads, capacities, _ = topology.arrays
     sources = link_orbits(tails, heads, capacities, demands, alike).sources
-    if len(sources) * len(topology.links) <= MAX_COLUMNS:
+    if len(sources) * topology.num_links <= MAX_COLUMNS:
         with trace.stage("linear program"):
             return _solve_program(topology, demands, alike, trace)
     with trace.stage("concurrent flow"):

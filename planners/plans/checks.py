@@ -40,7 +40,7 @@ def report_load_mismatch(stated: IntArray, loads: IntArray, schedule: Schedule, 
     if stated.shape != loads.shape:
         raise CertificateError(_other_shape(stated, loads))
     place = tuple(np.argwhere(loads != stated)[0].tolist())
-    link = topology.links[place[-1]]
+    link = topology.link_at(place[-1])
     puts = schedule.load_text.format(load=loads[place], step=place[0])
     raise CertificateError(f"{puts} on the link from {link.tail!r} to {link.head!r}; the plan states {stated[place]}")
 

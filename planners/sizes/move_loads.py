@@ -40,7 +40,7 @@ class MoveLoads:
         paths = routing.paths(senders.ravel(), receivers.ravel())
         links = path_links(*paths, topology, direction)
         lengths = np.diff(paths.path_starts) - 1
-        size, moves = len(topology.links), len(senders)
+        size, moves = topology.num_links, len(senders)
         moved = np.repeat(np.arange(moves), lengths.reshape(moves, -1).sum(axis=1))
         loads = np.bincount(moved * size + links, minlength=moves * size).reshape(moves, size)
         return cls(loads, paths.path_starts, links, senders.shape[1])

@@ -137,7 +137,7 @@ def _exact_solution(
 
 def _link_totals(model: AllreduceCutModel, hops: Hops, values: npt.NDArray[Any]) -> tuple[Fraction, ...]:
     """Total of all hops on each link."""
-    shares = [Fraction(0)] * len(model.topology.links)
+    shares = [Fraction(0)] * model.topology.num_links
     for link, value in zip(hops.links.tolist(), values.tolist(), strict=True):
         shares[link] += value
     return tuple(shares)
@@ -151,7 +151,7 @@ def _rounded(model: AllreduceCutModel, hops: Hops, values: FloatArray) -> tuple[
     for origin, tail, head, link, value in rows:
         flows.setdefault(origin, {})[tail, head] = value
         numbers[tail, head] = link
-    shares = [Fraction(0)] * len(model.topology.links)
+    shares = [Fraction(0)] * model.topology.num_links
     for origin, flow in flows.items():
         for ends, amount in round_flow(flow, origin, range(model.topology.num_ranks), GRAINS_OF_FLOATS).items():
             shares[numbers[ends]] += amount

@@ -42,7 +42,7 @@ def box_groups(topology: Topology, able: tuple[str, ...]) -> BoxGroups | None:
 
 def network_of_boxes(topology: Topology, able: tuple[str, ...]) -> Topology:
     """Turn the switches of boxes into the only compute nodes, and ranks into switches that data passes freely."""
-    free = max(link.bandwidth for link in topology.links) * len(topology.links)
+    free = max(bandwidth for bandwidth, _ in topology.columns.rates) * topology.num_links
     inside = {*able}
     links = tuple(link._replace(bandwidth=free) if inside & {*link[:2]} else link for link in topology.links)
     others = tuple(node for node in topology.switch_nodes if node not in inside)

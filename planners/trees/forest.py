@@ -58,7 +58,7 @@ def _check_fit(problem: TreeProblem, capacities: IntArray, forest: Forest) -> No
     """Raise CertificateError unless these are spanning trees, no more on any link than its capacity."""
     excess = verified_link_loads(forest, problem.topology) - capacities
     if (excess > 0).any():
-        link = problem.topology.links[int(excess.argmax())]
+        link = problem.topology.link_at(int(excess.argmax()))
         raise CertificateError(
             f"the link from {link.tail!r} to {link.head!r} carries {excess.max()} trees more than its capacity"
         )

@@ -136,7 +136,7 @@ def best_trees(topology: Topology, collective: Collective, weights: tuple[int, .
             say(f"round {number + 1}, {len(model.trees):,} trees")
             solution = session.solve()
             duals, exact = _float_duals(solution, collective), False
-            trees = _missing(pricing, duals, slack=2 * len(topology.links))
+            trees = _missing(pricing, duals, slack=2 * topology.num_links)
             if not trees:
                 duals, exact = _exact_duals(solution, collective) or (duals, False)
                 trees = _missing(pricing, duals) if exact else []

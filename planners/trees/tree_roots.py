@@ -50,7 +50,7 @@ def rooted_for_loopback(forest: Forest, topology: Topology, algbw: Fraction) -> 
 def _multiplied(forest: Forest, topology: Topology, algbw: Fraction) -> Forest:
     """Multiply all weights so that links have room for whole numbers of copies, if that takes no large factor."""
     total = int(forest.weights.sum())
-    factor = lcm(*{(link.bandwidth * total / algbw).denominator for link in topology.links})
+    factor = lcm(*((bandwidth * total / algbw).denominator for bandwidth, _ in topology.columns.rates))
     factor = factor if factor <= MAX_FACTOR else 1
     return replace(forest, weights=forest.weights * factor, trees_per_root=forest.trees_per_root * factor)
 

@@ -293,7 +293,7 @@ def _title(topology: Topology, bound: Bound | None) -> str:
     if topology.switch_nodes:
         number = len(topology.switch_nodes)
         counts.append(f"{number} switch{'' if number == 1 else 'es'}")
-    return f"{shortened(topology.name)}: {', '.join([*counts, count_text(len(topology.links), 'link')])}"
+    return f"{shortened(topology.name)}: {', '.join([*counts, count_text(topology.num_links, 'link')])}"
 
 
 Pair = tuple[int, int]

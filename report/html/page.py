@@ -149,7 +149,7 @@ def _subtitle(named: Mapping[str, Plan]) -> str:
     plan = next(iter(named.values()))
     who = f"planned by {plan.planner}" if len(named) == 1 else f"{len(named)} plans"
     topology = plan.topology
-    counts = f"{topology.num_ranks} ranks, {len(topology.switch_nodes)} switches, {len(topology.links)} links"
+    counts = f"{topology.num_ranks} ranks, {len(topology.switch_nodes)} switches, {topology.num_links} links"
     return f"{counts}; {who}; verified"
 
 
@@ -248,7 +248,7 @@ def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
         ("busbw", *_rate_and_exact(plan.busbw)),
         ("bound on algbw", *_rate_and_exact(plan.bound.algbw)),
         ("optimality gap", *((percentage_text(plan.gap), f"exactly {plan.gap}") if plan.gap else ("0", attained))),
-        ("ranks", str(plan.topology.num_ranks), f"{len(plan.topology.links)} links"),
+        ("ranks", str(plan.topology.num_ranks), f"{plan.topology.num_links} links"),
         ("planner", plan.planner, ""),
         _schedule_tile(plan),
     ]
@@ -272,7 +272,7 @@ def _links(plan: Plan) -> dict[str, Any]:
     table = link_table(plan).sort_values(["utilization", "in_cut"], ascending=False, kind="stable")
     rows = []
     for place, row in zip(table.index[:MAX_LINKS], table.head(MAX_LINKS).to_dict("records"), strict=True):
-        link = plan.topology.links[place]
+        link = plan.topology.link_at(place)
         texts = {name: str(getattr(link, name)) for name in ("tail", "head", "bandwidth", "latency")}
         share = percentage_text(row["utilization"]) if row["utilization"] else "0 %"
         order = tuple(row[name] for name in ("bandwidth_gbps", "latency_us", "load", "utilization"))

@@ -197,7 +197,7 @@ def _named(plans: Any) -> list[tuple[str, Plan]]:
 def _relative_loads(plan: Plan) -> list[Fraction]:
     """Load of each link, as a share of all data."""
     schedule = plan.schedule
-    sums = [Fraction(0)] * len(plan.topology.links)
+    sums = [Fraction(0)] * plan.topology.num_links
     for row, unit in zip(np.atleast_2d(plan.link_loads), schedule.load_units, strict=True):
         for link in np.flatnonzero(row).tolist():
             sums[link] += Fraction(int(row[link]), unit)

@@ -101,7 +101,7 @@ def _tree_checks(schedule: TreeSchedule, checked: Plan) -> dict[str, str]:
 
 
 def _loads(checked: Plan) -> str:
-    return f"{len(checked.topology.links)} link loads match the stated ones; algbw {rate_text(checked.algbw)}"
+    return f"{checked.topology.num_links} link loads match the stated ones; algbw {rate_text(checked.algbw)}"
 
 
 def _paths(parts: Sequence[RoutedSchedule]) -> int:
@@ -110,7 +110,7 @@ def _paths(parts: Sequence[RoutedSchedule]) -> int:
 
 def schedule_rows(made: Plan) -> dict[str, str]:
     """Describe steps, a flow, or trees and what switches could save of their traffic."""
-    busiest = f"{busiest_links(made)} of {len(made.topology.links)}"
+    busiest = f"{busiest_links(made)} of {made.topology.num_links}"
     # What sets the rate of trees and paths is what never rests at it.
     busiest += ", 100 % utilized" if made.schedule.pipelined else ", each in at least one step"
     return rows_of(made.schedule, made, {"busiest links": busiest})

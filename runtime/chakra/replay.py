@@ -85,7 +85,7 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
         raise UnsupportedError(f"there are {len(traces)} traces; expected one for each of {topology.num_ranks} ranks")
     # Nodes that are free at the same time start in the order of their places.
     linked = link_nodes([sorted(trace.nodes, key=lambda node: node.number) for trace in traces])
-    finish, unfinished = replay_nodes(_routed(linked, topology), len(topology.links))
+    finish, unfinished = replay_nodes(_routed(linked, topology), topology.num_links)
     if unfinished:
         raise ProgramError(f"{unfinished} of {len(linked.nodes)} nodes never start, because they wait in a cycle")
     return Replay(finish, len(linked.pairs))

@@ -249,7 +249,7 @@ class _Scorer:
         """Score the schedule."""
         reading, (transfers, routes) = self.reading, self.routed
         limit, remark = self._bound()
-        loads = None if transfers is None else transfers.link_loads(len(self.topology.links))
+        loads = None if transfers is None else transfers.link_loads(self.topology.num_links)
         unit = Fraction(1) if transfers is None else transfers.unit
         about = (self.path, reading.kind, self.topology, reading.collective, reading.data)
         made = Score(*about, routes, loads, unit, limit, None, self.costs, (), remark)

@@ -226,7 +226,7 @@ class Simulation:
         """One row per link: ``tail``, ``head``, ``bytes``, ``pieces``, ``busy_us``, and ``share`` of the whole time."""
         import pandas as pd
 
-        total = partial(np.bincount, self.transfers.hop_links, minlength=len(self.topology.links))
+        total = partial(np.bincount, self.transfers.hop_links, minlength=self.topology.num_links)
         busy = total(self._microseconds(self.times.ticks * self.slices))
         return pd.DataFrame(
             {

@@ -102,9 +102,9 @@ class Cut(Witness):
 
     def crossed(self, topology: Topology, *, entering: bool) -> dict[Pair, Fraction]:
         """Weight 1 for every link that leaves, or enters."""
-        inside = {(link.tail, link.head): (link.tail in self.nodes, link.head in self.nodes) for link in topology.links}
-        wanted = (False, True) if entering else (True, False)
-        return {pair: Fraction(1) for pair, sides in inside.items() if sides == wanted}
+        nodes = [node for node in self.nodes if node in topology.node_index]
+        places = topology.crossing_links(nodes, entering=entering).tolist()
+        return {topology.link_at(place)[:2]: Fraction(1) for place in places}
 
     def to_json(self) -> list[str]:
         """Names of the nodes, sorted."""
@@ -116,16 +116,10 @@ class Cut(Witness):
         return cls(frozenset(value))
 
     def _crossing_bandwidth(self, topology: Topology, *, entering: bool) -> Fraction:
-        # Links are counted from the smaller side: an allreduce of N ranks can have N cuts.
-        if small := 2 * len(self.nodes) <= len(topology.nodes):
-            nodes = self.nodes
-        else:
-            nodes = frozenset(topology.nodes) - self.nodes
-        if entering == small:
-            links = (link for node in nodes for link in topology.in_links(node) if link.tail not in nodes)
-        else:
-            links = (link for node in nodes for link in topology.out_links(node) if link.head not in nodes)
-        return sum((link.bandwidth for link in links), Fraction(0))
+        places = topology.crossing_links(self.nodes, entering=entering)
+        kinds, counts = np.unique(topology.columns.kinds[places], return_counts=True)
+        rates = (topology.columns.rates[kind][0] for kind in kinds.tolist())
+        return sum((count * rate for count, rate in zip(counts.tolist(), rates, strict=True)), Fraction(0))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class RateAndHop(TimeWitness):
 
     def least_time(self, request: TimedRequest) -> Fraction:
         """Add the two, see `TimeWitness.least_time`."""
-        latency = min(link.latency for link in request.network.links)
+        latency = min(latency for _, latency in request.network.columns.rates)
         return request.costs.alpha + latency + Fraction(request.num_bytes) / (request.rate.algbw * NS_PER_US)
 
     def argument(self, request: TimedRequest) -> str:  # noqa: ARG002

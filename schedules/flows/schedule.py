@@ -207,7 +207,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Chunks that cross each link in all, shape (links,); raises as `hop_links`."""
-        loads = np.zeros(len(topology.links), dtype=np.int64)
+        loads = np.zeros(topology.num_links, dtype=np.int64)
         np.add.at(loads, self.hop_links(topology), np.repeat(self.weights, self.hops))
         return loads
 
@@ -216,7 +216,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
 
         Raises `UnsupportedError` if the steps are numbered so high that there is no room for a row each.
         """
-        size = len(topology.links)
+        size = topology.num_links
         if self.num_steps * size > MAX_LOADS:
             raise UnsupportedError(
                 f"the schedule has {self.num_steps} steps, too many for a row of loads on {size} links each"

@@ -34,7 +34,7 @@ def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
     """
     check_kinds(schedule, FlowSchedule, topology)
     hops = _verified_paths(schedule, topology)
-    loads = np.zeros(len(topology.links), dtype=np.int64)
+    loads = np.zeros(topology.num_links, dtype=np.int64)
     np.add.at(loads, hops.links, schedule.weights[hops.paths])
     return loads
 
@@ -44,7 +44,7 @@ def _verified_stages(schedule: StagedFlow, topology: Topology) -> IntArray:
     """Verify a flow in stages as any flow, and that ranks have one partner at a time; loads are those of each step."""
     hops = _verified_paths(schedule, topology)
     check_partners(schedule)
-    loads = np.zeros((int(schedule.steps.max()) + 1, len(topology.links)), dtype=np.int64)
+    loads = np.zeros((int(schedule.steps.max()) + 1, topology.num_links), dtype=np.int64)
     np.add.at(loads, (schedule.steps, hops.links), schedule.weights[hops.paths])
     return loads
 

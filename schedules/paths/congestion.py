@@ -23,14 +23,10 @@ def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction:
     goes_on[starts[1:] - 1] = False
     tails = np.flatnonzero(goes_on)
     ends = (tails, tails + 1) if direction == "broadcast" else (tails + 1, tails)
-    size = len(topology.nodes)
-    wanted = nodes[ends[0]] * size + nodes[ends[1]]
-    known = topology.arrays.tails * size + topology.arrays.heads
-    order = np.argsort(known)
-    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-    if ((nodes < 0) | (nodes >= size)).any() or (known[order][place] != wanted).any():
+    places = topology.link_places(nodes[ends[0]], nodes[ends[1]])
+    if (places < 0).any():
         raise CertificateError("a path uses a link that the topology does not have")
-    return np.asarray(order[place], dtype=np.int64)
+    return places
 
 
 def path_latencies(starts: IntArray, links: IntArray, topology: Topology) -> tuple[IntArray, int]:
@@ -39,11 +35,11 @@ def path_latencies(starts: IntArray, links: IntArray, topology: Topology) -> tup
     Python's integers where the common denominator of all latencies leaves no room in int64.  Shapes: `starts` int64
     (paths + 1,) of the nodes; `links` as from `path_links`; returns (paths,).
     """
-    latencies = [link.latency for link in topology.links]
+    latencies = [latency for _, latency in topology.columns.rates]
     scale = lcm(*(latency.denominator for latency in latencies))
     delays = [int(latency * scale) for latency in latencies]
     fits = max(delays, default=0) * (len(links) + 1) < INT64_LIMIT
-    passed = np.array(delays, dtype=np.int64 if fits else object)[links]
+    passed = np.array(delays, dtype=np.int64 if fits else object)[topology.columns.kinds[links]]
     until = np.concatenate([np.zeros(1, dtype=passed.dtype), np.cumsum(passed)])
     return np.diff(until[starts - np.arange(len(starts))]), scale
 
@@ -114,6 +110,6 @@ def slowest_path(users: IntArray, starts: IntArray, links: IntArray, topology: T
 
     Shapes: `users` int64 (paths,), the load on each path; `starts` int64 (paths + 1,), where each begins in `links`.
     """
-    largest = np.zeros(len(topology.links), dtype=np.int64)
+    largest = np.zeros(topology.num_links, dtype=np.int64)
     np.maximum.at(largest, links, np.repeat(users, np.diff(starts)))
     return congestion(largest, 1, topology)

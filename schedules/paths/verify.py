@@ -139,14 +139,9 @@ def _hops_on_links(path: IntArray, starts: IntArray, nodes: IntArray, direction:
 
 
 def _links_between(tails: IntArray, heads: IntArray, paths: IntArray, topology: Topology) -> IntArray:
-    size = len(topology.nodes)
-    known = topology.arrays.tails * size + topology.arrays.heads
-    order = np.argsort(known)
-    wanted = tails * size + heads
-    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-    missing = known[order][place] != wanted
-    if missing.any():
-        hop = int(np.flatnonzero(missing)[0])
+    places = topology.link_places(tails, heads)
+    if (places < 0).any():
+        hop = int(np.flatnonzero(places < 0)[0])
         tail, head = topology.nodes[tails[hop]], topology.nodes[heads[hop]]
         raise CertificateError(f"path {paths[hop]} uses a link from {tail!r} to {head!r}, which does not exist")
-    return order[place]
+    return places

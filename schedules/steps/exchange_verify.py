@@ -33,7 +33,7 @@ def _verified_exchange(schedule: StepExchange, topology: Topology) -> IntArray:
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, "broadcast", topology, "schedule")
     check_columns(schedule, schedule.chunks, "the vector")
     check_steps_used(schedule.steps)
-    loads = np.zeros((int(schedule.steps.max()) + 1, len(topology.links)), dtype=np.int64)
+    loads = np.zeros((int(schedule.steps.max()) + 1, topology.num_links), dtype=np.int64)
     add_loads(loads, schedule, np.arange(len(schedule.steps)), hops.links)
     check_sums(schedule)
     return loads

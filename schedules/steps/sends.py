@@ -69,14 +69,14 @@ class StepSends(RoutedSchedule):
         steps are numbered so high that there is no room for a row each.
         """
         links = self.path_links(topology)
-        if self.num_steps > MAX_STEPS or self.num_steps * len(topology.links) > MAX_LOADS:
+        if self.num_steps > MAX_STEPS or self.num_steps * topology.num_links > MAX_LOADS:
             raise UnsupportedError(
-                f"the schedule has {self.num_steps} steps, too many for a row of loads on {len(topology.links)} links "
+                f"the schedule has {self.num_steps} steps, too many for a row of loads on {topology.num_links} links "
                 f"each; expected at most {MAX_STEPS} steps, numbered from 0 without gaps"
             )
         lengths = np.diff(self.path_starts) - 1
         first = np.cumsum(lengths) - lengths
-        loads = np.zeros((self.num_steps, len(topology.links)), dtype=np.int64)
+        loads = np.zeros((self.num_steps, topology.num_links), dtype=np.int64)
         for hop in range(int(lengths.max(initial=0))):
             far = lengths[self.routes] > hop
             passed = links[first[self.routes[far]] + hop]

@@ -43,7 +43,7 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, schedule.direction, topology, "schedule")
     _check_sends(schedule)
     check_steps_used(schedule.steps)
-    loads = np.zeros((int(schedule.steps.max()) + 1, len(topology.links)), dtype=np.int64)
+    loads = np.zeros((int(schedule.steps.max()) + 1, topology.num_links), dtype=np.int64)
     for sends in _checked_blocks(schedule):
         add_loads(loads, schedule, sends.numbers, hops.links)
     return loads

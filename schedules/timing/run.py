@@ -125,7 +125,7 @@ class TimedTransfers:
     @cached_property
     def wire_time(self) -> Fraction:
         """µs for each byte in all that the busiest link is busy."""
-        loads = self.transfers.link_loads(len(self.topology.links))
+        loads = self.transfers.link_loads(self.topology.num_links)
         return congestion(loads, 1, self.topology) * self.transfers.unit / NS_PER_US
 
     @cached_property
@@ -189,7 +189,7 @@ def _network(
     """
     from .event_loop import Network
 
-    transfers, links = timed.transfers, len(timed.topology.links)
+    transfers, links = timed.transfers, timed.topology.num_links
     store = timed.rules.forwarding == "store-and-forward"
     lengths = np.diff(transfers.hop_starts)[part]
     before = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

@@ -28,7 +28,7 @@ def uneven_turns(transfers: Transfers, topology: Topology, rounds: IntArray) -> 
     longest = np.zeros(len(rounds), dtype=np.int64)
     np.maximum.at(longest, transfers.hop_owners, ticks)
     order = np.lexsort((rounds, -longest, -transfers_ahead(transfers)))
-    return _starts(order, transfers.hop_starts, transfers.hop_links, ticks, len(topology.links))
+    return _starts(order, transfers.hop_starts, transfers.hop_links, ticks, topology.num_links)
 
 
 @kernel

@@ -265,7 +265,7 @@ class Forest(RoutedSchedule):
             hops, users = hops[users > 0], users[users > 0]
         else:
             links = path_links(self.path_starts, self.path_nodes, topology, direction)
-        loads = np.zeros(len(topology.links), dtype=np.int64)
+        loads = np.zeros(topology.num_links, dtype=np.int64)
         np.add.at(loads, links, np.repeat(users, hops))
         return loads
 

@@ -66,10 +66,9 @@ def _abilities(forest: Forest, topology: Topology) -> Abilities:
     branches = np.array([node in names for node in topology.nodes])
     loops = np.array([node in topology.loopback for node in topology.nodes])
     group = [limits[node].group if node in limits else None for node in topology.nodes]
-    index = {(link.tail, link.head): number for number, link in enumerate(topology.links)}
-    reverse = np.array([index.get((link.head, link.tail), -1) for link in topology.links])
+    reverse = topology.link_places(topology.columns.heads, topology.columns.tails)
     opposite = np.full(len(forest.path_nodes), -1, dtype=np.int64)
-    room = np.zeros(len(topology.links), dtype=np.int64)
+    room = np.zeros(topology.num_links, dtype=np.int64)
     if (branches & loops).any():
         last = np.zeros(len(forest.path_nodes), dtype=np.bool_)
         last[forest.path_starts[1:] - 1] = True

@@ -57,7 +57,7 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
         if len(forest.switches):
             looped = _looped(forest, trees, parents, topology)
             np.add.at(back, forest.routes[trees][looped], weights[looped])
-    loads = np.zeros(len(topology.links), dtype=np.int64)
+    loads = np.zeros(topology.num_links, dtype=np.int64)
     np.add.at(loads, hops.links, copies[hops.paths])
     if back.any():
         np.add.at(loads, _opposite_links(hops, back, topology), back[hops.paths])
@@ -219,13 +219,11 @@ def _looped(forest: Forest, trees: slice, parents: IntArray, topology: Topology)
 
 def _opposite_links(hops: Hops, back: IntArray, topology: Topology) -> IntArray:
     """Links opposite to those of all hops; hops of paths on which nothing comes back keep their own."""
-    place = {(link.tail, link.head): number for number, link in enumerate(topology.links)}
-    opposite = hops.links.copy()
-    for hop in np.flatnonzero(back[hops.paths]).tolist():
-        tail, head = topology.links[hops.links[hop]][:2]
-        if (head, tail) not in place:
-            raise CertificateError(f"the copy that switches loop back needs a link from {head!r} to {tail!r}")
-        opposite[hop] = place[head, tail]
+    tails, heads = (ends[hops.links] for ends in topology.columns[:2])
+    opposite = np.where(back[hops.paths] > 0, topology.link_places(heads, tails), hops.links)
+    if (opposite < 0).any():
+        tail, head = topology.link_at(hops.links[int(opposite.argmin())])[:2]
+        raise CertificateError(f"the copy that switches loop back needs a link from {head!r} to {tail!r}")
     return opposite
 
 

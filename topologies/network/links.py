@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from math import gcd, lcm
 from typing import NamedTuple
 
@@ -194,6 +195,53 @@ def link_arrays(columns: LinkColumns) -> LinkArrays:
         )
     capacities = np.array([value // common for value in scaled], dtype=np.int64)
     return LinkArrays(tails, heads, capacities[kinds], Fraction(common, scale))
+
+
+class LinkLookup:
+    """Links by their ends: `tails` and `heads` between `size` nodes, int64 (links,)."""
+
+    def __init__(self, tails: IntArray, heads: IntArray, size: int) -> None:
+        self._ends, self._size = (tails, heads), size
+
+    @cached_property
+    def _sorted(self) -> tuple[IntArray, IntArray]:
+        """Both ends of each link as one number, sorted, and the places of the links."""
+        keys = self._ends[0] * self._size + self._ends[1]
+        order = np.argsort(keys)
+        return keys[order], order
+
+    @cached_property
+    def _around(self) -> list[tuple[IntArray, IntArray]]:
+        """Places of links by the node that they leave, and by that which they enter; where each node's begin."""
+        orders = [np.argsort(ends, kind="stable") for ends in self._ends]
+        bounds = np.arange(self._size + 1)
+        return [(order, np.searchsorted(ends[order], bounds)) for order, ends in zip(orders, self._ends, strict=True)]
+
+    def place(self, tail: int, head: int) -> int | None:
+        """Return the place of the link between two nodes; None if there is none."""
+        keys, order = self._sorted
+        found = int(keys.searchsorted(tail * self._size + head))
+        return int(order[found]) if found < len(keys) and keys[found] == tail * self._size + head else None
+
+    def places(self, tails: IntArray, heads: IntArray) -> IntArray:
+        """Return the places of the links between pairs of nodes; -1 where there is none."""
+        keys, order = self._sorted
+        inside = (tails >= 0) & (tails < self._size) & (heads >= 0) & (heads < self._size)
+        wanted = np.where(inside, tails * self._size + heads, -1)
+        found = np.searchsorted(keys, wanted)
+        return np.append(order, -1)[np.where(np.append(keys, -2)[found] == wanted, found, -1)]
+
+    def crossing(self, nodes: IntArray, *, entering: bool) -> IntArray:
+        """Return the places of the links that leave, or enter, a set of nodes, in order."""
+        inside = np.zeros(self._size, dtype=np.bool_)
+        inside[nodes] = True
+        # Links are looked at from the smaller side: an allreduce of N ranks can have N cuts.
+        small = bool(2 * np.count_nonzero(inside) <= len(inside))
+        near = np.flatnonzero(inside == small)
+        order, starts = self._around[entering == small]
+        counts = starts[near + 1] - starts[near]
+        places = order[np.repeat(starts[near] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())]
+        return np.sort(places[inside[self._ends[entering != small][places]] != small])
 
 
 BLOCK = 2**16  # links whose text is made at a time

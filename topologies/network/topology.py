@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ColloptError, TopologyError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_kind, as_list, as_name, as_names, as_title, check_links, shown
 from .direct_graph import DirectGraph
@@ -22,6 +23,7 @@ from .links import (
     Link,
     LinkArrays,
     LinkColumns,
+    LinkLookup,
     as_link,
     checked_columns,
     link_arrays,
@@ -396,16 +398,31 @@ class Topology(WhatIf):
         return {node: index for index, node in enumerate(self.nodes)}
 
     @cached_property
-    def _link_index(self) -> Mapping[tuple[str, str], int]:
-        return {(link.tail, link.head): index for index, link in enumerate(self.links)}
+    def _lookup(self) -> LinkLookup:
+        return LinkLookup(self.columns.tails, self.columns.heads, len(self.nodes))
+
+    def link_places(self, tails: IntArray, heads: IntArray) -> IntArray:
+        """Return the places in `links` of the links between nodes, given by number; -1 where there is none."""
+        return self._lookup.places(tails, heads)
+
+    def crossing_links(self, nodes: Iterable[str], *, entering: bool) -> IntArray:
+        """Return the places in `links` of the links that leave, or enter, a set of nodes."""
+        return self._lookup.crossing(
+            np.array([self.node_index[node] for node in nodes], dtype=np.int64), entering=entering
+        )
+
+    def link_at(self, place: int) -> Link:
+        """Return the link at a place of `links`."""
+        tail, head, kind = (int(column[place]) for column in self.columns[:3])
+        return Link(self.nodes[tail], self.nodes[head], *self.columns.rates[kind])
 
     def link(self, tail: str, head: str) -> Link:
         """Return the link from `tail` to `head`, or raise `TopologyError` if there is none."""
         self._check_nodes((tail, head))
-        number = self._link_index.get((tail, head))
-        if number is None:
+        place = self._lookup.place(self.node_index[tail], self.node_index[head])
+        if place is None:
             raise TopologyError(f"there is no link ({tail!r}, {head!r}) in {self!r}")
-        return self.links[number]
+        return self.link_at(place)
 
     @cached_property
     def _out_links(self) -> Mapping[str, tuple[Link, ...]]:
