@@ -246,30 +246,27 @@ def bandwidth_optimal_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
 
 def _complete(nodes: int, degree: int) -> Iterator[BaseEntry]:
     if nodes == degree + 1:
-        yield _optimal("complete", (nodes,), f"K({nodes})", nodes, 1, nodes * degree, two_way=True)
+        yield _optimal(Base("complete", (nodes,), f"K({nodes})"), nodes, 1, nodes * degree, two_way=True)
 
 
 def _bipartite(nodes: int, degree: int) -> Iterator[BaseEntry]:
     if nodes == 2 * degree >= 4:
         hops = nodes * (degree + 2 * (degree - 1))
-        yield _optimal("complete_bipartite", (degree,), f"K({degree}, {degree})", nodes, 2, hops, two_way=True)
+        yield _optimal(Base("complete_bipartite", (degree,), f"K({degree}, {degree})"), nodes, 2, hops, two_way=True)
 
 
 def _directed_circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
     if nodes == degree + 2 >= 4:
-        yield _optimal("directed_circulant", (degree,), f"DirCirc({degree})", nodes, 2, nodes * (degree + 2))
+        yield _optimal(Base("directed_circulant", (degree,), f"DirCirc({degree})"), nodes, 2, nodes * (degree + 2))
 
 
 def _rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
     if nodes >= 2 and degree >= 1:
-        title, hops = f"UniRing({degree}, {nodes})", nodes * nodes * (nodes - 1) // 2
-        single = degree == 1
-        yield _optimal("unidirectional_ring", (degree, nodes), title, nodes, nodes - 1, hops, simple=single)
+        base = Base("unidirectional_ring", (degree, nodes), f"UniRing({degree}, {nodes})")
+        yield _optimal(base, nodes, nodes - 1, nodes * nodes * (nodes - 1) // 2, simple=degree == 1)
     if nodes >= 3 and degree >= 2 and degree % 2 == 0:
-        title, hops = f"BiRing({degree}, {nodes})", nodes * (nodes * nodes // 4)
-        half = nodes // 2
-        simple = degree == 2
-        yield _optimal("bidirectional_ring", (degree, nodes), title, nodes, half, hops, simple=simple, two_way=True)
+        base = Base("bidirectional_ring", (degree, nodes), f"BiRing({degree}, {nodes})")
+        yield _optimal(base, nodes, nodes // 2, nodes * (nodes * nodes // 4), simple=degree == 2, two_way=True)
 
 
 def _simple_rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
@@ -283,9 +280,9 @@ def _circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
     if degree == 4 and nodes > 6:
         offset = isqrt(2 * nodes - 1) // 2
         offset += (2 * offset + 1) ** 2 < 2 * nodes - 1
-        hops = nodes * _hops_from_one(nodes, (offset, offset + 1))
-        title = f"C({nodes}, {offset_names((offset, offset + 1))})"
-        yield _optimal("circulant", (nodes, (offset, offset + 1)), title, nodes, offset, hops, two_way=True)
+        offsets = offset, offset + 1
+        hops = nodes * _hops_from_one(nodes, offsets)
+        yield _optimal(circulant_base(nodes, offsets), nodes, offset, hops, two_way=True)
 
 
 @cache
@@ -302,23 +299,20 @@ def _hops_from_one(nodes: int, offsets: tuple[int, int]) -> int:
 
 
 class _KnownGraph(NamedTuple):
-    family: str
-    arguments: tuple[object, ...]
-    title: str
+    base: Base
     steps: int
     hops: int
-    breadth_first: bool = False
     reverse_symmetric: bool = False
 
 
 KNOWN_GRAPHS = {
     (8, 2): (
-        _KnownGraph("diamond", (), "Diamond", 3, 106),
-        _KnownGraph("modified_de_bruijn", (2, 3), "DBJMod(2, 3)", 4, 112, reverse_symmetric=True),
+        _KnownGraph(Base("diamond", (), "Diamond"), 3, 106),
+        _KnownGraph(Base("modified_de_bruijn", (2, 3), "DBJMod(2, 3)"), 4, 112, reverse_symmetric=True),
     ),
-    (16, 2): (_KnownGraph("modified_de_bruijn", (2, 4), "DBJMod(2, 4)", 5, 650),),
-    (9, 3): (_KnownGraph("modified_de_bruijn", (3, 2), "DBJMod(3, 2)", 3, 117),),
-    (16, 4): (_KnownGraph("modified_de_bruijn", (4, 2), "DBJMod(4, 2)", 3, 446),),
+    (16, 2): (_KnownGraph(Base("modified_de_bruijn", (2, 4), "DBJMod(2, 4)"), 5, 650),),
+    (9, 3): (_KnownGraph(Base("modified_de_bruijn", (3, 2), "DBJMod(3, 2)"), 3, 117),),
+    (16, 4): (_KnownGraph(Base("modified_de_bruijn", (4, 2), "DBJMod(4, 2)"), 3, 446),),
 }
 """Graphs with a bandwidth-optimal schedule that is not breadth-first, so that it is kept with the graph.
 
@@ -328,15 +322,15 @@ Their reduce-scatters take as long: see `collopt.schedules.base_reduce_scatter`.
 
 def _known_graphs(nodes: int, degree: int) -> Iterator[BaseEntry]:
     for record in KNOWN_GRAPHS.get((nodes, degree), ()):
-        construction = Base(record.family, record.arguments, record.title)
-        entry = Entry(record.steps, optimum(nodes), record.hops, construction, breadth_first=False)
+        entry = Entry(record.steps, optimum(nodes), record.hops, record.base, breadth_first=False)
         yield BaseEntry(entry, record.reverse_symmetric)
 
 
 def _distance_regular(nodes: int, degree: int) -> Iterator[BaseEntry]:
     if degree == 4 and nodes in DISTANCE_REGULAR:
         steps, hops = DISTANCE_REGULAR[nodes]
-        yield _optimal("distance_regular", (nodes,), f"DistReg(4, {nodes})", nodes, steps, hops, two_way=True)
+        base = Base("distance_regular", (nodes,), f"DistReg(4, {nodes})")
+        yield _optimal(base, nodes, steps, hops, two_way=True)
 
 
 DISTANCE_REGULAR = {
@@ -382,20 +376,9 @@ def _kautz(nodes: int, degree: int) -> Iterator[BaseEntry]:
         yield BaseEntry(entry if back == factor else entry._replace(reduce_factor=back), reverse_symmetric=False)
 
 
-def _optimal(
-    family: str,
-    arguments: tuple[object, ...],
-    title: str,
-    nodes: int,
-    steps: int,
-    hops: int,
-    *,
-    simple: bool = True,
-    two_way: bool = False,
-) -> BaseEntry:
+def _optimal(base: Base, nodes: int, steps: int, hops: int, *, simple: bool = True, two_way: bool = False) -> BaseEntry:
     """List a base whose breadth-first schedule is bandwidth-optimal and which is reverse-symmetric."""
-    construction = Base(family, arguments, title)
-    return BaseEntry(Entry(steps, optimum(nodes), hops, construction, simple=simple), two_way=two_way)
+    return BaseEntry(Entry(steps, optimum(nodes), hops, base, simple=simple), two_way=two_way)
 
 
 FOR_PRODUCTS = (_complete, _bipartite, _directed_circulant, _simple_rings, _circulant, _distance_regular)

@@ -8,6 +8,7 @@ allgather on the transposed graph does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from operator import itemgetter
@@ -213,10 +214,9 @@ def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:
     """Yield the candidate, and that of the transposed graph if neither dominates the other."""
     yield candidate
     if candidate.cost != candidate.reduce_scatter_cost and not candidate.construction.reverse_symmetric:
-        yield Candidate(
-            candidate.nodes,
-            candidate.degree,
-            transposed(candidate.construction),
+        yield replace(
+            candidate,
+            construction=transposed(candidate.construction),
             cost=candidate.reduce_scatter_cost,
             reduce_scatter_cost=candidate.cost,
             breadth_first=candidate.reduce_scatter_breadth_first,
