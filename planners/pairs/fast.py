@@ -32,6 +32,8 @@ MAX_BYTES = 2**62  # all entries together stay below this
 MAX_SERVERS = 2**10
 MAX_RANKS = 2**15
 MAX_CUTS = 1024  # of the bound, where scratch is limited
+LINK_CUTS = (32, 16)  # of the bound, where links inside servers are slow
+FEW_SERVERS = 16  # of which the fewest stages are found within a millisecond
 AREAS = 4  # of scratch, each at most as large as a stage
 
 
@@ -76,7 +78,8 @@ def schedule_all_to_allv(
         Cuts stages so that no NIC sends more in one.  This shortens the last stage's redistribution, which nothing
         hides, and needs less scratch, at the price of more stages.  By default the bound over the square root of
         ``c T / wake_up``, where T is its time and ``c = (gpus_per_server - 1) scale_out / scale_up``, at most 1024; but
-        no more than a MiB, or a 16th of what a GPU sends to other servers on average if that is more.
+        no more than a MiB, or a 16th of what a GPU sends to other servers on average if that is more.  Where a
+        ``scale_up_link`` is less than twice as fast as ``scale_out``, a 32nd and a 16th of the bound are tried as well.
     max_scratch_bytes : int, optional
         Limit of `AllToAllvSchedule.scratch_bytes` on every rank.  If `max_stage_bytes` is not given, stages are cut
         shorter to keep it, but not below a 1024th of the bound.
@@ -129,15 +132,28 @@ def schedule_all_to_allv(
     if nics is not None and (rates := as_rates(nics, sizes or (m,) * n)):
         rate, sizes = lane_rate(rates), sizes or (m,) * n
         prices, lanes = (prices[0], prices[1] / float(rate), *prices[2:]), int(max(map(max, rates)) / rate)
-    plan = partial(_staged, matrix, m, sizes, rates, CHOSEN if stages is None else STAGES[stages], prices)
-    made = plan(cap and max(1, cap // lanes))
+    way = CHOSEN if stages is None else STAGES[stages]
+    plan = partial(_staged, matrix, m, sizes, rates, prices)
+    made = plan(cap and max(1, cap // lanes), way)
+    if not cap and model.waits_for_links:
+        made = _fastest_on_links(made, plan, model.of_units(unit), way)
     if max_scratch_bytes is None:
         return made
     limit = as_whole(max_scratch_bytes, "max_scratch_bytes", least=0)
     if not cap and made.scratch_bytes.max() * unit > limit:
-        made = plan(max(1, limit // unit // AREAS // lanes, -(-made.scale_out_bytes // MAX_CUTS)))
+        made = plan(max(1, limit // unit // AREAS // lanes, -(-made.scale_out_bytes // MAX_CUTS)), way)
     _check_scratch(made, limit, unit)
     return made
+
+
+def _fastest_on_links(
+    made: AllToAllvSchedule, plan: Callable[[int, int], AllToAllvSchedule], model: TwoTierModel, way: int
+) -> AllToAllvSchedule:
+    """Try longer stages too, and fewer in small clusters: short ones have the bytes of few cells, on few links."""
+    ways = {way, STAGES["fewest"]} if way == CHOSEN and made.servers <= FEW_SERVERS else {way}
+    longest = [-(-made.scale_out_bytes // cut) for cut in LINK_CUTS]
+    tried = [made, *(plan(cap, each) for cap in longest if cap for each in sorted(ways))]
+    return min(tried, key=lambda each: each.completion_time(model))
 
 
 def _check_scratch(made: AllToAllvSchedule, limit: int, unit: int) -> None:
@@ -157,9 +173,9 @@ def _staged(
     gpus: int,
     sizes: tuple[int, ...],
     nics: tuple[tuple[Fraction, ...], ...],
-    way: int,
     prices: tuple[float, float, float, float],
     cap: int,
+    way: int,
 ) -> AllToAllvSchedule:
     """Plan traffic that has the right shape, with all checks of its entries; `sizes` where servers or NICs differ."""
     staged_exchange, laned_exchange = _kernels()

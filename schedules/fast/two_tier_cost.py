@@ -64,6 +64,16 @@ class TwoTierModel:
         """Rounded ns for a byte inside a server and between servers and for a wake-up, and `SHORTEST`, for kernels."""
         return 1 / float(self.scale_up), 1 / float(self.scale_out), float(self.wake_up) * NS_PER_US, SHORTEST
 
+    @property
+    def waits_for_links(self) -> bool:
+        """Whether links inside servers may be busy for longer than a stage, as they are not twice as fast as a NIC."""
+        return self.scale_up_link is not None and Fraction(self.scale_up_link) < 2 * Fraction(self.scale_out)
+
+    def of_units(self, unit: int) -> TwoTierModel:
+        """Model of schedules that count units of so many bytes."""
+        link = None if self.scale_up_link is None else Fraction(self.scale_up_link) / unit
+        return TwoTierModel(Fraction(self.scale_up) / unit, Fraction(self.scale_out) / unit, self.wake_up, link)
+
     def scale_out_time(self, num_bytes: Exact) -> Fraction:
         """Time in µs of one step in which the busiest GPU sends `num_bytes` to another server."""
         return Fraction(self.wake_up) + Fraction(num_bytes) / Fraction(self.scale_out) / NS_PER_US

@@ -197,3 +197,22 @@ def test_wrong_rates_are_refused(nics: object, problem: str) -> None:
     """With what was expected."""
     with pytest.raises((UnsupportedError, collopt.errors.TopologyError), match=problem):
         schedule_all_to_allv(np.ones((4, 4), dtype=int), servers=2, gpus_per_server=2, nics=nics)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("unit", [1, 1000])
+def test_stages_are_longer_where_links_of_a_mesh_are_slow(unit: int) -> None:
+    """At least as fast as all that were tried, and shorter ones again where scratch is limited."""
+    traffic = np.random.default_rng(2).integers(0, 10**8 // unit, (32, 32))
+    slow = TwoTierModel(448, 50, scale_up_link=64)
+    options = {"servers": 4, "gpus_per_server": 8, "unit_bytes": unit}
+    scaled = slow.of_units(unit)
+    chosen = schedule_all_to_allv(traffic, model=slow, **options)
+    chosen.verify()
+    short = schedule_all_to_allv(traffic, model=replace(slow, scale_up_link=None), **options)
+    assert chosen.completion_time(scaled) < short.completion_time(scaled)
+    for cut in (32, 16):
+        tried = schedule_all_to_allv(traffic, max_stage_bytes=-(-short.scale_out_bytes // cut) * unit, **options)
+        assert chosen.completion_time(scaled) <= tried.completion_time(scaled)
+    limit = int(chosen.scratch_bytes.max()) * unit // 2
+    limited = schedule_all_to_allv(traffic, model=slow, max_scratch_bytes=limit, **options)
+    assert limited.scratch_bytes.max() * unit <= limit
