@@ -38,7 +38,7 @@ def with_bandwidth(text: str) -> str:
         (document()[:-9], "is not valid JSON at line 1"),
         ("<system/>", "net.json, line 1: version of <system> is ''; expected 1 (NCCL) or 2 (RCCL)"),
         ("\0\udcff", "is a binary file; expected text"),
-        (document(version=2), "is version 2; this release reads version 1: upgrade collopt"),
+        (document(version=3), "is version 3; this release reads versions 1 to 2: upgrade collopt"),
         (document(format="collopt-plan"), "is a collopt plan, not a network; collopt verify "),
         (document(format="nccl"), "is of format 'nccl'"),
         (document(kind="mesh"), "field kind is not part of this format; remove it"),

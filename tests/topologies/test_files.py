@@ -200,7 +200,7 @@ def test_the_reference_page_names_every_field() -> None:
         (with_link("a", "z", 1, 0), "unknown node 'z'"),
         (with_link("a", "a", 1, 0), "self-loop"),
         (changed(format="other"), "is of format 'other'; expected 'collopt-topology'"),
-        (changed(version=2), "net.json is version 2; this release reads version 1: upgrade collopt"),
+        (changed(version=3), "net.json is version 3; this release reads versions 1 to 2: upgrade collopt"),
         (changed(version=True), "field version of net.json is True"),
         ([], "expected a JSON object"),
         (None, "expected a JSON object"),

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from collopt.errors import TopologyError
+from collopt.errors import FileFormatError, TopologyError
+from collopt.support.array_text import encode_integers
 from collopt.topologies import Link, Topology, dgx_h100, dragonfly, fat_tree, leaf_spine, rail, ring
+from collopt.topologies.files import read_topology, write_topology
+from collopt.topologies.network import topology_json
 from collopt.topologies.switched.box_files import stored_box
 from collopt.topologies.switched.scale_out import Box, Nic, join_boxes
 from oracles import networks_by_links
@@ -74,6 +79,56 @@ def test_arrays_make_the_network_that_links_make(network: Topology) -> None:
     assert made != network.columns
     with pytest.raises(AttributeError, match="no attribute 'lnks'"):
         made.lnks  # type: ignore[attr-defined]  # noqa: B018
+
+
+@settings(max_examples=examples(20))
+@given(able_topologies())
+def test_files_of_arrays_hold_the_same_network(network: Topology) -> None:
+    """Where there are many links, here more than none, the document has version 2."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(topology_json, "MAX_ROWS", 0)
+        document = json.loads(json.dumps(topology_json.topology_to_json(network)))
+    assert document["version"] == 2
+    assert same(topology_json.topology_from_json(document, "document"), network)
+
+
+def test_only_large_networks_are_written_as_arrays(tmp_path: Path) -> None:
+    """In kilobytes for the links; files of smaller ones stay as they were."""
+    network = dgx_h100(1366)
+    write_topology(network, tmp_path / "large.json")
+    document = json.loads((tmp_path / "large.json").read_text())
+    assert (document["version"], len(json.dumps(document["links"])) < 10_000) == (2, True)
+    assert same(read_topology(tmp_path / "large.json"), network)
+    assert topology_json.topology_to_json(ring(4))["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"count": 5}, "links.tails has more than 5 bytes"),
+        ({"count": 2**40}, "links.count is 1099511627776"),
+        (
+            {"tails": encode_integers([0, 1, 2, 3, 0, 1])},
+            "links.tails has the number 3; expected whole numbers from 0 to 2",
+        ),
+        ({"kinds": encode_integers([0, 0, 0, 0, 0, -1])}, "links.kinds has the number -1"),
+        ({"heads": encode_integers(range(2**20))}, "links.heads has the type|more than"),
+        ({"heads": [1, 0]}, "links.heads is"),
+        ({"rates": [[1]]}, r"links.rates\[0\]: is \[1\]; expected \[bandwidth, latency\]"),
+        ({"rates": []}, "links.kinds has the number 0; expected whole numbers from 0 to -1"),
+        ({"tails": encode_integers([0] * 6)}, "is a self-loop|is listed twice"),
+        ({"more": 1}, "links.more is not part of this format"),
+    ],
+)
+def test_wrong_files_of_arrays_are_refused(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], problem: str
+) -> None:
+    """With the file and the field."""
+    monkeypatch.setattr(topology_json, "MAX_ROWS", 0)
+    document = topology_json.topology_to_json(ring(3))
+    document["links"] |= fields
+    with pytest.raises(FileFormatError, match=f"^net.json: (?!.*net.json).*{problem}"):
+        topology_json.topology_from_json(document, "net.json")
 
 
 @pytest.mark.parametrize(

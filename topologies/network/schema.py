@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, PlainValidator, ValidationError
 
 from ...support.quantities import as_bandwidth, as_latency
-from ...support.validation import as_name, shown
+from ...support.validation import MAX_SWITCHED_LINKS, as_name, shown
 from .runtime_costs import RuntimeCosts
 from .switch_limits import SwitchLimits
 from .topology import Link
@@ -48,6 +49,10 @@ class SwitchEntry(Part):
         return SwitchLimits(self.name, self.loopback, self.group, tuple(self.operators), tuple(self.types))
 
 
+def _as_switch(value: object) -> object:
+    return value if isinstance(value, (dict, SwitchEntry)) else {"name": value}
+
+
 Number = str | int | float
 
 
@@ -67,8 +72,24 @@ class CostsEntry(Part):
         return RuntimeCosts(**dict(self))
 
 
-class TopologyDocument(Part):
-    """The whole document, whose header is checked before."""
+def _as_rate(row: object) -> tuple[Fraction, Fraction]:
+    if not isinstance(row, (list, tuple)) or len(row) != 2:
+        raise ValueError(f"is {shown(row)}; expected [bandwidth, latency]")
+    return as_bandwidth(row[0], "a kind of links"), as_latency(row[1], "a kind of links")
+
+
+class LinkArraysEntry(Part):
+    """Many links: numbers of nodes and of rows of `rates`, each as text of `encode_integers`."""
+
+    count: Annotated[int, Field(ge=0, le=MAX_SWITCHED_LINKS)]
+    tails: object
+    heads: object
+    kinds: object
+    rates: Annotated[list[Annotated[tuple[Fraction, Fraction], PlainValidator(_as_rate)]], FailFast()]
+
+
+class _Document(Part):
+    """What documents of all versions have; the header is checked before."""
 
     format: str
     version: int
@@ -76,8 +97,20 @@ class TopologyDocument(Part):
     # Only the first error is reported; millions would take gigabytes.
     compute: Annotated[list[NodeName], FailFast()]
     switches: Annotated[list[SwitchEntry], FailFast()]
-    links: Annotated[list[LinkRow], FailFast()]
     costs: CostsEntry | None = None
+
+
+class TopologyDocument(_Document):
+    """A document of version 1, with links row by row."""
+
+    links: Annotated[list[LinkRow], FailFast()]
+
+
+class ArraysDocument(_Document):
+    """A document of version 2, with links as arrays; switches without abilities may be names alone."""
+
+    switches: Annotated[list[Annotated[SwitchEntry, BeforeValidator(_as_switch)]], FailFast()]
+    links: LinkArraysEntry
 
 
 def first_error(error: ValidationError) -> str:

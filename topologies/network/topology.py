@@ -277,7 +277,7 @@ class Topology(WhatIf):
         graph.add_nodes_from(self.compute_nodes, kind="compute")
         for switch in self.switch_nodes:
             capable = {ability: True for ability in ("multicast", "aggregation") if switch in getattr(self, ability)}
-            graph.add_node(switch, kind="switch", **capable, **self._limits_of.get(switch, {}))
+            graph.add_node(switch, kind="switch", **capable, **self.limits_of.get(switch, {}))
         for link in self.links:
             graph.add_edge(link.tail, link.head, bandwidth=link.bandwidth, latency=link.latency)
         return graph
@@ -466,7 +466,7 @@ class Topology(WhatIf):
         return frozenset(limits.switch for limits in self.limits if limits.loopback)
 
     @cached_property
-    def _limits_of(self) -> Mapping[str, dict[str, object]]:
+    def limits_of(self) -> Mapping[str, dict[str, object]]:
         """By switch, the limits that it has, under their names."""
         return {limits.switch: limits.given for limits in self.limits}
 

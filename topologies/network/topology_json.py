@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, TopologyError
+from ...support.array_text import decode_integers, encode_integers
 from ...support.json_files import check_header
 from .link_classes import link_classes, matching_classes
+from .links import LinkColumns
 from .topology import Topology
 
+if TYPE_CHECKING:
+    from .schema import ArraysDocument, TopologyDocument
+
 TOPOLOGY_FORMAT = "collopt-topology"
-TOPOLOGY_VERSION = 1
+TOPOLOGY_VERSION = 2
+MAX_ROWS = 2**16  # links that are written row by row, in version 1
 
 
 def topology_to_json(topology: Topology) -> dict[str, Any]:
     """Convert a topology to lists, strings and integers for `json.dumps`."""
+    as_arrays = topology.num_links > MAX_ROWS
+    switches = (_switch(topology, switch) for switch in topology.switch_nodes)
     return {
         "format": TOPOLOGY_FORMAT,
-        "version": TOPOLOGY_VERSION,
+        "version": TOPOLOGY_VERSION if as_arrays else 1,
         "name": topology.name,
         "compute": list(topology.compute_nodes),
-        "switches": [_switch(topology, switch) for switch in topology.switch_nodes],
-        "links": [[link.tail, link.head, _plain(link.bandwidth), _plain(link.latency)] for link in topology.links],
+        "switches": [each["name"] if as_arrays and not any([*each.values()][1:]) else each for each in switches],
+        "links": _link_arrays(topology.columns)
+        if as_arrays
+        else [[link.tail, link.head, _plain(link.bandwidth), _plain(link.latency)] for link in topology.links],
         **({} if topology.costs is None else {"costs": topology.costs.to_json()}),
     }
 
@@ -31,15 +42,23 @@ def topology_from_json(data: object, where: str) -> Topology:
     """Validate a decoded JSON document and build its topology."""
     from pydantic import ValidationError
 
-    from .schema import TopologyDocument, first_error
+    from .schema import ArraysDocument, TopologyDocument, first_error
 
     check_header(data, TOPOLOGY_FORMAT, TOPOLOGY_VERSION, where)
+    assert isinstance(data, Mapping)
+    links: Any
     try:
-        document = TopologyDocument.model_validate(data)
+        document: ArraysDocument | TopologyDocument
+        if data["version"] == 1:
+            document = TopologyDocument.model_validate(data)
+            links = tuple(document.links)
+        else:
+            document = ArraysDocument.model_validate(data)
+            links = _columns(document, where)
         topology = Topology(
             tuple(document.compute),
             tuple(switch.name for switch in document.switches),
-            tuple(document.links),
+            links,
             frozenset(switch.name for switch in document.switches if switch.multicast),
             frozenset(switch.name for switch in document.switches if switch.aggregation),
             document.name,
@@ -59,8 +78,21 @@ def topology_from_json(data: object, where: str) -> Topology:
 def _switch(topology: Topology, switch: str) -> dict[str, Any]:
     """Name and abilities of a switch, and what limits it, if anything does."""
     abilities = {"multicast": switch in topology.multicast, "aggregation": switch in topology.aggregation}
-    given = next((limits.given for limits in topology.limits if limits.switch == switch), {})
-    return {"name": switch, **abilities, **given}
+    return {"name": switch, **abilities, **topology.limits_of.get(switch, {})}
+
+
+def _link_arrays(columns: LinkColumns) -> dict[str, Any]:
+    ends = {name: encode_integers(getattr(columns, name)) for name in ("tails", "heads", "kinds")}
+    return {"count": len(columns.tails), **ends, "rates": [list(map(_plain, rate)) for rate in columns.rates]}
+
+
+def _columns(document: ArraysDocument, where: str) -> LinkColumns:
+    links, nodes = document.links, len(document.compute) + len(document.switches)
+    tails, heads, kinds = (
+        decode_integers(getattr(links, name), links.count, f"{where}: field links.{name}", least=0, most=most - 1)
+        for name, most in (("tails", nodes), ("heads", nodes), ("kinds", len(links.rates)))
+    )
+    return LinkColumns(tails, heads, kinds, tuple(links.rates))
 
 
 def _plain(number: Fraction) -> int | str:
