@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ....errors import TooLargeError, UnsupportedError
 from ....schedules import COLLECTIVES, REDUCE_SCATTER, Collective
@@ -177,15 +178,12 @@ FUSED = frozenset({"rcs", "rrs", "rrc", "rrcs"})  # Steps that receive and do so
 PLAIN = frozenset({"s", "r", "cpy", "re", "nop"})
 
 ATTRIBUTES = ("proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace")
-
-
 _LATER_DEFAULTS = (*ATTRIBUTES, "outofplace", "minBytes", "maxBytes")
 """What the two later runtimes read, and do without a default for: Azure/msccl#26, #37."""
 TRANSFER_BYTES = {"Simple": 2**21, "LL": 2**15, "LL128": 576000}
 """Data that one transfer takes, with NCCL's own sizes of buffers on x86, by protocol."""
 PROTOCOLS = tuple(TRANSFER_BYTES)
 RCCL_TRANSFER_BYTES = {"Simple": 2**21, "LL": 2**14, "LL128": 50176}
-_SPELLED = {theirs: ours for ours, theirs in JOINED.items()}
 
 
 @dataclass(frozen=True)
@@ -199,8 +197,7 @@ class Dialect:
     launches_fused: bool  # Whether it also runs steps that receive and send on or add
     absent: str = ""  # Why this version loads no such files at all; empty if it does
     required: tuple[str, ...] = _LATER_DEFAULTS  # Attributes that an algo element must have
-    collectives: Mapping[str, Collective] = field(default_factory=_SPELLED.copy)  # that collopt knows, by spelling
-    other_collectives: tuple[str, ...] = ("send", "recv", "gather", "scatter", "alltoallv")  # also taken
+    other_collectives: tuple[str, ...] = ("send", "recv", "gather", "scatter", "alltoallv")  # that collopt lacks
     step_types: frozenset[str] = PLAIN | FUSED
     transfer_bytes: Mapping[str, int] = field(default_factory=TRANSFER_BYTES.copy)
 
@@ -208,6 +205,11 @@ class Dialect:
     def name(self) -> str:
         """Name of the runtime."""
         return self.limits.name
+
+    @cached_property
+    def collectives(self) -> Mapping[str, Collective]:
+        """Collectives of collopt by the runtime's spelling."""
+        return {theirs: ours for ours, theirs in self.limits.collectives.items()}
 
     @property
     def is_microsoft(self) -> bool:
@@ -246,14 +248,8 @@ def dialect_of(runtime: str, version: str | None = None) -> Dialect:
     dialect = Dialect(limits, known, 32, limits.hard_thread_blocks, launches_fused=True)
     if limits.name != "msccl":
         return dialect
-    spelled = {theirs: ours for ours, theirs in MICROSOFT.items()}
-    return replace(
-        dialect,
-        required=("name", *ATTRIBUTES),
-        collectives=spelled,
-        other_collectives=("custom",),
-        step_types=PLAIN | FUSED | {"ra"},
-    )
+    required, kinds = ("name", *ATTRIBUTES), PLAIN | FUSED | {"ra"}
+    return replace(dialect, required=required, other_collectives=("custom",), step_types=kinds)
 
 
 LAST_WITH_MSCCL = "7.12"

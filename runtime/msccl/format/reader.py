@@ -282,25 +282,23 @@ class _Waits:
 
     def _answer(self, position: int, number: int, awaited: int, where: str) -> Dependency | None:
         name = f"thread block {number} step {awaited}"
-        steps = self.steps.get(number)
-        if steps is None or awaited >= len(steps):
-            message = f"the step waits for {name} of rank {self.gpu.number}, which does not exist"
-            self.findings.add("hangs", message, where)
-            return None
-        if number > MAX_AWAITED_BLOCK:
+        steps = self.steps.get(number, ())
+        # A flag says how far a block has come, so that one raised later answers, too.
+        later = (place for place in range(awaited, len(steps)) if steps[place].signals == 1)
+        signaling = next((place for place in later if steps[place].kind != "nop"), len(steps))
+        wrong = ""
+        if awaited >= len(steps):
+            wrong = f"{name} of rank {self.gpu.number}, which does not exist"
+        elif signaling == len(steps):
+            what = "which is a nop and" if steps[awaited].kind == "nop" else 'which has no hasdep="1" and'
+            wrong = f"{name}, {what} never signals that it is done"
+        elif number == self.block.number and signaling >= position:
+            wrong = f"{name}, which is not before it in its own thread block"
+        if number > MAX_AWAITED_BLOCK and awaited < len(steps):
             message = f"the step waits for thread block {number}; numbers up to {MAX_AWAITED_BLOCK} are kept"
             self.findings.add("hangs", message, where)
-        # A flag says how far a block has come, so that one raised later answers, too.
-        signaling = next(
-            (at for at in range(awaited, len(steps)) if steps[at].signals == 1 and steps[at].kind != "nop"), None
-        )
-        if signaling is None:
-            what = "which is a nop and" if steps[awaited].kind == "nop" else 'which has no hasdep="1" and'
-            self.findings.add("hangs", f"the step waits for {name}, {what} never signals that it is done", where)
-            return None
-        if number == self.block.number and signaling >= position:
-            message = f"the step waits for {name}, which is not before it in its own thread block"
-            self.findings.add("hangs", message, where)
+        if wrong:
+            self.findings.add("hangs", f"the step waits for {wrong}", where)
             return None
         if signaling != awaited:
             message = f"the step waits for {name}, which does not signal; step {signaling} of it does"
