@@ -2,93 +2,71 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ....support.arrays import SmallArray
 from ....support.compiling.kernels import kernel
-from .code import RANK, Code
-from .state import (
-    COUNT,
-    EARLIER,
-    FREE,
-    KNOWN,
-    LATER,
-    NODES,
-    PARTS,
-    PLACE,
-    QUERIES,
-    REACHED,
-    READ_WRITE,
-    READERS,
-    ROW,
-    ROWS,
-    SEGMENT,
-    START_READ,
-    START_WRITE,
-    SYNCED,
-    TOKENS,
-    WAITED,
-    WAY,
-    WRITE_READ,
-    WRITE_WRITE,
-    State,
-)
+from . import fields
+from .code import Code
+from .state import State
 
 
 @kernel
 def part(state: State, row: int, process: int, step: int, other: int, other_step: int) -> None:
     """Add a part to the row that is being made."""
-    found = state.parts[state.counts[PARTS]]
+    found = state.parts[state.counts[fields.PARTS]]
     found[0], found[1], found[2], found[3], found[4] = row, process, step, other, other_step
-    state.counts[PARTS] += 1
+    state.counts[fields.PARTS] += 1
 
 
 @kernel
 def closed_row(state: State) -> int:
     """Return the number of the row that has been made."""
-    state.row_ends[state.counts[ROWS]] = state.counts[PARTS]
-    state.counts[ROWS] += 1
-    return int(state.counts[ROWS] - 1)
+    state.row_ends[state.counts[fields.ROWS]] = state.counts[fields.PARTS]
+    state.counts[fields.ROWS] += 1
+    return int(state.counts[fields.ROWS] - 1)
 
 
 @kernel
 def token(state: State, row: int, process: int, step: int, other: int, other_step: int) -> int:
     """Return the number of a new token."""
-    found = state.tokens[state.counts[TOKENS]]
+    found = state.tokens[state.counts[fields.TOKENS]]
     found[0], found[1], found[2], found[3], found[4] = row, process, step, other, other_step
-    state.counts[TOKENS] += 1
-    return int(state.counts[TOKENS] - 1)
+    state.counts[fields.TOKENS] += 1
+    return int(state.counts[fields.TOKENS] - 1)
 
 
 @kernel
 def wait_for(state: State, block: int, thread: int, found: int) -> None:
     """Let a thread of a block know of a token."""
-    node = state.counts[NODES]
+    node = state.counts[fields.NODES]
     state.nodes[node, 0], state.nodes[node, 1] = thread, found
-    state.nodes[node, 2] = state.processes[block, WAITED]
-    state.processes[block, WAITED] = node
-    state.counts[NODES] += 1
+    state.nodes[node, 2] = state.processes[block, fields.WAITED]
+    state.processes[block, fields.WAITED] = node
+    state.counts[fields.NODES] += 1
 
 
 @kernel
 def joined_row(state: State, block: int, thread: int) -> int:
     """Return a row of what a thread of a block, or all of them (-1), know together, and forget what they waited for."""
     process, nodes = state.processes[block], state.nodes
-    node, before, found = process[WAITED], -1, False
+    node, before, found = process[fields.WAITED], -1, False
     while node >= 0:
         following = nodes[node, 2]
         if thread < 0 or nodes[node, 0] == thread:
             if not found:
-                part(state, process[ROW], -1, 0, -1, 0)
+                part(state, process[fields.ROW], -1, 0, -1, 0)
             found = True
             each = state.tokens[nodes[node, 1]]
             part(state, each[0], each[1], each[2], each[3], each[4])
             if before < 0:
-                process[WAITED] = following
+                process[fields.WAITED] = following
             else:
                 nodes[before, 2] = following
         else:
             before = node
         node = following
-    return closed_row(state) if found else int(process[ROW])
+    return closed_row(state) if found else int(process[fields.ROW])
 
 
 @kernel
@@ -96,45 +74,46 @@ def thread_token(state: State, block: int, thread: int) -> int:
     """Return a token of what a thread of a block knows."""
     process = state.processes[block]
     row = joined_row(state, block, thread)
-    if row != process[ROW]:
+    if row != process[fields.ROW]:
         wait_for(state, block, thread, token(state, row, -1, 0, -1, 0))
-    return token(state, row, block, process[SYNCED], -1, 0)
+    return token(state, row, block, process[fields.SYNCED], -1, 0)
 
 
 @kernel
 def access(code: Code, state: State, process: int, found: SmallArray, place: int, slice_of: int, writes: bool) -> None:
     """Ask for all earlier accesses that one conflicts with, and note it; `found`: the process' token, (5,)."""
-    if code.places[place, RANK] != code.ranks[process]:
-        start = len(code.ranks) + code.places[place, RANK]
-        _ask(state, found[0], start, 1, place, process, START_WRITE if writes else START_READ, 0)
-    step, readers = state.processes[process, COUNT], state.readers
+    why = np.empty(4, dtype=np.int32)
+    why[0], why[1], why[2], why[3] = place, process, fields.START_WRITE if writes else fields.START_READ, 0
+    if code.places[place, fields.RANK] != code.ranks[process]:
+        _ask(state, found[0], len(code.ranks) + code.places[place, fields.RANK], 1, why)
+    step, readers = state.processes[process, fields.COUNT], state.readers
     first, last = segments(code, place, slice_of)
     for segment in range(first, last):
         writer = state.writers[segment]
-        _need(state, process, step, found, writer[0], writer[1], place, WRITE_WRITE if writes else WRITE_READ, segment)
+        why[2], why[3] = fields.WRITE_WRITE if writes else fields.WRITE_READ, segment
+        _need(state, step, found, writer[0], writer[1], why)
         node = state.reader_heads[segment]
         if not writes:
             while node >= 0 and readers[node, 0] != process:
                 node = readers[node, 2]
             if node < 0:
-                node = state.counts[FREE]
+                node = state.counts[fields.FREE]
                 if node < 0:
-                    node = state.counts[READERS]
-                    state.counts[READERS] += 1
+                    node = state.counts[fields.READERS]
+                    state.counts[fields.READERS] += 1
                 else:
-                    state.counts[FREE] = readers[node, 2]
+                    state.counts[fields.FREE] = readers[node, 2]
                 readers[node, 0], readers[node, 2] = process, state.reader_heads[segment]
                 state.reader_heads[segment] = node
             readers[node, 1] = step
             continue
+        why[2] = fields.READ_WRITE
         while node >= 0:
-            _need(state, process, step, found, readers[node, 0], readers[node, 1], place, READ_WRITE, segment)
+            _need(state, step, found, readers[node, 0], readers[node, 1], why)
             following = readers[node, 2]
-            readers[node, 2] = state.counts[FREE]
-            state.counts[FREE] = node
+            readers[node, 2], state.counts[fields.FREE] = state.counts[fields.FREE], node
             node = following
-        state.reader_heads[segment] = -1
-        writer[0], writer[1] = process, step
+        state.reader_heads[segment], writer[0], writer[1] = -1, process, step
 
 
 @kernel
@@ -146,44 +125,23 @@ def segments(code: Code, place: int, slice_of: int) -> tuple[int, int]:
 
 
 @kernel
-def _need(
-    state: State,
-    process: int,
-    step: int,
-    found: SmallArray,
-    earlier: int,
-    reached: int,
-    place: int,
-    way: int,
-    segment: int,
-) -> None:
+def _need(state: State, step: int, found: SmallArray, earlier: int, reached: int, why: SmallArray) -> None:
     """Ask for an earlier access, unless the token says by itself whether it is known."""
-    if earlier < 0 or (earlier == process and reached == step):
+    if earlier < 0 or (earlier == why[1] and reached == step):
         return
-    row = found[0]
     if earlier == found[1]:
-        if reached <= found[2]:
-            return
-        row = -1
-    elif earlier == process:
-        return  # Proxies do one job after the other.
-    _ask(state, row, earlier, reached, place, process, way, segment)
+        if reached > found[2]:
+            _ask(state, -1, earlier, reached, why)
+    elif earlier != why[1]:  # A proxy does one job after the other.
+        _ask(state, found[0], earlier, reached, why)
 
 
 @kernel
-def _ask(state: State, row: int, earlier: int, reached: int, place: int, process: int, way: int, segment: int) -> None:
-    at = state.counts[QUERIES]
+def _ask(state: State, row: int, earlier: int, reached: int, why: SmallArray) -> None:
+    """Ask whether a row, or -1, knows of a process' step, but not twice for chunks that follow one another."""
+    at = state.counts[fields.QUERIES]
     query = state.queries[at]
-    if at > 0:
-        last = state.queries[at - 1]
-        if (
-            last[KNOWN] == row
-            and last[EARLIER] == earlier
-            and last[REACHED] == reached
-            and last[PLACE] == place
-            and last[WAY] == way
-        ):
-            return
-    query[KNOWN], query[EARLIER], query[REACHED], query[PLACE] = row, earlier, reached, place
-    query[LATER], query[WAY], query[SEGMENT] = process, way, segment
-    state.counts[QUERIES] += 1
+    query[0], query[1], query[2] = row, earlier, reached
+    query[fields.PLACE :] = why
+    if at == 0 or not np.array_equal(query[: fields.SEGMENT], state.queries[at - 1, : fields.SEGMENT]):
+        state.counts[fields.QUERIES] += 1

@@ -22,18 +22,16 @@ from ..format.execution_plan import (
     copies,
 )
 from ..format.switch_channels import same_memory
+from . import fields
 from .memory import Memory
 
-NOP, WAIT, SIGNAL, COPY, SUM, JOB = range(6)
 CODES: dict[str, int] = {
-    "nop": NOP,
-    **dict.fromkeys((*WAITING, "sem_acquire"), WAIT),
-    **dict.fromkeys((*SIGNALLING, "sem_release"), SIGNAL),
-    **dict.fromkeys(DATA_OPERATIONS, COPY),
-    **dict.fromkeys(("re", *SWITCH_OPERATIONS), SUM),
+    "nop": fields.NOP,
+    **dict.fromkeys((*WAITING, "sem_acquire"), fields.WAIT),
+    **dict.fromkeys((*SIGNALLING, "sem_release"), fields.SIGNAL),
+    **dict.fromkeys(DATA_OPERATIONS, fields.COPY),
+    **dict.fromkeys(("re", *SWITCH_OPERATIONS), fields.SUM),
 }
-CODE, BEGIN, SPLIT, END, LAST, RELAXED, SIGNALS, LOOP, PIPED = range(9)
-RANK, SILENT, BEYOND = range(3)
 
 
 class Code(NamedTuple):
@@ -58,7 +56,7 @@ class Code(NamedTuple):
     @property
     def executions(self) -> IntArray:
         """How often each operation runs, (operations,)."""
-        return np.where(self.operations[:, PIPED] == 1, self.segments.shape[1] - 1, 1)
+        return np.where(self.operations[:, fields.PIPED] == 1, self.segments.shape[1] - 1, 1)
 
 
 class Encoder:
@@ -107,7 +105,7 @@ class Encoder:
                         rows += self._row(rank, each)
                         rows += -1, piped
                     if piped and body:
-                        rows[LOOP - PIPED - 1] = begin
+                        rows[fields.LOOP - fields.PIPED - 1] = begin
                 firsts.append(len(self.operations))
         counts = np.array([place.count for place in self.places], dtype=np.int64)
         begins = np.array(self._begins, dtype=np.int64)
@@ -115,10 +113,10 @@ class Encoder:
         edges = np.unique(slices)
         ports = [rank for kind, rank, _ in self.resources[: self.num_ports]]
         return Code(
-            np.array(rows, dtype=np.int64).reshape(-1, PIPED + 1),
+            np.array(rows, dtype=np.int64).reshape(-1, fields.PIPED + 1),
             np.array(firsts),
             np.array(self._arguments, dtype=np.int64),
-            np.array(self._flags, dtype=np.int64).reshape(-1, BEYOND + 1),
+            np.array(self._flags, dtype=np.int64).reshape(-1, fields.BEYOND + 1),
             np.searchsorted(edges, slices),
             edges,
             np.array([rank for rank, _ in self.blocks] + ports),
@@ -129,20 +127,20 @@ class Encoder:
         """Columns of an operation, without those of pipelines."""
         name, kind, arguments = operation.name, operation.channel_type, self._arguments
         code, begin, numbers = CODES[name], len(arguments), operation.channels or operation.semaphores
-        if code == NOP:
-            return NOP, begin, begin, begin, begin, 0, 0
+        if code == fields.NOP:
+            return fields.NOP, begin, begin, begin, begin, 0, 0
         read, written = copies(self.plan.gpus[rank], operation)
         first = self.memory[rank].first
         self._add_places(read, dict.fromkeys(first, 0) if operation.from_base and kind == "port" else first)
         split = len(arguments)
         self._add_places(written, first, read[0] if name == "gstore" else None)
         end = len(arguments)
-        if code in (WAIT, SIGNAL) or kind == "port":
+        if code in (fields.WAIT, fields.SIGNAL) or kind == "port":
             number = self._first[kind or "semaphore"][rank]
-            if kind == "port" and code != WAIT:
-                code, number = JOB, number + len(self.blocks)
+            if kind == "port" and code != fields.WAIT:
+                code, number = fields.JOB, number + len(self.blocks)
             arguments += [number + each for each in numbers]
-            if code == SIGNAL and kind == "memory":
+            if code == fields.SIGNAL and kind == "memory":
                 arguments[end:] = [self._others[each] for each in arguments[end:]]
         return code, begin, split, end, len(arguments), name == "rlxsignal", name != "put"
 

@@ -17,26 +17,19 @@ from ...programs.checks import check_counts
 from ...programs.layout import Layout
 from ..format.execution_plan import ExecutionPlan, remote_places
 from ..format.reader import read_mscclpp
-from .code import END, LAST, Encoder
+from . import fields
+from .code import Encoder
 from .memory import Memory, check_data, layout_of
-from .state import (
-    AT,
-    COUNT,
-    FINISH,
-    NO_OTHER_END,
-    READ_WRITE,
-    START_READ,
-    START_WRITE,
-    STATUS,
-    WAY,
-    WRITE_READ,
-    State,
-    first_state,
-)
+from .state import State, first_state
 
 INT64 = np.iinfo(np.int64)
 PADS = 1, 2
 """A part of a chunk: a plan that is right with input and output there is right wherever they begin."""
+WAYS = {
+    fields.READ_WRITE: ("reads", "writes"),
+    fields.WRITE_READ: ("writes", "reads"),
+    fields.WRITE_WRITE: ("writes", "writes"),
+}
 MAX_NUMBERS = 2**26  # In the memory of all GPUs
 MAX_PROCESSES = 2**14  # Thread blocks, port channels and GPUs together; each keeps a clock of every other one
 
@@ -145,15 +138,15 @@ class _Machine:
 
         state = first_state(self.code, self.encoder.initial)
         run_turns(self.code, state, self.elements, self.seed)
-        finished = not state.counts[STATUS]
+        finished = not state.counts[fields.STATUS]
         if finished:
             ask_ends(self.code, state, np.array(self.bounds))
         unknown = first_unknown(self.code, state)
         # What comes first in the run is told first.
-        if unknown is not None and unknown[WAY] != FINISH:
+        if unknown is not None and unknown[fields.WAY] != fields.FINISH:
             self._refuse_race(unknown)
         if not finished:
-            self._refuse_end(*state.counts[STATUS:].tolist())
+            self._refuse_end(*state.counts[fields.STATUS :].tolist())
         self._check_finished(state)
         if unknown is not None:
             self._refuse_race(unknown)
@@ -170,27 +163,29 @@ class _Machine:
         """Name the two accesses of which the later one does not know the earlier one."""
         _, earlier, _, number, later, way, segment = query.tolist()
         element = int(self.code.edges[segment])
-        if way == FINISH:
+        if way == fields.FINISH:
             buffer, chunk = self.memory[later].place(element)
             raise ProgramError(
                 f"race: rank {later} may end before {self._name(earlier)} has finished with {buffer} chunk {chunk}; "
                 "let it wait for that"
             )
-        place, what = self.encoder.places[number], "reads" if way in (WRITE_READ, START_READ) else "writes"
-        if way in (START_READ, START_WRITE):
+        place = self.encoder.places[number]
+        if way in (fields.START_READ, fields.START_WRITE):
+            what = "reads" if way == fields.START_READ else "writes to"
             raise ProgramError(
-                f"race: {self._name(later)} {what}{' to' * (way == START_WRITE)} {place.buffer} chunk {place.start} of "
-                f"rank {place.rank}, which may not have started yet; let it wait for a signal"
+                f"race: {self._name(later)} {what} {place.buffer} chunk {place.start} of rank {place.rank}, which may "
+                "not have started yet; let it wait for a signal"
             )
         chunk = place.start + (element - int(self.code.edges[self.code.segments[number, 0]])) // self.memory[0].slices
+        before, after = WAYS[way]
         raise ProgramError(
-            f"race: {self._name(earlier)} {'reads' if way == READ_WRITE else 'writes'} {place.buffer} chunk {chunk} of "
-            f"rank {place.rank} and {self._name(later)} {what} it, but nothing keeps them in order"
+            f"race: {self._name(earlier)} {before} {place.buffer} chunk {chunk} of rank {place.rank} and "
+            f"{self._name(later)} {after} it, but nothing keeps them in order"
         )
 
     def _refuse_end(self, status: int, where: int) -> NoReturn:
         """Say why a process cannot go on."""
-        if status == NO_OTHER_END:
+        if status == fields.NO_OTHER_END:
             kind, rank, channel = self.encoder.resources[where]
             raise ProgramError(f"rank {rank} signals on {kind} channel {channel}, which has no other end")
         place = self.encoder.places[where]
@@ -201,15 +196,16 @@ class _Machine:
 
     def _check_finished(self, state: State) -> None:
         left = state.tails - state.heads
-        for block, at in enumerate(state.processes[: len(self.encoder.blocks), AT].tolist()):
+        for block, at in enumerate(state.processes[: len(self.encoder.blocks), fields.AT].tolist()):
             if at < self.code.firsts[block + 1]:
                 row, operation = self.code.operations[at], self.encoder.operations[at]
-                awaited = self.code.arguments[row[END] : row[LAST]].tolist()
+                awaited = self.code.arguments[row[fields.END] : row[fields.LAST]].tolist()
                 kind, _, number = next(self.encoder.resources[each] for each in awaited if not left[each])
                 what = f"semaphore {number}" if kind == "semaphore" else f"{kind} channel {number}"
                 raise ProgramError(
-                    f"the plan deadlocks: {self._name(block)} waits at operation {state.processes[block, COUNT]} "
-                    f"({operation.name}) for {what}, which receives no further signal"
+                    f"the plan deadlocks: {self._name(block)} waits at operation "
+                    f"{state.processes[block, fields.COUNT]} ({operation.name}) for {what}, which receives no further "
+                    "signal"
                 )
         for resource in np.flatnonzero(left != self.encoder.initial).tolist():
             kind, rank, number = self.encoder.resources[resource]

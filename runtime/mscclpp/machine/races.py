@@ -7,24 +7,26 @@ import numpy.typing as npt
 
 from ....support.arrays import IntArray, ShortArray, SmallArray
 from ....support.compiling.kernels import kernel
+from . import fields
 from .code import Code
-from .state import COUNT, EARLIER, PARTS, QUERIES, ROWS, State
+from .state import State
 
 MAX_CLOCKS = 2**23  # Numbers held at a time: more do not stay in a cache
 
 
 def first_unknown(code: Code, state: State) -> SmallArray | None:
     """Return the first query, in order of execution, whose row does not know of the step that it asks for."""
-    queries, rows = state.queries[: state.counts[QUERIES]], int(state.counts[ROWS])
-    processes, columns = np.unique(queries[:, EARLIER], return_inverse=True)
-    column_of = np.full(len(code.ranks) * 2, -1, dtype=np.int64)
+    queries, rows = state.queries[: state.counts[fields.QUERIES]], int(state.counts[fields.ROWS])
+    processes, numbers = np.unique(queries[:, fields.EARLIER], return_inverse=True)
+    most = max(processes.max(initial=0), len(code.ranks) + code.ranks.max())
+    column_of = np.full(most + 1, -1, dtype=np.int64)
     column_of[processes] = np.arange(len(processes))
-    steps = int(state.processes[:, COUNT].max(initial=0))
+    steps = int(state.processes[:, fields.COUNT].max(initial=0))
     width = min(len(processes), max(8, MAX_CLOCKS // rows))
     narrow: npt.DTypeLike = np.int16 if steps <= np.iinfo(np.int16).max else np.int32
     clocks = np.empty((rows, width), dtype=narrow)
-    order = np.argsort(columns, kind="stable")
-    found = _first_unknown(state.row_ends, state.parts[: state.counts[PARTS]], queries, order, column_of, clocks)
+    order = np.argsort(numbers, kind="stable")
+    found = _first_unknown(state.row_ends, state.parts, queries, order, column_of, clocks)
     return queries[found] if found < len(queries) else None
 
 

@@ -11,13 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ....support.arrays import IntArray, SmallArray
-from .code import CODE, END, JOB, LAST, NOP, WAIT, Code
-
-AT, SLICE, COUNT, ROW, SYNCED, WAITED = range(6)  # Columns of processes; COUNT: steps, of a proxy jobs, that are done
-RUNNABLE, TOKENS, JOBS, NODES, ROWS, PARTS, QUERIES, READERS, FREE, STATUS, WHERE = range(11)
-KNOWN, EARLIER, REACHED, PLACE, LATER, WAY, SEGMENT = range(7)  # Columns of queries
-READ_WRITE, WRITE_READ, WRITE_WRITE, START_READ, START_WRITE, FINISH = range(6)
-NO_OTHER_END, BEYOND_END = 1, 2  # Why a run ended early
+from . import fields
+from .code import Code
 
 
 class State(NamedTuple):
@@ -56,21 +51,27 @@ class State(NamedTuple):
 def first_state(code: Code, initial: IntArray) -> State:
     """Return the state before the first turn, with room for all that may come."""
     operations, executions = code.operations, code.executions
-    lengths = operations[:, LAST] - operations[:, END]
+    lengths = operations[:, fields.LAST] - operations[:, fields.END]
     amounts = np.repeat(executions, lengths)  # Of all arguments that are no places
-    begins = np.repeat(operations[:, END] - np.cumsum(lengths) + lengths, lengths)
-    numbers, codes = code.arguments[begins + np.arange(len(begins))], np.repeat(operations[:, CODE], lengths)
+    begins = np.repeat(operations[:, fields.END] - np.cumsum(lengths) + lengths, lengths)
+    numbers, codes = code.arguments[begins + np.arange(len(begins))], np.repeat(operations[:, fields.CODE], lengths)
     num_blocks, num_ports, ranks = len(code.firsts) - 1, len(code.others), int(code.ranks.max()) + 1
-    jobs = np.bincount(numbers[codes == JOB] - num_blocks, amounts[codes == JOB], num_ports).astype(np.int64)
-    gives = (codes != WAIT) & (codes != JOB) & (numbers >= 0)
+    jobs = np.bincount(numbers[codes == fields.JOB] - num_blocks, amounts[codes == fields.JOB], num_ports).astype(
+        np.int64
+    )
+    gives = (codes != fields.WAIT) & (codes != fields.JOB) & (numbers >= 0)
     room = initial + np.bincount(numbers[gives], amounts[gives], len(initial)).astype(np.int64)
     signalling = code.others >= 0
     np.add.at(room, code.others[signalling], jobs[signalling])
-    given, taken = int(amounts[codes != WAIT].sum()), int(amounts[codes == WAIT].sum())
-    rows = 2 * ranks + num_blocks + given + int(executions[operations[:, CODE] == NOP].sum())
+    given, taken = int(amounts[codes != fields.WAIT].sum()), int(amounts[codes == fields.WAIT].sum())
+    rows = 2 * ranks + num_blocks + given + int(executions[operations[:, fields.CODE] == fields.NOP].sum())
     accesses = int((code.segments[:, -1] - code.segments[:, 0]).sum())
     processes = np.zeros((len(code.ranks), 6), dtype=np.int64)
-    processes[:, ROW], processes[:, WAITED], processes[:num_blocks, AT] = code.ranks, -1, code.firsts[:-1]
+    processes[:, fields.ROW], processes[:, fields.WAITED], processes[:num_blocks, fields.AT] = (
+        code.ranks,
+        -1,
+        code.firsts[:-1],
+    )
     tails, job_ends, ends = np.cumsum(room) - room, np.cumsum(jobs), np.cumsum(room)
 
     def table(rows: int, columns: int) -> SmallArray:
@@ -98,5 +99,5 @@ def first_state(code: Code, initial: IntArray) -> State:
         table(accesses, 3),
         np.full(len(code.edges), -1, dtype=np.int32),
     )
-    found.counts[RUNNABLE], found.counts[FREE] = num_blocks, -1
+    found.counts[fields.RUNNABLE], found.counts[fields.FREE] = num_blocks, -1
     return found
