@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schedules import Forest, StepSchedule
+from ...schedules.timing.message_order import message_rounds
 from ...support.arrays import IntArray
+from ...topologies.graphs.rank_groups import RankGroups
 from .digits import Digits, LastHops
 from .routing import Paths, Routing
 
@@ -28,6 +30,23 @@ def in_turn(digits: Digits, routing: Routing) -> StepSchedule:
 def overlapping(digits: Digits, routing: Routing) -> StepSchedule:
     """Pass each shard on as soon as it is there: after as many steps as it has made hops."""
     return _whole(digits, routing, digits.last_hops.counts - 1)
+
+
+def in_waves(digits: Digits, groups: RankGroups, early: int, routing: Routing) -> StepSchedule:
+    """Pass on what comes over rails in two messages to each rank of the box, the first before all has come.
+
+    The first has what came while a rank starts the first messages to all: for the rank that is p-th of g - 1 in order,
+    as many shards as p early / (g - 1), rounded down, and one.
+    """
+    hops = digits.last_hops
+    steps, passed = hops.counts - 1, np.flatnonzero(hops.counts > 1)
+    sources, senders, receivers = (ends[passed] for ends in (hops.sources, hops.senders, hops.receivers))
+    come, turn = (
+        np.unique(message_rounds(groups, *ends), return_inverse=True)[1]
+        for ends in ((sources, senders), (senders, receivers))
+    )
+    steps[passed] += come > turn * early // (digits.levels[1].size - 1)
+    return _whole(digits, routing, steps)
 
 
 def in_all_orders(orders: Sequence[Digits], routing: Routing) -> StepSchedule:

@@ -22,7 +22,7 @@ from ...topologies import RuntimeCosts, Topology
 from ...topologies.graphs.rank_groups import RankGroups, rank_groups
 from ..trees.problem import tree_problem
 from .digits import Digits, compositions, joined, with_radix
-from .exchanges import in_all_orders, in_turn, overlapping, trees
+from .exchanges import in_all_orders, in_turn, in_waves, overlapping, trees
 from .move_loads import Estimator, LinkTimes, MoveLoads
 from .pieces import Pieces
 from .routing import Routing
@@ -201,6 +201,7 @@ def _choices(network: _Network) -> Iterator[Choice]:
         if several:
             yield _trees(digits, f"rail-trees{suffix}")
             yield from _in_pieces(network, digits, f"rail-pieces{suffix}")
+            yield from _in_waves(network, digits, f"rails-beside-box{suffix}")
     if ways and len(network.phases) > 1:
         yield from _one_phase(network, ways)
     if not network.has_paths(finest):
@@ -244,6 +245,15 @@ def _in_pieces(network: _Network, digits: Digits, name: str) -> Iterator[Choice]
 
     for steps in network.pieces(digits, network.routing[network.phases[-1]]).useful_steps():
         yield Choice(f"{name}-in-{steps}", steps, partial(build, steps=steps), partial(carried, steps=steps))
+
+
+def _in_waves(network: _Network, digits: Digits, name: str) -> Iterator[Choice]:
+    """Boxes of three and more pass on what came early beside the rest, estimated as if it all went at once."""
+    if len(digits.levels) == 2 and digits.levels[0].size > 2:
+        shards = [(digits, digits.shards_overlapping())]
+        for early in (digits.levels[0].size // 2, digits.levels[0].size - 1):
+            build = partial(in_waves, digits, network.groups, early)
+            yield Choice(f"{name}-in-waves-{early}", digits.most_hops + 1, build, lambda _: shards)
 
 
 def _in_all_orders(digits: Digits) -> Choice:

@@ -165,6 +165,8 @@ def test_estimates_are_close_to_the_times_of_the_schedules(topology: Topology, c
                 if isinstance(schedule, StepExchange) and costs.send:
                     # The estimate knows that the messages of each step start one after the other.
                     assert 0.997 * time <= family.estimate(size, costs).time <= 1.5 * time
+                elif "waves" in family.name:  # which do not wait for each other
+                    assert family.estimate(size, costs).time <= time
                 elif isinstance(schedule, StepSchedule | StepAllreduce | StepExchange):
                     assert family.estimate(size, costs).time == pytest.approx(time, rel=0.003)
                 else:

@@ -46,6 +46,14 @@ def test_small_allreduces_pay_latencies_once(network: collopt.Topology, ratios: 
         assert 1 <= simulate(plan, size).time / least <= ratio
 
 
+@pytest.mark.parametrize("network", [dgx_a100(boxes=2), dgx_h100(boxes=4), mi300x(boxes=4), mi300x(boxes=8)])
+def test_a_megabyte_takes_a_third_more_than_the_bound(network: collopt.Topology) -> None:
+    """What comes over rails early is passed on before the rest, on boxes with and without switches."""
+    plan = collopt.plan(network, "allgather", size="1M", costs=COSTS)
+    least = collopt.bound(network, "allgather", size="1M", costs=COSTS).time
+    assert least <= simulate(plan, "1M").time <= Fraction(135, 100) * least
+
+
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "broadcast", "all_to_all"])
 @pytest.mark.parametrize("network", [dgx_a100(boxes=2), torus(3, 3, bandwidth=25, latency=1)])
 def test_is_no_slower_than_the_plan_for_large_data(network: collopt.Topology, collective: str) -> None:
