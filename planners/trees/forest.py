@@ -68,7 +68,7 @@ def _structured_forest(
     problem: TreeProblem, capacities: IntArray, supplies: IntArray, count: int, trace: Trace
 ) -> Forest:
     graph = RoutedGraph(problem.num_nodes, problem.tails, problem.heads, capacities)
-    if graph.num_nodes == len(supplies) and is_large(len(supplies), len(capacities)):
+    if graph.num_nodes == len(supplies) and is_large(supplies, len(capacities)):
         with trace.stage("untested trees"):
             untested = pack_untested_forest(graph, supplies)
         if untested is not None:

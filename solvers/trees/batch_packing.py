@@ -23,16 +23,16 @@ TESTED_ROOTS = 16
 """Roots packed with tests at a time: their flows take as long to set up as a sweep, and then serve all of them."""
 
 
-def is_large(num_ranks: int, num_links: int) -> bool:
-    """Return whether to pack a network by batches."""
-    return num_ranks * num_links >= MIN_FLOW_ENTRIES
+def is_large(supplies: IntArray, num_links: int) -> bool:
+    """Return whether to pack by batches; trees of few roots are quick to test, and much higher without tests."""
+    return int(np.count_nonzero(supplies)) > TESTED_ROOTS and len(supplies) * num_links >= MIN_FLOW_ENTRIES
 
 
 def pack_in_batches(
     num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray, *, seed: int = 0
 ) -> Packing:
     """Pack spanning out-trees as `tree_packing.pack_trees` does."""
-    room = _Room(num_ranks, tails, heads, capacities, supplies)
+    room = Room(num_ranks, tails, heads, capacities, supplies)
     roots = np.random.default_rng(seed).permutation(num_ranks)
     roots = roots[supplies[roots] > 0]
     packings = [Packing(roots[:0], roots[:0], np.empty((0, num_ranks), dtype=np.int32))]
@@ -53,15 +53,7 @@ def pack_in_batches(
     return Packing(*map(np.concatenate, zip(*packings, strict=True)))
 
 
-def pack_untested(
-    num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray, *, seed: int = 0
-) -> Packing | None:
-    """Pack all trees as one batch, without any flow; return None if they do not fit."""
-    room = _Room(num_ranks, tails, heads, capacities, supplies)
-    return room.grow(np.random.default_rng(seed).permutation(num_ranks))
-
-
-class _Room:
+class Room:
     """The capacity left and the trees wanted; links are sorted by tail."""
 
     def __init__(

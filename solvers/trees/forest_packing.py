@@ -18,7 +18,7 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, SmallArray
 from ...support.compiling.kernels import kernel
-from .batch_packing import is_large, pack_in_batches, pack_untested
+from .batch_packing import Room, is_large, pack_in_batches
 from .routed_graph import RoutedGraph
 from .tight_sets import LaminarFamily
 from .tree_packing import Packing, pack_trees
@@ -56,7 +56,8 @@ def pack_forest(
 
 def pack_untested_forest(graph: RoutedGraph, supplies: IntArray) -> tuple[Packing, IntArray] | None:
     """Try to pack a network without switches with no test at all, which needs no tight sets either."""
-    packing = pack_untested(len(supplies), graph.tails, graph.heads, graph.units, supplies)
+    room = Room(len(supplies), graph.tails, graph.heads, graph.units, supplies)
+    packing = room.grow(np.random.default_rng(0).permutation(len(supplies)))
     return packing and _numbered(packing.roots, packing.weights, [packing.links], np.arange(len(graph.units)))
 
 
@@ -341,7 +342,7 @@ def _pack_level(
         links[tails, heads] = np.arange(len(tails))
         roots = np.flatnonzero(demands > 0)
         return Packing(roots, demands[roots], links[roots])
-    pack = pack_in_batches if is_large(num_children, len(tails)) else pack_trees
+    pack = pack_in_batches if is_large(demands, len(tails)) else pack_trees
     packing = pack(num_children, tails, heads, capacities, demands, seed=seed)
     order = np.argsort(packing.roots, kind="stable")
     return Packing(packing.roots[order], packing.weights[order], packing.links[order])

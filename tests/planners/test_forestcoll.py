@@ -409,11 +409,20 @@ def test_large_irregular_networks_are_planned_at_the_bound(bandwidth: int, colle
     """By batches of trees, where every rank is tight; and untested where bandwidths, up to 100 GB/s, leave room."""
     chance = np.random.default_rng(0)
     links = [(*ends, int(chance.integers(1, bandwidth + 1))) for ends in nx.random_regular_graph(8, 256, seed=0).edges]
-    links += [(head, tail, rate) for tail, head, rate in links]
-    made = plan(Topology.from_links(links, compute=range(256)), collective)
+    made = plan(Topology.from_links(links, compute=range(256), bidirectional=True), collective)
     made.verify()
     assert made.gap == 0
     assert ("tree_packing_s" in made.provenance) == (bandwidth == 1)
+
+
+@pytest.mark.slow
+def test_trees_of_one_root_are_low_on_large_irregular_networks() -> None:
+    """They are tested, link by link: without tests, the highest has 15 hops."""
+    chance = np.random.default_rng(0)
+    links = [(*ends, int(chance.integers(1, 101))) for ends in nx.random_regular_graph(8, 256, seed=0).edges]
+    made = plan(Topology.from_links(links, compute=range(256), bidirectional=True), "broadcast", root=0)
+    assert made.gap == 0
+    assert made.heights.highest <= 9
 
 
 @pytest.mark.slow

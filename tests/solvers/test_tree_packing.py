@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.trees.batch_packing import pack_in_batches, pack_untested
+from collopt.solvers.trees.batch_packing import Room, pack_in_batches
 from collopt.solvers.trees.bottleneck import bottleneck_cut
 from collopt.solvers.trees.tree_packing import Packing, pack_trees
 from collopt.topologies import Topology, complete, hypercube, mi250, ring, torus
@@ -135,7 +135,7 @@ def test_trees_are_packed_exactly_if_every_cut_has_room(pack: Packer, problem: P
 @given(any_problems())
 def test_a_single_untested_batch_fits_or_is_refused(problem: Problem) -> None:
     """No flow is asked for: trees that fit are the certificate."""
-    packing = pack_untested(*problem)
+    packing = Room(*problem).grow(np.arange(problem.num_ranks))
     if packing is not None:
         check(packing, problem)
 
