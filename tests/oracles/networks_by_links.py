@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
-from collopt.topologies import Topology
+from collopt.topologies import DirectGraph, Topology
 from collopt.topologies.switched.scale_out import Box
 
 UP = Fraction(1, 2)
@@ -51,6 +52,26 @@ def boxes(
         ],
         name=name,
     )
+
+
+def torus(*shape: int) -> Topology:
+    """Both links of every place and the next one of each row, closed to a ring."""
+    places = list(product(*map(range, shape)))
+    links = []
+    for place in places:
+        for axis, size in enumerate(shape):
+            near = (*place[:axis], (place[axis] + 1) % size, *place[axis + 1 :])
+            links += [(place, near), (near, place)]
+    named = ((*("gpu" + ".".join(map(str, end)) for end in ends), 1) for ends in links)
+    ranks = ["gpu" + ".".join(map(str, place)) for place in places]
+    return Topology.from_links(named, compute=ranks, name=f"torus-{'x'.join(map(str, shape))}")
+
+
+def of_graph(graph: DirectGraph) -> Topology:
+    """The arcs of a graph, without self-loops."""
+    arcs = zip(graph.tails.tolist(), graph.heads.tolist(), strict=True)
+    links = [(f"gpu{tail}", f"gpu{head}", "1/3") for tail, head in arcs if tail != head]
+    return Topology.from_links(links, compute=[f"gpu{node}" for node in range(graph.num_nodes)], name=graph.name)
 
 
 def leaf_spine(leaves: int, spines: int, hosts: int, oversubscription: int) -> Topology:

@@ -18,7 +18,18 @@ from hypothesis import given, settings
 
 from collopt.errors import FileFormatError, TopologyError
 from collopt.support.array_text import encode_integers
-from collopt.topologies import Link, Topology, dgx_h100, dragonfly, fat_tree, leaf_spine, rail, ring
+from collopt.topologies import (
+    DirectGraph,
+    Link,
+    Topology,
+    dgx_h100,
+    dragonfly,
+    fat_tree,
+    leaf_spine,
+    rail,
+    ring,
+    torus,
+)
 from collopt.topologies.files import read_topology, write_topology
 from collopt.topologies.network import topology_json
 from collopt.topologies.switched.box_files import stored_box
@@ -196,6 +207,16 @@ def test_fabrics_are_those_made_link_by_link() -> None:
         for groups in range(2, a * h + 2):
             made = dragonfly(a, p, h, groups=groups, oversubscription=2)
             assert same(made, networks_by_links.dragonfly(a, p, h, groups, 2))
+
+
+def test_direct_networks_are_those_made_link_by_link() -> None:
+    """Parallel arcs are merged, in the order of their first."""
+    for shape in ((2, 2), (2, 3), (4, 2, 3), (5, 3)):
+        assert same(torus(*shape), networks_by_links.torus(*shape))
+    for seed in range(10):
+        ends = np.random.default_rng(seed).integers(0, 6, (2, 25))
+        graph = DirectGraph(6, *ends, "random")
+        assert same(Topology.from_graph(graph, bandwidth="1/3"), networks_by_links.of_graph(graph))
 
 
 def test_large_networks_make_no_links() -> None:

@@ -8,12 +8,13 @@ from math import prod
 import numpy as np
 
 from ...errors import TopologyError
+from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bandwidth
 from ...support.validation import as_flag, as_size, check_links, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
 from ..switched.box_files import even_twists, torus_links
-from .arcs import bidirectional_arcs, check_graph, topology_from_arcs, topology_from_heads
+from .arcs import arcs_to, bidirectional_arcs, check_graph, topology_from_arcs, topology_from_heads
 
 ROUTER_WIDTH = 16  # bandwidth between a node and its router, in multiples of the ports': inside a chip
 
@@ -43,7 +44,7 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
     if both:
         arcs = [arc for tail, head in arcs for arc in ((tail, head), (head, tail))]
     graph = f"BiRing(2, {n})" if both else f"UniRing(1, {n})"
-    return _network(arcs, _numbered(n), f"ring-{n}", graph, bandwidth, latency)
+    return _network(np.array(arcs), _numbered(n), f"ring-{n}", graph, bandwidth, latency)
 
 
 def torus(
@@ -81,11 +82,9 @@ def torus(
     sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
     label = "x".join(map(str, sizes)) + "-single" * one_port
     check_links(2 * len(sizes) * prod(sizes), f"torus {label}")
-    arcs = [
-        arc
-        for one, other, axis in torus_links(sizes, [True] * len(sizes))
-        for arc in ((one, other), (other, one))[: 1 if one_port and sizes[axis] == 2 else 2]
-    ]
+    links = torus_links(sizes, [True] * len(sizes))
+    back = np.array([not one_port or size > 2 for size in sizes])[links[:, 2]]
+    arcs = links[:, [[0, 1], [1, 0]]][np.column_stack([back | True, back])]
     names = ["gpu" + ".".join(map(str, place)) for place in product(*map(range, sizes))]
     if with_routers:
         return _with_routers(arcs, names, f"torus-{label}-routers", bandwidth, latency)
@@ -105,8 +104,14 @@ def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> To
     """
     dimension = as_size(dimension, "dimension", most=15)
     size = 2**dimension
-    arcs = [(node, node ^ (1 << bit)) for node in range(size) for bit in range(dimension)]
-    return _network(arcs, _numbered(size), f"hypercube-{dimension}", f"Q({dimension})", bandwidth, latency)
+    return _network(
+        arcs_to(np.arange(size)[:, None] ^ (1 << np.arange(dimension))),
+        _numbered(size),
+        f"hypercube-{dimension}",
+        f"Q({dimension})",
+        bandwidth,
+        latency,
+    )
 
 
 def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
@@ -115,7 +120,9 @@ def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     Parameters as for `ring`, but n is at most 1024.
     """
     n = as_size(n, "n", least=2, most=1024)
-    return _network(list(permutations(range(n), 2)), _numbered(n), f"complete-{n}", f"K({n})", bandwidth, latency)
+    return _network(
+        np.array(list(permutations(range(n), 2))), _numbered(n), f"complete-{n}", f"K({n})", bandwidth, latency
+    )
 
 
 def _numbered(count: int) -> list[str]:
@@ -123,22 +130,23 @@ def _numbered(count: int) -> list[str]:
 
 
 def _network(
-    arcs: list[tuple[int, int]], names: list[str], name: str, graph_name: str, bandwidth: Exact, latency: Exact
+    arcs: IntArray, names: list[str], name: str, graph_name: str, bandwidth: Exact, latency: Exact
 ) -> Topology:
     """Make the topology with its links in the order of the arcs, unlike `Topology.from_graph`."""
-    links = [(names[tail], names[head], bandwidth, latency) for tail, head in arcs]
-    made = Topology.from_links(links, compute=names, name=name)
+    _, first, counts = np.unique(arcs[:, 0] * len(names) + arcs[:, 1], return_index=True, return_counts=True)
+    order, speed = np.argsort(first), as_bandwidth(bandwidth, name)
+    rates = [(speed * count, latency) for count in range(1, int(counts.max()) + 1)]
+    tails, heads = arcs[first[order]].T
+    made = Topology.from_arrays(tails, heads, counts[order] - 1, rates, compute=names, name=name)
     object.__setattr__(made, "graph", DirectGraph.from_arcs(len(names), arcs, graph_name))
     return made
 
 
-def _with_routers(
-    arcs: list[tuple[int, int]], names: list[str], name: str, bandwidth: Exact, latency: Exact
-) -> Topology:
+def _with_routers(arcs: IntArray, names: list[str], name: str, bandwidth: Exact, latency: Exact) -> Topology:
     """Make the topology in which arcs join routers, each with a wide link to a node of its own."""
     routers = [name.replace("gpu", "router") for name in names]
     ports, speed = len(arcs) // len(names), as_bandwidth(bandwidth, "every link")
-    links = [(routers[tail], routers[head], speed, latency) for tail, head in arcs]
+    links = [(routers[tail], routers[head], speed, latency) for tail, head in arcs.tolist()]
     for ends in zip(names, routers, strict=True):
         links += [(*each, ROUTER_WIDTH * ports * speed, 0) for each in (ends, ends[::-1])]
     return Topology.from_links(links, compute=names, switches=routers, name=name)
@@ -175,7 +183,7 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
     name = f"TwistedTorus({', '.join(map(str, sizes))}{'' if twist is None else f', twist {shown(twist)}'})"
     twists = _twists(sizes) if twist is None else [[0, _as_twist(twist, sizes)], [0, 0]]
     check_graph(name, prod(sizes), 2 * len(sizes))
-    edges = [(one, other) for one, other, _ in torus_links(sizes, [True] * len(sizes), twists)]
+    edges = torus_links(sizes, [True] * len(sizes), twists)[:, :2]
     return topology_from_arcs(prod(sizes), bidirectional_arcs(edges), name, bandwidth, latency)
 
 

@@ -323,9 +323,11 @@ class Topology(WhatIf):
             raise TopologyError(
                 f"the names are {shown(ranks)}; expected one for each of the {graph.num_nodes} nodes of {graph.name}"
             )
-        columns = (column.tolist() for column in graph.adjacency)
-        links = [(ranks[tail], ranks[head], speed * count, delay) for tail, head, count in zip(*columns, strict=True)]
-        made = cls.from_links(links, compute=ranks, name=graph.name if name is None else name)
+        tails, heads, counts = graph.adjacency
+        times, kinds = np.unique(counts, return_inverse=True)
+        rates = [(speed * count, delay) for count in times.tolist()]
+        title = graph.name if name is None else name
+        made = cls.from_arrays(tails, heads, kinds, rates, compute=ranks, name=title)
         object.__setattr__(made, "graph", graph)
         return made
 

@@ -14,7 +14,10 @@ from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from ...errors import FileFormatError, TopologyError
+from ...support.arrays import IntArray
 from ...support.json_files import check_header, parse_json
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import as_flag, as_size, check_links, shown
@@ -94,7 +97,7 @@ def _links(links: Fields, gpus: int) -> Iterator[Link]:
     latency = as_latency(links["latency"], "every link")
     if links["pattern"] == "torus":
         bandwidths = [as_bandwidth(each, "every link") for each in links["bandwidths"]]
-        for one, other, axis in torus_links(links["shape"], [True] * len(bandwidths)):
+        for one, other, axis in torus_links(links["shape"], [True] * len(bandwidths)).tolist():
             yield Link(f"gpu{one}", f"gpu{other}", bandwidths[axis], latency)
         return
     rate = as_bandwidth(links["bandwidth"], "every link")
@@ -108,22 +111,22 @@ def _links(links: Fields, gpus: int) -> Iterator[Link]:
 
 def torus_links(
     shape: Sequence[int], closed: Sequence[bool], twists: Sequence[Sequence[int]] | None = None
-) -> Iterator[tuple[int, int, int]]:
-    """Yield two ranks and the dimension of each link of a grid, whose `closed` dimensions are rings.
+) -> IntArray:
+    """Return two ranks and the dimension of each link of a grid, whose `closed` dimensions are rings; int64 (links, 3).
 
     In twisted tori, the links that close a dimension are shifted by its row of `twists` along all dimensions.
     """
-    for rank, place in enumerate(product(*map(range, shape))):
-        for axis, size in enumerate(shape):
-            last = place[axis] == size - 1
-            if size == 1 or (last and not closed[axis]):
-                continue
-            shift = [0] * len(shape) if twists is None or not last else [*twists[axis]]
-            shift[axis] = 1
-            other = 0
-            for coordinate, step, along in zip(place, shift, shape, strict=True):
-                other = other * along + (coordinate + step) % along
-            yield rank, other, axis
+    places, sizes = np.indices(shape).reshape(len(shape), -1), np.array(shape)[:, None]
+    rows, there = [], []
+    for axis, size in enumerate(shape):
+        last = places[axis] == size - 1
+        steps = last * np.array(np.zeros(len(shape), dtype=np.int64) if twists is None else twists[axis])[:, None]
+        steps[axis] = 1
+        others = np.ravel_multi_index(tuple((places + steps) % sizes), tuple(shape))
+        rows.append(np.column_stack([np.arange(len(last)), others, np.full(len(last), axis)]))
+        there.append(~last | (closed[axis] and size > 1))
+    links: IntArray = np.stack(rows, axis=1)[np.stack(there, axis=1)]
+    return links
 
 
 def even_twists(shape: Sequence[int]) -> list[list[int]] | None:
@@ -157,5 +160,6 @@ def stored_slice(name: str, shape: Sequence[int], *, twisted: bool = False) -> T
     check_links(2 * dimensions * prod(sizes), label)
     names = [f"gpu{'.'.join(map(str, place))}" for place in product(*map(range, sizes))]
     rates, latency = [Fraction(each) for each in links["bandwidths"]], Fraction(links["latency"])
-    rows = [(names[one], names[other], rates[axis], latency) for one, other, axis in torus_links(sizes, closed, twists)]
+    ends = torus_links(sizes, closed, twists).tolist()
+    rows = [(names[one], names[other], rates[axis], latency) for one, other, axis in ends]
     return Topology.from_links(rows, compute=names, bidirectional=True, name=label)
