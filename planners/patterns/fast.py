@@ -147,19 +147,18 @@ def nic_rates(hops: Hops, boxes: list[IntArray]) -> tuple[tuple[Fraction, ...], 
                 sides.append((links, links[::-1])[way][: (len(links) + 1) // 2])  # those of this box
             uses = np.bincount(np.fromiter(chain.from_iterable(sides), dtype=np.int64), minlength=len(capacities))
             for gpu, links in zip(box, sides, strict=True):
-                rates[way, gpu] = min((capacities[link] / uses[link] for link in links), default=0)
-                rates[way, gpu] = min(rates[way, gpu], reached[gpu].max())
+                rates[way, gpu] = min([reached[gpu].max(), *(capacities[link] / uses[link] for link in links)])
     least = rates.min(axis=0)
-    eighths = np.where(least > 0, np.maximum(1, np.rint(8 * least / least.max())), 0).astype(int)
+    eighths = np.where(least > 0, np.maximum(1, np.rint(8 * least / max(1, least.max()))), 0).astype(int)
     if eighths.min() == 8:
         return ()
     return tuple(tuple(Fraction(int(each), 8) for each in eighths[box]) for box in boxes)
 
 
 def _networks(hops: Hops, boxes: list[IntArray]) -> list[_Network]:
-    """Take boxes as they are, or where NICs differ all rates or only whole ones, with GPUs of slow NICs at the end.
+    """Take NICs as if they were alike, or where they differ by their rates, or those alone that are not slow.
 
-    That is by place in all boxes alike, as rails join them, or in each box by itself.
+    GPUs of slow NICs are at the end, by place in all boxes alike, as rails join them, or in each box by itself.
     """
     topology = hops.problem.topology
     if not (rates := nic_rates(hops, boxes)):
@@ -168,7 +167,7 @@ def _networks(hops: Hops, boxes: list[IntArray]) -> list[_Network]:
         raise _without_nic(topology, int(lost[0][0]), int(boxes[0 if lost[0] is boxes[-1] else -1][0]))
     routes = _routes(hops, boxes, 1)
     worst = [min(place) for place in zip_longest(*rates, fillvalue=Fraction(1))]
-    found = dict[Any, _Network]()
+    found: dict[Any, _Network] = {"alike": _Network(topology, boxes, *routes)} if all(map(all, rates)) else {}
     for keys, floor in product(([worst] * len(rates), rates), (0, 1)):
         orders = [np.argsort(-np.array(by[: len(row)]), kind="stable") for by, row in zip(keys, rates, strict=True)]
         nics = tuple(
