@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TOPOLOGY_FORMAT = "collopt-topology"
 TOPOLOGY_VERSION = 2
+ABILITIES = {"name", "multicast", "aggregation"}
 MAX_ROWS = 2**16  # links that are written row by row, in version 1
 
 
@@ -62,7 +63,8 @@ def topology_from_json(data: object, where: str) -> Topology:
             frozenset(switch.name for switch in document.switches if switch.multicast),
             frozenset(switch.name for switch in document.switches if switch.aggregation),
             document.name,
-            tuple(switch.limits for switch in document.switches),
+            # Those of a hundred thousand switches without any would take seconds to check.
+            tuple(switch.limits for switch in document.switches if switch.model_fields_set - ABILITIES),
             None if document.costs is None else document.costs.costs,
         )
         if topology.costs is not None:
