@@ -13,7 +13,7 @@ from ..topologies import Topology
 from .plans.plan import Plan
 
 PlannerName = Literal[
-    "auto", "forestcoll", "strength", "allreduce-lp", "multicommodity", "ring", "hierarchical-ring",
+    "auto", "forestcoll", "symmetric", "strength", "allreduce-lp", "multicommodity", "ring", "hierarchical-ring",
     "double-binary-tree", "nvls", "nvls-tree", "collnet", "recursive-halving-doubling", "multitree", "blink",
     "shortest-paths", "fast", "few-steps", "bfb", "steiner", "swing", "bine", "trivance", "torus-2-phase",
     "recursive-doubling", "recursive-halving-doubling-steps", "bruck", "pat", "ring-unwinding", "nccl",
@@ -101,6 +101,8 @@ PLANNERS = {
          _PairOptions(("chunks", "order", "size"), _for(TREE_COLLECTIVES, *TREE_OPTIONS, "size"))),
         ("forestcoll", "throughput-optimal spanning trees, one set per rank (ForestColl)",
          "trees.forestcoll:plan_trees", _for(TREE_COLLECTIVES, *TREE_OPTIONS)),
+        ("symmetric", "trees of a few ranks whose images under symmetries are all others, for up to a million ranks",
+         "symmetry.symmetric:plan_symmetric", _for(EVERY_ROOT)),
         ("strength", "optimal allreduce on symmetric bidirectional links, by network strength",
          "trees.strength:plan_strength", _for([ALLREDUCE], "in_network")),
         ("allreduce-lp", "optimal tree allreduce by linear programming",

@@ -25,6 +25,8 @@ __all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner",
 
 MANY_RANKS = 64
 """Above which what is exact may take minutes, and trees of switches that add, or FAST's stages, are tried first."""
+VERY_MANY_RANKS = 1024
+"""Above which trees by symmetries are tried first."""
 CLOSE = Fraction(1, 50)  # the gap up to which these stages are taken
 
 FEW_RANKS, FEW_SWITCHES = 8, 4  # up to which the best trees that branch at switches take no more than a second
@@ -62,11 +64,12 @@ def plan(
     topology, collective
         As for `collopt.bound`.
     planner : str or Planner
-        A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, but for an allreduce the first
-        of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound,
-        or the best of them and, on small networks with able switches, ``"steiner"``; on more than 64 ranks
-        ``"strength"`` where its trees gain by spanning switches; ``"multicommodity"`` for an all-to-all(v), but
-        ``"fast"`` for uneven traffic of more than 64 ranks where it comes within 2 % of its bound.
+        A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, or ``"symmetric"`` on more than
+        1024 ranks where that reaches its bound.  For an allreduce it is the first of ``"forestcoll"``, ``"strength"``
+        and ``"allreduce-lp"`` that takes the options given and reaches its bound, or the best of them and, on small
+        networks with able switches, ``"steiner"``; on more than 64 ranks ``"strength"`` where its trees gain by
+        spanning switches; ``"multicommodity"`` for an all-to-all(v), but ``"fast"`` for uneven traffic of more than 64
+        ranks where it comes within 2 % of its bound.
     trees_per_root : int, optional
         The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
         reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.
@@ -137,6 +140,8 @@ def plan_auto(topology: Topology, collective: Collective, *, size: int | str | N
 
 
 def _plan_exactly(topology: Topology, collective: Collective, **options: Any) -> Plan:
+    if topology.num_ranks > VERY_MANY_RANKS and not options and (symmetric := _by_symmetry(topology, collective)):
+        return symmetric
     if collective.in_pairs:
         return _in_stages(topology, collective, options) or PLANNERS["multicommodity"](topology, collective, **options)
     if collective.has_two_phases:
@@ -193,6 +198,15 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
         with suppress(UnsupportedError, NoAnswerError):  # groups of switches are too small, or floats too coarse
             best = max(best, PLANNERS["steiner"](topology, ALLREDUCE), key=lambda made: (made.algbw, -made.gap))
     return best
+
+
+def _by_symmetry(topology: Topology, collective: Collective) -> Plan | None:
+    """Plan by symmetries, if that covers the collective and reaches the bound."""
+    if PLANNERS["symmetric"].plans(collective):
+        with suppress(UnsupportedError, CapacityOverflowError):
+            made = PLANNERS["symmetric"](topology, collective)
+            return made if made.gap == 0 else None
+    return None
 
 
 def _plan_with_switches(topology: Topology) -> Plan | None:

@@ -70,6 +70,9 @@ from .trees.allreduce import Allreduce, TreeSchedule
 from .trees.forest import Forest, TreeEdge
 from .trees.forest_json import forest_from_json, forest_to_json
 from .trees.in_network import in_network
+from .trees.symmetric_forest import SymmetricAllreduce, SymmetricForest
+from .trees.symmetric_ranks import RankEdges, RankTransfers, rank_transfers
+from .trees.symmetric_verify import verified_symmetric_loads
 from .trees.verify import verified_link_loads, verified_schedule_loads
 
 __all__ = ["ALLGATHER", "ALLREDUCE", "ALL_TO_ALL", "ALL_TO_ALLV", "BROADCAST", "REDUCE", "REDUCE_SCATTER"]
@@ -78,6 +81,8 @@ __all__ += ["register_collective"]
 __all__ += ["Schedule", "busiest_links", "congestion", "rate_of_loads", "schedule_time", "verified_loads"]
 __all__ += ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
 __all__ += ["Allreduce", "Forest", "TreeEdge", "TreeSchedule", "forest_from_json", "in_network"]
+__all__ += ["SymmetricAllreduce", "SymmetricForest", "verified_symmetric_loads"]
+__all__ += ["RankEdges", "RankTransfers", "rank_transfers"]
 __all__ += ["forest_to_json", "verified_link_loads", "verified_schedule_loads"]
 __all__ += ["AnyStepSchedule", "Send", "StepAllreduce", "StepCost", "StepSchedule", "step_cost", "step_schedule_time"]
 __all__ += ["StepExchange"]

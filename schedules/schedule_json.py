@@ -15,6 +15,8 @@ from .steps.exchange import exchange_from_json
 from .steps.schedule import steps_from_json
 from .trees.allreduce import Allreduce
 from .trees.forest_json import forest_from_json
+from .trees.symmetric_forest import SymmetricAllreduce
+from .trees.symmetric_json import symmetric_forest_from_json
 
 
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
@@ -50,6 +52,8 @@ def _allreduce_from_json(data: Any, where: str) -> Schedule:
     parts = (data["reduce"], data["broadcast"])
     if schedule_kind(data) == "steps":
         return StepAllreduce(*(steps_from_json(part, where) for part in parts))
+    if schedule_kind(data) == "symmetric-forest":
+        return SymmetricAllreduce(*(symmetric_forest_from_json(part, where) for part in parts))
     return Allreduce(*(forest_from_json(part, where) for part in parts))
 
 
@@ -59,6 +63,7 @@ SCHEDULE_READERS: dict[str, Callable[[object, str], Schedule]] = {
     "exchange": exchange_from_json,
     "flow": flow_from_json,
     "staged-flow": staged_flow_from_json,
+    "symmetric-forest": symmetric_forest_from_json,
     "allreduce": _allreduce_from_json,
 }
 """What reads each ``"kind"`` of schedule in a plan file: a function of the decoded JSON value and the file's name."""

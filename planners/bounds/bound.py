@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, overload
 
 from ...errors import UnsupportedError
@@ -13,6 +14,8 @@ from ...topologies import RuntimeCosts, Topology, reached_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
 from ..trees.problem import shard_weights
+
+MANY_RANKS = 1024  # above which symmetries are looked for first
 
 
 @overload
@@ -139,4 +142,9 @@ def _rate_bound(
         return bound_pairs(topology, known, root=root, traffic=traffic)
     if traffic is not None:
         raise UnsupportedError(f"{known} takes no traffic; all_to_allv does")
+    if topology.num_ranks > MANY_RANKS and root is None and weights is None:
+        from ..symmetry.symmetric import bound_symmetric
+
+        with suppress(UnsupportedError):
+            return bound_symmetric(topology, known)
     return bound_trees(topology, known, root=root, weights=weights)

@@ -39,10 +39,10 @@ from .checks import check_network, check_schedule_fits_bound, report_load_mismat
 from .stages import Trace
 
 PLAN_FORMAT = "collopt-plan"
-PLAN_VERSION = 7
+PLAN_VERSION = 8
 """Version 2 added partitions and dual values as witnesses, and allreduce with any roots; version 3 schedules in steps;
 version 4 all-to-all(v), with flows and lengths; version 5 trees that branch at switches, and their bounds; version 6
-allreduces in one phase; version 7 flows in stages.
+allreduces in one phase; version 7 flows in stages; version 8 trees by symmetries.
 
 Older files are read as they are.
 """
@@ -163,7 +163,10 @@ class Plan:
         """
         if topology is not None:
             check_network(self.topology, topology)
-        if self.bound.collective != self.collective or self.bound.topology.digest != self.topology.digest:
+        network = self.bound.topology
+        if self.bound.collective != self.collective or (
+            network is not self.topology and network.digest != self.topology.digest
+        ):
             raise CertificateError(f"the plan's bound is for {self.bound.collective} on {self.bound.topology!r}")
         self.bound.verify()
         check_schedule_fits_bound(self.collective, self.schedule, self.bound)
@@ -236,11 +239,12 @@ class Plan:
     @property
     def trees(self) -> TreeSchedule:
         """The schedule of a plan of trees; raises `UnsupportedError` if it consists of something else."""
-        if not isinstance(self.schedule, TreeSchedule):
+        schedule = self.schedule.expanded
+        if not isinstance(schedule, TreeSchedule):
             raise UnsupportedError(
                 f"the plan by {self.planner!r} consists of {self.schedule.parts}; expected one of trees"
             )
-        return self.schedule
+        return schedule
 
     @property
     def num_steps(self) -> int:
@@ -254,7 +258,8 @@ class Plan:
     @property
     def heights(self) -> Heights:
         """Lowest, mean (over the data) and highest height of the trees; raises `UnsupportedError` for other plans."""
-        forests, heights = self.trees.forests, self.trees.heights
+        schedule: Any = self.schedule if self.schedule.num_trees else self.trees
+        forests, heights = schedule.forests, schedule.heights
         total = sum(int((forest.heights * forest.weights).sum()) for forest in forests)
         copies = sum(int(forest.weights.sum()) for forest in forests)
         return Heights(int(heights.min()), total / copies, int(heights.max()))

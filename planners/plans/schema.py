@@ -34,6 +34,7 @@ SWITCHES_SINCE = 5
 """First version whose trees can branch at switches."""
 
 KINDS_SINCE = {"exchange": (6, "allreduces in one phase"), "staged-flow": (7, "flows in stages")}
+KINDS_SINCE["symmetric-forest"] = (8, "trees by symmetries")
 """First version with a kind of schedule that older ones of its schema lack, and what it is."""
 
 ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
@@ -108,7 +109,7 @@ class PlanDocument(_Entry):
         parts = [schedule, *(part for part in schedule.values() if isinstance(part, dict))]
         if version < SWITCHES_SINCE and any("switches" in part for part in parts):
             raise ValueError(f"version {version} had no trees branching at switches; expected version {SWITCHES_SINCE}")
-        since, what = KINDS_SINCE.get(str(schedule.get("kind")), (1, ""))
+        since, what = KINDS_SINCE.get(str(schedule_kind(schedule)), (1, ""))
         if version < since:
             raise ValueError(f"version {version} had no {what}; expected version {since}")
         return schedule
@@ -145,6 +146,6 @@ def document_kind(schedule: object) -> type[TreePlanDocument | StepPlanDocument 
         FlowPlanDocument
         if kind == "flow"
         else StepPlanDocument
-        if kind in ("steps", *KINDS_SINCE)
+        if kind in ("steps", "exchange", "staged-flow")
         else TreePlanDocument
     )

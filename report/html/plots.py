@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...schedules import Allreduce, FlowSchedule, Forest, Schedule
+from ...schedules.trees.symmetric_forest import expanding
 from ...support.arrays import IntArray
 from ...support.formatting import count_text, percentage_text
 from ..layout import link_curves, node_layout
@@ -183,6 +184,9 @@ def _parts(schedule: Schedule, plan: Plan) -> Parts:  # noqa: ARG001
     """Show each row of loads: the steps, or everything at once."""
     rows = len(np.atleast_2d(plan.link_loads))
     return _limited(Parts("Steps, one at a time", "Step", "step", STEPS, [], ""), _steps(plan), rows, "steps")
+
+
+expanding(_parts)
 
 
 @_parts.register(Forest)

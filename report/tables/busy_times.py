@@ -28,6 +28,7 @@ from ...schedules import (
     StepSchedule,
     TreeSchedule,
 )
+from ...schedules.trees.symmetric_forest import expanding
 from ...schedules.trees.tree_chunks import shard_chunks, tree_chunks
 from ...support.arrays import BoolArray, IntArray
 from ...support.validation import as_kind
@@ -218,3 +219,7 @@ def _pairs(schedule: Allreduce) -> list[tuple[int, int]]:
     """Pairs of reduce and broadcast trees of the same data."""
     shards = shard_chunks(schedule)
     return [(each.reduce_tree, each.broadcast_tree) for each in tree_chunks(schedule, shards, max_count=max(shards))]
+
+
+expanding(count_hops)
+expanding(numbered)

@@ -22,6 +22,7 @@ from ...schedules import (
 from ...schedules.paths import congestion
 from ...schedules.paths.schedule import RoutedSchedule
 from ...schedules.steps.exchange import StepExchange
+from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest
 from ...support.formatting import count_text, gap_text, percentage_text, rate_text
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _staged_checks(schedule: StagedFlow, checked: Plan) -> dict[str, str]:
 
 @checks_of.register(Forest)
 @checks_of.register(Allreduce)
-def _tree_checks(schedule: TreeSchedule, checked: Plan) -> dict[str, str]:
+def _tree_checks(schedule: TreeSchedule | SymmetricForest, checked: Plan) -> dict[str, str]:
     shard = "share of the data" if checked.collective.has_two_phases else "shard"
     count = len(branching_switches(schedule))
     able = f"; {count} of {count} switches where they branch can copy or add" if count else ""
@@ -98,6 +99,14 @@ def _tree_checks(schedule: TreeSchedule, checked: Plan) -> dict[str, str]:
         f"tree weights sum to {schedule.forests[-1].trees_per_root} per unit of each root's {shard}{able}",
         "links": _loads(checked),
     }
+
+
+@checks_of.register(SymmetricForest)
+@checks_of.register(SymmetricAllreduce)
+def _symmetric_checks(schedule: SymmetricForest | SymmetricAllreduce, checked: Plan) -> dict[str, str]:
+    products = checked.topology.num_ranks // int(np.count_nonzero(schedule.forests[-1].root_weights))
+    kept = f"{products} symmetries commute and keep links and bandwidths; only one fixes a rank"
+    return {"symmetries": kept} | _tree_checks(schedule, checked)
 
 
 def _loads(checked: Plan) -> str:
@@ -131,6 +140,20 @@ def _tree_rows(schedule: TreeSchedule, made: Plan, busiest: dict[str, str]) -> d
         **busiest,
         **_roots(made),
         **_savings(made),
+    }
+
+
+@rows_of.register(SymmetricForest)
+@rows_of.register(SymmetricAllreduce)
+def _symmetric_rows(
+    schedule: SymmetricForest | SymmetricAllreduce, made: Plan, busiest: dict[str, str]
+) -> dict[str, str]:
+    roots = count_text(int(np.count_nonzero(schedule.forests[-1].root_weights)), "representative")
+    return {
+        "trees per root": str(schedule.forests[-1].trees_per_root),
+        "trees": f"{schedule.num_trees} distinct, {hop_heights(made)}",
+        "written": f"{sum(forest.num_trees for forest in schedule.forests)} of them, of {roots}",
+        **busiest,
     }
 
 
@@ -205,7 +228,7 @@ def _roots(made: Plan) -> dict[str, str]:
     return {"roots": f"{sum(weight > 0 for weight in weights)} of {len(weights)} ranks reduce {each} of the data each"}
 
 
-def branching_switches(schedule: TreeSchedule) -> frozenset[int]:
+def branching_switches(schedule: TreeSchedule | SymmetricForest) -> frozenset[int]:
     """Numbers of the switches where trees branch."""
     return frozenset(node for forest in schedule.forests for node in forest.switches.tolist())
 

@@ -33,6 +33,7 @@ from ...schedules import (
 )
 from ...schedules.steps.verify import check_steps
 from ...schedules.traffic.collective import CollectiveName, as_collective
+from ...schedules.trees.symmetric_forest import expanding
 from ...schedules.trees.tree_chunks import cut_shares, shard_chunks, tree_chunks
 from ...schedules.trees.verify import check_trees
 from ...support.validation import shown
@@ -196,6 +197,7 @@ lowered.register(FlowSchedule)(lower_flow)
 lowered.register(StagedFlow)(lower_staged_flow)
 lowered.register(AllToAllvSchedule)(lower_stages)
 lowered.register(StepExchange)(lower_exchange)
+expanding(lowered)
 
 
 @lowered.register(Forest)

@@ -49,9 +49,9 @@ class Cut(Witness):
 
     def supply(self, topology: Topology, weights: tuple[int, ...] = ()) -> int:
         """Shards of the ranks inside, ``|S ∩ Vc|``, or their weight."""
-        places = (topology.node_index.get(node, len(topology.nodes)) for node in self.nodes)
-        inside = (place for place in places if place < topology.num_ranks)
-        return sum(weights[rank] if weights else 1 for rank in inside)
+        index, ranks = topology.node_index, topology.num_ranks
+        inside = [place for node in self.nodes if (place := index.get(node, ranks)) < ranks]
+        return sum(weights[rank] for rank in inside) if weights else len(inside)
 
     def bandwidth(self, topology: Topology) -> Fraction:
         """Bandwidth of the links that leave, GB/s: ``B+(S)``."""

@@ -81,6 +81,11 @@ class Schedule(ABC):
         return None
 
     @property
+    def expanded(self) -> Schedule:
+        """The schedule itself, or all that it makes of a part by symmetries."""
+        return self
+
+    @property
     @abstractmethod
     def phases(self) -> tuple[Direction, ...]:
         """Those of the collectives that it can be for, as in `Collective.phases`; none of pairs."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray
+from ...support.compiling.lookup import rows_with_repeats
 from ...support.validation import as_kind
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
@@ -96,7 +97,7 @@ def switched_paths(
     free = ~rank & np.isin(nodes, list(switches))
     if len(misplaced := path[(at_end != rank) & ~free]):
         raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank through switches only")
-    _refuse_circles(path, nodes)
+    _refuse_circles(starts, nodes)
     return path
 
 
@@ -105,7 +106,7 @@ def routed_paths(starts: IntArray, nodes: IntArray, num_ranks: int, what: str, n
     path = _cut_paths(starts, nodes, num_nodes, what)
     if len(misplaced := path[_ends(starts) & (nodes >= num_ranks)]):
         raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank")
-    _refuse_circles(path, nodes)
+    _refuse_circles(starts, nodes)
     return path
 
 
@@ -116,9 +117,8 @@ def _cut_paths(starts: IntArray, nodes: IntArray, num_nodes: int, what: str) -> 
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
-def _refuse_circles(path: IntArray, nodes: IntArray) -> None:
-    order = np.lexsort((nodes, path))
-    if len(again := path[order[1:]][(np.diff(path[order]) == 0) & (np.diff(nodes[order]) == 0)]):
+def _refuse_circles(starts: IntArray, nodes: IntArray) -> None:
+    if len(again := rows_with_repeats(starts, nodes)):
         raise CertificateError(f"path {again[0]} passes a node twice")
 
 

@@ -13,7 +13,7 @@ from ...support.arrays import IntArray
 from ...support.validation import is_whole, shown
 
 KINDS = {"forest": "forest", "steps": "schedule in steps", "exchange": "one-phase allreduce", "flow": "flow"}
-KINDS["staged-flow"] = "flow in stages"
+KINDS |= {"staged-flow": "flow in stages", "symmetric-forest": "symmetric forest"}
 
 
 def schedule_fields(data: object, kind: str, names: Sequence[str], where: str) -> Mapping[str, Any]:

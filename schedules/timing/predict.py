@@ -11,7 +11,7 @@ from ..paths.schedule import Schedule, schedule_time
 from .run import Rules, TimedSchedule
 
 FEW_EVENTS = 2**16  # some hundredths of a second
-MANY_EVENTS = 2**21  # a second or two
+MANY_EVENTS = 2**19  # half a second
 FIRST_SLICES = 4  # that are run where all take more than a few events
 MOST_EVENTS = 2**20  # of these first slices
 

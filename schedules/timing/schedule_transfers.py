@@ -27,6 +27,7 @@ from ..steps.schedule import StepSchedule
 from ..steps.sends import StepSends
 from ..trees.allreduce import Allreduce, TreeSchedule
 from ..trees.forest import Forest
+from ..trees.symmetric_forest import expanding
 from ..trees.tree_chunks import TreeChunks, heights_below, shard_chunks, tree_chunks
 from ..trees.verify import check_trees
 from .transfers import Part, Transfers, concatenate, in_direction
@@ -172,6 +173,7 @@ def transfers_of(schedule: Schedule, topology: Topology) -> Transfers:  # noqa: 
 transfers_of.register(StepSchedule)(step_transfers)
 transfers_of.register(StepAllreduce)(step_transfers)
 transfers_of.register(FlowSchedule)(flow_transfers)
+expanding(transfers_of)
 
 
 @transfers_of.register(StepExchange)

@@ -42,9 +42,14 @@ class Allreduce(AllreduceSchedule):
     broadcast: Forest
 
     @property
+    def halves(self) -> tuple[Forest, Forest]:
+        """Both, in execution order."""
+        return self.reduce, self.broadcast
+
+    @property
     def forests(self) -> tuple[Forest, ...]:
         """Both forests, in execution order."""
-        return self.reduce, self.broadcast
+        return self.halves
 
     @property
     def load_units(self) -> tuple[int, ...]:
@@ -69,15 +74,15 @@ class Allreduce(AllreduceSchedule):
     @property
     def heights(self) -> IntArray:
         """Heights of all trees, those of the reduction first."""
-        return np.concatenate([forest.heights for forest in self.forests])
+        return np.concatenate([forest.heights for forest in self.halves])
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Add up what both put on each link, in multiples of ``1 / trees_per_root`` units of data.
 
         Raises `CapacityOverflowError` if the unit that suits both forests is so small that loads could leave int64.
         """
-        loads = [forest.link_loads(topology) for forest in self.forests]
-        scales = [self.trees_per_root // forest.trees_per_root for forest in self.forests]
+        loads = [forest.link_loads(topology) for forest in self.halves]
+        scales = [self.trees_per_root // forest.trees_per_root for forest in self.halves]
         if sum(scale * int(load.max()) for scale, load in zip(scales, loads, strict=True)) >= LOAD_LIMIT:
             raise CapacityOverflowError(
                 f"the loads of both forests in units of 1/{self.trees_per_root} add up to {LOAD_LIMIT} or more; "
@@ -87,16 +92,16 @@ class Allreduce(AllreduceSchedule):
 
     def hop_rate(self, topology: Topology) -> Fraction:
         """Of the slower of both; see `Forest.hop_rate`."""
-        return max(forest.hop_rate(topology) for forest in self.forests)
+        return max(forest.hop_rate(topology) for forest in self.halves)
 
     @property
     def depth(self) -> int:
         """Heights of the highest trees of both kinds together."""
-        return sum(forest.depth for forest in self.forests)
+        return sum(forest.depth for forest in self.halves)
 
     def latency(self, topology: Topology) -> Fraction:
         """Sum of both, in µs; see `Forest.latency`."""
-        return sum((forest.latency(topology) for forest in self.forests), Fraction(0))
+        return sum((forest.latency(topology) for forest in self.halves), Fraction(0))
 
     def congestion(self, topology: Topology) -> Fraction:
         """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""

@@ -6,8 +6,9 @@ links and nothing else.  Every step is linear in the size of the forest but one,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import lcm
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
-from ..paths.schedule import verified_loads
+from ..paths.schedule import Schedule, verified_loads
 from ..paths.verify import Hops, check_arrays, check_kinds, refuse_if, switched_paths, verified_hops
 from .allreduce import Allreduce, TreeSchedule
 from .forest import Forest
@@ -79,11 +80,17 @@ def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntAr
         return verified_link_loads(schedule, topology)
     if not isinstance(schedule, Allreduce):
         raise CertificateError(f"the schedule is {shown(schedule)}; expected a Forest or an Allreduce")
-    reduction, broadcast = schedule.reduce, schedule.broadcast
-    _check_halves(reduction, broadcast)
-    loads = [verified_link_loads(forest, topology) for forest in (reduction, broadcast)]
-    common = lcm(reduction.trees_per_root, broadcast.trees_per_root)
-    scales = [common // forest.trees_per_root for forest in (reduction, broadcast)]
+    halves = schedule.reduce, schedule.broadcast
+    check_halves(*halves)
+    return summed_loads(
+        [forest.trees_per_root for forest in halves], [verified_link_loads(forest, topology) for forest in halves]
+    )
+
+
+def summed_loads(counts: Sequence[int], loads: Sequence[IntArray]) -> IntArray:
+    """Sum the loads of both halves, each in units of 1 over its trees per root, in units of 1 over their multiple."""
+    common = lcm(*counts)
+    scales = [common // count for count in counts]
     if sum(scale * int(load.max()) for scale, load in zip(scales, loads, strict=True)) >= LOAD_LIMIT:
         raise CertificateError(f"loads in units of 1/{common} could overflow the 64-bit sums of this check")
     return loads[0] * scales[0] + loads[1] * scales[1]
@@ -92,7 +99,7 @@ def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntAr
 def check_trees(schedule: TreeSchedule) -> None:
     """Check all that `verified_schedule_loads` does without a topology, for trees that any switches may branch."""
     if isinstance(schedule, Allreduce):
-        _check_halves(schedule.reduce, schedule.broadcast)
+        check_halves(schedule.reduce, schedule.broadcast)
     for forest in schedule.forests:
         _check_shapes(forest, forest.num_ranks)
         _check_weights(forest)
@@ -103,9 +110,10 @@ def check_trees(schedule: TreeSchedule) -> None:
                 pass
 
 
-def _check_halves(reduction: Forest, broadcast: Forest) -> None:
+def check_halves(reduction: Any, broadcast: Any, kind: type[Schedule] = Forest) -> None:
+    """Check that forests of a kind reduce and broadcast the same shards."""
     for forest in (reduction, broadcast):
-        as_kind(forest, Forest, "the schedule", error=CertificateError)
+        as_kind(forest, kind, "the schedule", error=CertificateError)
     if (reduction.direction, broadcast.direction) != ("reduce", "broadcast"):
         raise CertificateError("the allreduce does not consist of one forest that reduces and one that broadcasts")
     if not np.array_equal(reduction.root_weights, broadcast.root_weights):

@@ -8,7 +8,7 @@ No sink is visited twice.  Proof: docs/explanation/algorithms.md.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, floor
 from typing import NamedTuple
@@ -34,15 +34,24 @@ class Bottleneck(NamedTuple):
 
 
 def bottleneck_cut(
-    num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, weights: IntArray
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    weights: IntArray,
+    sinks: Sequence[int] | None = None,
 ) -> Bottleneck:
-    """Find the largest ``w(S) / c(S)`` over node sets S that miss some rank, exactly: (*) of ForestColl section 4."""
+    """Find the largest ``w(S) / c(S)`` over node sets S that miss some rank, exactly: (*) of ForestColl section 4.
+
+    With `sinks`, S misses one of these; on a symmetric network, one rank of each orbit is enough.
+    """
     total_weight, total_capacity = int(weights.sum()), sum(map(int, capacities))
     # Every ratio has a numerator below total_weight and a denominator of at most total_capacity.
     check_capacities((total_capacity + 1) * total_weight)
     network = paired_network(num_nodes, tails, heads, capacities)
     best = _first_ratio(num_nodes, heads, capacities, weights)
-    for begin, end in progress.batches(len(weights)):
+    spans = progress.batches(len(weights)) if sinks is None else [(sink, sink + 1) for sink in sinks]
+    for begin, end in spans:
         best = _newton_sweep(network, weights, begin, end, *best)
         if best[1] == 0:
             raise SolverError("a rank cannot be reached from another one; the bottleneck ratio is infinite")
@@ -56,16 +65,13 @@ def _first_ratio(
     """Find the best cut around all nodes but one rank: the initial lower bound of Algorithm 1."""
     ingress = np.zeros(num_nodes, dtype=np.int64)
     np.add.at(ingress, heads, capacities)
-    others = (int(weights.sum()) - weights).tolist()
     # The sweep detects a rank without ingress.
-    ratios = [
-        Fraction(supply, max(entering, 1))
-        for supply, entering in zip(others, ingress[: len(weights)].tolist(), strict=True)
-    ]
-    rank = max(range(len(weights)), key=ratios.__getitem__)
+    pairs = np.column_stack([weights.sum() - weights, np.maximum(ingress[: len(weights)], 1)])
+    kinds, first = np.unique(pairs, axis=0, return_index=True)
+    ratio, rank = max((Fraction(*kind), -place) for kind, place in zip(kinds.tolist(), first.tolist(), strict=True))
     source_side = np.ones(num_nodes, dtype=np.bool_)
-    source_side[rank] = False
-    return ratios[rank].numerator, ratios[rank].denominator, source_side
+    source_side[-rank] = False
+    return ratio.numerator, ratio.denominator, source_side
 
 
 def violated_sink(network: FlowNetwork, supplies: IntArray) -> int:

@@ -178,7 +178,7 @@ def test_plans_come_back_from_files(tmp_path: Path) -> None:
     assert schedule_to_json(schedule_from_json(schedule_to_json(made.schedule), "x")) == made.to_json()["schedule"]
     text = path.read_text()
     for old, new, message in (
-        ('"version": 7', '"version": 6', "version 6 had no flows in stages; expected version 7"),
+        ('"version": 8', '"version": 6', "version 6 had no flows in stages; expected version 7"),
         ('"servers": [0', '"servers": [-1', "field schedule.servers has the negative number -1"),
         ('"servers"', '"homes"', "is not a flow in stages; expected the fields"),
     ):

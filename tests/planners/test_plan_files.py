@@ -117,7 +117,7 @@ def test_files_of_version_1_are_read(tmp_path: Path) -> None:
     for made in (small_plan(), plan(mi250(), "reduce_scatter", trees_per_root=1), around):
         old = made.to_json() | {"version": 1}
         path.write_text(json.dumps(old), encoding="utf-8")
-        assert load_plan(path, made.topology).to_json() == old | {"version": 7}
+        assert load_plan(path, made.topology).to_json() == old | {"version": 8}
 
 
 @pytest.mark.parametrize("kind", ["partition", "prices"])
@@ -249,7 +249,7 @@ BAD: dict[str, tuple[Change, str]] = {
         "is a topology file, not a collopt plan",
     ),
     **cases("format", [None, 1, ["collopt-plan"]], "is of format .*; expected 'collopt-plan'", "format"),
-    "a newer version": (put(8, "version"), "is version 8; this release reads versions 1 to 7: upgrade collopt"),
+    "a newer version": (put(9, "version"), "is version 9; this release reads versions 1 to 8: upgrade collopt"),
     **cases(
         "version", [0, -1, True, "1", None, [1], 1.5], "field version of .* expected a whole number from 1", "version"
     ),

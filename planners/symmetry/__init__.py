@@ -1,0 +1,1 @@
+"""Trees of a few representative roots whose images under symmetries of the network are all trees."""

@@ -1,0 +1,212 @@
+"""Representative trees of equal parts round a network of switches, such as boxes, leaves or hosts of a fat tree.
+
+Where the cut round a part is the bottleneck, every tree enters each other part once.  A network of one part and one
+node for all others is small; the trees that enter it there are those of all other parts, turned to the first.  From
+one part to the next, trees take a route through the switches between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...schedules import Forest
+from ...schedules.trees.symmetric_forest import SymmetricForest, link_orbits
+from ...solvers.trees.bottleneck import Bottleneck
+from ...support.arrays import IntArray, SmallArray
+from ...topologies import Topology
+from ..plans.stages import Trace
+from ..trees.forest import best_forest, bottleneck
+from ..trees.problem import TreeProblem, tree_problem
+from .fabric_routes import FabricRoutes, chosen_routes
+
+MAX_ROUTES = 2**29  # entries of the representatives' trees
+
+
+class Symmetry(NamedTuple):
+    """Generators of a group, and, of a network with switches, the equal parts that it moves."""
+
+    generators: IntArray  # int64 (generators, nodes)
+    parts: IntArray  # int64 (products, nodes of a part): the first part and its images
+
+
+class PartTrees(NamedTuple):
+    """Trees of one part: those of its own ranks, and those that enter it."""
+
+    nodes: IntArray  # int64 (nodes,): of the part, ranks first
+    num_ranks: int
+    forest: Forest  # of the part and one more rank, the last, for all others; places in `nodes`, but for that rank
+
+    @property
+    def outside(self) -> int:
+        """The rank that stands for all other parts."""
+        return self.num_ranks
+
+
+def parts_forest(problem: TreeProblem, best: Bottleneck, found: list[Symmetry], trace: Trace) -> SymmetricForest:
+    """Build symmetric trees that enter each part once, for the smallest parts that the network allows."""
+    for place, symmetry in reversed(list(enumerate(found))):
+        if all(_may_enter_often(problem, best, outer, symmetry) for outer in found[:place]):
+            trees = _part_trees(problem, best, symmetry.parts[0], trace)
+            if trees is not None:
+                base = _joined(problem, trees, symmetry.parts, link_orbits(symmetry.generators, problem.topology))
+                return SymmetricForest(base, symmetry.generators)
+    raise UnsupportedError(
+        f"no trees that enter each of the equal parts of {problem.topology!r} once reach its bound; plan with "
+        "'forestcoll'"
+    )
+
+
+def _may_enter_often(problem: TreeProblem, best: Bottleneck, outer: Symmetry, inner: Symmetry) -> bool:
+    """Whether every tree can enter an outer part once for each inner part in it."""
+    inside = np.zeros(problem.num_nodes, dtype=np.bool_)
+    inside[outer.parts[0]] = True
+    ranks = problem.topology.num_ranks
+    entering = int(problem.capacities[~inside[problem.tails] & inside[problem.heads]].sum())
+    times = len(inner.parts) // len(outer.parts)
+    return best.capacity * (ranks - int(inside[:ranks].sum())) * times <= entering * best.supply
+
+
+def _part_trees(problem: TreeProblem, best: Bottleneck, part: IntArray, trace: Trace) -> PartTrees | None:
+    """Pack the trees of a part, which all others enter once; None if its links have no room for them."""
+    ranks = problem.topology.num_ranks
+    nodes = np.sort(part)
+    own = int((nodes < ranks).sum())
+    place = np.full(problem.num_nodes, own)  # one rank for all outside, after those of the part
+    place[nodes] = np.arange(len(nodes)) + (np.arange(len(nodes)) >= own)
+    tails, heads = place[problem.tails], place[problem.heads]
+    kept = tails != heads
+    ends, which = np.unique(np.column_stack([tails[kept], heads[kept]]), axis=0, return_inverse=True)
+    units = np.zeros(len(ends), dtype=np.int64)
+    np.add.at(units, which.ravel(), problem.capacities[kept] * best.supply)
+    for column in (0, 1):
+        crossing = ends[:, column] == own
+        trimmed = _trimmed(units[crossing], best.capacity * (ranks - own))
+        if trimmed is None:
+            return None
+        units[crossing] = trimmed
+    names = [str(node) for node in range(len(nodes) + 1)]
+    small = Topology.from_links(
+        [(names[tail], names[head], unit) for (tail, head), unit in zip(ends.tolist(), units.tolist(), strict=True)],
+        compute=names[: own + 1],
+        switches=names[own + 1 :],
+    )
+    small_problem = tree_problem(small, "broadcast", (*[1] * own, ranks - own))
+    small_best = bottleneck(small_problem)
+    if Fraction(small_best.supply, small_best.capacity) / small.arrays.unit != Fraction(1, best.capacity):
+        return None
+    return PartTrees(nodes, own, best_forest(small_problem, small_best, None, trace))
+
+
+def _trimmed(units: IntArray, total: int) -> IntArray | None:
+    """Lower capacities in proportion, to a given sum; None if they are less already."""
+    whole = int(units.sum())
+    if whole < total:
+        return None
+    shares = np.array([unit * total // whole for unit in units.tolist()], dtype=np.int64)
+    shares[: total - int(shares.sum())] += 1
+    return shares[shares > 0] if (shares > 0).all() else None
+
+
+class _Units(NamedTuple):
+    """What the small forest says, tree by tree and rank by rank."""
+
+    paths: list[IntArray]  # nodes of each path inside the part, by places in its nodes
+    entries: list[IntArray]  # nodes of each path from outside, without the node outside
+    inside: SmallArray  # (trees, ranks): path inside on which each rank receives, -1 for none
+    entry: IntArray  # int64 (trees,): entry of each tree from outside, -1 for none
+
+
+def _units(trees: PartTrees) -> _Units:
+    forest, outside = trees.forest, trees.outside
+    place = np.arange(len(trees.nodes) + 1) - (np.arange(len(trees.nodes) + 1) > outside)
+    paths: list[IntArray] = []
+    entries: list[IntArray] = []
+    inside_number, entry_number = np.full((2, len(forest.path_starts)), -1)
+    for number in range(len(forest.path_starts) - 1):
+        path = np.array(forest.path(number))
+        if path[0] == outside:
+            entry_number[number] = len(entries)
+            entries.append(place[path[1:]])
+        elif path[-1] != outside:
+            if outside in path:
+                raise UnsupportedError("a tree of one part passes through others")
+            inside_number[number] = len(paths)
+            paths.append(place[path])
+    routes = forest.routes[:, : trees.num_ranks]
+    taken = np.where(routes >= 0, entry_number[routes], -1)
+    if ((taken >= 0).sum(axis=1) != (forest.roots == outside)).any():
+        raise UnsupportedError("a tree enters a part more than once")
+    return _Units(paths, entries, np.where(routes >= 0, inside_number[routes], -1).astype(np.int32), taken.max(axis=1))
+
+
+def _joined(problem: TreeProblem, trees: PartTrees, parts: IntArray, orbits: IntArray) -> Forest:
+    """Let trees of the first part's ranks enter all other parts, one unit of the small forest for each."""
+    count, own, units = trees.forest.trees_per_root, trees.num_ranks, _units(trees)
+    others, ranks = len(parts) - 1, problem.topology.num_ranks
+    if count * own * ranks > MAX_ROUTES:
+        raise UnsupportedError(f"{count} trees for each of {own} representatives are too many to write down")
+    images = parts[:, np.argsort(parts[0])]  # int64 (parts, nodes): the node of each part at each place
+    starting = _unit_trees(trees, range(own), units).reshape(own * count)
+    entering = _unit_trees(trees, [own], units).reshape(own * count, others)
+    exits = units.entry[entering]
+    fabric = chosen_routes(problem, images, units.entries, exits, orbits, len(parts))
+    numbers, pair = np.unique(
+        np.ravel_multi_index(
+            (exits, np.arange(1, others + 1)[None], fabric.chosen), (len(units.entries), others + 1, fabric.most)
+        ),
+        return_inverse=True,
+    )
+    kept = len(parts) * len(units.paths)
+    entered = (kept + pair).reshape(exits.shape)
+    routes = np.full((own * count, ranks), -1, dtype=np.int32)
+    shift = np.arange(1, others + 1)[:, None] * len(units.paths)
+    for tree in range(own * count):
+        routes[tree, images[0, :own]] = units.inside[starting[tree]]
+        below = units.inside[entering[tree]]
+        routes[tree, images[1:, :own]] = np.where(below >= 0, below + shift, entered[tree][:, None])
+    starts, nodes = _all_paths(images, units, fabric, numbers)
+    roots = np.repeat(images[0, :own], count)
+    shards = np.zeros(ranks, dtype=np.int64)
+    shards[images[0, :own]] = 1
+    return Forest(ranks, count, roots, np.ones_like(roots), routes, starts, nodes, shards, problem.direction)
+
+
+def _unit_trees(trees: PartTrees, roots: Iterable[int], units: _Units) -> IntArray:
+    """Trees of some roots of the small forest, each as often as it weighs, by root or by where they enter."""
+    forest = trees.forest
+    chosen = [np.flatnonzero(forest.roots == root) for root in roots]
+    receiver = np.array([entry[-1] for entry in units.entries] + [-1])
+    ordered = [each[np.argsort(receiver[units.entry[each]], kind="stable")] for each in chosen]
+    return np.concatenate([np.repeat(each, forest.weights[each]) for each in ordered])
+
+
+def _all_paths(images: IntArray, units: _Units, fabric: FabricRoutes, numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """Paths inside all parts, those of a part after each other, then those between the first part and others."""
+    inside = np.concatenate([*units.paths, np.empty(0, dtype=np.int64)]).astype(np.int64)
+    lengths = np.tile([len(path) for path in units.paths], len(images))
+    entry, part, choice = np.unravel_index(numbers, (len(units.entries), len(images), fabric.most))
+    rows, spans = [], []
+    for number, nodes in enumerate(units.entries):
+        of = np.flatnonzero(entry == number)
+        between = fabric.routes[number][part[of], choice[of]]
+        out = np.broadcast_to(images[0, nodes[::-1]], (len(of), len(nodes)))
+        rows.append(np.hstack([out, between, images[part[of]][:, nodes]]))
+        spans.append(of)
+    nodes, taken = _in_order(rows, spans, len(numbers))
+    starts = np.concatenate([[0], np.cumsum(np.concatenate([lengths, taken]).astype(np.int64))])
+    return starts, np.concatenate([images[:, inside].ravel(), nodes])
+
+
+def _in_order(rows: list[IntArray], places: list[IntArray], size: int) -> tuple[IntArray, IntArray]:
+    """Arrange rows of several widths by their places, leaving out -1; their nodes, and how many each has."""
+    width = max(each.shape[1] for each in rows)
+    table = np.full((size, width), -1)
+    for each, place in zip(rows, places, strict=True):
+        table[place, : each.shape[1]] = each
+    there = table >= 0
+    return table[there], there.sum(axis=1)

@@ -1,0 +1,133 @@
+"""Planner of symmetric networks: trees of representative roots, for up to a million ranks.
+
+A product of commuting symmetries takes every rank to every other of its orbit.  One maximum flow for each orbit gives
+the bound, and the trees of one rank of each orbit give all others; docs/explanation/symmetry.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...formulations.allreduce_cuts import opposite_links
+from ...schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Collective, Cut
+from ...schedules.bounds.witness import Witness
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
+from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest, link_orbits, orbit_numbers
+from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
+from ...support.arrays import IntArray
+from ...topologies import Topology
+from ...topologies.graphs.refinement import ColoredNetwork
+from ...topologies.graphs.translations import translations
+from ...topologies.graphs.turns import nested_turns
+from ...topologies.network.topology import as_topology
+from ..plans.plan import Plan, proved_plan
+from ..plans.stages import Trace
+from ..trees.problem import TreeProblem, tree_problem
+from ..trees.strength import node_names, partition
+from .levels import direct_forest
+from .parts import Symmetry, parts_forest
+
+
+def bound_symmetric(topology: Topology, collective: AnyCollective) -> Bound:
+    """Bound a collective of equal shards by one flow for each orbit of ranks."""
+    collective = as_collective(collective, EVERY_ROOT, "symmetric trees do not implement")
+    found = _checked_symmetries(topology)
+    single = ALLGATHER if collective.has_two_phases else collective
+    (direction,) = single.phases
+    bound, _ = _directed_bound(tree_problem(topology, direction, ()), single, found)
+    return _allreduce_bound(bound, found) if collective.has_two_phases else bound
+
+
+def plan_symmetric(topology: Topology, collective: AnyCollective) -> Plan:
+    """Plan an allgather, reduce-scatter or allreduce of equal shards on a symmetric network."""
+    collective = as_collective(collective, EVERY_ROOT, "symmetric trees do not implement")
+    trace = Trace()
+    with trace.stage("symmetries"):
+        found = _checked_symmetries(topology)
+    if not collective.has_two_phases:
+        forest, bound = _directed(topology, collective, found, trace)
+        return proved_plan(topology, collective, forest, "symmetric", {}, trace, bound)
+    broadcast, bound = _directed(topology, ALLGATHER, found, trace)
+    if opposite_links(topology) is None:
+        reduction, _ = _directed(topology, REDUCE_SCATTER, found, trace)
+    else:
+        reduction = replace(broadcast, base=replace(broadcast.base, direction="reduce"))
+    schedule = SymmetricAllreduce(reduction, broadcast)
+    return proved_plan(topology, collective, schedule, "symmetric", {}, trace, _allreduce_bound(bound, found))
+
+
+def _checked_symmetries(topology: Topology) -> list[Symmetry]:
+    as_topology(topology)
+    found = list(_symmetries(topology))
+    if not found:
+        raise UnsupportedError(
+            f"no symmetries of {topology!r} were found that move its ranks, or equal parts of it; expected equal "
+            "boxes, a fat tree, a torus or the like: plan with 'forestcoll'"
+        )
+    return found
+
+
+def _symmetries(topology: Topology) -> Iterator[Symmetry]:
+    """Yield groups, the smallest first, that move parts of a network with switches, or all ranks of one without."""
+    network = ColoredNetwork.of(topology)
+    if not topology.switch_nodes:
+        generators = np.array(translations(network, topology.num_ranks), dtype=np.int64)
+        if len(generators):
+            orbits = orbit_numbers(generators)
+            yield Symmetry(generators, np.argsort(orbits, kind="stable").reshape(orbits.max() + 1, -1).T)
+        return
+    turned: list[IntArray] = []
+    for turn in nested_turns(network, topology.num_ranks):
+        turned.append(turn.mapping)
+        yield Symmetry(np.array(turned), turn.parts)
+
+
+def _directed(
+    topology: Topology, collective: Collective, found: list[Symmetry], trace: Trace
+) -> tuple[SymmetricForest, Bound]:
+    (direction,) = collective.phases
+    problem = tree_problem(topology, direction, ())
+    with trace.stage("bottleneck"):
+        bound, best = _directed_bound(problem, collective, found)
+    with trace.stage("tree packing"):
+        if topology.switch_nodes:
+            return parts_forest(problem, best, found, trace), bound
+        (whole,) = found
+        orbits = link_orbits(whole.generators, topology)
+        base = direct_forest(problem, best, whole.parts[0], orbits, len(whole.parts))
+        return SymmetricForest(base, whole.generators), bound
+
+
+def _directed_bound(problem: TreeProblem, collective: Collective, found: list[Symmetry]) -> tuple[Bound, Bottleneck]:
+    topology, first = problem.topology, found[-1].parts[0]
+    best = bottleneck_cut(
+        problem.num_nodes,
+        problem.tails,
+        problem.heads,
+        problem.capacities,
+        problem.root_weights,
+        np.sort(first[first < topology.num_ranks]).tolist(),
+    )
+    rate = Fraction(best.supply, best.capacity) / topology.arrays.unit
+    return Bound(topology, collective, rate, Cut(node_names(topology, best.source_side))), best
+
+
+def _allreduce_bound(bound: Bound, found: list[Symmetry]) -> Bound:
+    """Bound an allreduce by the cut of an allgather, or by the ingress of all images of its bottleneck."""
+    topology = bound.topology
+    partitions: list[Witness] = [bound.witness]
+    for symmetry in found:
+        labels = np.full(len(topology.nodes), -1)
+        labels[symmetry.parts if topology.switch_nodes else np.arange(topology.num_ranks)[:, None]] = np.arange(
+            len(symmetry.parts) if topology.switch_nodes else topology.num_ranks
+        )[:, None]
+        parts = partition(topology, labels)
+        if parts is not None:
+            partitions.append(parts)
+    bounds = [Bound.from_witness(topology, ALLREDUCE, witness) for witness in partitions]
+    return max(bounds, key=lambda each: each.inverse_rate)

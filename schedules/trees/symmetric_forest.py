@@ -1,0 +1,304 @@
+"""`SymmetricForest`: trees of a few roots, and permutations of the nodes that make those of all other roots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import CertificateError, UnsupportedError
+from ...support.array_text import encode_integers
+from ...support.arrays import IntArray, components, read_only
+from ...support.validation import as_kind, shown
+from ...topologies import Topology
+from ..paths.congestion import congestion
+from ..paths.schedule import Schedule
+from ..traffic.collective import Direction
+from .allreduce import Allreduce
+from .forest import Forest
+
+MAX_EXPANDED = 2**28  # entries of the routes of all trees
+
+
+@dataclass(frozen=True, eq=False)
+class SymmetricForest(Schedule):
+    """Spanning trees for all roots, of which only those of *representatives* are written down.
+
+    The generators are commuting symmetries of the network, and no product of their powers but the identity fixes a
+    rank.  So every rank is the image h(r) of one representative r under one product h, and its trees are the images
+    under h of the trees of r.  On a link of an orbit O, with |H| products, all trees together put ``|H| / |O|`` times
+    what the trees of the representatives put on all of O.
+
+    Attributes
+    ----------
+    base : Forest
+        The trees of the representatives, whose shards have weight 1; those of all other ranks have weight 0.
+    generators : ndarray of int64, shape (generators, nodes)
+        The image of each node.
+    """
+
+    parts: ClassVar[str] = Forest.parts
+    subject: ClassVar[str] = Forest.subject
+    load_text: ClassVar[str] = Forest.load_text
+
+    base: Forest
+    generators: IntArray
+
+    def __post_init__(self) -> None:
+        as_kind(self.base, Forest, "the base of the symmetric forest")
+        if not isinstance(self.generators, np.ndarray) or self.generators.ndim != 2:
+            raise UnsupportedError(
+                f"the generators are {shown(self.generators)}; expected an array of shape (generators, nodes)"
+            )
+        object.__setattr__(self, "generators", read_only(self.generators))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        """Copy and pickle by construction, as `Forest` does."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+    @property
+    def num_ranks(self) -> int:
+        """Compute nodes that every tree spans."""
+        return self.base.num_ranks
+
+    @property
+    def trees_per_root(self) -> int:
+        """The paper's k; see `Forest`."""
+        return self.base.trees_per_root
+
+    @property
+    def direction(self) -> Direction:
+        """Whether data runs away from the roots or towards them."""
+        return self.base.direction
+
+    @property
+    def phases(self) -> tuple[Direction, ...]:
+        """That of all trees, alone."""
+        return self.base.phases
+
+    @property
+    def load_units(self) -> tuple[int, ...]:
+        """Copies of trees that carry a unit of data: k."""
+        return self.base.load_units
+
+    @cached_property
+    def root_weights(self) -> IntArray:
+        """Sizes of the shards: all 1."""
+        return read_only(np.ones(self.num_ranks, dtype=np.int64))
+
+    @property
+    def total_weight(self) -> int:
+        """Number of shards."""
+        return self.num_ranks
+
+    @property
+    def num_representatives(self) -> int:
+        """Roots whose trees are written down."""
+        return int(np.count_nonzero(self.base.root_weights))
+
+    @property
+    def num_trees(self) -> int:
+        """Number of distinct trees of all roots."""
+        return self.base.num_trees * self.num_ranks // self.num_representatives
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"131072 trees, 1 per root by weight, images of 8"``."""
+        return f"{self.num_trees} trees, {self.trees_per_root} per root by weight, images of {self.base.num_trees}"
+
+    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
+        """Whether these are equal shards."""
+        return set(weights) <= {1}
+
+    @cached_property
+    def orbits(self) -> IntArray:
+        """The number of the orbit of each rank, shape (ranks,)."""
+        return read_only(orbit_numbers(self.generators[:, : self.num_ranks]))
+
+    @cached_property
+    def expanded(self) -> Forest:
+        """All trees; raises `UnsupportedError` if there are too many to write down."""
+        if self.num_trees * self.num_ranks > MAX_EXPANDED:
+            raise UnsupportedError(
+                f"{self.num_trees} trees over {self.num_ranks} ranks would have {self.num_trees * self.num_ranks} "
+                f"routes; expected at most {MAX_EXPANDED}: ask for one rank at a time by `rank_transfers`"
+            )
+        return _expand(self)
+
+    @property
+    def forests(self) -> tuple[Forest, ...]:
+        """The trees of representatives, as the only part."""
+        return (self.base,)
+
+    def link_loads(self, topology: Topology) -> IntArray:
+        """Tree copies on each link, shape (links,)."""
+        orbits = link_orbits(self.generators, topology)
+        sums = np.zeros(orbits.max() + 1, dtype=np.int64)
+        np.add.at(sums, orbits, self.base.link_loads(topology))
+        return (sums * (self.num_ranks // self.num_representatives) // np.bincount(orbits))[orbits]
+
+    def congestion(self, topology: Topology) -> Fraction:
+        """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
+        return congestion(self.link_loads(topology), self.trees_per_root, topology)
+
+    @property
+    def heights(self) -> IntArray:
+        """Height of each tree of a representative; its images are as high."""
+        return self.base.heights
+
+    @property
+    def depth(self) -> int:
+        """Height of the highest tree, in hops between ranks."""
+        return self.base.depth
+
+    def latency(self, topology: Topology) -> Fraction:
+        """Largest sum of link latencies between a root and a rank along a tree, in µs."""
+        return self.base.latency(topology)
+
+    def hop_rate(self, topology: Topology) -> Fraction:
+        """Longest time that the data of one tree takes on one link; see `Schedule.hop_rate`."""
+        return self.base.hop_rate(topology)
+
+    @property
+    def messages(self) -> IntArray:
+        """Edges that each rank sends over, shape (ranks,)."""
+        return np.bincount(self.orbits, weights=self.base.messages).astype(np.int64)[self.orbits]
+
+    @property
+    def most_added(self) -> Fraction:
+        """Data that a rank adds in all trees."""
+        if self.direction == "broadcast":
+            return Fraction(0)
+        trees, ranks = np.nonzero(self.base.routes >= 0)
+        added = np.zeros(self.orbits.max() + 1, dtype=np.int64)
+        np.add.at(added, self.orbits[self.base.parents[trees, ranks]], self.base.weights[trees])
+        return Fraction(int(added.max()), self.trees_per_root)
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe it by counts and compressed arrays; see ``docs/reference/plan-json.md``."""
+        base = self.base
+        counts = {
+            "num_ranks": base.num_ranks,
+            "num_nodes": self.generators.shape[1],
+            "num_generators": len(self.generators),
+            "num_trees": base.num_trees,
+            "num_paths": len(base.path_starts) - 1,
+            "num_path_nodes": len(base.path_nodes),
+            "trees_per_root": base.trees_per_root,
+        }
+        arrays: dict[str, npt.NDArray[np.integer]] = {
+            "generators": self.generators,
+            "roots": base.roots,
+            "weights": base.weights,
+            "routes": base.routes,
+            "path_lengths": np.diff(base.path_starts),
+            "path_nodes": base.path_nodes,
+        }
+        written = {name: encode_integers(array) for name, array in arrays.items()}
+        return {"kind": "symmetric-forest", "direction": base.direction, **counts, **written}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SymmetricAllreduce(Allreduce):
+    """An allreduce along trees of which only those of representatives are written down.
+
+    Attributes
+    ----------
+    reduce, broadcast : SymmetricForest
+        Of these directions.
+    """
+
+    reduce: SymmetricForest  # type: ignore[assignment]
+    broadcast: SymmetricForest  # type: ignore[assignment]
+
+    @property
+    def expanded(self) -> Allreduce:
+        """All trees of both; see `SymmetricForest.expanded`."""
+        return Allreduce(self.reduce.expanded, self.broadcast.expanded)
+
+    @property
+    def forests(self) -> tuple[Forest, ...]:
+        """The trees of representatives of both."""
+        return self.reduce.base, self.broadcast.base
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"262144 trees, 1 per root by weight, images of 16"``."""
+        written = self.reduce.base.num_trees + self.broadcast.base.num_trees
+        return f"{super().size_text}, images of {written}"
+
+
+def expanding(function: Callable[..., Any]) -> None:
+    """Let a function that dispatches on the kind of schedule take symmetric ones, with all their trees."""
+
+    def of_all_trees(schedule: SymmetricForest | SymmetricAllreduce, *more: Any) -> Any:
+        return function(schedule.expanded, *more)
+
+    for kind in (SymmetricForest, SymmetricAllreduce):
+        function.register(kind)(of_all_trees)  # type: ignore[attr-defined]
+
+
+def link_orbits(generators: IntArray, topology: Topology) -> IntArray:
+    """Number the orbits of links; int64 (links,).  Raises `CertificateError` if a link has no image."""
+    tails, heads, _, _ = topology.columns
+    images = [topology.link_places(generator[tails], generator[heads]) for generator in generators]
+    for row, image in enumerate(images):
+        if (image < 0).any():
+            raise CertificateError(f"generator {row} takes a link to where the topology has none")
+    return orbit_numbers(np.array(images))
+
+
+def orbit_numbers(images: IntArray) -> IntArray:
+    """Number the orbits that permutations generate, by their first members; (generators, size) gives (size,)."""
+    count, size = images.shape
+    return components(size, np.column_stack((np.tile(np.arange(size), count), images.ravel())))
+
+
+def products(generators: IntArray) -> Iterator[IntArray]:
+    """Yield all products of powers of the generators as permutations, the identity first."""
+    size = generators.shape[1]
+    if not len(generators):
+        yield np.arange(size)
+        return
+    for outer in products(generators[:-1]):
+        found = outer
+        while True:
+            yield found
+            found = generators[-1][found]
+            if (found == outer).all():
+                break
+
+
+def _expand(schedule: SymmetricForest) -> Forest:
+    """Write down the images of all trees, with each path once."""
+    base = schedule.base
+    lengths, ranks = np.diff(base.path_starts), np.arange(base.num_ranks)
+    members = list(products(schedule.generators))
+    routes = np.full((len(members), base.num_trees, base.num_ranks), -1, dtype=np.int32)
+    starts, nodes, known = [np.zeros(1, dtype=np.int64)], [], 0
+    numbers = np.empty((len(members), len(lengths)), dtype=np.int64)
+    for length in np.unique(lengths).tolist():
+        chosen = np.flatnonzero(lengths == length)
+        rows = base.path_nodes[base.path_starts[chosen][:, None] + np.arange(length)]
+        found, inverse = np.unique(np.concatenate([member[rows] for member in members]), axis=0, return_inverse=True)
+        numbers[:, chosen] = known + inverse.reshape(len(members), -1)
+        starts.append(starts[-1][-1] + length * np.arange(1, len(found) + 1))
+        nodes.append(found.ravel())
+        known += len(found)
+    for number, member in enumerate(members):
+        taken = base.routes >= 0
+        routes[number][:, member[ranks]] = np.where(taken, numbers[number][base.routes], -1)
+    return replace(
+        base,
+        roots=np.concatenate([member[base.roots] for member in members]),
+        weights=np.tile(base.weights, len(members)),
+        routes=routes.reshape(-1, base.num_ranks),
+        path_starts=np.concatenate(starts),
+        path_nodes=np.concatenate(nodes),
+        root_weights=schedule.root_weights,
+    )

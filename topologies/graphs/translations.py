@@ -1,0 +1,205 @@
+"""Commuting symmetries of a direct-connect network that move every rank: the translations of tori, hypercubes, rings.
+
+The image of rank 0 is chosen.  In two copies of the network, rank 0 and its image get a color of their own; refinement
+and further pairs of nodes, each as far apart as the first, leave at most one mapping, which is checked.  Translations
+that are known become links of kinds of their own, so that others commute with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from ...support.arrays import IntArray, components
+from .refinement import ColoredNetwork, refined
+
+MAX_TARGETS = 48  # images of rank 0 that are tried
+SEEDS = 3  # orders in which ties are broken
+
+
+class CyclicGroups:
+    """Commuting permutations of which no product but the identity fixes a rank: a product of cyclic groups."""
+
+    def __init__(self, num_ranks: int) -> None:
+        self.num_ranks = num_ranks
+        self.generators: list[IntArray] = []
+        self.orders: list[int] = []  # of each in the group of those before it
+        self.relations: list[list[int]] = []  # row i: exponents of the product of generators up to i that is 1
+        self.orbit = np.zeros(1, dtype=np.int64)  # images of rank 0 by exponents, the last one fastest
+
+    def added(self, mapping: IntArray) -> bool:
+        """Add a permutation that commutes with the others if the group still fixes no rank."""
+        known = np.full(self.num_ranks, -1)
+        known[self.orbit] = np.arange(len(self.orbit))
+        image, order = int(mapping[0]), 1
+        while known[image] < 0:
+            image, order = int(mapping[image]), order + 1
+        size = order * len(self.orbit)
+        exponents = [int(each) for each in np.unravel_index(known[image], tuple(self.orders))] if self.orders else []
+        member = product_of_powers(self.generators, exponents, np.arange(len(mapping)))
+        # The group has at most `size` members: none but the identity fixes a rank if all orbits are that large.
+        if (power(mapping, order) != member).any() or (self._orbit_sizes(mapping) != size).any():
+            return False
+        for row in self.relations:
+            row.append(0)
+        self.relations.append([*(-each for each in exponents), order])
+        images = [self.orbit]
+        for _ in range(order - 1):
+            images.append(mapping[images[-1]])
+        self.orbit = np.column_stack(images).ravel()
+        self.generators.append(mapping)
+        self.orders.append(order)
+        return True
+
+    def independent(self) -> list[IntArray]:
+        """Return generators whose orders multiply to that of the group."""
+        return [
+            product_of_powers(self.generators, row, np.arange(len(self.generators[0])))
+            for row, order in _smith_rows(self.relations)
+            if order != 1
+        ]
+
+    def _orbit_sizes(self, mapping: IntArray) -> IntArray:
+        ranks = np.arange(self.num_ranks)
+        pairs = [np.column_stack([ranks, each[ranks]]) for each in (*self.generators, mapping)]
+        return np.bincount(components(self.num_ranks, np.concatenate(pairs)))
+
+
+def product_of_powers(generators: Sequence[IntArray], exponents: Sequence[int], nodes: IntArray) -> IntArray:
+    """Return where a product of powers of commuting permutations takes nodes."""
+    for generator, exponent in zip(generators, exponents, strict=True):
+        nodes = power(generator, exponent)[nodes]
+    return nodes
+
+
+def translations(network: ColoredNetwork, num_ranks: int) -> list[IntArray]:
+    """Find independent commuting symmetries, of which no product but the identity fixes a rank."""
+    group = CyclicGroups(num_ranks)
+    distances = hops_from(network, 0)
+    targets = _by_turns(distances[:num_ranks])
+    tried = 0
+    for target in targets:
+        if tried == MAX_TARGETS or len(group.orbit) == num_ranks:
+            break
+        if target in group.orbit:
+            continue
+        tried += 1
+        for seed in range(SEEDS):
+            mapping = _translation(network, group.generators, target, distances, seed)
+            if mapping is not None and network.has_symmetry(mapping) and group.added(mapping):
+                break
+    return group.independent()
+
+
+def hops_from(network: ColoredNetwork, start: int) -> IntArray:
+    """Links from a node, int64 (nodes,), -1 where there is no way."""
+    starts, neighbors, _ = network.adjacency
+    found = np.full(network.num_nodes, -1)
+    found[start] = 0
+    fresh = np.array([start])
+    while len(fresh):
+        spans = starts[0, fresh + 1] - starts[0, fresh]
+        places = np.repeat(starts[0, fresh] - np.cumsum(spans) + spans, spans) + np.arange(spans.sum())
+        reached = np.unique(neighbors[0, places])
+        distance = found[fresh[0]] + 1
+        fresh = reached[found[reached] < 0]
+        found[fresh] = distance
+    return found
+
+
+def _by_turns(distances: IntArray) -> list[int]:
+    """Ranks by distance: the nearest ones, then one of each distance, then the rest."""
+    order = np.argsort(distances, kind="stable")
+    order = order[distances[order] > 0]
+    _, first = np.unique(distances[order], return_index=True)
+    near = order[distances[order] == 1] if len(order) else order
+    return list(dict.fromkeys([*near.tolist(), *order[first].tolist(), *order.tolist()]))
+
+
+def _translation(
+    network: ColoredNetwork, known: list[IntArray], target: int, distances: IntArray, seed: int
+) -> IntArray | None:
+    """Match a network with itself so that rank 0 goes to `target`; int64 (nodes,), which may be no symmetry."""
+    size = network.num_nodes
+    kinds = network.kinds.max() + 1
+    tails = np.concatenate([network.tails, *([np.arange(size)] * len(known))])
+    heads = np.concatenate([network.heads, *known])
+    links = np.concatenate([network.kinds, *(np.full(size, kinds + number) for number in range(len(known)))])
+    twice = [np.concatenate([each, each + size]) for each in (tails, heads)]
+    both = ColoredNetwork(twice[0], twice[1], np.tile(links, 2), np.tile(network.colors, 2))
+    random = np.random.default_rng(seed)
+    colors = both.colors.copy()
+    node, image = 0, target
+    apart = distances[target]
+    while True:
+        # Distances from both nodes say at once what refinement would find out one hop at a time.
+        hops = np.concatenate([hops_from(network, node), hops_from(network, image)])
+        colors = refined(both, colors * (hops.max() + 2) + hops + 1)
+        here, there = (np.argsort(half, kind="stable") for half in (colors[:size], colors[size:]))
+        if (colors[here] != colors[size + there]).any():
+            return None
+        tied = np.flatnonzero(np.diff(colors[here]) == 0)
+        if not len(tied):
+            mapping = np.empty(size, dtype=np.int64)
+            mapping[here] = there
+            return mapping
+        # The first image, or the nearest tied node; of the nodes that it can go to one as far away as the first image.
+        open_nodes = here[np.concatenate([tied, tied + 1])]
+        node = target if target in open_nodes else int(open_nodes[distances[open_nodes].argmin()])
+        choices = np.flatnonzero(colors[size:] == colors[node])
+        lengths = hops_from(network, node)[choices]
+        alike = choices[lengths == apart]
+        if not len(alike):
+            return None
+        # Far from rank 0, so that it takes many steps to get back.
+        image = int(alike[distances[alike].argmax()] if seed == 0 else random.choice(alike))
+
+
+def power(mapping: IntArray, exponent: int) -> IntArray:
+    """Apply a permutation several times; its inverse for a negative exponent."""
+    if exponent < 0:
+        mapping, exponent = np.argsort(mapping), -exponent
+    found = np.arange(len(mapping))
+    while exponent:
+        if exponent % 2:
+            found = mapping[found]
+        mapping, exponent = mapping[mapping], exponent // 2
+    return found
+
+
+def _smith_rows(relations: list[list[int]]) -> list[tuple[list[int], int]]:
+    """Diagonalize relations by unimodular steps; the exponents of each new generator, and its order."""
+    size = len(relations)
+    rows = [list(row) for row in relations]
+    inverse = [[int(row == column) for column in range(size)] for row in range(size)]
+    for step in range(size):
+        while True:
+            entries = [
+                (abs(rows[row][column]), row, column)
+                for row in range(step, size)
+                for column in range(step, size)
+                if rows[row][column]
+            ]
+            _, row, column = min(entries)
+            rows[step], rows[row] = rows[row], rows[step]
+            for each in rows:
+                each[step], each[column] = each[column], each[step]
+            inverse[step], inverse[column] = inverse[column], inverse[step]
+            pivot = rows[step][step]
+            for row in range(step + 1, size):
+                factor = rows[row][step] // pivot
+                rows[row] = [value - factor * top for value, top in zip(rows[row], rows[step], strict=True)]
+            for column in range(step + 1, size):
+                factor = rows[step][column] // pivot
+                for each in rows:
+                    each[column] -= factor * each[step]
+                # A column operation on the relations is the opposite row operation on the generators.
+                inverse[step] = [
+                    value + factor * other for value, other in zip(inverse[step], inverse[column], strict=True)
+                ]
+            if not any(rows[row][step] for row in range(step + 1, size)) and not any(rows[step][step + 1 :]):
+                break
+    assert prod(abs(rows[step][step]) for step in range(size)) > 0
+    return [(inverse[step], abs(rows[step][step])) for step in range(size)]

@@ -1,0 +1,110 @@
+"""Turns of equal parts of a switched network: boxes round a fabric, pods of a fat tree, hosts of a switch.
+
+Without its outermost switches a network falls apart.  Where the parts are equal, and linked equally to what was taken
+away, moving each to the next one is a symmetry that fixes all else.  The same goes for the parts of a part, so the
+turns of all levels commute.  Nodes of parts are matched by color refinement in all of them at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ...support.arrays import BoolArray, IntArray, components
+from .refinement import ColoredNetwork, refined
+
+MAX_TIES = 64  # sets of nodes that refinement does not tell apart, in a part
+
+
+class Turn(NamedTuple):
+    """A symmetry that moves equal parts in a circle."""
+
+    mapping: IntArray  # int64 (nodes,): where each node goes
+    order: int
+    # int64 (products, nodes of a part): the first part and its images under the outer turns and this one
+    parts: IntArray
+
+
+def nested_turns(network: ColoredNetwork, num_ranks: int) -> Iterator[Turn]:
+    """Yield commuting turns of a network with switches, the outermost first, each checked link by link."""
+    levels = _distances_to_ranks(network, num_ranks)
+    images = np.arange(network.num_nodes)[None]
+    for level in range(int(levels.max()), 0, -1):
+        block = images[0]
+        inside = levels[block] < level
+        for at_once in (True, False):
+            steps = _equal_parts(network, block[inside], num_ranks, at_once=at_once)
+            if steps is None:
+                break
+            moves = np.flatnonzero(inside)[steps]
+            mapping = np.arange(network.num_nodes)
+            mapping[images[:, moves.ravel()]] = images[:, np.roll(moves, -1, axis=0).ravel()]
+            if network.has_symmetry(mapping):
+                images = images[:, moves].reshape(-1, moves.shape[1])
+                yield Turn(mapping, len(moves), images)
+                break
+
+
+def _distances_to_ranks(network: ColoredNetwork, num_ranks: int) -> IntArray:
+    """Links to the nearest rank, in any direction, int64 (nodes,); 0 where there is none."""
+    levels = np.zeros(network.num_nodes, dtype=np.int64)
+    reached = np.arange(network.num_nodes) < num_ranks
+    level = 0
+    while True:
+        level += 1
+        nearer = np.concatenate([network.heads[reached[network.tails]], network.tails[reached[network.heads]]])
+        fresh = np.unique(nearer[~reached[nearer]])
+        if not len(fresh):
+            return levels
+        levels[fresh] = level
+        reached[fresh] = True
+
+
+def _equal_parts(network: ColoredNetwork, inside: IntArray, num_ranks: int, *, at_once: bool) -> IntArray | None:
+    """Match the parts that some nodes fall into; int64 (parts, nodes of each), places in `inside`.
+
+    Nodes that are tied are told apart in the order of their numbers: all at once, or one at a time.  None if there are
+    no equal parts, or too many ties.
+    """
+    local, colors = network.around(inside)
+    size = len(inside)
+    both = (local.tails < size) & (local.heads < size)
+    part = components(size, np.column_stack([local.tails[both], local.heads[both]]))
+    with_ranks = np.zeros(part.max(initial=0) + 1, dtype=np.bool_)
+    with_ranks[part[inside < num_ranks]] = True
+    moving = with_ranks[part]
+    counts = np.bincount(part)[with_ranks]
+    if len(counts) < 2 or (counts != counts[0]).any():
+        return None
+    colors[:size][~moving] = colors.max() + 1 + np.flatnonzero(~moving)
+    for _ in range(MAX_TIES):
+        colors = refined(local, colors)
+        order = np.lexsort((np.arange(size), colors[:size], part))
+        order = order[moving[order]]
+        rows = order.reshape(-1, counts[0])
+        tied = _ties(colors[rows])
+        if tied is None:
+            return rows if (colors[rows] == colors[rows[0]]).all() else None
+        nodes, places = rows[tied.chosen], tied.places
+        if not at_once:
+            nodes, places = nodes[places == 0], places[places == 0]
+        colors[nodes] = colors.max() + 1 + places
+    return None
+
+
+class _Ties(NamedTuple):
+    chosen: BoolArray  # bool (parts, nodes): the nodes of one color that ties some in each part
+    places: IntArray  # int64 (chosen,): their places among those of their part
+
+
+def _ties(rows: IntArray) -> _Ties | None:
+    """Find the color that ties fewest nodes of a part; `rows` int64 (parts, nodes), sorted. None without ties."""
+    repeats = rows[:, 1:] == rows[:, :-1]
+    if not repeats.any():
+        return None
+    tied = np.unique(rows[:, 1:][repeats])
+    sizes = [(rows == color).sum(axis=1).max() for color in tied.tolist()]
+    chosen = rows == tied[np.argmin(sizes)]
+    return _Ties(chosen, (np.cumsum(chosen, axis=1) - 1)[chosen])
