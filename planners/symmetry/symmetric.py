@@ -129,5 +129,6 @@ def _allreduce_bound(bound: Bound, found: list[Symmetry]) -> Bound:
         parts = partition(topology, labels)
         if parts is not None:
             partitions.append(parts)
-    bounds = [Bound.from_witness(topology, ALLREDUCE, witness) for witness in partitions]
-    return max(bounds, key=lambda each: each.inverse_rate)
+    rates = [Fraction(*witness.crossing(topology, ALLREDUCE)) for witness in partitions]
+    place = rates.index(max(rates))
+    return Bound(topology, ALLREDUCE, rates[place], partitions[place])

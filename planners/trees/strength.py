@@ -50,12 +50,12 @@ def node_names(topology: Topology, inside: npt.NDArray[np.bool_]) -> frozenset[s
 
 def partition(topology: Topology, labels: npt.NDArray[np.int64]) -> Partition | None:
     """Partition nodes by label; None if switches with label -1, in no part, can reduce data."""
-    parts: dict[int, set[str]] = {}
-    for node, label in zip(topology.nodes, labels.tolist(), strict=True):
-        parts.setdefault(label, set()).add(node)
-    if topology.aggregation & parts.get(-1, set()):
+    names = np.array(topology.nodes, dtype=np.object_)
+    order = np.argsort(labels, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+    if labels.min() < 0 and not topology.aggregation.isdisjoint(names[parts[0]]):
         return None
-    return Partition(tuple(frozenset(part) for part in parts.values()))
+    return Partition(tuple(frozenset(names[part]) for part in sorted(parts, key=lambda part: int(part[0]))))
 
 
 def narrowest_cut(topology: Topology) -> Cut:

@@ -293,13 +293,15 @@ class Partition(Witness):
 
     def _parties(self, topology: Topology) -> list[frozenset[str]]:
         """Parts that hold ranks."""
-        return [part for part in self.parts if any(topology.node_index[node] < topology.num_ranks for node in part)]
+        ranks = frozenset(topology.compute_nodes)
+        return [part for part in self.parts if not ranks.isdisjoint(part)]
 
     def _numbered(self, topology: Topology) -> IntArray:
         """Number of the part with ranks that each node is in, -1 for none; shape (nodes,)."""
-        numbers = np.full(len(topology.nodes), -1)
-        for number, party in enumerate(self._parties(topology)):
-            numbers[[topology.node_index[node] for node in party]] = number
+        numbers, index = np.full(len(topology.nodes), -1), topology.node_index
+        parties = self._parties(topology)
+        places = [index[node] for party in parties for node in party]
+        numbers[places] = np.repeat(np.arange(len(parties)), [len(party) for party in parties])
         return numbers
 
 

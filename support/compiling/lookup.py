@@ -32,4 +32,5 @@ def rows_with_repeats(starts: IntArray, entries: IntArray) -> IntArray:
         return np.flatnonzero(repeats)
     rows: IntArray = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.lexsort((entries, rows))
-    return rows[order[1:]][(np.diff(rows[order]) == 0) & (np.diff(entries[order]) == 0)]
+    again = (np.diff(rows[order]) == 0) & (np.diff(entries[order]) == 0)
+    return np.asarray(rows[order[1:]][again])
