@@ -25,6 +25,7 @@ CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many 
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
 FEW_RANKS = 8  # up to which more planners are tried
 SEARCHED_RANKS = 16  # up to which searches are quick
+RING_RANKS = 64  # up to which rings take little longer than what else was tried
 MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks take gigabytes
 
 Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
@@ -70,9 +71,9 @@ def plan_for_size(
             if search.is_near_the_bound():
                 break
             search.try_planner(name, options_of)
-        is_small = topology.num_ranks <= SEARCHED_RANKS
-        near = NEAR if is_small else CLOSE
-        for name in ("ring",) * is_small if in_few_steps else SEARCHING:
+        rings = ("ring",) if topology.num_ranks <= RING_RANKS else ()
+        near = NEAR if in_few_steps or topology.num_ranks <= SEARCHED_RANKS else CLOSE
+        for name in rings if in_few_steps else SEARCHING:
             if not (search.is_near_the_bound(near) or (name == "ring" and search.beats_all_rings())):
                 search.try_planner(name)
     for name in ON_FEW_RANKS if topology.num_ranks <= FEW_RANKS else ():
