@@ -27,6 +27,7 @@ MANY_RANKS = 64
 """Above which what is exact may take minutes, and trees of switches that add, or FAST's stages, are tried first."""
 VERY_MANY_RANKS = 1024
 """Above which trees by symmetries are tried first."""
+HARDLY_SLOWER = Fraction(1, 1000)  # the gap up to which these are taken
 CLOSE = Fraction(1, 50)  # the gap up to which these stages are taken
 
 FEW_RANKS, FEW_SWITCHES = 8, 4  # up to which the best trees that branch at switches take no more than a second
@@ -65,11 +66,11 @@ def plan(
         As for `collopt.bound`.
     planner : str or Planner
         A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, or ``"symmetric"`` on more than
-        1024 ranks where that reaches its bound.  For an allreduce it is the first of ``"forestcoll"``, ``"strength"``
-        and ``"allreduce-lp"`` that takes the options given and reaches its bound, or the best of them and, on small
-        networks with able switches, ``"steiner"``; on more than 64 ranks ``"strength"`` where its trees gain by
-        spanning switches; ``"multicommodity"`` for an all-to-all(v), but ``"fast"`` for uneven traffic of more than 64
-        ranks where it comes within 2 % of its bound.
+        1024 ranks where that comes within 0.1 % of its bound.  For an allreduce it is the first of ``"forestcoll"``,
+        ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound, or the best of them
+        and, on small networks with able switches, ``"steiner"``; on more than 64 ranks ``"strength"`` where its trees
+        gain by spanning switches; ``"multicommodity"`` for an all-to-all(v), but ``"fast"`` for uneven traffic of more
+        than 64 ranks where it comes within 2 % of its bound.
     trees_per_root : int, optional
         The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
         reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.
@@ -201,11 +202,11 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
 
 
 def _by_symmetry(topology: Topology, collective: Collective) -> Plan | None:
-    """Plan by symmetries, if that covers the collective and reaches the bound."""
+    """Plan by symmetries, if that covers the collective and comes close to the bound."""
     if PLANNERS["symmetric"].plans(collective):
         with suppress(UnsupportedError, CapacityOverflowError):
             made = PLANNERS["symmetric"](topology, collective)
-            return made if made.gap == 0 else None
+            return made if made.gap <= HARDLY_SLOWER else None
     return None
 
 
