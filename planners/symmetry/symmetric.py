@@ -28,19 +28,31 @@ from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem, tree_problem
-from ..trees.strength import node_names, partition
+from ..trees.strength import allreduce_bound, node_names, partition
 from .levels import direct_forest
 from .parts import Symmetry, parts_forest
 
+MANY_RANKS = 1024  # above which the best bound of an allreduce is not sought
+
 
 def bound_symmetric(topology: Topology, collective: AnyCollective) -> Bound:
-    """Bound a collective of equal shards by one flow for each orbit of ranks."""
+    """Bound a collective of equal shards by one flow for each orbit of ranks.
+
+    Raises `UnsupportedError` without symmetries, or if an allreduce may have a better bound than this.
+    """
     collective = as_collective(collective, EVERY_ROOT, "symmetric trees do not implement")
     found = _checked_symmetries(topology)
-    single = ALLGATHER if collective.has_two_phases else collective
-    (direction,) = single.phases
-    bound, _ = _directed_bound(tree_problem(topology, direction, ()), single, found)
-    return _allreduce_bound(bound, found) if collective.has_two_phases else bound
+    bounds = [
+        _directed_bound(tree_problem(topology, phase.direction, ()), phase, found)[0]
+        for phase in ((ALLGATHER, REDUCE_SCATTER) if collective.has_two_phases else (collective,))
+        if phase.direction is not None
+    ]
+    if not collective.has_two_phases:
+        return bounds[0]
+    bound = _allreduce_bound(bounds[0], found)
+    if bound.inverse_rate != sum(each.inverse_rate for each in bounds):
+        raise UnsupportedError("reduce-scatter and allgather together do not reach this bound")
+    return bound
 
 
 def plan_symmetric(topology: Topology, collective: AnyCollective) -> Plan:
@@ -58,7 +70,12 @@ def plan_symmetric(topology: Topology, collective: AnyCollective) -> Plan:
     else:
         reduction = replace(broadcast, base=replace(broadcast.base, direction="reduce"))
     schedule = SymmetricAllreduce(reduction, broadcast)
-    return proved_plan(topology, collective, schedule, "symmetric", {}, trace, _allreduce_bound(bound, found))
+
+    def bound_at(rate: Fraction) -> Bound:
+        best = _allreduce_bound(bound, found)
+        return best if best.inverse_rate == rate or topology.num_ranks > MANY_RANKS else allreduce_bound(topology)
+
+    return proved_plan(topology, collective, schedule, "symmetric", {}, trace, bound_at)
 
 
 def _checked_symmetries(topology: Topology) -> list[Symmetry]:
@@ -118,17 +135,16 @@ def _directed_bound(problem: TreeProblem, collective: Collective, found: list[Sy
 
 
 def _allreduce_bound(bound: Bound, found: list[Symmetry]) -> Bound:
-    """Bound an allreduce by the cut of an allgather, or by the ingress of all images of its bottleneck."""
+    """Bound an allreduce by the cut of an allgather, or by the ingress of single ranks or of equal parts."""
     topology = bound.topology
-    partitions: list[Witness] = [bound.witness]
-    for symmetry in found:
+    witnesses: list[Witness] = [bound.witness]
+    alone = np.arange(topology.num_ranks)[:, None]
+    for parts in (alone, *(symmetry.parts for symmetry in found if topology.switch_nodes)):
         labels = np.full(len(topology.nodes), -1)
-        labels[symmetry.parts if topology.switch_nodes else np.arange(topology.num_ranks)[:, None]] = np.arange(
-            len(symmetry.parts) if topology.switch_nodes else topology.num_ranks
-        )[:, None]
-        parts = partition(topology, labels)
-        if parts is not None:
-            partitions.append(parts)
-    rates = [Fraction(*witness.crossing(topology, ALLREDUCE)) for witness in partitions]
+        labels[parts] = np.arange(len(parts))[:, None]
+        witness = partition(topology, labels)
+        if witness is not None:
+            witnesses.append(witness)
+    rates = [Fraction(*witness.crossing(topology, ALLREDUCE)) for witness in witnesses]
     place = rates.index(max(rates))
-    return Bound(topology, ALLREDUCE, rates[place], partitions[place])
+    return Bound(topology, ALLREDUCE, rates[place], witnesses[place])

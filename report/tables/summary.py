@@ -105,7 +105,7 @@ def _tree_checks(schedule: TreeSchedule | SymmetricForest, checked: Plan) -> dic
 @checks_of.register(SymmetricAllreduce)
 def _symmetric_checks(schedule: SymmetricForest | SymmetricAllreduce, checked: Plan) -> dict[str, str]:
     products = checked.topology.num_ranks // int(np.count_nonzero(schedule.forests[-1].root_weights))
-    kept = f"{products} symmetries commute and keep links and bandwidths; only one fixes a rank"
+    kept = f"generators commute and keep links and bandwidths; 1 of their {products} products fixes a rank"
     return {"symmetries": kept} | _tree_checks(schedule, checked)
 
 

@@ -13,7 +13,7 @@ from .symmetric_forest import SymmetricForest
 
 COUNTS = ("num_ranks", "num_nodes", "num_generators", "num_trees", "num_paths", "num_path_nodes", "trees_per_root")
 ARRAYS = ("generators", "roots", "weights", "routes", "path_lengths", "path_nodes")
-MAX_ENTRIES = 2**31  # of an array
+MAX_ENTRIES = 2**27  # of an array
 
 
 def symmetric_forest_from_json(data: object, where: str) -> SymmetricForest:
@@ -29,7 +29,10 @@ def symmetric_forest_from_json(data: object, where: str) -> SymmetricForest:
         "path_lengths": (counts["num_paths"],),
         "path_nodes": (counts["num_path_nodes"],),
     }
-    if ranks > nodes or max(int(np.prod(shape, dtype=object)) for shape in shapes.values()) > MAX_ENTRIES:
+    # A path has two ends, and passes switches at most once.
+    longest = counts["num_paths"] * (nodes - ranks + 2)
+    fits = ranks <= nodes and counts["num_paths"] <= trees * ranks and counts["num_path_nodes"] <= longest
+    if not fits or max(int(np.prod(shape, dtype=object)) for shape in shapes.values()) > MAX_ENTRIES:
         raise FileFormatError(f"{where}: the counts of the schedule are out of proportion; is the file complete?")
     limits = {"generators": nodes, "roots": ranks, "routes": 2**31, "path_nodes": nodes}
     arrays: dict[str, IntArray] = {}

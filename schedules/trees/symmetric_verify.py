@@ -9,6 +9,7 @@ a link follows from those of the representatives on its orbit; docs/explanation/
 from __future__ import annotations
 
 from itertools import combinations
+from math import prod
 
 import numpy as np
 
@@ -47,9 +48,7 @@ def verified_symmetric_loads(schedule: SymmetricForest, topology: Topology) -> I
     loads = verified_link_loads(base, topology)
     if len(base.switches):
         raise CertificateError("trees of a symmetric forest branch at switches; expected trees that branch at ranks")
-    size = 1
-    for generator in schedule.generators:
-        size *= _order(generator)
+    size = prod(_order(generator) for generator in schedule.generators)
     orbits = _orbits(schedule.generators[:, :ranks])
     members = np.bincount(orbits)
     refuse_if(members != size, f"orbit {{}} of ranks does not have as many members as the group, {size}")
@@ -79,6 +78,8 @@ def _checked_generators(generators: IntArray, topology: Topology) -> IntArray:
         raise CertificateError(
             f"the generators are {generators.dtype} of shape {generators.shape}; expected int64 (generators, {size})"
         )
+    if len(generators) >= topology.num_ranks.bit_length():
+        raise CertificateError(f"{len(generators)} generators have too many products for {topology.num_ranks} ranks")
     images = np.empty((len(generators), len(tails)), dtype=np.int64)
     for row, generator in enumerate(generators):
         what = f"generator {row} of the symmetric forest"
@@ -86,6 +87,8 @@ def _checked_generators(generators: IntArray, topology: Topology) -> IntArray:
             raise CertificateError(f"{what} is no permutation of the nodes")
         if (generator[: topology.num_ranks] >= topology.num_ranks).any():
             raise CertificateError(f"{what} takes a rank to a switch")
+        if generator[0] == 0:
+            raise CertificateError(f"{what} fixes rank 0")
         place = topology.link_places(generator[tails], generator[heads])
         if (place < 0).any():
             raise CertificateError(f"{what} takes a link to where the topology has none")

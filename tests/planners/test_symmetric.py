@@ -131,7 +131,13 @@ def test_refuses_a_file_whose_permutations_were_changed(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     made.save(path)
     document = json.loads(path.read_text())
-    for name, value in (("num_generators", 2), ("num_trees", 10**9), ("routes", {}), ("num_nodes", 0)):
+    for name, value in (
+        ("num_generators", 2),
+        ("num_trees", 10**9),
+        ("routes", {}),
+        ("num_nodes", 0),
+        ("num_path_nodes", 2**20),
+    ):
         changed = document | {"schedule": document["schedule"] | {name: value}}
         path.write_text(json.dumps(changed))
         with pytest.raises(FileFormatError, match=r"plan\.json"):
@@ -212,6 +218,30 @@ def test_says_what_it_cannot_plan(network: Topology) -> None:
     """Networks without the right symmetries are refused with the way out."""
     with pytest.raises(UnsupportedError, match="plan with 'forestcoll'"):
         collopt.plan(network, "allgather", planner="symmetric")
+
+
+def test_few_generators_have_so_many_products() -> None:
+    """Long lists of generators that move nothing are refused before pairs of them are compared."""
+    made = collopt.plan(NETWORKS["torus"], "allgather", planner="symmetric")
+    assert isinstance(made.schedule, SymmetricForest)
+    many = np.tile(np.arange(60), (10**4, 1))
+    for generators, message in ((many, "too many products"), (many[:1], "fixes rank 0")):
+        with pytest.raises(CertificateError, match=message):
+            replace(made, schedule=SymmetricForest(made.schedule.base, generators)).verify()
+
+
+def test_the_bound_of_an_allreduce_is_the_best_one_known() -> None:
+    """Also where the parts whose cuts bind an allgather are not those that bind an allreduce."""
+    pairs = [Topology.from_links([(0, 1, 4), (1, 0, 4)], compute=range(2))]
+    uneven = [(rank, (rank + 2) % 40, 1) for rank in range(40)] + [(rank, rank ^ 1, 4) for rank in range(0, 40, 2)]
+    pairs.append(Topology.from_links(uneven, compute=range(40), bidirectional=True))
+    leaves = [(f"h{leaf}", f"l{leaf}", 10) for leaf in range(5)]
+    leaves += [(f"l{leaf}", f"s{spine}", 10) for leaf in range(5) for spine in range(2)]
+    names = [f"{kind}{number}" for kind, count in (("h", 5), ("l", 5), ("s", 2)) for number in range(count)]
+    pairs.append(Topology.from_links(leaves, compute=names[:5], switches=names[5:], bidirectional=True))
+    for network in pairs:
+        made = collopt.plan(network, "allreduce", planner="symmetric")
+        assert made.bound.inverse_rate == collopt.bound(network, "allreduce").inverse_rate
 
 
 def test_ranks_run_all_trees() -> None:

@@ -17,6 +17,7 @@ from .refinement import ColoredNetwork, refined
 
 MAX_TARGETS = 48  # images of rank 0 that are tried
 SEEDS = 3  # orders in which ties are broken
+MAX_WORK = 3 * 10**7  # links times nodes that are set apart, seconds
 
 
 class CyclicGroups:
@@ -80,14 +81,15 @@ def translations(network: ColoredNetwork, num_ranks: int) -> list[IntArray]:
     distances = hops_from(network, 0)
     targets = _by_turns(distances[:num_ranks])
     tried = 0
+    left = [MAX_WORK // (len(network.tails) + 1)]  # pairs of nodes that may still be set apart
     for target in targets:
-        if tried == MAX_TARGETS or len(group.orbit) == num_ranks:
+        if tried == MAX_TARGETS or len(group.orbit) == num_ranks or left[0] <= 0:
             break
         if target in group.orbit:
             continue
         tried += 1
         for seed in range(SEEDS):
-            mapping = _translation(network, group.generators, target, distances, seed)
+            mapping = _translation(network, group.generators, target, distances, seed, left)
             if mapping is not None and network.has_symmetry(mapping) and group.added(mapping):
                 break
     return group.independent()
@@ -119,7 +121,7 @@ def _by_turns(distances: IntArray) -> list[int]:
 
 
 def _translation(
-    network: ColoredNetwork, known: list[IntArray], target: int, distances: IntArray, seed: int
+    network: ColoredNetwork, known: list[IntArray], target: int, distances: IntArray, seed: int, left: list[int]
 ) -> IntArray | None:
     """Match a network with itself so that rank 0 goes to `target`; int64 (nodes,), which may be no symmetry."""
     size = network.num_nodes
@@ -133,7 +135,8 @@ def _translation(
     colors = both.colors.copy()
     node, image = 0, target
     apart = distances[target]
-    while True:
+    while left[0] > 0:
+        left[0] -= 1
         # Distances from both nodes say at once what refinement would find out one hop at a time.
         hops = np.concatenate([hops_from(network, node), hops_from(network, image)])
         colors = refined(both, colors * (hops.max() + 2) + hops + 1)
@@ -155,6 +158,7 @@ def _translation(
             return None
         # Far from rank 0, so that it takes many steps to get back.
         image = int(alike[distances[alike].argmax()] if seed == 0 else random.choice(alike))
+    return None
 
 
 def power(mapping: IntArray, exponent: int) -> IntArray:
