@@ -41,7 +41,7 @@ def call(capsys: pytest.CaptureFixture[str], *words: object) -> Answer:
     capsys.readouterr()
     status = main([str(word) for word in words])
     printed = capsys.readouterr()
-    return Answer(status, printed.out, _without_note(printed.err))
+    return Answer(status, printed.out, without_note(printed.err))
 
 
 def process(*words: object, **environment: str) -> Answer:
@@ -54,10 +54,10 @@ def process(*words: object, **environment: str) -> Answer:
         check=False,
         timeout=100,
     )
-    return Answer(result.returncode, result.stdout, _without_note(result.stderr))
+    return Answer(result.returncode, result.stdout, without_note(result.stderr))
 
 
-def _without_note(printed: str) -> str:
+def without_note(printed: str) -> str:
     """Leave out that kernels are compiled, which depends on what ran before."""
     return "".join(line for line in printed.splitlines(keepends=True) if "this run compiles numba kernels" not in line)
 

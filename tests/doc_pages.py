@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from cli_calls import without_note
 from collopt.cli import main
 
 __all__ = [
@@ -146,6 +147,7 @@ def run_console(block: Block, folder: Path, run: Runner = call) -> None:
             continue
         assert program == "collopt", f"line {block.line}: only collopt and make run here; say <!-- not run: reason -->"
         status, printed = run(arguments, folder)
+        printed = without_note(printed)
         expected = block.exit_status if position == len(commands) - 1 else 0
         assert status == expected, f"line {block.line}: `{command}` ended with {status}\n{printed}"
         if shown.strip():

@@ -174,8 +174,8 @@ def test_a_changed_network_in_the_file_is_no_plan_at_all(capsys: pytest.CaptureF
         ('{"name": "x", "collective": "allreduce", "gpus": []}', "is an MSCCL++ execution plan, not a collopt plan"),
         ('{"collective": "allreduce"}', "has no field 'format'; expected format 'collopt-plan'"),
         (
-            '{"format": "collopt-plan", "version": 8}',
-            "is version 8; this release reads versions 1 to 7: upgrade collopt",
+            '{"format": "collopt-plan", "version": 9}',
+            "is version 9; this release reads versions 1 to 8: upgrade collopt",
         ),
         ('{"format": "collopt-plan", "version": 1}', "field made_by"),
     ],

@@ -289,7 +289,9 @@ def test_plans_reach_fixed_counts_on_random_networks(data: st.DataObject, topolo
         model = throughput.build_fixed_count(topology, trees, direction=direction)
         algbw = topology.num_ranks * trees * float(model.unit) / solve(model).objective
         assert algbw <= float(collopt.bound(topology, collective).algbw) * (1 + 1e-7)
-        assert algbw == close(collopt.plan(topology, collective, trees_per_root=trees).algbw)
+        # HiGHS takes numbers within 1e-6 of whole ones for whole, so its rate may be that much too high.
+        made = collopt.plan(topology, collective, trees_per_root=trees)
+        assert algbw == pytest.approx(float(made.algbw), rel=2e-6)
 
 
 def test_fixed_counts_are_whole_and_balanced() -> None:

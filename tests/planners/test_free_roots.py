@@ -172,6 +172,6 @@ def test_other_collectives_keep_their_shards() -> None:
 def test_text_and_back() -> None:
     """The document of such a plan says version 6 and has a partition, and the same text comes back."""
     document = ring_plan(1, 1, 3, 1).to_json()
-    assert (document["version"], "partition" in document["bound"]) == (7, True)
+    assert (document["version"], "partition" in document["bound"]) == (8, True)
     again = plan_from_json(json.loads(json.dumps(document)), "text").to_json()
     assert again == document

@@ -203,7 +203,7 @@ def test_older_versions_have_none(tmp_path: Any) -> None:
     plan = plan_of_schedule(FOUR, "allreduce", made(SCATTERED))
     plan.save(path := tmp_path / "plan.json")
     assert load_plan(path, FOUR).to_json() == plan.to_json()
-    path.write_text(path.read_text().replace('"version": 7', '"version": 5'))
+    path.write_text(path.read_text().replace('"version": 8', '"version": 5'))
     with pytest.raises(FileFormatError, match="version 5 had no allreduces in one phase; expected version 6"):
         load_plan(path)
 
