@@ -15,7 +15,7 @@ import numpy as np
 from ...support.arrays import IntArray, components
 from .refinement import ColoredNetwork, refined
 
-MAX_TARGETS = 48  # images of rank 0 that are tried
+MAX_TARGETS = 24  # images of rank 0 that are tried
 SEEDS = 3  # orders in which ties are broken
 MAX_WORK = 3 * 10**7  # links times nodes that are set apart, seconds
 
@@ -89,9 +89,12 @@ def translations(network: ColoredNetwork, num_ranks: int) -> list[IntArray]:
             continue
         tried += 1
         for seed in range(SEEDS):
+            before = left[0]
             mapping = _translation(network, group.generators, target, distances, seed, left)
             if mapping is not None and network.has_symmetry(mapping) and group.added(mapping):
                 break
+            if before - left[0] == 1:
+                break  # nothing was tied, so no other order helps
     return group.independent()
 
 
