@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, CertificateError, TopologyError, UnsupportedError
@@ -210,6 +210,7 @@ def test_the_time_of_a_small_case_is_what_a_hand_works_out() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 4), st.sampled_from([None, 1, 3]))
+@example(290318, 1, 4, None)  # one GPU receives more than twice what any sends
 @settings(max_examples=examples(40))
 def test_steps_are_those_of_the_frame(seed: int, n: int, m: int, cuts: int | None) -> None:
     """Each as long as its stage or its busiest GPU inside a server; scratch is what two stages by turns hold."""
@@ -230,8 +231,11 @@ def test_steps_are_those_of_the_frame(seed: int, n: int, m: int, cuts: int | Non
     more = schedule.step_loads.busiest - busiest
     local = frame[frame["phase"] == "local"]
     assert (more >= 0).all()
-    assert more.sum() <= (local.groupby("source")["bytes"].sum().max() if len(local) else 0) * 2
-    assert len(local) or not more.any()
+    # What stays inside a server counts where it is sent and where it arrives.
+    most_local = max(
+        (local.groupby(end)["bytes"].sum().max() for end in ("source", "destination") if len(local)), default=0
+    )
+    assert more.sum() <= 2 * most_local
     model = TwoTierModel(3, 1, wake_up=0)
     bytes_out = np.pad(schedule.stage_bytes, 1)
     wanted = np.maximum(bytes_out * 3, schedule.step_loads.busiest).sum()
