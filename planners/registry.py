@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
@@ -127,7 +126,7 @@ def plan(
     options = {name: value for name, value in given.items() if value is not None}
     _check_options(chosen, collective, options)
     if costs is not None:
-        topology = replace(topology, costs=as_costs(costs, topology))
+        topology = topology.changed(costs=as_costs(costs, topology))
     return chosen(topology, collective, **options)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -84,7 +84,7 @@ def iter_outcomes(
     for size in sizes or ():
         as_bytes(size)
     if costs is not None:
-        topology = replace(topology, costs=as_costs(costs, topology))
+        topology = topology.changed(costs=as_costs(costs, topology))
     given = (("root", root), ("weights", weights), ("traffic", traffic))
     shards: dict[str, Any] = {name: value for name, value in given if value is not None}
     tasks: list[tuple[Kind, str]] = [

@@ -42,15 +42,12 @@ def bound_symmetric(topology: Topology, collective: AnyCollective) -> Bound:
     """
     collective = as_collective(collective, EVERY_ROOT, "symmetric trees do not implement")
     found = _checked_symmetries(topology)
-    bounds = [
-        _directed_bound(tree_problem(topology, phase.direction, ()), phase, found)[0]
-        for phase in ((ALLGATHER, REDUCE_SCATTER) if collective.has_two_phases else (collective,))
-        if phase.direction is not None
-    ]
     if not collective.has_two_phases:
-        return bounds[0]
-    bound = _allreduce_bound(bounds[0], found)
-    if bound.inverse_rate != sum(each.inverse_rate for each in bounds):
+        return _phase_bound(topology, collective, found)
+    there = _phase_bound(topology, ALLGATHER, found)
+    back = there if opposite_links(topology) is not None else _phase_bound(topology, REDUCE_SCATTER, found)
+    bound = _allreduce_bound(there, found)
+    if bound.inverse_rate != there.inverse_rate + back.inverse_rate:
         raise UnsupportedError("reduce-scatter and allgather together do not reach this bound")
     return bound
 
@@ -118,6 +115,11 @@ def _directed(
         orbits = link_orbits(whole.generators, topology)
         base = direct_forest(problem, best, whole.parts[0], orbits, len(whole.parts))
         return SymmetricForest(base, whole.generators), bound
+
+
+def _phase_bound(topology: Topology, collective: Collective, found: list[Symmetry]) -> Bound:
+    (direction,) = collective.phases
+    return _directed_bound(tree_problem(topology, direction, ()), collective, found)[0]
 
 
 def _directed_bound(problem: TreeProblem, collective: Collective, found: list[Symmetry]) -> tuple[Bound, Bottleneck]:

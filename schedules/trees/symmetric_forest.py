@@ -138,8 +138,7 @@ class SymmetricForest(Schedule):
     def link_loads(self, topology: Topology) -> IntArray:
         """Tree copies on each link, shape (links,)."""
         orbits = link_orbits(self.generators, topology)
-        sums = np.zeros(orbits.max() + 1, dtype=np.int64)
-        np.add.at(sums, orbits, self.base.link_loads(topology))
+        sums = _orbit_sums(orbits, self.base.link_loads(topology))
         return (sums * (self.num_ranks // self.num_representatives) // np.bincount(orbits))[orbits]
 
     def congestion(self, topology: Topology) -> Fraction:
@@ -167,7 +166,7 @@ class SymmetricForest(Schedule):
     @property
     def messages(self) -> IntArray:
         """Edges that each rank sends over, shape (ranks,)."""
-        return np.bincount(self.orbits, weights=self.base.messages).astype(np.int64)[self.orbits]
+        return _orbit_sums(self.orbits, self.base.messages)[self.orbits]
 
     @property
     def most_added(self) -> Fraction:
@@ -175,8 +174,7 @@ class SymmetricForest(Schedule):
         if self.direction == "broadcast":
             return Fraction(0)
         trees, ranks = np.nonzero(self.base.routes >= 0)
-        added = np.zeros(self.orbits.max() + 1, dtype=np.int64)
-        np.add.at(added, self.orbits[self.base.parents[trees, ranks]], self.base.weights[trees])
+        added = _orbit_sums(self.orbits[self.base.parents[trees, ranks]], self.base.weights[trees])
         return Fraction(int(added.max()), self.trees_per_root)
 
     def to_json(self) -> dict[str, Any]:
@@ -259,19 +257,28 @@ def orbit_numbers(images: IntArray) -> IntArray:
     return components(size, np.column_stack((np.tile(np.arange(size), count), images.ravel())))
 
 
+def _orbit_sums(orbits: IntArray, values: IntArray) -> IntArray:
+    """Add up the values of each orbit; int64 (orbits,)."""
+    sums = np.zeros(orbits.max() + 1, dtype=np.int64)
+    np.add.at(sums, orbits, values)
+    return sums
+
+
 def products(generators: IntArray) -> Iterator[IntArray]:
-    """Yield all products of powers of the generators as permutations, the identity first."""
+    """Yield all products of powers of permutations, the identity first; `CertificateError` where there is no end."""
     size = generators.shape[1]
     if not len(generators):
         yield np.arange(size)
         return
     for outer in products(generators[:-1]):
         found = outer
-        while True:
+        for _ in range(size):
             yield found
             found = generators[-1][found]
             if (found == outer).all():
                 break
+        else:
+            raise CertificateError(f"a generator taken {size} times, the number of nodes, is not the identity")
 
 
 def _expand(schedule: SymmetricForest) -> Forest:

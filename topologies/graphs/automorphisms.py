@@ -7,7 +7,7 @@ colors are found by the search of `isomorphism` and checked arc by arc.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -73,27 +73,26 @@ def _until_limit(mappings: Iterator[IntArray]) -> Iterator[IntArray]:
 
 def _colored_graph(topology: Topology, traffic: IntArray | None) -> tuple[DirectGraph, Colors]:
     """Encode everything that a symmetry must preserve in the colors of nodes and arcs."""
-    nodes, index = topology.nodes, topology.node_index
-    size = len(nodes)
-    keys = np.array([index[link.tail] * size + index[link.head] for link in topology.links], dtype=np.int64)
-    links = _numbered((link.bandwidth, link.latency) for link in topology.links)
+    size, (tails, heads, kinds, _) = len(topology.nodes), topology.columns
+    keys, links = tails * size + heads, kinds + 1
     pairs, amounts = _unusual(traffic, size) if traffic is not None else (keys[:0], keys[:0])
     arcs = np.unique(np.concatenate([keys, pairs]))
     arc_colors = np.zeros(len(arcs), dtype=np.int64)
     arc_colors[np.searchsorted(arcs, keys)] = links
     arc_colors[np.searchsorted(arcs, pairs)] += amounts * (len(keys) + 1)
-    switches, limits = set(topology.switch_nodes), {each.switch: each[1:] for each in topology.limits}
-    node_colors = _numbered(
-        (node in switches, node in topology.multicast, node in topology.aggregation, limits.get(node)) for node in nodes
-    )
     graph = DirectGraph(size, arcs // size, arcs % size, topology.name)
-    return graph, Colors(node_colors, np.unique(arc_colors, return_inverse=True)[1])
+    return graph, Colors(node_kinds(topology), np.unique(arc_colors, return_inverse=True)[1])
 
 
-def _numbered(values: Iterable[object]) -> IntArray:
-    """Number values from 1, equal values equally."""
+def node_kinds(topology: Topology) -> IntArray:
+    """Number nodes, 0 for ranks, switches by what they can do, int64 (nodes,)."""
+    kinds = (np.arange(len(topology.nodes)) >= topology.num_ranks).astype(np.int64)
+    limits = {each.switch: each[1:] for each in topology.limits}
     numbers: dict[object, int] = {}
-    return np.array([numbers.setdefault(value, len(numbers) + 1) for value in values], dtype=np.int64)
+    for node in topology.multicast | topology.aggregation:
+        able = node in topology.multicast, node in topology.aggregation, limits.get(node)
+        kinds[topology.node_index[node]] = numbers.setdefault(able, len(numbers) + 2)
+    return kinds
 
 
 def _unusual(traffic: IntArray, size: int) -> tuple[IntArray, IntArray]:

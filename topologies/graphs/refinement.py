@@ -15,6 +15,7 @@ from ...support.arrays import IntArray, RandomArray
 from ...support.compiling.kernels import kernel
 from ...support.compiling.lookup import places_of
 from ..network.topology import Topology
+from .automorphisms import node_kinds
 
 
 class Adjacency(NamedTuple):
@@ -71,17 +72,6 @@ class ColoredNetwork:
         own = self.colors.max() + 1 + np.arange(len(outside))
         colors = np.concatenate([self.colors[inside], own])
         return ColoredNetwork(place[self.tails[kept]], place[self.heads[kept]], self.kinds[kept], colors), colors.copy()
-
-
-def node_kinds(topology: Topology) -> IntArray:
-    """Number nodes, 0 for ranks, switches by what they can do, int64 (nodes,)."""
-    kinds = (np.arange(len(topology.nodes)) >= topology.num_ranks).astype(np.int64)
-    limits = {each.switch: each[1:] for each in topology.limits}
-    numbers: dict[object, int] = {}
-    for node in topology.multicast | topology.aggregation:
-        able = node in topology.multicast, node in topology.aggregation, limits.get(node)
-        kinds[topology.node_index[node]] = numbers.setdefault(able, len(numbers) + 2)
-    return kinds
 
 
 def refined(network: ColoredNetwork, colors: IntArray) -> IntArray:

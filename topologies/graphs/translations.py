@@ -17,7 +17,7 @@ from .refinement import ColoredNetwork, refined
 
 MAX_TARGETS = 24  # images of rank 0 that are tried
 SEEDS = 3  # orders in which ties are broken
-MAX_WORK = 3 * 10**7  # links times nodes that are set apart, seconds
+MAX_WORK = 3 * 10**7  # links times individualized pairs of nodes: seconds
 
 
 class CyclicGroups:
@@ -79,21 +79,23 @@ def translations(network: ColoredNetwork, num_ranks: int) -> list[IntArray]:
     """Find independent commuting symmetries, of which no product but the identity fixes a rank."""
     group = CyclicGroups(num_ranks)
     distances = hops_from(network, 0)
-    targets = _by_turns(distances[:num_ranks])
+    targets = _targets(distances[:num_ranks])
     tried = 0
-    left = [MAX_WORK // (len(network.tails) + 1)]  # pairs of nodes that may still be set apart
+    left = MAX_WORK // (len(network.tails) + 1)  # pairs of nodes that may still be individualized
+    both = _two_copies(network, group.generators)
     for target in targets:
-        if tried == MAX_TARGETS or len(group.orbit) == num_ranks or left[0] <= 0:
+        if tried == MAX_TARGETS or len(group.orbit) == num_ranks or left <= 0:
             break
         if target in group.orbit:
             continue
         tried += 1
         for seed in range(SEEDS):
-            before = left[0]
-            mapping = _translation(network, group.generators, target, distances, seed, left)
+            mapping, pairs = _translation(network, both, target, distances, seed, left)
+            left -= pairs
             if mapping is not None and network.has_symmetry(mapping) and group.added(mapping):
+                both = _two_copies(network, group.generators)
                 break
-            if before - left[0] == 1:
+            if pairs == 1:
                 break  # nothing was tied, so no other order helps
     return group.independent()
 
@@ -114,7 +116,7 @@ def hops_from(network: ColoredNetwork, start: int) -> IntArray:
     return found
 
 
-def _by_turns(distances: IntArray) -> list[int]:
+def _targets(distances: IntArray) -> list[int]:
     """Ranks by distance: the nearest ones, then one of each distance, then the rest."""
     order = np.argsort(distances, kind="stable")
     order = order[distances[order] > 0]
@@ -123,34 +125,40 @@ def _by_turns(distances: IntArray) -> list[int]:
     return list(dict.fromkeys([*near.tolist(), *order[first].tolist(), *order.tolist()]))
 
 
-def _translation(
-    network: ColoredNetwork, known: list[IntArray], target: int, distances: IntArray, seed: int, left: list[int]
-) -> IntArray | None:
-    """Match a network with itself so that rank 0 goes to `target`; int64 (nodes,), which may be no symmetry."""
-    size = network.num_nodes
-    kinds = network.kinds.max() + 1
+def _two_copies(network: ColoredNetwork, known: list[IntArray]) -> ColoredNetwork:
+    """Return a network twice, with links of a kind of their own from each node to its image under each mapping."""
+    size, kinds = network.num_nodes, network.kinds.max() + 1
     tails = np.concatenate([network.tails, *([np.arange(size)] * len(known))])
     heads = np.concatenate([network.heads, *known])
     links = np.concatenate([network.kinds, *(np.full(size, kinds + number) for number in range(len(known)))])
     twice = [np.concatenate([each, each + size]) for each in (tails, heads)]
-    both = ColoredNetwork(twice[0], twice[1], np.tile(links, 2), np.tile(network.colors, 2))
+    return ColoredNetwork(twice[0], twice[1], np.tile(links, 2), np.tile(network.colors, 2))
+
+
+def _translation(
+    network: ColoredNetwork, both: ColoredNetwork, target: int, distances: IntArray, seed: int, most: int
+) -> tuple[IntArray | None, int]:
+    """Match a network with itself so that rank 0 goes to `target`, by at most so many individualized pairs.
+
+    Returns the mapping, int64 (nodes,), which may be no symmetry, or None; and the number of pairs.
+    """
+    size = network.num_nodes
     random = np.random.default_rng(seed)
     colors = both.colors.copy()
     node, image = 0, target
     apart = distances[target]
-    while left[0] > 0:
-        left[0] -= 1
+    for pairs in range(1, most + 1):
         # Distances from both nodes say at once what refinement would find out one hop at a time.
         hops = np.concatenate([hops_from(network, node), hops_from(network, image)])
         colors = refined(both, colors * (hops.max() + 2) + hops + 1)
         here, there = (np.argsort(half, kind="stable") for half in (colors[:size], colors[size:]))
         if (colors[here] != colors[size + there]).any():
-            return None
+            return None, pairs
         tied = np.flatnonzero(np.diff(colors[here]) == 0)
         if not len(tied):
             mapping = np.empty(size, dtype=np.int64)
             mapping[here] = there
-            return mapping
+            return mapping, pairs
         # The first image, or the nearest tied node; of the nodes that it can go to one as far away as the first image.
         open_nodes = here[np.concatenate([tied, tied + 1])]
         node = target if target in open_nodes else int(open_nodes[distances[open_nodes].argmin()])
@@ -158,10 +166,10 @@ def _translation(
         lengths = hops_from(network, node)[choices]
         alike = choices[lengths == apart]
         if not len(alike):
-            return None
+            return None, pairs
         # Far from rank 0, so that it takes many steps to get back.
         image = int(alike[distances[alike].argmax()] if seed == 0 else random.choice(alike))
-    return None
+    return None, most
 
 
 def power(mapping: IntArray, exponent: int) -> IntArray:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, TopologyError, UnsupportedError
 from ...support.arrays import IntArray
-from ...support.compiling.lookup import places_of
+from ...support.compiling.lookup import LONG, places_of
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import as_integers, as_list, as_name, is_whole, shown
 
@@ -229,7 +229,11 @@ class LinkLookup:
         inside = (tails >= 0) & (tails < self._size) & (heads >= 0) & (heads < self._size)
         nowhere = self._size * self._size  # greater than any link's number
         wanted = np.where(inside, tails * self._size + heads, nowhere)
-        return places_of(self._ends[0] * self._size + self._ends[1], wanted)
+        if len(wanted) >= LONG:
+            return places_of(self._ends[0] * self._size + self._ends[1], wanted)
+        keys, order = self._sorted
+        found = np.searchsorted(keys, wanted)
+        return np.append(order, -1)[np.where(np.append(keys, -1)[found] == wanted, found, -1)]
 
     def crossing(self, nodes: IntArray, *, entering: bool) -> IntArray:
         """Return the places of the links that leave, or enter, a set of nodes, in order."""
