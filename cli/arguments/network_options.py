@@ -24,6 +24,9 @@ class NetworkOptions(NamedTuple):
     ranks: Annotated[str | None, _option("--ranks", "Keep only these ranks, by number, range or name: 0-7,16-23.")] = (
         None
     )
+    relay: Annotated[
+        bool, _option("--relay", "With --ranks: let the other compute nodes pass on data that they do not keep.")
+    ] = False
     settings: Annotated[
         list[str] | None,
         _option(
@@ -43,8 +46,8 @@ class NetworkOptions(NamedTuple):
 
     def given(self) -> list[str]:
         """Flags of the options that were given."""
-        flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--set", "--without")
-        return [flag for flag, value in zip(flags, self, strict=True) if value not in (None, [])]
+        flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--without")
+        return [flag for flag, value in zip(flags, self, strict=True) if value not in (None, [], False)]
 
 
 FLAGS = {"boxes": "--boxes", "n": "--nodes", "shape": "--shape", "fabric": "--fabric"}

@@ -35,9 +35,11 @@ def join_files(files: Sequence[Path], options: NetworkOptions) -> Topology:
 
 
 def _with_failures(topology: Topology, options: NetworkOptions) -> Topology:
-    """Apply ``--ranks`` and ``--without``."""
+    """Apply ``--ranks``, ``--relay`` and ``--without``."""
     if options.ranks is not None:
-        topology = topology.restrict(_ranks(options.ranks))
+        topology = topology.restrict(_ranks(options.ranks), relay=bool(options.relay))
+    elif options.relay:
+        raise UsageError("--relay is about the compute nodes outside --ranks; give --ranks too")
     for failed in options.without or []:
         topology = _without(topology, failed)
     return topology

@@ -27,7 +27,7 @@ from ...schedules.timing.run import Rules, TimedSchedule
 from ...schedules.timing.transfers import Transfers
 from ...support.validation import as_kind, as_path, as_whole, shown
 from ...support.writing import write_all_whole
-from ..lowering.tree_transfers import refuse_switches
+from ..lowering.tree_transfers import refuse_relays, refuse_switches
 from ..programs.checks import check_choice, check_counts
 from .trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
@@ -105,6 +105,7 @@ def plan_traces(
     """
     as_kind(plan, Plan, "the plan")
     refuse_switches(plan.schedule, "a Chakra trace")
+    refuse_relays(plan.schedule, plan.topology, "a Chakra trace")
     slices = as_whole(slices, "slices")
     check_counts({"reduce_us": reduce_us}, least=0)
     check_choice("order", order, ("control", "data"))

@@ -47,7 +47,7 @@ from .exchanges import lower_exchange
 from .flows import lower_flow, lower_staged_flow, lower_stages
 from .rank_writer import LoweringOptions, write_trees
 from .step_transfers import merged_hops, step_shares, step_trees
-from .tree_transfers import MAX_TRANSFERS, from_rank_to_rank, ordered_hops
+from .tree_transfers import MAX_TRANSFERS, from_rank_to_rank, ordered_hops, refuse_relays
 
 NAME_LENGTH = 63
 
@@ -113,6 +113,8 @@ def lower(
     collective = as_collective(collective, COLLECTIVES.values(), "there is no lowering for")
     _check_fitting(schedule, collective)
     groups = _groups(schedule, topology)
+    if topology is not None and isinstance(schedule, Schedule):
+        refuse_relays(schedule, topology, "the program")
     options = LoweringOptions(max_steps, max_count, channels, instances, topology, groups)
     with collector_paused():
         return replicated(lowered(schedule, collective, options, name or collective.name), instances)

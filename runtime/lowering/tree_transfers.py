@@ -14,6 +14,7 @@ from ...schedules import Allreduce, Forest, Schedule, TreeSchedule
 from ...schedules.timing.message_order import message_rounds
 from ...schedules.trees.tree_chunks import TreeChunks, heights_below
 from ...support.arrays import IntArray, narrow
+from ...topologies import Topology
 from ...topologies.graphs.rank_groups import RankGroups
 
 MAX_TRANSFERS = 2**26  # Some tens of GB as steps
@@ -30,6 +31,18 @@ def refuse_switches(schedule: Schedule, what: str) -> None:
         raise UnsupportedError(
             f"the plan's trees branch at switches, which {what} has no operations for; plan again with "
             "in_network=False (--no-in-network on the command line)"
+        )
+
+
+def refuse_relays(schedule: Schedule, topology: Topology, what: str) -> None:
+    """Refuse routes over compute nodes that take no part; `what` takes the schedule."""
+    if not topology.relays:
+        return
+    over = [not topology.relays.isdisjoint(link[:2]) for link in topology.links]
+    if schedule.link_loads(topology)[..., over].any():
+        raise UnsupportedError(
+            f"the plan's routes pass through compute nodes outside the group, such as {min(topology.relays)!r}, where "
+            f"{what} runs nothing; plan again without relay (--relay), or with these nodes as ranks"
         )
 
 

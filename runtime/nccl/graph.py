@@ -20,6 +20,7 @@ from ...planners import Plan
 from ...schedules import Forest
 from ...support.validation import as_integers, as_kind, is_int, shown
 from ...support.writing import write_whole
+from ..lowering.tree_transfers import refuse_relays
 from ..programs.checks import check_choice
 
 __all__ = ["PATH_TYPES", "export_nccl_graph"]
@@ -137,6 +138,7 @@ Ring = tuple[int, ...]
 def ring_channels(plan: Plan) -> tuple[Ring, ...]:
     """List the rings among which a plan divides its data equally."""
     as_kind(plan, Plan, "the plan")
+    refuse_relays(plan.schedule, plan.topology, "NCCL's graph")
     shares = [_shares(forest, plan.planner) for forest in plan.trees.forests]
     reversed_rings = {_rotate_to_lowest(ring[::-1]): share for ring, share in shares[0].items()}
     if shares[-1] not in (shares[0], reversed_rings):

@@ -42,11 +42,12 @@ class SwitchEntry(Part):
     group: int | None = None
     operators: list[str] = Field(default_factory=list)
     types: list[str] = Field(default_factory=list)
+    relay: bool = False
 
     @property
     def limits(self) -> SwitchLimits:
         """What it requires."""
-        return SwitchLimits(self.name, self.loopback, self.group, tuple(self.operators), tuple(self.types))
+        return SwitchLimits(self.name, self.loopback, self.group, tuple(self.operators), tuple(self.types), self.relay)
 
 
 def _as_switch(value: object) -> object:

@@ -38,6 +38,9 @@ class SwitchLimits(NamedTuple):
     operators, types : tuple of str
         Reduction operators (of `OPERATORS`) and types of data (of `TYPES`) that it adds, such as ``"sum"`` and
         ``"float16"``; empty for all.
+    relay : bool
+        Whether it is a compute node that takes no part: it stores what arrives and forwards it at the rate of its
+        links, and neither copies nor adds.  Programs cannot ask that of a node outside the group.
     """
 
     switch: str
@@ -45,6 +48,7 @@ class SwitchLimits(NamedTuple):
     group: int | None = None
     operators: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    relay: bool = False
 
     @property
     def given(self) -> dict[str, object]:
@@ -73,7 +77,8 @@ def _as_limits(row: object) -> SwitchLimits:
     group = None if row.group is None else as_size(row.group, f"group limit of switch {switch!r}", least=2)
     loopback = as_flag(row.loopback, f"loopback of switch {switch!r}")
     operators, types = _words(row, "operators", OPERATORS), _words(row, "types", TYPES)
-    return SwitchLimits(switch, loopback, group, operators, types)
+    relay = as_flag(row.relay, f"relay of node {switch!r}")
+    return SwitchLimits(switch, loopback, group, operators, types, relay)
 
 
 def _words(row: SwitchLimits, what: Literal["operators", "types"], known: tuple[str, ...]) -> tuple[str, ...]:

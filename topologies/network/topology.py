@@ -467,6 +467,11 @@ class Topology(WhatIf):
         """Switches that send a copy back to where data comes from; see `SwitchLimits`."""
         return frozenset(limits.switch for limits in self.limits if limits.loopback)
 
+    @property
+    def relays(self) -> frozenset[str]:
+        """Compute nodes outside the group that pass data on; see `restrict`."""
+        return frozenset(limits.switch for limits in self.limits if limits.relay)
+
     @cached_property
     def limits_of(self) -> Mapping[str, dict[str, object]]:
         """By switch, the limits that it has, under their names."""
@@ -474,7 +479,8 @@ class Topology(WhatIf):
 
     def without_abilities(self) -> Topology:
         """Return the network with switches that only pass data on."""
-        return self.changed(multicast=frozenset(), aggregation=frozenset(), limits=())
+        relays = tuple(SwitchLimits(relay, relay=True) for relay in self.relays)
+        return self.changed(multicast=frozenset(), aggregation=frozenset(), limits=relays)
 
     def changed(self, **fields: object) -> Topology:
         """Replace fields other than nodes, as `dataclasses.replace` does, without making links of columns."""

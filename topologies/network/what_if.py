@@ -32,16 +32,25 @@ class WhatIf:
     def link(self, tail: str, head: str) -> Link:
         """Return the link from `tail` to `head`, or raise `TopologyError` if there is none."""
 
-    def restrict(self, ranks: Iterable[int | str]) -> Self:
+    def restrict(self, ranks: Iterable[int | str], *, relay: bool = False) -> Self:
         """Keep only the given ranks (indices or names, in the new rank order) and drop the other compute nodes.
 
         Links of dropped compute nodes disappear, as in the paper's MI250 8+8 setting, and switches left without a link.
-        Unknown or repeated ranks, or fewer than two, raise `TopologyError`.
+        With `relay`, the others stay with their links as nodes that own no data and pass it on like switches, see
+        `SwitchLimits.relay`.  Unknown or repeated ranks, fewer than two, or a relay without links raise
+        `TopologyError`.
         """
         kept = as_names((self._rank_name(rank) for rank in as_several(ranks, "ranks")), "compute")
-        alive = {*kept, *self.switch_nodes}
+        others = tuple(rank for rank in self.compute_nodes if rank not in set(kept)) if as_flag(relay, "relay") else ()
+        alive = {*kept, *others, *self.switch_nodes}
         links = tuple(link for link in self.links if link.tail in alive and link.head in alive)
-        return self._restricted(kept, links, f"{self.name} [{len(kept)} of {len(self.compute_nodes)} ranks]")
+        name = f"{self.name} [{len(kept)} of {len(self.compute_nodes)} ranks{', others relay' if relay else ''}]"
+        if relay and not others:
+            raise TopologyError(f"no compute node of {self!r} is left to relay; leave relay out, or leave ranks out")
+        linked = {end for link in links for end in link[:2]}
+        if alone := [other for other in others if other not in linked]:
+            raise TopologyError(f"compute node {alone[0]!r} of {self!r} has no link to relay over; leave relay out")
+        return self._restricted(kept, links, name, others)
 
     def without_link(self, tail: str, head: str, *, bidirectional: bool = True) -> Self:
         """Remove the link from `tail` to `head`, and its opposite if `bidirectional` and present."""
@@ -105,10 +114,12 @@ class WhatIf:
             changed = replace(changed, costs=replace(changed.costs, efficiency=kept))
         return cast("Self", changed)
 
-    def _restricted(self, ranks: tuple[str, ...], links: tuple[Link, ...], name: str) -> Self:
-        """Keep these ranks and links, and the switches that still have a link."""
+    def _restricted(
+        self, ranks: tuple[str, ...], links: tuple[Link, ...], name: str, relays: tuple[str, ...] = ()
+    ) -> Self:
+        """Keep these ranks and links, and the switches that still have a link; `relays` become switches."""
         linked = {end for link in links for end in link[:2]}
-        switches = tuple(switch for switch in self.switch_nodes if switch in linked)
+        switches = tuple(switch for switch in (*self.switch_nodes, *relays) if switch in linked)
         costs = self.costs
         if costs is not None and set(ranks) != set(self.compute_nodes):
             # Measured on other ranks, which says little about these.
@@ -119,7 +130,10 @@ class WhatIf:
             links=links,
             multicast=self.multicast & set(switches),
             aggregation=self.aggregation & set(switches),
-            limits=tuple(limits for limits in self.limits if limits.switch in switches),
+            limits=(
+                *(limits for limits in self.limits if limits.switch in switches),
+                *(SwitchLimits(relay, relay=True) for relay in relays),
+            ),
             name=name,
             costs=costs,
         )
