@@ -21,9 +21,9 @@ from .measuring.bench.bench import measure_plans
 from .measuring.bench.report import BenchReport
 from .measuring.calibration.calibrate import Calibration, Measurement, calibrate
 from .measuring.calibration.measured_times import MeasuredTimes, read_nccl_tests
-from .msccl.format.reader import interpret_file, read_xml
 from .msccl.format.writer import to_xml_text, write_xml
 from .msccl.lint.lint import lint_file
+from .msccl.reader import interpret_file, read_xml
 from .mscclpp.format.execution_plan import ExecutionPlan
 from .mscclpp.format.reader import read_mscclpp
 from .mscclpp.lowering.lower import to_execution_plan, write_mscclpp

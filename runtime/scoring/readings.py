@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,9 +20,9 @@ from ...topologies import Topology
 from ...topologies.network.links import as_root
 from ..interpreter.findings import Findings, TooManyFindingsError
 from ..msccl.format.document import Document, read_document
-from ..msccl.format.limits import dialect_of
 from ..msccl.lint.lint import MAX_BYTES, WRONG, checked_program
 from ..msccl.lint.run import Queue, buffered_order, check_execution, queue_of
+from ..msccl.reader import ANY_RUNTIME, MANY
 from ..mscclpp.format.reader import read_mscclpp
 from ..mscclpp.machine.machine import run_execution_plan
 from ..mscclpp.machine.memory import layout_of
@@ -122,7 +122,6 @@ def _plan(file: Path, topology: Topology) -> Reading:
 
 
 REQUIRED = ("nchannels", "nchunksperloop", "ngpus", "coll")
-MANY = 2**20
 
 
 def _algorithm(file: Path, topology: Topology) -> Reading:
@@ -133,19 +132,15 @@ def _algorithm(file: Path, topology: Topology) -> Reading:
     if document is None:
         raise FileFormatError(f"{name_of(file)}: {_first(findings)}")
     _check_ranks(file, document.numbers["ngpus"], topology)
-    dialect = dialect_of("msccl-executor-nccl")
-    dialect = replace(
-        dialect, max_channels=MANY, max_thread_blocks=MANY, limits=replace(dialect.limits, max_steps=MANY)
-    )
     program, how = None, ""
     with suppress(TooManyFindingsError):
-        program = checked_program(document, dialect, MANY, findings)
+        program = checked_program(document, ANY_RUNTIME, MANY, findings)
         if program is not None:
-            how = _execute(program, document, queue_of(document, dialect), findings)
+            how = _execute(program, document, queue_of(document, ANY_RUNTIME), findings)
     if program is None:
         raise UnsupportedError(f"{name_of(file)}: {_first(findings)}")
     data = DataCheck("wrong", _first(findings)) if findings.has(*WRONG) else DataCheck("right", how)
-    order = _order(program, queue_of(document, dialect))
+    order = _order(program, queue_of(document, ANY_RUNTIME))
     messages = None if order is None else program_messages(program, order)
     return Reading(MSCCL_KIND, program.collective, data, messages, _problem(program.layout), looped=True)
 

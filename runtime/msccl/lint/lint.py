@@ -14,9 +14,9 @@ from ...mscclpp.lint import RUNTIME, lint_plan
 from ...programs.checks import check_counts
 from ...programs.layout import Layout
 from ...programs.program import Program
+from ..format.conversion import rank_program
 from ..format.document import Document, at, read_document
 from ..format.limits import SPELLINGS, UNLIMITED, Dialect, dialect_of
-from ..format.reader import rank_program
 from .rules import buffer_chunks, check_blocks, check_gpus, check_header
 from .run import check_execution, check_network, check_rounds, queue_of
 
