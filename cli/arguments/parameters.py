@@ -79,11 +79,7 @@ def complete_planner(incomplete: str) -> list[str]:
 
 
 def whole_number(name: str, least: int | None = None, most: int | None = None) -> Callable[[object], int]:
-    """Return a parser of integers, whose errors name the option and the value.
-
-    >>> whole_number("--chunks")("12")
-    12
-    """
+    """Return a parser of integers, whose errors name the option and the value."""
     between = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
 
     def read(value: object) -> int:

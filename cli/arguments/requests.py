@@ -9,13 +9,6 @@ if TYPE_CHECKING:
     from ...schedules import Collective
 
 
-def read_collective(name: str) -> Collective:
-    """Look up a collective; raise `UnsupportedError` if there is none of this name."""
-    from ...schedules.traffic.collective import as_collective
-
-    return as_collective(name)
-
-
 def check_planners(names: Iterable[str]) -> None:
     """Raise `UnsupportedError` for an unknown planner, before any other work."""
     from ...planners.registry import as_planner

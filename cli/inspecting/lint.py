@@ -63,9 +63,12 @@ def lint(
 ) -> None:
     """Check whether a runtime would reject a file, ignore it, deadlock or compute wrong results, and why."""
     from ...runtime.families.windows import lint_family
+    from ...support.files.file_kinds import MSCCLPP_KIND, kind_of
 
     _refuse_other_files(files)
-    runtime = _implied_runtime(files) if runtime is None else runtime
+    kinds = [kind_of(Path(file)) for file in files]
+    if runtime is None and all(kind and kind.name == MSCCLPP_KIND for kind in kinds):
+        runtime = "mscclpp"
     if runtime is None:
         raise UsageError(f"--runtime is missing; expected one of {RUNTIME_NAMES}")
     with working(f"reading {', '.join(files)}"):
@@ -77,14 +80,6 @@ def lint(
     found = [finding for report in family.reports for finding in report.findings]
     if any(finding.severity in FAILING for finding in (*found, *family.findings)):
         raise typer.Exit(CHECK_FAILED)
-
-
-def _implied_runtime(files: list[str]) -> str | None:
-    """Return the runtime of files that only one runtime loads, such as MSCCL++ plans."""
-    from ...support.files.file_kinds import MSCCLPP_KIND, kind_of
-
-    kinds = [kind_of(Path(file)) for file in files]
-    return "mscclpp" if kinds and all(kind and kind.name == MSCCLPP_KIND for kind in kinds) else None
 
 
 def _refuse_other_files(files: list[str]) -> None:

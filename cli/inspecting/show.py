@@ -11,11 +11,12 @@ import typer
 
 from ...errors import FileFormatError
 from ...schedules import as_bytes
+from ...schedules.traffic.collective import as_collective
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import UsageError, complete_collective, complete_topology, option, planner_option
-from ..arguments.requests import check_planners, read_collective, size_option
+from ..arguments.requests import check_planners, size_option
 from ..arguments.shared import ShardOptions
 from ..terminal.output import note
 from ..terminal.progress import computing, working
@@ -123,15 +124,18 @@ def show(
     file = Path(what) if what.lower().endswith(TABLES) else network_file(what)
     kind_of_file = _kind_of_file(file)
     if kind_of_file != "network":
-        _refuse_network_options(
-            what, kind_of_file, collective, [*described.given(), *data.given(), *(["--planner"] if planner else [])]
-        )
-    kind = figure or _default(kind_of_file, collective)
+        holds = "contains a plan and its network" if kind_of_file == "plan" else "contains a table"
+        flags = filter(None, [collective, *described.given(), *data.given(), "--planner" if planner else None])
+        if given_too := next(flags, None):
+            raise UsageError(f"{given_too} does not go with {what}, which {holds}; leave it out")
+    of_network = "topology" if collective is None else "cut"
+    # Of a plan it depends on the schedule.
+    kind = figure or {"network": of_network, "table": "pareto"}.get(kind_of_file)
     given = {"--planner": planner, "--size": size, "--tree": tree, "--model": model}
     _check_kind(kind, kind_of_file, collective, {flag: value for flag, value in given.items() if value})
     if collective is None and (stray := data.given()):
         raise UsageError(f"{stray[0]} applies to a collective; name one after {what}, or leave {stray[0]} out")
-    known = None if collective is None else read_collective(collective)
+    known = None if collective is None else as_collective(collective)
     check_planners(planner or ())
     for one in size or []:
         as_bytes(one)
@@ -149,13 +153,6 @@ def show(
     note(f"wrote {target}")
 
 
-def _default(kind_of_file: str, collective: str | None) -> str | None:
-    """Choose the default figure; for a plan by its schedule."""
-    if kind_of_file == "network":
-        return "topology" if collective is None else "cut"
-    return "pareto" if kind_of_file == "table" else None
-
-
 def _kind_of_file(file: Path | None) -> str:
     """Return whether a file is a plan, a table, or else a network."""
     from ...support.files.file_kinds import PLAN_KIND, kind_of
@@ -164,13 +161,6 @@ def _kind_of_file(file: Path | None) -> str:
         return "table"
     kind = None if file is None else kind_of(file)
     return "plan" if kind is not None and kind.name == PLAN_KIND else "network"
-
-
-def _refuse_network_options(what: str, kind: str, collective: str | None, flags: Sequence[str]) -> None:
-    """Refuse options that describe a network or plan if a file already does."""
-    holds = "contains a plan and its network" if kind == "plan" else "contains a table"
-    if stray := [*([collective] if collective else []), *flags]:
-        raise UsageError(f"{stray[0]} does not go with {what}, which {holds}; leave it out")
 
 
 def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, given: Mapping[str, Any]) -> None:

@@ -7,11 +7,11 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...schedules import Cut, Partition, Witness
+from ...schedules.traffic.collective import as_collective
 from ...support.formatting import MAX_NAMES, abbreviated_names, bandwidth_text, exact, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError, sizes_option
 from ..arguments.plan_summary import rates, request_figures, witness_figures, witness_text
-from ..arguments.requests import read_collective
 from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
 from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, flat
 from ..terminal.progress import computing
@@ -40,7 +40,7 @@ def bound(
     from ...planners import bound_sizes
     from ..arguments.networks import find_network
 
-    known = read_collective(collective)
+    known = as_collective(collective)
     network = find_network(topology, described)
     if costs is not None and not size:
         raise UsageError("--costs matter at a size; give --size too")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...errors import UnsupportedError
+from ...schedules.traffic.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError, planner_option, sizes_option
-from ..arguments.requests import check_planners, read_collective
+from ..arguments.requests import check_planners
 from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
 from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, plain_rows
 from ..terminal.progress import computing
@@ -43,7 +44,7 @@ def compare(
     from ...planners.analysis.compare import check_feasible, iter_outcomes, outcome_table
     from ..arguments.networks import find_network
 
-    known = read_collective(collective)
+    known = as_collective(collective)
     check_planners(planner or ())
     network = find_network(topology, described)
     if costs is not None and not size:
@@ -61,16 +62,12 @@ def compare(
         emit_csv(plain_rows(frame.drop(columns="plan")))
     else:
         _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks", sizes)
-    if not (frame["status"] == "ok")[frame["kind"] == "plan"].any():
-        raise UnsupportedError(_refusal(frame, collective, network.name))
-
-
-def _refusal(frame: pd.DataFrame, collective: str, network: str) -> str:
-    """Return the error if there is no plan; with a single planner its own reason."""
-    refused = frame[frame["kind"] == "plan"].to_dict("records")
-    if len(refused) == 1:
-        return f"{refused[0]['planner']} has no plan: {refused[0]['reason']}"
-    return f"none of {len(refused)} planners can plan {collective} on {network}; the reasons are listed above"
+    tried = frame[frame["kind"] == "plan"].to_dict("records")
+    if len(tried) == 1 and tried[0]["status"] != "ok":
+        raise UnsupportedError(f"{tried[0]['planner']} has no plan: {tried[0]['reason']}")
+    if all(row["status"] != "ok" for row in tried):
+        what = f"plan {collective} on {network.name}"
+        raise UnsupportedError(f"none of {len(tried)} planners can {what}; the reasons are listed above")
 
 
 def _print(frame: pd.DataFrame, title: str, sizes: list[str]) -> None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective, as_bytes
+from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets
 from ..arguments.parameters import UsageError, option
-from ..arguments.requests import check_planners, read_collective, size_option, takes_option
+from ..arguments.requests import check_planners, size_option, takes_option
 from ..arguments.runtime_files import write_fitting
 from ..arguments.shared import CollectiveArgument, CostsOption, JsonOption, RootOption, ShardOptions, TopologyArgument
 from ..inspecting.lint import RUNTIME_NAMES, row
@@ -56,7 +57,7 @@ def family(
     from ..arguments.networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
-    known = read_collective(collective)
+    known = as_collective(collective)
     check_planners(names)
     if register and format != "mscclpp-json":
         raise UsageError(f"--register {register} is for MSCCL++ plans; give --runtime mscclpp too")
@@ -65,7 +66,11 @@ def family(
     network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
         shards = ShardOptions(root).read() | ({} if costs is None else {"costs": costs})
-        made = {name: _plans(network, known, name, ends, shards | _for_format(format, name, known)) for name in names}
+        made = {}
+        for name in names:
+            # In MSCCL XML no switch copies or adds.
+            plain = format == "msccl-xml" and takes_option(name, known, "in_network")
+            made[name] = _plans(network, known, name, ends, shards | ({"in_network": False} if plain else {}))
     plans = [each for found in made.values() for each, _ in found]
     with working(f"writing {output}"):
         try:
@@ -112,11 +117,6 @@ def _size_range(sizes: str) -> tuple[int, int]:
     if ends[0] > ends[1]:
         raise UsageError(f"--sizes is {sizes!r}; expected the smallest first")
     return ends
-
-
-def _for_format(form: str, planner: str, collective: Collective) -> dict[str, Any]:
-    """Options of a planner for plans that the format can hold: in MSCCL XML no switch copies or adds."""
-    return {"in_network": False} if form == "msccl-xml" and takes_option(planner, collective, "in_network") else {}
 
 
 def _notes(network: Topology, collective: Collective, plans: list[Plan], frame: pd.DataFrame, form: str) -> list[str]:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import TopologyError
+from ...schedules.traffic.collective import as_collective
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ...support.quantities import as_factor, as_latency
 from ...support.validation import shown
 from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import UsageError, count_option, option, whole_number
-from ..arguments.requests import read_collective
 from ..arguments.shared import CsvOption, JsonOption
 from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, note, plain_rows
 from ..terminal.progress import computing
@@ -106,16 +106,13 @@ def find(
         raise UsageError(f"--alpha: {error}") from None
     with computing(f"searching topologies of {nodes} nodes"):
         found = find_topologies(
-            nodes,
-            degree,
-            bidirectional=bidirectional,
-            alpha=alpha,
-            size=size,
-            node_bandwidth=egress,
+            nodes, degree, bidirectional=bidirectional, alpha=alpha, size=size, node_bandwidth=egress,
             all_to_all=not no_all_to_all,
-        )
+        )  # fmt: skip
     best = found.best_mix(calls)
-    chosen = best if candidate is None else _numbered(found, candidate)
+    if candidate is not None and candidate > len(found):
+        raise UsageError(f"--candidate is {candidate}; expected a number from 1 to {len(found)}")
+    chosen = best if candidate is None else found[candidate - 1]
     with computing(f"writing {chosen.name}"):
         _write(chosen, found, known, targets)
     if as_json:
@@ -135,7 +132,7 @@ def find(
 def _check_request(collective: str, candidate: int | None, targets: dict[str, Path | None]) -> Collective:
     from ...schedules.traffic.collective import ALL_TO_ALL, EVERY_ROOT
 
-    known, expected = read_collective(collective), (*EVERY_ROOT, ALL_TO_ALL)
+    known, expected = as_collective(collective), (*EVERY_ROOT, ALL_TO_ALL)
     if known not in expected:
         raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(map(str, expected))}")
     if candidate is not None and candidate < 1:
@@ -155,16 +152,10 @@ def _calls(texts: list[str]) -> Calls:
         parts = text.split(":")
         if not 2 <= len(parts) <= 3:
             raise UsageError(f"--call is {shown(text)}; expected COLLECTIVE:SIZE[:COUNT], such as allreduce:64M:4")
-        sizes, num_bytes = calls.setdefault(read_collective(parts[0]), {}), as_bytes(parts[1])
+        sizes, num_bytes = calls.setdefault(as_collective(parts[0]), {}), as_bytes(parts[1])
         count = as_factor(parts[2] if parts[2:] else 1, "the number of calls")
         sizes[num_bytes] = sizes.get(num_bytes, Fraction(0)) + count
     return calls
-
-
-def _numbered(found: Frontier, number: int) -> Candidate:
-    if not 1 <= number <= len(found):
-        raise UsageError(f"--candidate is {number}; expected a number from 1 to {len(found)}")
-    return found[number - 1]
 
 
 def _write(chosen: Candidate, found: Frontier, collective: Collective, targets: dict[str, Path | None]) -> None:

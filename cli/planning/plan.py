@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ...errors import ColloptError
 from ...schedules import EVERY_SCHEDULE, as_bytes
+from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.assumed_costs import as_costs
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
 from ..arguments.parameters import UsageError, count_option, option, planner_option
 from ..arguments.plan_summary import plan_figures
-from ..arguments.requests import check_planners, read_collective, size_option
+from ..arguments.requests import check_planners, size_option
 from ..arguments.runtime_files import RuntimeFiles, write_fitting
 from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
 from ..terminal.output import advise, emit_csv, emit_json, emit_rows, flat, note
@@ -22,7 +23,7 @@ from ..terminal.progress import computing
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import Bound, SizeBound
+    from ...schedules import Bound
 
 TreesOption = Annotated[
     int | None,
@@ -82,7 +83,7 @@ def plan(
     from ..arguments.networks import find_network, network_file
 
     # Whatever can be refused is refused before the work.
-    known = read_collective(collective)
+    known = as_collective(collective)
     check_planners([planner])
     files.check(known)
     if output is not None and output.suffix.lower() == ".xml":
@@ -160,11 +161,12 @@ def _figures(made: Plan, intact: Bound | None, size: str | None) -> dict[str, An
 def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
     from ...report.tables.summary import optimality, schedule_rows
 
-    network = made.topology
+    network, scope = made.topology, made.bound.scope
+    about = "" if scope == EVERY_SCHEDULE else f" for {scope}"
     rows = {
         "algbw": rate_text(made.algbw),
         "busbw": rate_text(made.busbw),
-        "bound": f"algbw at most {rate_text(made.bound.algbw)}{_about(made.bound)}",
+        "bound": f"algbw at most {rate_text(made.bound.algbw)}{about}",
         "optimality gap": optimality(made),
     } | schedule_rows(made)
     if size is not None:
@@ -178,15 +180,9 @@ def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
 BOUNDED_RANKS = 256  # up to which bounding the time takes a second
 
 
-def _bound_at_size(made: Plan, size: str) -> SizeBound:
-    """Return what any schedule takes at least for a size, with the costs that the plan was made for."""
-    from ...planners import bound_sizes
-
-    return bound_sizes(made.topology, made.collective, [size], **made.schedule.problem(made.collective))[0]
-
-
 def _times(made: Plan, size: str) -> dict[str, str]:
     """Times for a size: predicted if the plan is for that size, or else estimated; and what they count."""
+    from ...planners import bound_sizes
     from ...report.tables.summary import optimality
 
     counted = as_costs(None, made.topology).label
@@ -195,17 +191,12 @@ def _times(made: Plan, size: str) -> dict[str, str]:
         gap = optimality(made) if made.gap == 0 else f"{optimality(made)} for endless data"
         rows = {"optimality gap": gap}
         if made.topology.num_ranks <= BOUNDED_RANKS:
-            rows["bound at size"] = f"at least {time_text(float(_bound_at_size(made, size).time))}"
+            problem = made.schedule.problem(made.collective)
+            (least,) = bound_sizes(made.topology, made.collective, [size], **problem)
+            rows["bound at size"] = f"at least {time_text(float(least.time))}"
         among = f"the fastest of {count_text(int(made.provenance['plans_compared']), 'plan')}"
         return rows | {"time": f"{predicted} for {size} bytes ({counted}), {among}"}
-    return {"estimate": f"{time_text(made.estimate(size))} for {size} bytes ({counted}), {_flow(made)}"}
-
-
-def _about(bound: Bound) -> str:
-    return "" if bound.scope == EVERY_SCHEDULE else f" for {bound.scope}"
-
-
-def _flow(made: Plan) -> str:
     flow = "fully pipelined" if made.schedule.pipelined else "synchronous steps"
     # Not of every plan: links of equal latency are used in the same way for all sizes.
-    return f"{flow}; planned for {made.provenance['planned_for']}" if "planned_for" in made.provenance else flow
+    flow += f"; planned for {made.provenance['planned_for']}" if "planned_for" in made.provenance else ""
+    return {"estimate": f"{time_text(made.estimate(size))} for {size} bytes ({counted}), {flow}"}

@@ -12,9 +12,10 @@ import typer
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import as_bytes
+from ...schedules.traffic.collective import as_collective
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError, collective_option, count_option, option, planner_option, topology_option
-from ..arguments.requests import check_planners, read_collective
+from ..arguments.requests import check_planners
 from ..arguments.shared import BackendOption, CsvOption, JsonOption, ShardOptions, TimeoutOption
 from ..terminal.output import emit, emit_csv, emit_json
 from ..terminal.progress import computing, working
@@ -124,22 +125,10 @@ def bench(
     # Under torchrun all ranks have the whole report, and one of them is enough.
     with nullcontext() if rank else table, as_one_of_the_ranks(what, timeout):
         report = measure_plans(
-            compared,
-            minbytes=minbytes,
-            maxbytes=maxbytes,
-            stepfactor=stepfactor,
-            stepbytes=stepbytes or 2**20,
-            iters=iters,
-            warmup_iters=warmup_iters,
-            check=check,
-            datatype=datatype,
-            op=op or "sum",
-            backend=backend,
-            slices=slices,
-            timeout_s=timeout,
-            seed=current_seed(),
-            on_row=table.add,
-        )
+            compared, minbytes=minbytes, maxbytes=maxbytes, stepfactor=stepfactor, stepbytes=stepbytes or 2**20,
+            iters=iters, warmup_iters=warmup_iters, check=check, datatype=datatype, op=op or "sum", backend=backend,
+            slices=slices, timeout_s=timeout, seed=current_seed(), on_row=table.add,
+        )  # fmt: skip
     if not rank and as_json:
         planned = {name: float(plan.busbw) for name, plan in compared.items()}
         emit_json({"args": sys.argv} | report.to_json() | {"planned_bus_bandwidth": planned})
@@ -182,7 +171,7 @@ def _planned(
         return []
     if collective is None:
         raise UsageError(f"--topology {topology} needs --collective, the collective to plan")
-    known = read_collective(collective)
+    known = as_collective(collective)
     check_planners(planners)
     network, given = find_network(topology, options), shards.read()
     with computing(f"planning {collective} on {network.name}"):

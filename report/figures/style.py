@@ -183,15 +183,12 @@ def as_float(value: object) -> float | None:
 
 
 def _fits(value: Any, content: Content) -> bool:
+    import pandas as pd
+
     if content == "text":
         return isinstance(value, str)
     number = as_float(value)
     if number is None:
-        return content == "positive or missing" and _is_missing(value)
+        missing = value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+        return content == "positive or missing" and missing
     return content == "number" or number > 0
-
-
-def _is_missing(value: object) -> bool:
-    import pandas as pd
-
-    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))

@@ -102,6 +102,7 @@ def _chosen(table: pd.DataFrame, root: str, tree: object, switches: frozenset[st
     shapes = []
     for phase, rows in table.groupby("phase", sort=False):
         weights = rows.groupby("tree")["weight"].first()
+        who = "leaves send first" if phase == "reduce" else "the root sends first"
         if tree is None:
             most = MAX_TREES if table["phase"].nunique() == 1 else MAX_TREES // 2
             numbers = sorted(weights.sort_values(ascending=False, kind="stable").index[:most])
@@ -112,16 +113,11 @@ def _chosen(table: pd.DataFrame, root: str, tree: object, switches: frozenset[st
         for number in numbers:
             part = percentage_text(float(weights[number]))
             hops = rows[rows["tree"] == number]
-            title = f"{phase}, tree {number} of {len(weights)}: {part} of the data\n{_order(hops, str(phase))}"
+            first, last = hops["hop"].min(), hops["hop"].max()
+            order = f"hop {first}" if first == last else f"hops {first} to {last}: {who}"
+            title = f"{phase}, tree {number} of {len(weights)}: {part} of the data\n{order}"
             shapes.append(_shape(hops, root, title, phase == "reduce", switches))
     return shapes
-
-
-def _order(hops: pd.DataFrame, phase: str) -> str:
-    """Title of a tree: its hops and direction."""
-    first, last = hops["hop"].min(), hops["hop"].max()
-    who = "leaves send first" if phase == "reduce" else "the root sends first"
-    return f"hop {first}" if first == last else f"hops {first} to {last}: {who}"
 
 
 def _shape(rows: pd.DataFrame, root: str, title: str, inwards: bool, switches: frozenset[str]) -> _Shape:

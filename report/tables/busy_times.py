@@ -188,7 +188,9 @@ def hops_before(schedule: TreeSchedule) -> tuple[IntArray, ...]:
 
 @hops_before.register(Allreduce)
 def _hops_of_allreduce(schedule: Allreduce) -> tuple[IntArray, ...]:
-    adding, spreading = (np.array(trees) for trees in zip(*_pairs(schedule), strict=True))
+    shards = shard_chunks(schedule)
+    parts = tree_chunks(schedule, shards, max_count=max(shards))
+    adding, spreading = ([getattr(each, tree) for each in parts] for tree in ("reduce_tree", "broadcast_tree"))
     before = np.zeros(schedule.broadcast.num_trees, dtype=np.int64)
     np.maximum.at(before, spreading, schedule.reduce.heights[adding])
     return np.zeros(schedule.reduce.num_trees, dtype=np.int64), before
@@ -213,12 +215,6 @@ def _numbered_allreduce(schedule: Allreduce, run: Simulation) -> Simulation:
         return run
     number = np.searchsorted([each.first for each in ranges], sent.firsts)
     return replace(run, transfers=replace(sent, levels=sent.levels + np.where(sent.adds, 0, later[number])))
-
-
-def _pairs(schedule: Allreduce) -> list[tuple[int, int]]:
-    """Pairs of reduce and broadcast trees of the same data."""
-    shards = shard_chunks(schedule)
-    return [(each.reduce_tree, each.broadcast_tree) for each in tree_chunks(schedule, shards, max_count=max(shards))]
 
 
 expanding(count_hops)

@@ -22,16 +22,8 @@ from ...support.writing import write_whole
 from ..programs.checks import check_counts
 
 VALUE_FIELDS = {
-    "double": 3,
-    "float": 5,
-    "int32": 7,
-    "int64": 9,
-    "uint32": 11,
-    "uint64": 13,
-    "bool": 27,
-    "string": 29,
-    "bytes": 31,
-}
+    "double": 3, "float": 5, "int32": 7, "int64": 9, "uint32": 11, "uint64": 13, "bool": 27, "string": 29, "bytes": 31,
+}  # fmt: skip
 """Field of an attribute's value by its kind.  Others hold lists, or numbers written in rarer ways."""
 
 

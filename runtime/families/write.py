@@ -158,7 +158,9 @@ def write_family(
     windows = fastest_windows(run, *_checked_sizes(sizes))
     files = {id(plan): made for plan, made in zip(run, given, strict=True)}
     target = free_folder(folder)
-    names = [_file_name(number, window, format) for number, window in enumerate(windows)]
+    planners = [re.sub(r"[^A-Za-z0-9.+-]+", "-", window.plan.planner)[:40] for window in windows]
+    collective, ending = given[0].collective, FORMATS[format]
+    names = [f"{number:02}-{collective}-{planner}{ending}" for number, planner in enumerate(planners)]
     try:
         with _all_or_none(target, names) as temporary:
             for name, window in zip(names, windows, strict=True):
@@ -269,12 +271,6 @@ def _export(window: SizeWindow, path: Path, format: str, runtime: str, options: 
     except UnsupportedError as error:
         what = f"the plan by {window.plan.planner!r} cannot be written for {window.first} to {window.last} bytes"
         raise type(error)(f"{what}: {error}") from error
-
-
-def _file_name(number: int, window: SizeWindow, format: str) -> str:  # noqa: A002
-    """Return a file name that sorts by size."""
-    planner = re.sub(r"[^A-Za-z0-9.+-]+", "-", window.plan.planner)[:40]
-    return f"{number:02}-{window.plan.collective}-{planner}{FORMATS[format]}"
 
 
 def _check(report: FamilyReport, names: Sequence[str], windows: Sequence[SizeWindow]) -> None:

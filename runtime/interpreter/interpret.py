@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ...errors import ProgramError
 from ..programs.checks import check_counts
 from ..programs.ordering import CYCLE_SHOWN, Site, sites
-from ..programs.program import ChunkRange, Instruction, Program, ThreadBlock
+from ..programs.program import ChunkRange, Program, ThreadBlock
 from .check import check_program
 
 Data = npt.NDArray[Any]
@@ -215,7 +215,12 @@ class Machine:
         """Run the next step of a block that is ready."""
         block = self.blocks[index]
         step = block.code.instructions[block.next_step]
-        data = self._received(block, step) if step.receives else self._held(block, step.source, step.count).copy()
+        if step.receives:
+            data = self.fifos[block.recvs_from].popleft()  # type: ignore[index]
+            if len(data) != step.count:
+                raise ProgramError(f"{block.site} receives {step.count} chunks but {len(data)} were sent")
+        else:
+            data = self._held(block, step.source, step.count).copy()
         if step.kind == "send":
             self.fifos[block.sends_to].append(data)  # type: ignore[index]
         else:
@@ -224,12 +229,6 @@ class Machine:
                 data = data + self._held(block, step.source, step.count)
             target[...] = target + data if step.kind == "reduce" else data
         block.next_step += 1
-
-    def _received(self, block: _Block, step: Instruction) -> Data:
-        data = self.fifos[block.recvs_from].popleft()  # type: ignore[index]
-        if len(data) != step.count:
-            raise ProgramError(f"{block.site} receives {step.count} chunks but {len(data)} were sent")
-        return data
 
     def _held(self, block: _Block, place: ChunkRange | None, count: int) -> Data:
         assert place is not None  # The checks know which kinds have which ends.

@@ -27,8 +27,7 @@ from ...schedules.trees.tree_chunks import split_range
 from ...support.arrays import IntArray
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program
-from .rank_writer import LoweringOptions, RankWriter, write_program
-from .waits import Site, Waits
+from .rank_writer import LoweringOptions, RankWriter, Site, Waits, write_program
 
 INPUT, OUTPUT = 0, -1
 """Places of versions; others are vectors of scratch, from 1."""

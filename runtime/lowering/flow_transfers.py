@@ -162,7 +162,7 @@ def merged_transfers(
     borders: Collection[int] = (),
 ) -> PlacedTransfers:
     """Order all transfers by step and turn, merge adjacent ones and assign each its memory."""
-    outputs = _output_offsets(layout, num_ranks)
+    columns = [list(accumulate(layout.shards[rank::num_ranks], initial=0)) for rank in range(num_ranks)]
     inputs = [layout.input_range(rank)[0] for rank in range(num_ranks)]
     places: list[tuple[Buffer, int]] = [("input", each.first - inputs[each.ranks[0]]) for each in ranges]
     slots = [ScratchAllocator() for _ in range(num_ranks)]
@@ -178,8 +178,9 @@ def merged_transfers(
             one, chunks = joined[0], sum(hop.chunks for hop in joined)
             target: tuple[Buffer, int]
             if one.arrives:
-                pair = ranges[one.number].ranks[0] * num_ranks + one.receiver
-                target = "output", outputs[pair] + one.first - layout.offsets[pair]
+                origin = ranges[one.number].ranks[0]
+                inside = one.first - layout.offsets[origin * num_ranks + one.receiver]
+                target = "output", columns[one.receiver][origin] + inside
             else:
                 target = "scratch", slots[one.receiver].allocate(chunks)
             transfers.append(
@@ -192,12 +193,6 @@ def merged_transfers(
         for rank, place, chunks in left:
             slots[rank].free(place, chunks)
     return PlacedTransfers(transfers, [each.size for each in slots])
-
-
-def _output_offsets(layout: Layout, num_ranks: int) -> list[int]:
-    """Offset of each pair's chunks in the destination's output."""
-    columns = [list(accumulate(layout.shards[rank::num_ranks], initial=0)) for rank in range(num_ranks)]
-    return [columns[pair % num_ranks][pair // num_ranks] for pair in range(num_ranks**2)]
 
 
 def _hop(chunks: PathChunks, hop: int, place: tuple[Buffer, int], number: int, turns: Turns) -> _Hop:

@@ -32,8 +32,7 @@ from .flow_transfers import (
     merged_transfers,
     round_turns,
 )
-from .rank_writer import LoweringOptions, RankWriter, write_program
-from .waits import Site, Waits
+from .rank_writer import LoweringOptions, RankWriter, Site, Waits, write_program
 
 NONE = -1
 BLOCK_SHIFT = 2**32  # A step's code is its thread block times this, plus its number

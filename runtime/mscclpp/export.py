@@ -102,6 +102,10 @@ def export_mscclpp_json(
     check_boxes(boxes, len(plan.topology.compute_nodes))
     check_choice("version", version, VERSIONS)
     check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
+    options: dict[str, Any] = {
+        "placement": placement, "min_bytes": min_bytes, "max_bytes": max_bytes,
+        "max_thread_blocks": max_thread_blocks, "threads_per_block": threads_per_block,
+    }  # fmt: skip
     if _uses_star(plan, boxes, version):
         check_sums(plan.trees, plan.topology)
         if channels > 1:
@@ -109,30 +113,13 @@ def export_mscclpp_json(
                 f"channels is {channels}, but barriers need one from each thread block to another; expected 1, and "
                 "more instances for more thread blocks"
             )
-        star = star_plan(
-            plan.trees,
-            plan.collective,
-            program_name(plan),
-            instances=instances,
-            placement=placement,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            max_thread_blocks=max_thread_blocks,
-            threads_per_block=threads_per_block,
-        )
+        star = star_plan(plan.trees, plan.collective, program_name(plan), instances=instances, **options)
         write_whole(path, to_mscclpp_text(star))
         return
-    options = {
-        "boxes": boxes,
-        "placement": placement,
-        "slice_bytes": slice_bytes,
-        "min_bytes": min_bytes,
-        "max_bytes": max_bytes,
-        "max_thread_blocks": max_thread_blocks,
-        "threads_per_block": threads_per_block,
-        "switch_groups": switch_groups(plan.schedule, boxes) if version in STORING else (),
-    }
-    lowering = _Lowering(plan, channels, options)
+    groups = switch_groups(plan.schedule, boxes) if version in STORING else ()
+    lowering = _Lowering(
+        plan, channels, options | {"boxes": boxes, "slice_bytes": slice_bytes, "switch_groups": groups}
+    )
     try:
         written = lowering.single() if instances == 1 else lowering.replicas(instances)
     except UnsupportedError as error:

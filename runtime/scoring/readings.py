@@ -211,7 +211,10 @@ UNSAID = "traces say how many bytes are sent, and not which"
 def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:
     """A set of Chakra traces."""
     traces = read_traces(prefix, topology.num_ranks)
-    collective = _agreed(stated(traces, "collective"), hints.collective, prefix)
+    own = stated(traces, "collective")
+    collective = hints.collective if own is None else as_collective(own, error=FileFormatError)
+    if hints.collective not in (None, collective):
+        raise UnsupportedError(f"the traces {prefix} are of {collective}, not {hints.collective}")
     said = stated(traces, "comm_size")
     num_bytes = said if hints.num_bytes is None and isinstance(said, int) else hints.num_bytes
     if num_bytes is None or num_bytes < 1:
@@ -234,11 +237,3 @@ def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:
         if problem_found := missing_bytes(messages, collective, len(traces), problem.get("root")):
             data = DataCheck("wrong", problem_found)
     return Reading(TRACES, collective, data, messages, problem)
-
-
-def _agreed(said: object, given: Collective | None, prefix: Path) -> Collective | None:
-    """Collective of traces, as they or people say."""
-    found = given if said is None else as_collective(said, error=FileFormatError)
-    if given not in (None, found):
-        raise UnsupportedError(f"the traces {prefix} are of {found}, not {given}")
-    return found

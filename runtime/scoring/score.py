@@ -260,7 +260,9 @@ class _Scorer:
         times, timed = [], self._timed(transfers)
         for size, least in zip(sizes, self._size_bounds(made, sizes), strict=True):
             made = self._with_plan(made, planner, size)
-            ours = None if made.plan is None else self._plan_time(made.plan, size)
+            ours = None
+            if made.plan is not None:
+                ours = self._time(TimedSchedule(made.plan.schedule, self.topology, Rules(self.costs)), size)[0]
             times.append(TimedSize(size, *self._time(timed, size), ours, least))
         return replace(made, times=tuple(times))
 
@@ -306,10 +308,6 @@ class _Scorer:
         # Messages of traces are whole, unless asked otherwise.
         pipelined = reading.looped or (self.slices is not None and not reading.in_steps)
         return TimedTransfers(transfers, network, rules, pipelined=pipelined)
-
-    def _plan_time(self, plan: Plan, size: int) -> float:
-        """Simulated time of a plan of collopt in µs."""
-        return self._time(TimedSchedule(plan.schedule, self.topology, Rules(self.costs)), size)[0]
 
     def _time(self, timed: TimedTransfers, size: int) -> tuple[float, int]:
         """Simulated time of a size in µs, and the pieces that each send was cut into."""

@@ -14,10 +14,10 @@ from collopt.runtime.distributed.rounds.batches import (
     Piece,
     RankRound,
     RankRounds,
+    packed_rounds,
     rank_rounds,
     shard_elements,
 )
-from collopt.runtime.distributed.rounds.packed import packed_rounds
 from collopt.runtime.programs.layout import Layout
 
 Queues = dict[tuple[int, int], deque[np.ndarray]]

@@ -47,20 +47,14 @@ class Message(NamedTuple):
 
 
 class RankSteps(NamedTuple):
-    """One rank's messages in order, the first of each batch and its step, the bytes of scratch, and the own shard.
+    """One rank's messages in order."""
 
-    `messages` (int64 (messages, 5)): Rows of `Message`.
-    `batches` (int64 (batches + 1,)): Batch b has the messages from ``batches[b]`` to ``batches[b + 1]``.
-    `steps` (int64 (batches,)): The step of each batch, of `num_steps`.
-    `own` (tuple of int): Where the rank's bytes for itself are in the input and in the output, and their number.
-    """
-
-    messages: IntArray
-    batches: IntArray
-    steps: IntArray
-    num_steps: int
-    scratch: int
-    own: tuple[int, int, int]
+    messages: IntArray  # int64 (messages, 5): rows of `Message`
+    batches: IntArray  # int64 (batches + 1,): batch b has the messages from ``batches[b]`` to ``batches[b + 1]``
+    steps: IntArray  # int64 (batches,): the step of each batch,
+    num_steps: int  # of so many
+    scratch: int  # Bytes
+    own: tuple[int, int, int]  # Where the rank's bytes for itself are in the input and the output, and their number
 
     def batch(self, number: int) -> list[Message]:
         """Return the messages of one batch."""
@@ -81,16 +75,10 @@ def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
     # Coarser than bytes, finer than rows where these are long.
     unit = gcd(exchange.row_bytes, FINEST_UNIT)
     plan = schedule_all_to_allv(
-        rows * (exchange.row_bytes // unit),
-        servers=servers,
-        gpus_per_server=gpus,
-        nics=exchange.nics or None,
-        stages=exchange.stages,
-        max_stage_bytes=exchange.max_stage_bytes,
-        max_scratch_bytes=exchange.max_scratch_bytes,
-        unit_bytes=unit,
-        model=exchange.model,
-    )
+        rows * (exchange.row_bytes // unit), servers=servers, gpus_per_server=gpus, nics=exchange.nics or None,
+        stages=exchange.stages, max_stage_bytes=exchange.max_stage_bytes, max_scratch_bytes=exchange.max_scratch_bytes,
+        unit_bytes=unit, model=exchange.model,
+    )  # fmt: skip
     streams = plan.stream_starts, plan.segments, plan.stage_bytes, plan.partners, plan.begins, plan.ends
     firsts = np.arange(0, servers * gpus + 1, gpus)
     messages, scratch = rank_messages(rank, plan.traffic, firsts, plan.lanes, *streams, MAX_OPERATIONS // 2)
@@ -100,10 +88,6 @@ def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
     traffic, size = plan.traffic, unit
     own = (traffic[rank, :rank].sum() * size, traffic[:rank, rank].sum() * size, traffic[rank, rank] * size)
     return RankSteps(
-        messages[:, : LENGTH + 1].copy(),
-        np.append(begins, len(messages)),
-        messages[begins, STEP],
-        plan.num_stages + 2,
-        scratch * unit,
-        (int(own[0]), int(own[1]), int(own[2])),
-    )
+        messages[:, : LENGTH + 1].copy(), np.append(begins, len(messages)), messages[begins, STEP],
+        plan.num_stages + 2, scratch * unit, (int(own[0]), int(own[1]), int(own[2])),
+    )  # fmt: skip

@@ -91,14 +91,9 @@ def description(call: Call) -> str:
     return f"in an {call.program.collective}{what}{how}, program {call.program.digest[:8]}, slices {call.slices}"
 
 
-def compares_all() -> bool:
-    """Whether every call is compared, and not the first of its kind alone."""
-    return os.environ.get(DEBUG_VARIABLE) == "calls"
-
-
 def _agreed_elements(call: Call, problem: ColloptError | None) -> int | None:
     """Return the elements of a call whose key has been compared before; None for others."""
-    if compares_all():
+    if os.environ.get(DEBUG_VARIABLE) == "calls":
         return None
     known = _agreed.setdefault(call.group, set())
     if problem is not None:

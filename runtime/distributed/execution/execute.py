@@ -27,8 +27,7 @@ from ..calls.arguments import Call, combine, divide_average, import_torch, membe
 from ..calls.call_queue import AsyncWork, run_now, start
 from ..calls.diagnosis import explained
 from ..processes.local_ranks import count_call
-from ..rounds.batches import Copy, Piece, RankRound, RankRounds, rank_rounds
-from ..rounds.packed import MAX_ELEMENTS, packed_rounds
+from ..rounds.batches import MAX_ELEMENTS, Copy, Piece, RankRound, RankRounds, packed_rounds, rank_rounds
 
 if TYPE_CHECKING:
     import torch

@@ -297,27 +297,14 @@ def listening(listener: Listener | None) -> Iterator[None]:
 
 
 def notify(update: object) -> None:
-    """Send a picklable update to the listener of this rank.
-
-    >>> with listening(print):
-    ...     notify("50 % done")
-    50 % done
-    >>> notify("ignored without a listener")
-    """
+    """Send a picklable update to the listener of this rank."""
     if listener := _listener.get():
         listener(update)
 
 
 @contextmanager
 def out_of_memory_as_error(what: str, remedy: str) -> Iterator[None]:
-    """Raise `UnsupportedError` if tensors do not fit in memory, for which torch has no exception on CPUs.
-
-    >>> with out_of_memory_as_error("elements=8 of int32", "fewer"):
-    ...     raise MemoryError
-    Traceback (most recent call last):
-        ...
-    collopt.errors.UnsupportedError: there is not enough memory for elements=8 of int32 on this rank; give fewer
-    """
+    """Raise `UnsupportedError` if tensors do not fit in memory, for which torch has no exception on CPUs."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -51,12 +51,9 @@ def on_all_ranks(
         with listening(on_update):
             return _as_one_of_them(task, rendezvous, terms)
     return run_ranks(
-        partial(_as_local_rank, task, rendezvous),
-        rendezvous.num_ranks,
-        timeout_s=rendezvous.timeout_s,
-        preload=("torch", "torch.distributed", *preload),
-        on_update=on_update,
-    )
+        partial(_as_local_rank, task, rendezvous), rendezvous.num_ranks, timeout_s=rendezvous.timeout_s,
+        preload=("torch", "torch.distributed", *preload), on_update=on_update,
+    )  # fmt: skip
 
 
 def _as_one_of_them(task: Callable[[Any], Part], rendezvous: Rendezvous, terms: Mapping[str, object]) -> list[Part]:
@@ -108,12 +105,9 @@ def _as_local_rank(task: Callable[[Any], Part], rendezvous: Rendezvous, rank: in
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     dist.init_process_group(
-        rendezvous.backend,
-        init_method=f"file://{folder}/rendezvous",
-        rank=rank,
-        world_size=rendezvous.num_ranks,
+        rendezvous.backend, init_method=f"file://{folder}/rendezvous", rank=rank, world_size=rendezvous.num_ranks,
         timeout=timedelta(seconds=rendezvous.timeout_s),
-    )
+    )  # fmt: skip
     part = task(_device(rendezvous.backend, rank))
     dist.barrier()
     dist.destroy_process_group()
@@ -193,19 +187,13 @@ LAST_PORT = 65535
 
 
 class Launch(NamedTuple):
-    """What a launcher has told this process.
+    """What a launcher has told this process."""
 
-    `rank`, `size`: Which of how many ranks this process is.
-    `local_rank`, `local_size`: The same among the ranks on this machine; taken to be all of them where the launcher
-        does not say.
-    `master`: Host and port at which the ranks meet.
-    """
-
-    rank: int
-    size: int
-    local_rank: int
+    rank: int  # Which this process is,
+    size: int  # of how many
+    local_rank: int  # The same among the ranks on this machine, all of them where the launcher does not say
     local_size: int
-    master: str
+    master: str  # Host and port at which the ranks meet
 
 
 def launched_rank() -> int | None:

@@ -17,12 +17,7 @@ class TorchFacts(NamedTuple):
 
 
 def torch_facts() -> TorchFacts:
-    """Import torch, if it is installed, and ask it.
-
-    >>> facts = torch_facts()
-    >>> facts.version is None or bool(facts.version)
-    True
-    """
+    """Import torch, if it is installed, and ask it."""
     if importlib.util.find_spec("torch") is None:
         return TorchFacts(None)
     try:

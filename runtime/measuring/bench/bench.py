@@ -64,11 +64,6 @@ class _Job(NamedTuple):
         """Whether the backend supports this collective, which requires equal shards."""
         return not self.program.collective.is_sharded or len(set(self.program.layout.parts)) == 1
 
-    @property
-    def num_rows(self) -> int:
-        """Number of rows of the report."""
-        return len(self.sizes) * (len(self.programs) + self.compares_backend)
-
 
 class _Part(NamedTuple):
     """One rank's result; its rows are those of all ranks."""
@@ -154,12 +149,12 @@ def measure_plans(
     report = BenchReport(
         program.collective, backend, program.num_ranks, datatype, redop, root, config, (), (), _now(), ""
     )
-    so_far: list[BenchRow] = []
+    num_rows, so_far = len(found) * (len(programs) + job.compares_backend), list[BenchRow]()
 
     def on_update(update: tuple[str, BenchRow]) -> None:
         so_far.append(update[1])
         if on_row is not None:
-            on_row(replace(report, backend=update[0], rows=tuple(so_far)), job.num_rows)
+            on_row(replace(report, backend=update[0], rows=tuple(so_far)), num_rows)
 
     digests = [(name, each.digest) for name, each in programs]
     parts = on_all_ranks(
@@ -250,21 +245,10 @@ def check_config(
     check_counts({} if stepfactor is None else {"stepfactor": stepfactor}, least=2)
     step = {"step_bytes": stepbytes} if stepfactor is None else {"step_factor": stepfactor}
     return {
-        "nthreads": 1,
-        "ngpus": 1,
-        "minimum_bytes": minbytes,
-        "maximum_bytes": maxbytes,
-        **step,
-        "warmup_iters": warmup_iters,
-        "iterations": iters,
-        "aggregated_iterations": 1,
-        "validation": check,
-        "graph": 0,
-        "blocking_collectives": "false",
-        "parallel_init": "false",
-        "slices": slices,
-        "seed": as_seed(seed),
-    }
+        "nthreads": 1, "ngpus": 1, "minimum_bytes": minbytes, "maximum_bytes": maxbytes, **step,
+        "warmup_iters": warmup_iters, "iterations": iters, "aggregated_iterations": 1, "validation": check, "graph": 0,
+        "blocking_collectives": "false", "parallel_init": "false", "slices": slices, "seed": as_seed(seed),
+    }  # fmt: skip
 
 
 def _mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:

@@ -41,25 +41,16 @@ class Measurement(NamedTuple):
 
 
 class FittedCost(NamedTuple):
-    """One cost before and after.
+    """One cost before and after."""
 
-    `name`: ``"launch"`` and ``"alpha"`` in µs, ``"reduction"`` in µs per MB; ``"efficiency"`` and ``"latency"``, in µs,
-        of a link class.
-    `links`: That class; None for costs of ranks.
-    `before`, `value`: The same where the times do not tell it.
-    `low`, `high`: 95 % confidence interval; None likewise, and where 0 fits best.
-    `together`: Classes that have the efficiency, or the factor of latencies, in common.
-    `reason`: Why the times do not tell it; empty where they do.
-    """
-
-    name: str
-    links: LinkClass | None
+    name: str  # "launch", "alpha" in µs, "reduction" in µs per MB; "efficiency", "latency" in µs, of a link class
+    links: LinkClass | None  # That class; None for costs of ranks
     before: Fraction
-    value: Fraction
-    low: float | None = None
+    value: Fraction  # As before where the times do not tell it
+    low: float | None = None  # 95 % confidence interval; None likewise, and where 0 fits best
     high: float | None = None
-    together: Group = ()
-    reason: str = ""
+    together: Group = ()  # Classes that have the efficiency, or the factor of latencies, in common
+    reason: str = ""  # Why the times do not tell it; empty where they do
 
     @property
     def title(self) -> str:

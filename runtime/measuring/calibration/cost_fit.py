@@ -90,9 +90,8 @@ def fit_costs(
     """Fit costs to the right times of runs.
 
     Which path is the deepest and which links are the busiest depends on the costs: the terms of the runs are taken near
-    the costs that were found last, until they stay.  Of the unknowns, with their values where the times do not tell
-    them, those that come later cannot be told if the first explain the times.  `send`: µs that starting a message adds
-    to each hop.
+    the costs that were found last, until they stay.  `known`: unknowns with their values where the times do not tell
+    them, the first to be told first; `send`: µs that starting a message adds to each hop.
     """
     rows = [(number, row) for number, times in enumerate(measured) for row in times.rows]
     points = _Points(

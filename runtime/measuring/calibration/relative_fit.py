@@ -19,17 +19,12 @@ PERCENTILES = (2.5, 97.5)
 
 
 class RelativeFit(NamedTuple):
-    """Values of unknowns that describe measured times.
+    """Values of unknowns that describe measured times."""
 
-    `values`: Each at least at its bound.
-    `low`, `high`: 95 % confidence intervals; of a value at its bound, what the times alone say, which may be below it.
-    `residuals`: Relative errors of the times.
-    """
-
-    values: FloatArray
-    low: FloatArray
+    values: FloatArray  # Each at least at its bound
+    low: FloatArray  # 95 % confidence intervals; of a value at its bound what the times alone say, which may be below
     high: FloatArray
-    residuals: FloatArray
+    residuals: FloatArray  # Relative errors of the times
 
     @property
     def reach(self) -> FloatArray:
@@ -61,10 +56,9 @@ def fit_relative(
 ) -> RelativeFit:
     """Fit ``times = offsets + columns @ values`` with ``values >= lower``.
 
-    Minimises the sum of w r^2 over the relative errors r, where w is Huber's weight: 1 up to 1.345 standard deviations,
-    which are 1.48 median absolute errors, and decreasing as 1/|r| beyond.  Intervals are percentiles over fits of
-    resampled points, without the bounds; a point is only replaced by one of its own run.  Rounding is no noise, as
-    equal times are rounded alike: what it does at worst widens the intervals.
+    Minimises the sum of w r^2 over the relative errors r, where w is Huber's weight.  Intervals are percentiles over
+    fits of resampled points, without the bounds; a point is only replaced by one of its own run.  Rounding is no noise,
+    as equal times are rounded alike: what it does at worst widens the intervals.
 
     Shapes: `columns` float64 (points, unknowns), independent; `lower` (unknowns,); all others (points,).
     """

@@ -171,7 +171,9 @@ def check_blocks(
         _report(_numbers(gpu, dialect, resident), gpu.line, findings)
         _check_connections(gpu, dialect, findings)
         known = layout if 0 <= gpu.number < document.numbers["ngpus"] else None
-        sizes = _sizes(gpu, known)
+        stated = gpu.input_chunks, gpu.output_chunks, gpu.scratch_chunks
+        real = stated if known is None else (*buffer_chunks(known, gpu.number), gpu.scratch_chunks)
+        sizes = dict(zip("ios", zip(stated, real, strict=True), strict=True))
         for block in gpu.blocks:
             _report(_block(document, gpu, block, dialect), block.line, findings)
             for position, step in enumerate(block.steps):
@@ -274,14 +276,8 @@ def _step(step: Step, position: int, block: Block, dialect: Dialect) -> Problems
             yield "rejected", f"type is {step.kind}, but {name} of its thread block is {peer}"
 
 
-def _sizes(gpu: Gpu, layout: Layout | None) -> dict[str, tuple[int, int]]:
-    """For each buffer the stated and the actual number of chunks."""
-    stated = gpu.input_chunks, gpu.output_chunks, gpu.scratch_chunks
-    real = stated if layout is None else (*buffer_chunks(layout, gpu.number), gpu.scratch_chunks)
-    return dict(zip("ios", zip(stated, real, strict=True), strict=True))
-
-
 def _ends(step: Step, gpu: Gpu, sizes: dict[str, tuple[int, int]]) -> Problems:
+    """`sizes`: For each buffer the stated and the actual number of chunks."""
     for letter, kinds, name, buffer, start in (
         ("s", READS, "src", step.source, step.source_start),
         ("d", WRITES, "dst", step.target, step.target_start),

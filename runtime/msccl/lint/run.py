@@ -131,7 +131,8 @@ def check_execution(program: Program, in_place: bool, out_of_place: bool, queue:
     if out_of_place:
         _check_data(program, "out of place", needed, findings)
     if in_place:
-        _check_data(alias_in_place(program), "in place", needed, findings)
+        ranks = tuple(_alias_rank(program, rank) for rank in program.ranks)
+        _check_data(replace(program, in_place=True, ranks=ranks), "in place", needed, findings)
 
 
 def _check_data(program: Program, how: str, queue: Queue | None, findings: Findings) -> None:
@@ -167,12 +168,8 @@ def _idle_rank(program: Program) -> int | None:
     return next((rank.rank for rank in program.ranks if rank.rank not in busy), None)
 
 
-def alias_in_place(program: Program) -> Program:
-    """Rewrite a program for in-place calls: shared memory is input where it is read, and output where it is written."""
-    return replace(program, in_place=True, ranks=tuple(_alias_rank(program, rank) for rank in program.ranks))
-
-
 def _alias_rank(program: Program, rank: RankProgram) -> RankProgram:
+    """Rewrite a rank for in-place calls: shared memory is input where it is read, and output where it is written."""
     inputs, outputs = program.layout.input_range(rank.rank), program.layout.output_range(rank.rank)
     begin, end = max(inputs[0], outputs[0]), min(inputs[1], outputs[1])
 

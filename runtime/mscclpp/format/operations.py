@@ -30,15 +30,12 @@ OTHER_OPERATIONS = (
 )  # fmt: skip
 """Known to the executor, but neither written nor run by collopt."""
 
-_CHANNELS = ("channel_type", "channel_ids")
+_CHANNELS, _ENDS = ("channel_type", "channel_ids"), ("src_buff", "dst_buff")
 FIELDS: dict[str, tuple[str, ...]] = {
     "nop": (),
-    "copy": ("src_buff", "dst_buff"),
-    "re": ("src_buff", "dst_buff"),
-    "put": (*_CHANNELS, "src_buff", "dst_buff"),
-    "pws": (*_CHANNELS, "src_buff", "dst_buff"),
-    "glres": ("channel_type", "src_buff", "dst_buff"),
-    "gstore": ("channel_type", "src_buff", "dst_buff"),
+    **dict.fromkeys(("copy", "re"), _ENDS),
+    **dict.fromkeys(("put", "pws"), (*_CHANNELS, *_ENDS)),
+    **dict.fromkeys(SWITCH_OPERATIONS, ("channel_type", *_ENDS)),
     "pipeline": ("iter_context", "ops"),
     **dict.fromkeys((*SIGNALLING, *WAITING), _CHANNELS),
     **dict.fromkeys(SEMAPHORE_OPERATIONS, ("semaphore_ids",)),

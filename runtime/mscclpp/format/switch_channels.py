@@ -67,7 +67,8 @@ def check_switch_operation(plan: ExecutionPlan, where: str, rank: int, operation
     """Refuse an operation that stores at an offset onto what it reads: other threads may not have read it yet."""
     read, written = copies(plan.gpus[rank], operation)
     for source, target in product(read, written):
-        if source.rank == target.rank and _clashes(_located(plan, source), _located(plan, target), source.count):
+        (one, first), (other, start) = _located(plan, source), _located(plan, target)
+        if (source.rank, one) == (target.rank, other) and 0 < abs(first - start) < source.count:
             fail(f"{where} stores chunks at an offset onto what it reads")
 
 
@@ -84,7 +85,3 @@ def _located(plan: ExecutionPlan, place: Place) -> tuple[str, int]:
     if plan.collective.is_sharded and place.buffer == _smaller(plan):
         begin = place.rank * plan.gpus[place.rank].chunks[place.buffer]
     return "shared", begin + place.start
-
-
-def _clashes(one: tuple[str, int], other: tuple[str, int], count: int) -> bool:
-    return one[0] == other[0] and 0 < abs(one[1] - other[1]) < count

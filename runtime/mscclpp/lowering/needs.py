@@ -21,16 +21,9 @@ from .transfers import Connections, stays_in_place
 
 
 def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None) -> list[dict[str, int]]:
-    """Lower bounds on the resources of each rank: ``operations``, ``memory channels``, ``port channels``.
+    """Lower bounds on the ``operations``, ``memory channels`` and ``port channels`` of each rank, without its copies.
 
-    Parameters
-    ----------
-    program : Program
-        Copies inside a rank are not counted.
-    boxes : sequence of int
-        Number of the box that each rank is in.
-    unit : int, optional
-        Chunks of the parts that each step is cut into; by default steps are whole.
+    `unit`: chunks of the parts that each step is cut into; None if steps are whole.
     """
     on_ports = port_pairs(program, boxes)
     ends = Connections.of(program, on_ports)
@@ -42,7 +35,7 @@ def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None)
         for peer, step in steps:
             each = (step.kind == "send" or step.receives) + (step.kind == "recv_reduce")
             each += step.kind == "send" and (rank.rank, peer) not in on_ports
-            operations += each * (1 if unit is None else step.count // unit)
+            operations += each * _parts(step, unit)
         channels = {f"{kind} channels": len(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}
         found.append({"operations": operations} | channels)
     return found

@@ -133,7 +133,7 @@ class _Machine:
 
     def run(self) -> None:
         """Run all processes in random order, then check that nothing is left."""
-        from .races import first_unknown
+        from .clocks import first_unknown
         from .turns import ask_ends, run_turns
 
         state = first_state(self.code, self.encoder.initial)
