@@ -203,19 +203,11 @@ def _row_numbers(topology: Topology, beside: Sequence[Sequence[int]]) -> tuple[i
 
 def _apart(wanted: FloatArray, distance: float) -> FloatArray:
     """Separate positions by `distance` in the same order, with the least squared movement."""
-    order = np.argsort(wanted, kind="stable")
-    # Pool adjacent violators: what would overlap moves as a block around its mean.
-    blocks: list[tuple[float, int]] = []
-    for place, value in enumerate(wanted[order].tolist()):
-        mean, size = value - place * distance, 1
-        while blocks and blocks[-1][0] >= mean:
-            before, count = blocks.pop()
-            mean, size = (before * count + mean * size) / (count + size), count + size
-        blocks.append((mean, size))
-    moved = np.repeat([mean for mean, _ in blocks], [size for _, size in blocks])
-    moved += distance * np.arange(len(wanted))
+    from scipy.optimize import isotonic_regression
+
+    order, apart = np.argsort(wanted, kind="stable"), distance * np.arange(len(wanted))
     places = np.empty(len(wanted))
-    places[order] = moved
+    places[order] = isotonic_regression(wanted[order] - apart).x + apart
     return places
 
 

@@ -93,7 +93,7 @@ def test_writes_code_that_registers_the_files(capsys: pytest.CaptureFixture[str]
         (("--planners", "rung"), "there is no planner 'rung'"),
         (("--planners", "auto", "--sizes", "1K"), "--sizes is '1K'; expected smallest-largest, such as 1K-1G"),
         (("--planners", "auto", "--sizes", "1M-1K"), "expected the smallest first"),
-        (("--planners", "auto", "--sizes", "0-0"), "--sizes is '0-0'; expected the largest to be at least 1 byte"),
+        (("--planners", "auto", "--sizes", "0-0"), "sizes are ('0', '0'); expected the largest to be at least 1 byte"),
         (("--planners", "auto", "--runtime", "nccl"), "runtime is 'nccl'; expected one of"),
         ((), "Missing option '--planners'"),
     ],

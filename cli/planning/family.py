@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ...errors import TooLargeError, UnsupportedError
-from ...schedules import Collective, as_bytes
+from ...schedules import Collective
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, time_text
 from ..arguments.network_options import NetworkOptions
@@ -108,15 +108,12 @@ def _names(planners: str) -> list[str]:
 
 
 def _size_range(sizes: str) -> tuple[int, int]:
+    from ...runtime.families.write import size_range
+
     low, between, high = sizes.partition("-")
     if not between:
         raise UsageError(f"--sizes is {sizes!r}; expected smallest-largest, such as 1K-1G")
-    if high.strip() == "0":
-        raise UsageError(f"--sizes is {sizes!r}; expected the largest to be at least 1 byte")
-    ends = 0 if low.strip() == "0" else as_bytes(low), as_bytes(high)
-    if ends[0] > ends[1]:
-        raise UsageError(f"--sizes is {sizes!r}; expected the smallest first")
-    return ends
+    return size_range((low, high))
 
 
 def _notes(network: Topology, collective: Collective, plans: list[Plan], frame: pd.DataFrame, form: str) -> list[str]:

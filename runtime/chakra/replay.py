@@ -12,16 +12,17 @@ start in the order of their ids, as in versions of ASTRA-sim before August 2025;
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
 from ...support.validation import shown
-from ...topologies import Link, Topology
+from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from .trace import NodeKind, Trace, TraceNode
 
@@ -93,17 +94,27 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
 
 def _routed(linked: LinkedNodes, topology: Topology) -> Nodes:
     """Nodes as arrays, with the links that each send takes."""
+    import networkx as nx
+
     from .message_events import Nodes
 
     places = {link[:2]: place for place, link in enumerate(topology.links)}
-    paths = cache(partial(_paths_from, topology))
+    graph = nx.DiGraph(places.keys())
+    graph.add_nodes_from(topology.nodes)
+    paths = cache(partial(nx.single_source_shortest_path, graph))
     hops: list[tuple[int, int, int]] = []
     starts = [0]
     for (_, node), message in zip(linked.nodes, linked.messages, strict=True):
         if message is not None and node.kind == NodeKind.COMM_SEND:
-            for link in _path(paths(message.sender), message):
+            path = paths(topology.nodes[message.sender]).get(topology.nodes[message.receiver])
+            if path is None:
+                raise ProgramError(
+                    f"rank {message.sender} sends to rank {message.receiver}, but no path of the topology leads there"
+                )
+            for place in (places[ends] for ends in pairwise(path)):
+                link = topology.links[place]
                 busy = message.size / link.bandwidth
-                hops.append((places[link[:2]], int(busy), int(NS_PER_US * link.latency + busy)))
+                hops.append((place, int(busy), int(NS_PER_US * link.latency + busy)))
         starts.append(len(hops))
     count = len(linked.nodes)
     partners = np.zeros(count, dtype=np.int64)
@@ -117,28 +128,6 @@ def _routed(linked: LinkedNodes, topology: Topology) -> Nodes:
         np.array(starts, dtype=np.int64), links, busy_times, times, np.repeat(np.arange(count), np.diff(starts)),
         np.searchsorted(waits[:, 0], np.arange(count + 1)), waits[:, 1].copy(),
     )  # fmt: skip
-
-
-def _path(paths: Mapping[int, Sequence[Link]], message: TraceMessage) -> Sequence[Link]:
-    if message.receiver not in paths:
-        raise ProgramError(
-            f"rank {message.sender} sends to rank {message.receiver}, but no path of the topology leads there"
-        )
-    return paths[message.receiver]
-
-
-def _paths_from(topology: Topology, sender: int) -> dict[int, list[Link]]:
-    """Links of the shortest paths to all nodes by breadth-first search, the first in the order of the links."""
-    start = topology.nodes[sender]
-    paths: dict[str, list[Link]] = {start: []}
-    queue = deque([start])
-    while queue:
-        node = queue.popleft()
-        for link in topology.out_links(node):
-            if link.head not in paths:
-                paths[link.head] = [*paths[node], link]
-                queue.append(link.head)
-    return {topology.node_index[node]: path for node, path in paths.items()}
 
 
 MAX_MESSAGE_BYTES = 2**53

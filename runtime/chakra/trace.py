@@ -1,7 +1,7 @@
 """Chakra execution traces: a file per rank of length-prefixed messages, metadata and one node per operation.
 
 Messages are those of ``et_def.proto`` (github.com/mlcommons/chakra, schema 0.0.4; the fork of ASTRA-sim has the same);
-no package of it is published, so they are described here and made by `google.protobuf` when first used.
+no package of it is published, so ``et_def.json`` describes them, for `google.protobuf` to make when first used.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ...errors import FileFormatError, UnsupportedError
@@ -21,10 +22,8 @@ from ...support.validation import as_kind, shown
 from ...support.writing import write_whole
 from ..programs.checks import check_counts
 
-VALUE_FIELDS = {
-    "double": 3, "float": 5, "int32": 7, "int64": 9, "uint32": 11, "uint64": 13, "bool": 27, "string": 29, "bytes": 31,
-}  # fmt: skip
-"""Field of an attribute's value by its kind.  Others hold lists, or numbers written in rarer ways."""
+VALUE_KINDS = ("double", "float", "int32", "int64", "uint32", "uint64", "bool", "string", "bytes")
+"""Of an attribute's value.  Others hold lists, or numbers written in rarer ways."""
 
 
 class Messages(NamedTuple):
@@ -37,41 +36,11 @@ class Messages(NamedTuple):
 @cache
 def messages() -> Messages:
     """Create the message classes; imports `google.protobuf` only when called, as that is slow."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="collopt_et_def.proto", package="collopt_chakra", syntax="proto3")
-
-    def describe(message: str, *fields: tuple[int, str, str], lists: tuple[str, ...] = ()) -> Any:
-        described = file.message_type.add(name=message)
-        for number, name, kind in fields:
-            label = field.LABEL_REPEATED if name in lists else field.LABEL_OPTIONAL
-            added = described.field.add(name=name, number=number, label=label)
-            if kind == "attribute":
-                added.type, added.type_name = field.TYPE_MESSAGE, ".collopt_chakra.Attribute"
-            else:
-                added.type = getattr(field, f"TYPE_{kind.upper()}")
-        return described
-
-    attribute = describe("Attribute", (1, "name", "string"))
-    attribute.oneof_decl.add(name="value")
-    for kind, number in VALUE_FIELDS.items():
-        kind_of_field = getattr(field, f"TYPE_{kind.upper()}")
-        attribute.field.add(name=kind, number=number, type=kind_of_field, label=field.LABEL_OPTIONAL, oneof_index=0)
-    describe("Metadata", (1, "version", "string"), (2, "attributes", "attribute"), lists=("attributes",))
-    describe(
-        "Node",
-        (1, "number", "uint64"),
-        (2, "name", "string"),
-        (3, "kind", "int32"),
-        (4, "controls", "uint64"),
-        (5, "waits", "uint64"),
-        (7, "duration", "uint64"),
-        (10, "attributes", "attribute"),
-        lists=("controls", "waits", "attributes"),
-    )
+    text = (files(__package__) / "et_def.json").read_text(encoding="utf-8")
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
+    pool.Add(json_format.Parse(text, descriptor_pb2.FileDescriptorProto()))
     metadata, node = (pool.FindMessageTypeByName(f"collopt_chakra.{name}") for name in ("Metadata", "Node"))
     return Messages(message_factory.GetMessageClass(metadata), message_factory.GetMessageClass(node))
 
@@ -201,9 +170,9 @@ def trace_bytes(trace: Trace) -> bytes:
 
 def _add_attributes(message: Any, attributes: Sequence[Attribute]) -> None:
     for name, kind, value in attributes:
-        if kind not in VALUE_FIELDS:
+        if kind not in VALUE_KINDS:
             raise UnsupportedError(
-                f"attribute {shown(name)} is of kind {shown(kind)}; expected one of {', '.join(VALUE_FIELDS)}"
+                f"attribute {shown(name)} is of kind {shown(kind)}; expected one of {', '.join(VALUE_KINDS)}"
             )
         try:
             message.attributes.add(name=name, **{kind: value})

@@ -155,7 +155,7 @@ def write_family(
             raise UnsupportedError(f"{name} is {shown(options[name])}; leave it out, sizes are for the whole family")
     switches = {name: options[name] for name in ("boxes", "version") if name in options}
     run = [as_executed(plan, **switches) if format == "mscclpp-json" else plan for plan in given]
-    windows = fastest_windows(run, *_checked_sizes(sizes))
+    windows = fastest_windows(run, *size_range(sizes))
     files = {id(plan): made for plan, made in zip(run, given, strict=True)}
     target = free_folder(folder)
     planners = [re.sub(r"[^A-Za-z0-9.+-]+", "-", window.plan.planner)[:40] for window in windows]
@@ -206,7 +206,8 @@ def _checked_plans(plans: object) -> list[Plan]:
     return given
 
 
-def _checked_sizes(sizes: object) -> tuple[int, int]:
+def size_range(sizes: object) -> tuple[int, int]:
+    """Return the smallest and the largest size in bytes; only the former may be 0."""
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or len(sizes) != 2:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest and the largest, such as ('1K', '1G')")
     zero = [size.strip() == "0" if isinstance(size, str) else type(size) is int and size == 0 for size in sizes]

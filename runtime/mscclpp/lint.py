@@ -26,8 +26,8 @@ from .format.execution_plan import (
     needs_equal_offsets,
     stores_on_switches,
 )
-from .format.fields import PlanError
 from .format.loader import decoded, load
+from .format.operations import PlanError
 from .format.reader import MAX_BYTES_OF_FILE, parse_document
 from .lowering.lower import DEFAULT_THREAD_BLOCKS
 from .machine.machine import run_execution_plan

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import ProgramError, UnsupportedError
 from ...programs.checks import check_seconds
-from ..calls.agreement import connect, first_line, wait_for_all
+from ..calls.agreement import connect, first_line, post, wait_for_all
 from ..calls.arguments import import_torch, joined_group
 from ..calls.call_queue import TAG, AsyncWork, completed_work, run_in_order, run_now, start
 from ..calls.diagnosis import explained
 from .arguments import AllToAllCall, Terms, agreed_exchange, check_arguments
-from .steps import Message, RankSteps, rank_steps
+from .steps import RankSteps, rank_steps
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -158,25 +158,14 @@ def run(call: AllToAllCall, plan: RankSteps) -> None:
             source, target, length = plan.own
             memories[1][target : target + length].copy_(memories[0][source : source + length])
             for number, step in enumerate(plan.steps.tolist()):  # noqa: B007 - told below.
-                _exchange(call, plan.batch(number), memories)
+                # The pieces of memory live until the wait is over.
+                messages = [
+                    (peer, is_send, memories[memory][place : place + length])
+                    for peer, is_send, memory, place, length in plan.batch(number)
+                ]
+                wait_for_all(post(call.group, TAG, messages), call.timeout)
     except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
         raise ProgramError(
             f"rank {call.group.rank()} could not finish step {step + 1} of {plan.num_steps} of an all-to-all: "
             f"{first_line(error)}{explained(call.group, 'in an all-to-all')}"
         ) from error
-
-
-def _exchange(call: AllToAllCall, batch: list[Message], memories: tuple[Any, Any, Any]) -> None:
-    """Post one batch and wait; the pieces of memory live until then."""
-    _, dist = import_torch()
-    operations = [
-        dist.P2POp(
-            dist.isend if is_send else dist.irecv,
-            memories[memory][place : place + length],
-            group=call.group,
-            tag=TAG,
-            group_peer=peer,
-        )
-        for peer, is_send, memory, place, length in batch
-    ]
-    wait_for_all(dist.batch_isend_irecv(operations), call.timeout)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -42,6 +42,14 @@ def wait(work: Any, timeout: float | None) -> None:
         work.wait()
     else:
         work.wait(timedelta(seconds=max(timeout, MIN_TIMEOUT_S)))
+
+
+def post(group: Any, tag: int, messages: Iterable[tuple[int, bool | int, Any]]) -> list[Any]:
+    """Post messages, each with its peer, whether it is a send, and its tensor, as one batch, which NCCL needs."""
+    _, dist = import_torch()
+    ways = [(dist.isend if is_send else dist.irecv, peer, tensor) for peer, is_send, tensor in messages]
+    batch = [dist.P2POp(way, tensor, group=group, tag=tag, group_peer=peer) for way, peer, tensor in ways]
+    return dist.batch_isend_irecv(batch) if batch else []
 
 
 def wait_for_all(works: Sequence[Any], timeout: float | None) -> None:

@@ -22,7 +22,7 @@ from ....schedules.traffic.collective import CollectiveName, as_collective
 from ....topologies import Topology
 from ...lowering.lower import lower
 from ...programs.program import Program
-from ..calls.agreement import agree, description, first_line, tag_of, wait_for_all
+from ..calls.agreement import agree, description, first_line, post, tag_of, wait_for_all
 from ..calls.arguments import Call, combine, divide_average, import_torch, member_rank, p2p_group
 from ..calls.call_queue import AsyncWork, run_now, start
 from ..calls.diagnosis import explained
@@ -204,7 +204,7 @@ class _Poster:
         self.call = call
         self.tag = tag
         self.memory = memory
-        self.torch, self.dist = import_torch()
+        self.torch, _ = import_torch()
         # As bytes, because no backend carries all element types (Gloo and NCCL have no int16).
         self.bytes = {name: tensor.view(self.torch.uint8) for name, tensor in memory.items()}
         self.element_size = call.full_tensor.element_size()
@@ -219,7 +219,11 @@ class _Poster:
     def run(self, rank_round: RankRound) -> None:
         """Post a round's messages, run local copies meanwhile, wait, and reduce."""
         self._copy(rank_round.packing)
-        works = self._post_batch(rank_round) if self.backend is None else self._post(rank_round)
+        if self.backend is None:
+            messages = ((each.peer, each.is_send, self._bytes(each.piece)) for each in rank_round.operations)
+            works = post(self.call.group, self.tag, messages)
+        else:
+            works = self._post(rank_round)
         self._copy(rank_round.copies)
         wait_for_all(works, self.call.timeout)
         self._copy(rank_round.unpacking)
@@ -245,21 +249,6 @@ class _Poster:
     def _receive(self, rank_round: RankRound) -> list[Any]:
         receives = (each for each in rank_round.operations if not each.is_send)
         return [self.backend.recv([self._bytes(each.piece)], each.peer, self.tag) for each in receives]
-
-    def _post_batch(self, rank_round: RankRound) -> list[Any]:
-        """Post a round's messages as one batch, which NCCL needs."""
-        group, dist = self.call.group, self.dist
-        batch = [
-            dist.P2POp(
-                dist.isend if each.is_send else dist.irecv,
-                self._bytes(each.piece),
-                group=group,
-                tag=self.tag,
-                group_peer=each.peer,
-            )
-            for each in rank_round.operations
-        ]
-        return dist.batch_isend_irecv(batch) if batch else []
 
 
 def _posts_singly(call: Call) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....errors import ProgramError
 from ....support.arrays import IntArray
-from ..calls.agreement import first_line, wait_for_all
+from ..calls.agreement import first_line, post, wait_for_all
 from ..calls.arguments import import_torch
 from ..calls.call_queue import TAG
 from .hops import ARRIVED, OWN, Hop, RankHops
@@ -123,31 +123,23 @@ class _Exchange:
 
     def __init__(self, route: Route, like: torch.Tensor) -> None:
         self.route, self.like = route, like
-        self.operations: list[Any] = []
+        self.messages: list[tuple[int, bool, torch.Tensor]] = []
 
     def send(self, peer: int, rows: torch.Tensor) -> None:
         """Post rows for a peer."""
-        self._post(True, peer, rows)
+        self.messages.append((peer, True, rows))
         self.route.sent[peer] += rows.numel()
 
     def receive(self, peer: int, rows: int) -> torch.Tensor:
         """Return where so many rows of a peer will be."""
         room = self.like.new_empty(rows, self.like.shape[1])
-        self._post(False, peer, room)
+        self.messages.append((peer, False, room))
         return room
-
-    def _post(self, is_send: bool, peer: int, rows: torch.Tensor) -> None:
-        _, dist = import_torch()
-        how = dist.isend if is_send else dist.irecv
-        self.operations.append(dist.P2POp(how, rows, group=self.route.group, tag=TAG, group_peer=peer))
 
     def run(self, what: str) -> None:
         """Send and receive all of them."""
-        _, dist = import_torch()
-        if not self.operations:
-            return
         try:
-            wait_for_all(dist.batch_isend_irecv(self.operations), self.route.timeout)
+            wait_for_all(post(self.route.group, TAG, self.messages), self.route.timeout)
         except (RuntimeError, ValueError) as error:
             raise ProgramError(
                 f"rank {self.route.group.rank()} could not finish {what}: {first_line(error)}"

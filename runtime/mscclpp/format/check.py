@@ -30,11 +30,12 @@ from .execution_plan import (
     Place,
     channel_pairs,
     copies,
+    flat,
     flat_length,
     largest_message,
     message_chunks,
 )
-from .fields import PlanError
+from .operations import PlanError
 from .switch_channels import check_switch_groups, check_switch_operation
 
 Step = tuple[str, int, int, Operation, tuple[int, int] | None]
@@ -121,8 +122,7 @@ class _Checker:
                 for block in gpu.thread_blocks
                 for channel in {
                     channel
-                    for outer in block
-                    for operation in (outer, *outer.body)
+                    for operation in flat(block)
                     if operation.channel_type == kind and operation.name != "put"
                     for channel in operation.channels
                 }

@@ -29,8 +29,7 @@ from .execution_plan import (
     Operation,
     SwitchGroup,
 )
-from .fields import MAX_BLOCKS, MAX_CHUNKS, Fields, PlanError
-from .operations import OperationReader
+from .operations import MAX_BLOCKS, MAX_CHUNKS, Fields, OperationReader, PlanError
 
 ALL_CHANNEL_TYPES: tuple[ChannelType, ...] = (*CHANNEL_TYPES, "switch")
 Positions = dict[ChannelType, tuple[int, ...]]  # Of channels or remote buffers, in the lists of their GPU

@@ -22,6 +22,7 @@ from ..format.execution_plan import (
     MAX_SEMAPHORES_PER_OPERATION,
     Operation,
     Place,
+    flat,
     flat_length,
     offset_buffers,
     remote_places,
@@ -280,7 +281,6 @@ class RankWriter:
         return self.ends.receivers[block.recv_peer, self.rank, block.channel]
 
     def _check(self, at: int, operations: tuple[Operation, ...]) -> None:
-        flat = [inner for operation in operations for inner in (operation, *operation.body)]
         where = f"rank {self.rank} thread block {at}"
         if (length := flat_length(operations)) > MAX_OPERATIONS:
             raise TooLargeError(
@@ -288,13 +288,13 @@ class RankWriter:
                 "fewer trees, trees_per_root=1 for the fewest, or with fewer chunks, or give slice_bytes=None"
             )
         for kind in CHANNEL_TYPES:
-            channels = {channel for one in flat if one.channel_type == kind for channel in one.channels}
+            own = [one for one in flat(operations) if one.channel_type == kind]
+            channels = {channel for one in own for channel in one.channels}
             if len(channels) > MAX_CHANNELS:
                 raise TooLargeError(
                     f"{where} uses {len(channels)} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}; plan "
                     "with fewer trees"
                 )
-            own = [one for one in flat if one.channel_type == kind]
             buffers = {(place.rank, place.buffer) for one in own for place in remote_places(one)}
             # The first two of port channels may be there for the offsets of their sources.
             if len(buffers) + 2 * any(map(offset_buffers, own)) > MAX_CHANNELS:

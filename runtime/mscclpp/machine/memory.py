@@ -14,7 +14,7 @@ from ....errors import ProgramError
 from ...interpreter.interpret import expected_outputs
 from ...programs.layout import Layout
 from ...programs.program import Buffer, Program
-from ..format.execution_plan import ExecutionPlan, Gpu
+from ..format.execution_plan import ExecutionPlan, Gpu, flat
 
 Data = npt.NDArray[Any]
 
@@ -99,7 +99,7 @@ def _root(plan: ExecutionPlan) -> int:
     found = set()
     for gpu in plan.gpus:
         for block in gpu.thread_blocks:
-            for operation in (inner for outer in block for inner in (outer, *outer.body)):
+            for operation in flat(block):
                 if plan.collective.reduces:
                     found |= {place.rank for place in operation.targets if place.buffer == "output"}
                 else:
