@@ -191,7 +191,9 @@ def _staged(
         array.setflags(write=False)
     parts = partners.shape[1]
     width = (len(starts) - 1) // parts**2
-    return AllToAllvSchedule(matrix, parts, width, starts, segments, lengths, partners, begins, ends, sizes, nics)
+    return AllToAllvSchedule.of_own(
+        matrix, parts, width, starts, segments, lengths, partners, begins, ends, sizes, nics
+    )
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -37,8 +37,18 @@ class StagedArrays:
     def __post_init__(self) -> None:
         for name in ARRAYS:
             array = getattr(self, name)
-            if array.flags.writeable:  # planning takes microseconds, and so would views of arrays that need none
+            if array.flags.writeable:
                 object.__setattr__(self, name, read_only(array))
+
+    @classmethod
+    def of_own(cls, *values: Any) -> Self:
+        """Construct from the values of all fields, of which arrays are the planner's own and read-only.
+
+        Planning takes microseconds, of which the checks of a frozen dataclass would take several.
+        """
+        made = cls.__new__(cls)
+        made.__dict__.update(zip(cls.__match_args__, values, strict=True))
+        return made
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
         """Copy and pickle by construction, as numpy does not keep arrays read-only."""

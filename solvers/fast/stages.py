@@ -153,30 +153,32 @@ def number_of_stages(weights: IntArray, cap: int) -> int:
 @kernel
 def ordered_stages(longest: IntArray, found: npt.NDArray[np.int16], weights: IntArray, pieces: int, cap: int) -> Stages:
     """Split matchings into stages of at most `cap` bytes, sorted by size, and assign each stream's bytes in order."""
-    servers, runs = len(longest), 2 * len(weights)
-    lengths, counts = np.empty(runs, dtype=np.int64), np.empty(runs, dtype=np.int64)
+    servers, runs = len(longest), 0
+    lengths, counts = np.empty(2 * len(weights), dtype=np.int64), np.empty(2 * len(weights), dtype=np.int64)
+    origin = np.empty(2 * len(weights), dtype=np.int64)
     for number, weight in enumerate(weights):
         parts = (weight - 1) // cap + 1
-        lengths[2 * number], longer = divmod(weight, parts)
-        lengths[2 * number + 1] = lengths[2 * number] + 1
-        counts[2 * number], counts[2 * number + 1] = parts - longer, longer
+        shorter, longer = divmod(weight, parts)
+        for size, count in ((shorter, parts - longer), (shorter + 1, longer)):
+            if count:
+                lengths[runs], counts[runs], origin[runs] = size, count, number
+                runs += 1
     sizes = np.empty(pieces, dtype=np.int64)
     partners = np.empty((pieces, servers), dtype=np.int64)
     begins, ends = np.empty((pieces, servers), dtype=np.int64), np.empty((pieces, servers), dtype=np.int64)
     done = np.zeros((servers, servers), dtype=np.int64)
     stage = 0
-    for run in np.argsort(lengths, kind="mergesort"):
-        columns, size, after = found[run // 2], lengths[run], stage + counts[run]
-        sizes[stage:after] = size
-        for server in range(servers):
-            other = np.int64(columns[server])
-            begin, most = done[server, other], longest[server, other]
-            for at in range(stage, after):
-                end = min(begin + size, most)
-                partners[at, server] = other if end > begin else -1
-                begins[at, server] = begin
-                ends[at, server] = end
-                begin = end
-            done[server, other] = begin
-        stage = after
+    for run in np.argsort(lengths[:runs], kind="mergesort"):
+        columns, size = found[origin[run]], lengths[run]
+        for _ in range(counts[run]):
+            sizes[stage] = size
+            for server in range(servers):
+                other = np.int64(columns[server])
+                begin = done[server, other]
+                end = min(begin + size, longest[server, other])
+                done[server, other] = end
+                partners[stage, server] = other if end > begin else -1
+                begins[stage, server] = begin
+                ends[stage, server] = end
+            stage += 1
     return sizes, partners, begins, ends

@@ -7,8 +7,6 @@ b = p, p + 1, ..., p - 1 modulo m and gives away the end; surpluses fill the def
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...support.arrays import IntArray
 from ...support.compiling.kernels import kernel
 
@@ -49,13 +47,13 @@ def stream_segments(
     Shapes: `starts` int64 (servers * servers * gpus + 1,); `segments` int64 (enough, 4).
     """
     count = 0
-    at = np.zeros(3, dtype=np.int64)
     for server in range(servers):
         for other in range(servers):
             stream = (server * servers + other) * gpus
-            starts[stream : stream + gpus] = count
-            if server != other:
-                count = _tile(traffic, server, other, gpus, sums, starts[stream : stream + gpus], segments, count, at)
+            if server == other:
+                starts[stream : stream + gpus] = count
+            else:
+                count = _tile(traffic, server, other, gpus, sums, starts[stream : stream + gpus], segments, count)
     starts[-1] = count
     return count
 
@@ -70,35 +68,29 @@ def _tile(
     starts: IntArray,
     segments: IntArray,
     count: int,
-    at: IntArray,
 ) -> int:
-    """Write the streams of one tile; `at` is the giving GPU, the cell in its order, and the byte in that cell."""
+    """Write the streams of one tile; surpluses are given away by one GPU after another, cell by cell."""
     rank, column = server * gpus, other * gpus
     total = 0
     for gpu in range(gpus):
         total += sums[rank + gpu, other]
-    if total == 0:
-        return count
     share, longer = total // gpus, total % gpus
-    at[0] = -1
-    spare = 0
+    giver, spare, target, first = -1, 0, column, 0
     for gpu in range(gpus):
         starts[gpu] = count
         wanted = share + (1 if gpu < longer else 0)
         own = min(sums[rank + gpu, other], wanted)
-        place, first = 0, 0
         wanted -= own
-        count, place, first = copy_cells(traffic, rank + gpu, column, gpus, gpu, place, first, own, segments, count)
+        count, _, _ = copy_cells(traffic, rank + gpu, column, gpus, column + gpu, 0, own, segments, count)
         while wanted:
             while spare == 0:
-                at[0] += 1
-                kept = share + (1 if at[0] < longer else 0)
-                spare = max(0, sums[rank + at[0], other] - kept)
-                if spare:
-                    at[1], at[2] = _cell_at(traffic, rank + at[0], column, gpus, at[0], kept)
+                giver += 1
+                kept = share + (1 if giver < longer else 0)
+                spare = max(0, sums[rank + giver, other] - kept)
+                target, first = column + giver, kept
             taken = min(wanted, spare)
-            count, at[1], at[2] = copy_cells(
-                traffic, rank + at[0], column, gpus, at[0], at[1], at[2], taken, segments, count
+            count, target, first = copy_cells(
+                traffic, rank + giver, column, gpus, target, first, taken, segments, count
             )
             spare -= taken
             wanted -= taken
@@ -111,43 +103,31 @@ def copy_cells(
     rank: int,
     column: int,
     gpus: int,
-    start: int,
-    place: int,
+    target: int,
     first: int,
     wanted: int,
     segments: IntArray,
     count: int,
 ) -> tuple[int, int, int]:
-    """Write segments of `wanted` bytes of a rank from byte `first` of cell `place` on; `segments` is int64 (n, 4)."""
+    """Write segments, int64 (n, 4), of `wanted` bytes of a rank for a server, whose first cell is `column`.
+
+    They begin `first` bytes after the beginning of cell `target`, and cell `column` follows the server's last.
+    """
     cells = traffic[rank]
     while wanted:
-        target = column + start + place
-        if target >= column + gpus:
-            target -= gpus
         there = cells[target] - first
-        taken = min(there, wanted)
-        segment = segments[count]
-        segment[0], segment[1], segment[2], segment[3] = rank, target, first, taken
-        # The segment of an empty cell is overwritten by the next one.
-        count += taken > 0
-        wanted -= taken
-        if taken < there:
-            return count, place, first + taken
-        place += 1
-        first = 0
-    return count, place, first
-
-
-@kernel
-def _cell_at(traffic: IntArray, rank: int, column: int, gpus: int, start: int, kept: int) -> tuple[int, int]:
-    """Return the cell, and the byte in it, after the first `kept` bytes of a rank for a server."""
-    place = 0
-    while True:
-        target = start + place
-        if target >= gpus:
-            target -= gpus
-        there = traffic[rank, column + target]
-        if kept < there:
-            return place, kept
-        kept -= there
-        place += 1
+        if there > 0:
+            taken = min(there, wanted)
+            segment = segments[count]
+            segment[0], segment[1], segment[2], segment[3] = rank, target, first, taken
+            count += 1
+            wanted -= taken
+            if taken < there:
+                return count, target, first + taken
+            first = 0
+        else:
+            first = -there
+        target += 1
+        if target == column + gpus:
+            target = column
+    return count, target, first

@@ -167,13 +167,13 @@ def _tile(
     """
     used, share, longer = divided
     width, size = lanes.shape[1], columns[1] - columns[0]
-    # Of each GPU: bytes left, first cell, first byte in it, and the cell that it begins with.
-    left = np.zeros((rows[1] - rows[0], 4), dtype=np.int64)
+    # Of each GPU: bytes left, the next cell, and the next byte in it.
+    left = np.zeros((rows[1] - rows[0], 3), dtype=np.int64)
     for gpu in range(len(left)):
         left[gpu, 0] = traffic[rows[0] + gpu, columns[0] : columns[1]].sum()
-        left[gpu, 3] = gpu % size
+        left[gpu, 1] = columns[0] + gpu % size
     for lane in range(used - 1, -1, -1):
-        left[lanes[parts[0] + lane // width, lane % width] - rows[0], 3] = lanes[parts[1], lane % width] - columns[0]
+        left[lanes[parts[0] + lane // width, lane % width] - rows[0], 1] = lanes[parts[1], lane % width]
     deficits = np.empty((used, parts[2]), dtype=np.int64)
     for fills in range(2):
         giver = 0
@@ -187,12 +187,12 @@ def _tile(
                         giver = lanes[part, lane % width] - rows[0]
                     while fills and left[giver, 0] == 0:
                         giver += 1
-                    spare, place, first, start = left[giver]
+                    spare, target, first = left[giver]
                     taken = min(wanted, spare)
-                    count, place, first = copy_cells(
-                        traffic, rows[0] + giver, columns[0], size, start, place, first, taken, segments, count
+                    count, target, first = copy_cells(
+                        traffic, rows[0] + giver, columns[0], size, target, first, taken, segments, count
                     )
-                    left[giver] = spare - taken, place, first, start
+                    left[giver] = spare - taken, target, first
                     wanted -= taken
                     if not fills:
                         break
