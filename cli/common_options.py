@@ -31,15 +31,8 @@ VerboseOption = Annotated[
         show_default=False,
     ),
 ]
-ThreadsOption = Annotated[
-    int | None,
-    count_option(
-        "--threads N",
-        "Threads of the LP solver (default: chosen by HiGHS). All other work is single-threaded.",
-        1,
-        MAX_THREADS,
-    ),
-]
+THREADS = "Threads of the LP solver (default: chosen by HiGHS). All other work is single-threaded."
+ThreadsOption = Annotated[int | None, count_option("--threads N", THREADS, 1, MAX_THREADS)]
 SeedOption = Annotated[int | None, count_option("--seed N", "Random seed (default: 0).", 0, MAX_SEED)]
 SOLVER_OPTIONS = {"threads": ThreadsOption, "seed": SeedOption}
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _option = partial(option, panel="Export for runtimes")
 _count = partial(count_option, panel="Export for runtimes")
+THREAD_BLOCKS = "Thread blocks that the GPU runs concurrently (default: 108, as on an A100)."
 XML_OPTIONS = ("runtime", "protocol")
 EXPORT_OPTIONS = ("channels", "instances", "in_place", "min_bytes", "max_bytes", "max_thread_blocks")
 
@@ -67,10 +68,7 @@ class RuntimeFiles(NamedTuple):
     max_bytes: Annotated[
         int | None, _count("--max-bytes N", "Largest buffer, in bytes, for which the runtime uses the plan.")
     ] = None
-    max_thread_blocks: Annotated[
-        int | None,
-        _count("--max-thread-blocks N", "Thread blocks that the GPU runs concurrently (default: 108, as on an A100)."),
-    ] = None
+    max_thread_blocks: Annotated[int | None, _count("--max-thread-blocks N", THREAD_BLOCKS)] = None
 
     def check(self, collective: Collective) -> None:
         """Refuse options of files that are not written, and impossible files, before the work starts."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..arguments.parameters import UsageError, count_option, option
+from ..arguments.runtime_files import THREAD_BLOCKS
 from ..arguments.shared import JsonOption
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit, emit_json
@@ -39,15 +40,7 @@ VersionOption = Annotated[
         "0.8.0, 0.9.0, 0.10.0 or main.",
     ),
 ]
-BlocksOption = Annotated[
-    int | None,
-    count_option(
-        "--max-thread-blocks N",
-        "Thread blocks that the GPU runs concurrently (default: 108, as on an A100).",
-        1,
-        MAX_BLOCKS,
-    ),
-]
+BlocksOption = Annotated[int | None, count_option("--max-thread-blocks N", THREAD_BLOCKS, 1, MAX_BLOCKS)]
 BoxOption = Annotated[
     int | None, count_option("--gpus-per-box N", "For XML: GPUs of one box, beyond which a network connects them.", 1)
 ]

@@ -45,14 +45,8 @@ BytesOption = Annotated[
     str | None, option("--bytes SIZE", "Total size in bytes that traces were made for, if they do not say.")
 ]
 SizesOption = Annotated[list[str] | None, sizes_option("Simulate this total size in bytes (default: 1M, 64M and 1G).")]
-SlicesOption = Annotated[
-    int | None,
-    count_option(
-        "--slices N",
-        "Pieces that each send is cut into (default: 64, or as many as pay, in files of runtimes; 1 in traces).",
-        1,
-    ),
-]
+SLICES = "Pieces that each send is cut into (default: 64, or as many as pay, in files of runtimes; 1 in traces)."
+SlicesOption = Annotated[int | None, count_option("--slices N", SLICES, 1)]
 PlannerOption = Annotated[str, planner_option("Planner to compare with.")]
 
 

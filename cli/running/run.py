@@ -19,15 +19,8 @@ if TYPE_CHECKING:
 MAX_ELEMENTS = 10**15
 MAX_COUNT = 10**9  # Of repeats and of slices
 
-ElementsOption = Annotated[
-    int,
-    count_option(
-        "--elements N",
-        "Elements per shard, per pair of ranks for an all-to-all, or in the whole buffer where there are no shards.",
-        1,
-        MAX_ELEMENTS,
-    ),
-]
+ELEMENTS = "Elements per shard, per pair of ranks for an all-to-all, or in the whole buffer where there are no shards."
+ElementsOption = Annotated[int, count_option("--elements N", ELEMENTS, 1, MAX_ELEMENTS)]
 DtypeOption = Annotated[str, option("--dtype", "torch data type, such as float32, bfloat16 or int8.")]
 OpOption = Annotated[str, option("--op", "Reduction operation: sum, prod, min, max or avg.")]
 RepeatsOption = Annotated[int, count_option("--repeats N", "Timed runs, after one warm-up run.", 1, MAX_COUNT)]

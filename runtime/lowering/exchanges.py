@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schedules import ALLREDUCE, Collective, StepExchange
+from ...schedules import Collective, StepExchange
 from ...schedules.paths.verify import switched_paths
 from ...schedules.steps.exchange_verify import check_shapes, check_sums
 from ...schedules.steps.verify import check_columns
@@ -56,10 +56,10 @@ def lower_exchange(schedule: StepExchange, collective: Collective, options: Lowe
     firsts = np.array([first for first, _ in cells] + [schedule.chunks // unit])
     versions = _Versions(schedule, firsts * unit)
     transfers = versions.transfers(options, np.diff(firsts))
-    layout = Layout.of(ALLREDUCE, schedule.num_ranks, schedule.chunks // unit)
+    layout = Layout.of(collective, schedule.num_ranks, schedule.chunks // unit)
     writer = partial(_ExchangeRankWriter, transfers, firsts.tolist(), versions)
     sizes = [int(firsts[each.cells.stop] - firsts[each.cells.start]) for each in transfers]
-    return write_program(name, collective, layout, schedule.num_ranks, transfers, sizes, options, writer)
+    return write_program(name, layout, schedule.num_ranks, transfers, sizes, options, writer)
 
 
 class _Versions:

@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ...schedules import Collective
 from ...schedules.trees.tree_chunks import TreeChunks, split_range
 from ...support.arrays import BoolArray, IntArray, SmallArray, narrow
 from ...topologies import Topology
@@ -107,7 +106,6 @@ class RankWriter(ABC):
 
 def write_program(
     name: str,
-    collective: Collective,
     layout: Layout,
     num_ranks: int,
     transfers: Sequence[_Transfer],
@@ -132,7 +130,7 @@ def write_program(
             for number in own
         ]
         ranks.append(_written_rank(layout, rank, own, ends, writer(rank), options.max_steps))
-    return _program(name, collective, layout, ranks)
+    return _program(name, layout, ranks)
 
 
 def _written_rank(
@@ -177,9 +175,9 @@ def _rank_program(
     return RankProgram(rank, stop - begin, output, scratch, found)
 
 
-def _program(name: str, collective: Collective, layout: Layout, ranks: Sequence[RankProgram]) -> Program:
-    given = () if collective.has_two_phases or len(set(layout.shards)) == 1 else layout.shards
-    return Program(name, collective, len(ranks), layout.chunks, tuple(ranks), shards=given)
+def _program(name: str, layout: Layout, ranks: Sequence[RankProgram]) -> Program:
+    given = () if layout.collective.has_two_phases or len(set(layout.shards)) == 1 else layout.shards
+    return Program(name, layout.collective, len(ranks), layout.chunks, tuple(ranks), shards=given)
 
 
 class _SharedSteps:
@@ -252,7 +250,7 @@ def write_trees(
         steps = shared.of(rows)
         steps_of = (tuple(islice(steps, count)) for count in blocks.counts)
         ranks.append(_rank_program(layout, rank, scratch, blocks.ends, steps_of, copying))
-    return _program(name, layout.collective, layout, ranks)
+    return _program(name, layout, ranks)
 
 
 class _Blocks(NamedTuple):

@@ -1,14 +1,9 @@
 """Queue of the calls of a group, run at once or asynchronously.
 
-On CPU tensors a thread runs the calls, as Gloo's waits block a thread.  One thread for each group keeps its calls in
-order, and so the same on all ranks.  It is a daemon: a rank that hangs in Gloo must not keep the interpreter from
-ending, so at exit unfinished calls get some seconds, and are interrupted and logged if that is not enough.  (To leave
-a thread in torch's code then would end the process by SIGABRT if it came back after the interpreter has begun to end.
-The thread is there, too, when it releases the tensors of a completed call, or a group.)  A fork has none of its
-parent's threads, so it forgets their queues.
-
-On CUDA tensors a stream of the group's own runs a call, and the caller's thread only posts: waiting for NCCL work
-blocks the current stream, not the process.  NCCL runs the calls of a group in their order, on whatever streams.
+On CPU tensors one thread for each group runs its calls in order, as Gloo's waits block a thread; on CUDA tensors a
+stream of the group's own does.  The thread is a daemon, as a rank that hangs in Gloo must not keep the interpreter from
+ending: at exit unfinished calls get some seconds, and are interrupted and logged if that is not enough.  A thread that
+came back from torch's code after the interpreter has begun to end would end the process by SIGABRT.
 
 Messages have a tag of their own, and so do not match other messages of the group, which on the CPU may come in between.
 Agreements of the ranks have no tag, and so have to keep their turn among the calls.

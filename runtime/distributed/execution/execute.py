@@ -131,15 +131,7 @@ def execute(
 
     Notes
     -----
-    On CPU tensors a thread runs the calls with `async_op` of a group in order; a call without it, and the first call of
-    its kind, wait for them.  When one fails, later ones of the group fail too.  Errors are also logged, to
-    ``collopt.runtime``.  The program's exit waits some seconds for unfinished calls.  In a fork, such calls cannot be
-    waited for, nor can the group be used.
-
-    On CUDA tensors only the first call of its kind waits in the process.  Each call posts everything at once: to the
-    current stream, or with `async_op` to a stream of the group's own, which starts after the current stream's work so
-    far; ``wait()`` makes the current stream wait for it.  A `timeout` makes the process wait for every round, so
-    `async_op` does not go with it.
+    docs/how-to/run-plans.md says how calls with `async_op` wait for each other, and what becomes of their errors.
     """
     call, job = prepared(plan, output, input, group=group, timeout=timeout, slices=slices, op=op, async_op=async_op)
     if async_op:

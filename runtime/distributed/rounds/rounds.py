@@ -6,15 +6,9 @@ round after the data that it forwards has come in, and after earlier users of th
 end has reached the limit of operations.  Explicit dependencies need no second look: in a program without races two
 steps are ordered wherever their order matters to the data.
 
-With several slices the whole program runs once for each slice of the data, one round apart, so that a rank forwards
-the first slice while it receives the second: a tree of height h takes h + s - 1 rounds of 1 / s of the data each.
-
-A round begins with its sends and local copies, which read memory; during it receives and copies fill memory; and at its
-end sums are computed, stage by stage.  So moments are ordered like ``round * STAGES + stage``, with stage 0 for what
-sends read and receives fill and stages from 1 on for sums.
-
-Chunks of scratch that some message treats as one piece of memory stay one.  Such a piece is needed from the first round
-that uses it to the last one, for each slice by itself, and gives its place to another one after that.
+With several slices the whole program runs once for each slice of the data, one round apart.  A round begins with its
+sends and local copies; during it receives and copies fill memory; at its end sums are computed, stage by stage.  So
+moments are ordered like ``round * STAGES + stage``, with stage 0 for what sends read and receives fill.
 """
 
 from __future__ import annotations
@@ -352,9 +346,9 @@ def _next_round(times: list[AccessTimes]) -> int:
 
 
 class RoundScratch:
-    """The scratch of one rank, in elements.
+    """The scratch of one rank, of `size` elements.
 
-    `size`: Elements of scratch that the rank needs.
+    Chunks that some message treats as one piece of memory stay one, from the first round that uses it to the last.
     """
 
     def __init__(self, rounds: Sequence[Round], rank: int, slices: int, elements: Callable[[int, int], int]) -> None:

@@ -1,15 +1,12 @@
 """Sizes as nccl-tests counts them, and test data whose expected result every rank can compute.
 
-The size S is that of the whole result: what all shards have together for allgather and reduce-scatter, what one rank
-has in all for all-to-all (on average for all-to-allv), and one rank's buffer for allreduce, broadcast and reduce.  The
-*count* is that of the call: of one shard, or of what goes from one rank to another, where there are such parts, and of
-the buffer elsewhere.
+The size is that of the whole result: what all shards have together, what one rank has in all for all-to-all (on average
+for all-to-allv), and one rank's buffer elsewhere.  The *count* is that of one shard, or of what goes from one rank to
+another, where there are such parts, and of the buffer elsewhere.
 
 Each rank's numbers repeat every `PERIOD` elements, a prime, so the data of any rank, and their reduction, follow from
-one small table per rank without communication.  Numbers are small integers: in whatever order a sum is computed, the
-magnitudes of its parts add up to no more than the element type holds exactly, so every order gives the same bits.
-Factors are 1 and -1, and 2 on one rank only.  Only averages are not exact, since libraries divide before or after they
-add; they may be off by ``N`` units of rounding.
+one small table per rank.  Numbers are integers so small that every order of adding gives the same bits.  Factors are 1
+and -1, and 2 on one rank only.  Averages may be off by ``N`` units of rounding, as libraries divide before or after.
 """
 
 from __future__ import annotations

@@ -125,17 +125,8 @@ def calibrate(
 
     Notes
     -----
-    What NCCL did is not in its output, so a run is assumed, of h successive hops between ranks:
-
-        t = launch + h alpha + latencies of links + size (time per byte of the busiest link / efficiency
-            + bytes added per byte * reduction)
-
-    Costs minimise the relative errors of all measurements together, with Huber's weights, so that outliers do not
-    count by their squares.  Times are at least 0 and efficiencies at most 1.  Classes of one measurement share their
-    efficiency, and those without a measurement of their own share one.  If measurements of several classes between two
-    ranks have different latencies, alpha is what they have in common, and latencies of slower classes increase.
-
-    Figures have as few decimal digits, four at most, as change them by no more than a tenth of the uncertainty.
+    docs/how-to/calibrate.md has the model and what is fitted.  Figures have as few decimal digits, four at most, as
+    change them by no more than a tenth of the uncertainty.
     """
     given = [each if isinstance(each, Measurement) else Measurement(each) for each in measurements]
     if not given:

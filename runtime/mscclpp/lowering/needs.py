@@ -16,7 +16,7 @@ from ..format.execution_plan import (
     MAX_SEMAPHORES_PER_OPERATION,
 )
 from .lower import port_pairs
-from .thread_blocks import WEIGHTS, merge_blocks
+from .thread_blocks import TOO_LONG, TOO_MANY_CHANNELS, WEIGHTS, merge_blocks
 from .transfers import Connections, stays_in_place
 
 
@@ -88,16 +88,10 @@ def block_usage(
 
 def _refusal(where: str, counts: Counter[str], length: int) -> str:
     if length > MAX_OPERATIONS:
-        return (
-            f"{where} has at least {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}; plan with fewer "
-            "trees, trees_per_root=1 for the fewest, or with fewer chunks, or give slice_bytes=None"
-        )
+        return TOO_LONG.format(where, f"at least {length}")
     for kind in CHANNEL_TYPES:
         if (channels := counts[f"{kind} in"] + counts[f"{kind} out"]) > MAX_CHANNELS:
-            return (
-                f"{where} uses {channels} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}; plan with fewer "
-                "trees"
-            )
+            return TOO_MANY_CHANNELS.format(where, channels, kind)
     return ""
 
 

@@ -30,6 +30,12 @@ from ..format.execution_plan import (
 from .multicasts import Multicast, Multicasts
 from .transfers import Connections, End, Transfers, stays_in_place
 
+TOO_LONG = (
+    f"{{}} has {{}} operations, the MSCCL++ executor takes {MAX_OPERATIONS}; plan with fewer trees, trees_per_root=1 "
+    "for the fewest, or with fewer chunks, or give slice_bytes=None"
+)
+TOO_MANY_CHANNELS = f"{{}} uses {{}} {{}} channels, the MSCCL++ executor takes {MAX_CHANNELS}; plan with fewer trees"
+
 
 class SyncedBlock:
     """Operations of one thread block, with syncs of its threads where needed."""
@@ -283,18 +289,12 @@ class RankWriter:
     def _check(self, at: int, operations: tuple[Operation, ...]) -> None:
         where = f"rank {self.rank} thread block {at}"
         if (length := flat_length(operations)) > MAX_OPERATIONS:
-            raise TooLargeError(
-                f"{where} has {length} operations, the MSCCL++ executor takes {MAX_OPERATIONS}; plan with "
-                "fewer trees, trees_per_root=1 for the fewest, or with fewer chunks, or give slice_bytes=None"
-            )
+            raise TooLargeError(TOO_LONG.format(where, length))
         for kind in CHANNEL_TYPES:
             own = [one for one in flat(operations) if one.channel_type == kind]
             channels = {channel for one in own for channel in one.channels}
             if len(channels) > MAX_CHANNELS:
-                raise TooLargeError(
-                    f"{where} uses {len(channels)} {kind} channels, the MSCCL++ executor takes {MAX_CHANNELS}; plan "
-                    "with fewer trees"
-                )
+                raise TooLargeError(TOO_MANY_CHANNELS.format(where, len(channels), kind))
             buffers = {(place.rank, place.buffer) for one in own for place in remote_places(one)}
             # The first two of port channels may be there for the offsets of their sources.
             if len(buffers) + 2 * any(map(offset_buffers, own)) > MAX_CHANNELS:
