@@ -14,6 +14,7 @@ from pathlib import Path
 
 import all_to_all
 import bfb
+import broken_networks
 import call_overhead
 import fast
 import fast_figures
@@ -45,6 +46,7 @@ BENCHMARKS = {
     "fast-figures": fast_figures.measure,
     "moe": moe.measure,
     "all-to-all": all_to_all.measure,
+    "broken-networks": broken_networks.measure,
     "call-overhead": call_overhead.measure,
 }
 PLAIN_WIDTH = 140
@@ -57,6 +59,7 @@ COLUMNS = {
     "cpu_s": "CPU s",
     "before_cpu_s": "before, CPU s",
     "before_mib": "before, MiB",
+    "intact_cpu_s": "intact, CPU s",
     "by_hand_cpu_s": "by hand, CPU s",
     "ratio": "ratio",
     "bound_cpu_s": "bound alone, CPU s",

@@ -32,8 +32,8 @@ def _forest(problem: TreeProblem) -> Forest:
     if problem.topology.num_ranks > MAX_RANKS:
         raise UnsupportedError(f"MultiTree grows trees for up to {MAX_RANKS} ranks here; {problem.topology!r} has more")
     roots = np.flatnonzero(problem.root_weights).tolist()
-    trees = [_Tree(root) for root in roots]
-    _grow(trees, _Units(problem), problem.topology.num_ranks)
+    trees = [_Tree(root, problem.topology.num_ranks) for root in roots]
+    _grow(trees, _Units(problem))
     numbers: dict[Route, int] = {}
     hops = np.zeros((len(trees), problem.topology.num_ranks), dtype=np.int32)
     for row, tree in zip(hops, trees, strict=True):
@@ -42,7 +42,7 @@ def _forest(problem: TreeProblem) -> Forest:
     return forest_along(problem, 1, np.array(roots), problem.root_weights[roots], hops, list(numbers))
 
 
-def _grow(trees: Sequence[_Tree], units: _Units, num_ranks: int) -> None:
+def _grow(trees: Sequence[_Tree], units: _Units) -> None:
     """Grow the trees round-robin, step by step, until each spans all ranks."""
     growing = list(trees)
     while growing:
@@ -54,7 +54,7 @@ def _grow(trees: Sequence[_Tree], units: _Units, num_ranks: int) -> None:
             stuck = False
         if stuck:
             units.detours = True
-        growing = [tree for tree in growing if len(tree.members) < num_ranks]
+        growing = [tree for tree in growing if tree.missing]
 
 
 class _Units:
@@ -64,7 +64,6 @@ class _Units:
         self._num_ranks = problem.topology.num_ranks
         self._heads = problem.heads.tolist()
         self._all = (problem.capacities // problem.capacities.min()).tolist()
-        self._left = list(self._all)
         self._out: list[list[int]] = [[] for _ in range(problem.num_nodes)]
         for link, tail in enumerate(problem.tails.tolist()):
             self._out[tail].append(link)
@@ -74,11 +73,16 @@ class _Units:
         self.detours = False  # whether hops may leave a box and return, once no others remain
 
     def start_step(self) -> None:
-        """Reset the units of every link."""
+        """Reset the units of every link, and of all links into every rank; `open` has ranks with some, as bits."""
         self._left = list(self._all)
+        self._into = [0] * self._num_ranks
+        for head, units in zip(self._heads, self._all, strict=True):
+            if head < self._num_ranks:
+                self._into[head] += units
+        self.open = sum(1 << rank for rank, units in enumerate(self._into) if units)
 
-    def reach(self, tail: int, known: set[int], length: int) -> Route | None:
-        """Use a route of `length` links, with units left, to a rank not in `known`; None if there is none."""
+    def reach(self, tail: int, wanted: int, length: int) -> Route | None:
+        """Use a route of `length` links, with units left, to one of some ranks, given as bits; None if none is left."""
         seen, level = {tail}, [Route((tail,), ())]
         for step in range(1, length + 1):
             following = []
@@ -86,9 +90,11 @@ class _Units:
                 head = route.nodes[-1]
                 if head >= self._num_ranks:
                     following.append(route)
-                elif step == length and head not in known and self._is_allowed(tail, head, length):
+                elif step == length and wanted >> head & 1 and self._is_allowed(tail, head, length):
                     for taken in route.links:
                         self._left[taken] -= 1
+                    self._into[head] -= 1
+                    self.open ^= (not self._into[head]) << head
                     return route
             level = following
         return None
@@ -107,11 +113,11 @@ class _Units:
 
 
 class _Tree:
-    """A growing tree: its ranks in the order of joining, and their routes."""
+    """A growing tree: its ranks in the order of joining, their routes, and as bits the ranks that it misses."""
 
-    def __init__(self, root: int) -> None:
+    def __init__(self, root: int, num_ranks: int) -> None:
         self.members, self.routes = [root], list[Route]()
-        self._known = {root}
+        self.missing = (1 << num_ranks) - 1 ^ 1 << root
         self._choices: list[tuple[int, int]] = []
 
     def start_step(self, lengths: Sequence[int]) -> None:
@@ -120,12 +126,12 @@ class _Tree:
 
     def add_rank(self, units: _Units) -> bool:
         """Add one rank; False if none can be added in this step."""
-        while self._choices:
+        while self._choices and (wanted := self.missing & units.open):
             length, sender = self._choices[-1]
-            if route := units.reach(sender, self._known, length):
+            if route := units.reach(sender, wanted, length):
                 self.routes.append(route)
                 self.members.append(route.nodes[-1])
-                self._known.add(route.nodes[-1])
+                self.missing ^= 1 << route.nodes[-1]
                 return True
             # In this step there will only be less room: nothing will come of this choice.
             self._choices.pop()

@@ -112,11 +112,14 @@ def _improved(near: RingContext, hops: Hops, rings: Sequence[Ring], preference: 
     for _ in range(IMPROVEMENTS):
         before = list(rings)
         for number, ring in enumerate(rings):
+            if uses.peak(ring.links) < uses.peak():
+                continue
             uses.add(ring.links, -1)
-            other = next_ring(near, uses, number, preference)
-            if other and _peak_with(uses, other) < _peak_with(uses, ring):
-                rings[number] = other
+            better = next_ring(near, uses, number, preference, _peak_with(uses, ring))
+            rings[number] = better or ring
             uses.add(rings[number].links)
+            if not better:
+                return rings
         if rings == before:
             break
     return rings

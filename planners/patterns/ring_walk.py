@@ -89,19 +89,27 @@ class RingContext:
         demands: list[tuple[int, list[int]]] = []  # uses per ring, of links that each take so much time per use
         for box in self.boxes:
             inside = [_first_links(self.inside[rank]) for rank in box]
-            onward = [_first_links(self.onward[rank]) for rank in box]
+            onward = _steps([ways for rank in box for ways in self.onward[rank].values()])
+            leaving = [_first_links(self.onward[rank]) for rank in box]
             demands += [
-                (1, [loads.costs[link] for link in {*near, *far}]) for near, far in zip(inside, onward, strict=True)
+                (1, [loads.costs[link] for link in {*near, *far}]) for near, far in zip(inside, leaving, strict=True)
             ]
             if len(self.boxes) > 1:
                 demands.append((len(box) - 1, [loads.costs[link] for links in inside for link in links]))
-                demands.append((1, [loads.costs[link] for links in onward for link in links]))
+                demands += [(1, [loads.costs[link] for link in links]) for links in onward]
         usable = [(uses, Counter(costs)) for uses, costs in demands if costs and uses]
         distinct = {(uses, tuple(sorted(costs.items()))) for uses, costs in usable}
         times = {
             count: max((_least_time(uses * count, costs) for uses, costs in distinct), default=0) for count in counts
         }
         return min(Fraction(time, loads.common * count) for count, time in times.items())
+
+    def entering_time(self, start: int, uses: LinkLoads) -> int:
+        """Time of the busiest link if one more ring enters the first box at `start`; 0 in a single box."""
+        if len(self.boxes) == 1:
+            return 0
+        routes = [way for rank in self.boxes[-1] for way in self.onward[rank].get(start, ())]
+        return min(max((uses.uses[link] + 1) * uses.costs[link] for link in way.links) for way in routes)
 
     @property
     def links_per_rank(self) -> int:
@@ -117,6 +125,11 @@ def _first_links(row: Row) -> set[int]:
     return {way.links[0] for ways in row.values() for way in ways}
 
 
+def _steps(rows: Iterable[Sequence[Route]]) -> list[set[int]]:
+    """The first links of routes, their second ones, and so on up to the length of the shortest route."""
+    return [set(links) for links in zip(*(way.links for ways in rows for way in ways), strict=False)]
+
+
 def _least_time(uses: int, costs: Sequence[tuple[int, int]]) -> int:
     """Time in which links, so many (second) of each cost (first), can be used so often together."""
     narrowest = max(cost for cost, _ in costs)
@@ -125,11 +138,14 @@ def _least_time(uses: int, costs: Sequence[tuple[int, int]]) -> int:
     )
 
 
-def next_ring(near: RingContext, uses: LinkLoads, number: int, preference: Preference) -> Ring | None:
-    """Search for the ring with the least load on its busiest link, starting in the first box."""
+def next_ring(
+    near: RingContext, uses: LinkLoads, number: int, preference: Preference, below: int | None = None
+) -> Ring | None:
+    """Search for the ring with the least load on its busiest link, `below` one if given, starting in the first box."""
     if not near.starts:
         return None
-    start = near.starts[number % len(near.starts)]
+    turn = number % len(near.starts)
+    start = min(near.starts[turn:] + near.starts[:turn], key=lambda rank: near.entering_time(rank, uses))
     ceilings = sorted({(uses.uses[link] + 1) * uses.costs[link] for link in near.links})
     found: dict[int, Ring | None] = {}
 
@@ -137,6 +153,10 @@ def next_ring(near: RingContext, uses: LinkLoads, number: int, preference: Prefe
         found[ceiling] = _Walk(near, uses, ceiling, preference).ring_from(start)
         return found[ceiling] is not None
 
+    if below is not None:
+        ceilings = ceilings[: bisect_left(ceilings, below)]
+        if not ceilings or not closes(ceilings[-1]):
+            return None
     best = bisect_left(ceilings, True, key=closes)
     if best < len(ceilings):
         return found[ceilings[best]]

@@ -251,6 +251,12 @@ def test_multitree_lets_every_link_carry_its_units_once_per_step() -> None:
     assert np.unique(plan.schedule.forests[0].weights).tolist() == [1]
 
 
+def test_multitree_fills_the_one_nic_of_a_gpu_without_nvlink() -> None:
+    """All 31 shards for it come in over 50 GB/s, one in each step."""
+    plan = plan_multitree(dgx_h100(boxes=4).without_link("box0/gpu0", "box0/nvswitch"), "allgather")
+    assert (plan.algbw, plan.gap) == (Fraction(32, 31) * 50, 0)
+
+
 def test_multitree_does_not_leave_a_box_to_come_back() -> None:
     """On MI250, where not all GPUs of a box are neighbors and NICs lead everywhere."""
     forest = plan_multitree(mi250(boxes=2), "allgather").schedule.forests[0]
