@@ -70,6 +70,7 @@ CASES: dict[str, Callable[[], Topology]] = {
     "fat tree, k = 16": lambda: fat_tree(16),
     "leaf-spine, 1024 hosts": lambda: leaf_spine(32, 16, 32),
     "dragonfly, 72 hosts": lambda: dragonfly(4, 2, 2),
+    "dragonfly, 131584 hosts": lambda: dragonfly(32, 16, 8),
     "random regular, 256 ranks": lambda: random_regular(256, 8, 100),
     "random regular, 1024 ranks": lambda: random_regular(1024, 8, 100),
     "random regular, 4096 ranks": lambda: random_regular(4096, 8, 100),

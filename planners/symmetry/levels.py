@@ -2,11 +2,13 @@
 
 If every rank receives from ranks that come earlier in some order, any choice of senders is a tree.  So each rank takes
 one of k units from the orbits of its links to earlier ranks, each orbit gives what its links can carry, and a flow that
-serves all is k trees; docs/explanation/symmetry.md says when there is one.
+serves all is k trees; docs/explanation/symmetry.md says when there is one.  Routers that are linked directly, each with
+hosts of its own, take the place of ranks: one host receives for all of a router, and sends to the others.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,128 +18,190 @@ from ...errors import UnsupportedError
 from ...schedules import Forest
 from ...solvers.flow.max_flow import check_capacities, max_flow
 from ...solvers.trees.bottleneck import Bottleneck
-from ...support.arrays import BoolArray, IntArray
-from ...topologies.graphs.refinement import ColoredNetwork
-from ...topologies.graphs.translations import hops_from
+from ...support.arrays import IntArray
+from ...topologies.graphs.refinement import ColoredNetwork, hops_from
 from ..trees.problem import TreeProblem
+from .parts import MAX_ROUTES, Symmetry
 
 SEEDS = 4  # loose orders that are tried
-MAX_ROUTES = 2**28  # entries of the representatives' trees
 
 
-class _Choices(NamedTuple):
-    """From where the ranks of one tree set can receive, in some order."""
+class _Sites(NamedTuple):
+    """Ranks, or routers, with the links between them, sorted by heads and orbits."""
 
-    root: int
-    links: IntArray  # int64 (ranks, degree): link of each orbit into the rank from an earlier one, -1 for none
-    kinds: IntArray  # int64 (ranks,): ranks with the same orbits have the same kind; -1 at the root
-    orbits: BoolArray  # (kinds, orbits)
+    hosts: IntArray  # int64 (sites, hosts of each): a rank itself, or the ranks of a router
+    first: int  # node of the first site
+    tails: IntArray  # int64 (links,)
+    heads: IntArray  # int64 (links,)
+    orbits: IntArray  # int64 (links,)
+    limits: IntArray  # int64 (orbits,): units that the links of each orbit carry in the trees of all representatives
+    senders: IntArray  # int64 (orbits,): orbit of sites that the links come from
+    room: IntArray  # int64 (orbits of sites,): units that sites can send to others
+    roots: IntArray  # int64 (representatives,): their sites
 
 
-def direct_forest(problem: TreeProblem, best: Bottleneck, roots: IntArray, link_orbits: IntArray, size: int) -> Forest:
-    """Pack the trees of representative roots; `link_orbits` int64 (links,), and `size` the members of the group."""
-    count = best.capacity
+def direct_forest(
+    problem: TreeProblem, best: Bottleneck, symmetry: Symmetry, hosts: IntArray, link_orbits: IntArray
+) -> Forest:
+    """Pack the trees of representative roots; `hosts` int64 (sites, hosts of each) and `link_orbits` int64 (links,)."""
+    count, roots = best.capacity, symmetry.parts[0]
     if count * len(roots) * len(problem.root_weights) > MAX_ROUTES:
         raise UnsupportedError(f"{count} trees for each of {len(roots)} representatives are too many to write down")
-    num_orbits = int(link_orbits.max()) + 1
-    capacities = np.zeros(num_orbits, dtype=np.int64)
-    capacities[link_orbits] = problem.capacities
-    check_capacities(int(capacities.max()) * best.supply * len(link_orbits))
-    limits = capacities * best.supply * np.bincount(link_orbits) // size
-    for orders in _orders(problem, roots):
-        choices = [
-            _choices(problem, root, order, link_orbits) for root, order in zip(roots.tolist(), orders, strict=True)
-        ]
-        flows = _flows(choices, limits, count)
-        if flows is not None:
-            return _forest(problem, choices, flows, count, link_orbits)
-    raise UnsupportedError("no order of the ranks was found in which trees of representatives reach the bound")
+    sites = _sites(problem, best, symmetry, hosts, link_orbits)
+    for orders in _orders(sites):
+        chosen = _chosen_links(sites, _earlier_links(sites, orders), count)
+        if chosen is not None:
+            return _forest(problem, sites, chosen, count)
+    raise UnsupportedError(
+        "no order of the ranks was found in which trees of representatives reach the bound; plan with 'forestcoll'"
+    )
 
 
-def _orders(problem: TreeProblem, roots: IntArray) -> Iterator[list[IntArray]]:
-    """Yield positions of the ranks, int64 (ranks,) for each root: levels, then levels with ties broken at random."""
-    network = ColoredNetwork(problem.tails, problem.heads, problem.capacities, np.zeros(problem.num_nodes, np.int64))
-    levels = [hops_from(network, int(root)) for root in roots]
+def _sites(
+    problem: TreeProblem, best: Bottleneck, symmetry: Symmetry, hosts: IntArray, link_orbits: IntArray
+) -> _Sites:
+    size, representatives = symmetry.parts.shape
+    each, first = hosts.shape[1], problem.num_nodes - len(hosts)
+    check_capacities(int(problem.capacities.max()) * best.supply * len(link_orbits))
+    between = np.flatnonzero((problem.tails >= first) & (problem.heads >= first))
+    _, orbits = np.unique(link_orbits[between], return_inverse=True)
+    between = between[order := np.lexsort((orbits, problem.heads[between]))]
+    tails, heads, orbits = problem.tails[between] - first, problem.heads[between] - first, orbits[order]
+    capacities, senders = np.empty((2, orbits.max() + 1), dtype=np.int64)
+    capacities[orbits] = problem.capacities[between]
+    site, orbit = np.empty((2, len(problem.root_weights)), dtype=np.int64)
+    site[hosts] = np.arange(len(hosts))[:, None]
+    orbit[symmetry.parts] = np.arange(representatives)
+    senders[orbits] = orbit[hosts[tails, 0]]
+    room = np.full(representatives, best.capacity * representatives * len(hosts))
+    if first:  # a host sends what it can, less what goes to others of its router
+        leaving = np.flatnonzero(problem.tails < first)
+        room[orbit[problem.tails[leaving]]] = problem.capacities[leaving] * best.supply
+        room -= best.capacity * representatives * (size // each) * (each - 1)
+    limits = capacities * best.supply * np.bincount(orbits) // size
+    return _Sites(hosts, first, tails, heads, orbits, limits, senders, room, site[symmetry.parts[0]])
+
+
+def _orders(sites: _Sites) -> Iterator[list[IntArray]]:
+    """Yield positions of the sites, int64 (sites,) for each root: levels, then levels with ties broken at random.
+
+    Where bandwidths differ, distances over links that are the longer the slower they are take the place of levels.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import dijkstra
+
+    nothing = np.zeros(len(sites.hosts), dtype=np.int64)
+    network = ColoredNetwork(sites.tails, sites.heads, np.zeros_like(sites.tails), nothing)
+    levels = [hops_from(network, int(root)) for root in sites.roots]
     yield levels
+    room = (sites.limits // np.bincount(sites.orbits))[sites.orbits] + 1
+    if (room != room[0]).any():
+        lengths = coo_array((room.max() // room, (sites.tails, sites.heads)), shape=(len(nothing),) * 2)
+        levels = list(dijkstra(lengths.tocsr(), indices=sites.roots))
+        yield levels
     for seed in range(SEEDS):
         random = np.random.default_rng(seed)
         yield [np.argsort(np.lexsort((random.random(len(level)), level))) for level in levels]
 
 
-def _choices(problem: TreeProblem, root: int, order: IntArray, link_orbits: IntArray) -> _Choices:
-    ranks, num_orbits = len(problem.root_weights), int(link_orbits.max()) + 1
-    earlier = np.flatnonzero((order[problem.tails] < order[problem.heads]) & (problem.heads != root))
-    links = np.full((ranks, num_orbits), -1)
-    links[problem.heads[earlier], link_orbits[earlier]] = earlier
-    orbits, kinds = np.unique(links >= 0, axis=0, return_inverse=True)
-    kinds = kinds.ravel()
-    kinds[root] = -1
-    return _Choices(root, links, kinds, orbits)
+def _earlier_links(sites: _Sites, orders: list[IntArray]) -> IntArray:
+    """Links over which sites can receive in an order for each root, one of each orbit; (roots, sites, links), or -1."""
+    found = []
+    for root, order in zip(sites.roots.tolist(), orders, strict=True):
+        links = np.flatnonzero((order[sites.tails] < order[sites.heads]) & (sites.heads != root))
+        heads, orbits = sites.heads[links], sites.orbits[links]
+        fresh = np.ones(len(links), dtype=np.bool_)
+        fresh[1:] = (np.diff(heads) != 0) | (np.diff(orbits) != 0)
+        links, heads = links[fresh], heads[fresh]
+        counts = np.bincount(heads, minlength=len(order))
+        place = np.arange(len(links)) - (np.cumsum(counts) - counts)[heads]
+        rows = np.full((len(order), counts.max()), -1)
+        rows[heads, place] = links
+        found.append(rows)
+    width = max(rows.shape[1] for rows in found)
+    return np.array([np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=-1) for rows in found])
 
 
-def _flows(choices: list[_Choices], limits: IntArray, count: int) -> list[IntArray] | None:
-    """Units that each kind of rank takes from each orbit, int64 (kinds, orbits) for each root; None if they are few."""
-    orbits = len(limits)
-    tails: list[IntArray] = []
-    heads: list[IntArray] = []
-    capacities: list[IntArray] = []
-    demands: list[IntArray] = []
-    node = 2 + orbits
-    for each in choices:
-        wanted = count * np.bincount(each.kinds[each.kinds >= 0], minlength=len(each.orbits))
-        kinds, able = np.nonzero(each.orbits)
-        own = node + np.arange(len(wanted))
-        tails += [2 + able, own]
-        heads += [node + kinds, np.ones_like(own)]
-        capacities += [np.repeat(wanted, each.orbits.sum(axis=1)), wanted]
-        demands.append(wanted)
-        node += len(wanted)
-    tails.append(np.zeros(orbits, dtype=np.int64))
-    heads.append(2 + np.arange(orbits))
-    capacities.append(limits)
-    flow = max_flow(node, np.concatenate(tails), np.concatenate(heads), np.concatenate(capacities), 0, 1)
-    if flow.value < sum(int(each.sum()) for each in demands):
+def _chosen_links(sites: _Sites, links: IntArray, count: int) -> IntArray | None:
+    """Choose the link on which each site receives in each tree, (roots, trees, sites); None if they carry too little.
+
+    Sites that can receive from the same orbits are one node of the flow network, and the j-th unit of each is tree j.
+    """
+    width = links.shape[2]
+    rows = links.reshape(-1, width)
+    receiving = np.flatnonzero(rows[:, 0] >= 0)
+    rows = rows[receiving]
+    table = np.where(rows >= 0, sites.orbits[rows], -1).astype(np.int32)
+    able, kinds = np.unique(table, axis=0, return_inverse=True)
+    members = np.bincount(kinds.ravel())
+    units = _flow(sites, able.astype(np.int64), count * members)
+    if units is None:
         return None
-    carried, done, found = flow.residual[1::2], 0, []
-    for each in choices:
-        units = np.zeros(each.orbits.shape, dtype=np.int64)
-        taken = int(each.orbits.sum())
-        units[each.orbits] = carried[done : done + taken]
-        done += taken + len(each.orbits)
-        found.append(units)
-    return found
+    order = np.argsort(kinds.ravel(), kind="stable")
+    starts = np.cumsum(members) - members
+    kind = kinds.ravel()[order]
+    unit = count * starts[kind] + np.arange(len(order)) - starts[kind] + np.arange(count)[:, None] * members[kind]
+    slots = np.searchsorted(np.cumsum(units), unit, side="right") % width
+    chosen = np.full((count, links.shape[0] * links.shape[1]), -1)
+    chosen[:, receiving[order]] = rows[order, slots]
+    return chosen.reshape(count, *links.shape[:2]).transpose(1, 0, 2)
 
 
-def _forest(
-    problem: TreeProblem, choices: list[_Choices], flows: list[IntArray], count: int, link_orbits: IntArray
-) -> Forest:
-    """Give the j-th unit of each rank to tree j; equal trees become one."""
-    ranks = len(problem.root_weights)
-    roots, weights, rows = [], [], []
-    for each, units in zip(choices, flows, strict=True):
-        routes = np.full((count, ranks), -1)
-        for kind, row in enumerate(units):
-            members = np.flatnonzero(each.kinds == kind)
-            taken = np.repeat(np.arange(len(row)), row).reshape(count, len(members))
-            routes[:, members] = each.links[members, taken]
-        distinct, copies = np.unique(routes, axis=0, return_counts=True)
-        rows.append(distinct)
-        weights.append(copies)
-        roots.append(np.full(len(copies), each.root))
-    table = np.concatenate(rows)
+def _flow(sites: _Sites, able: IntArray, wanted: IntArray) -> IntArray | None:
+    """Units that each kind of site takes from each of its orbits, `able` (kinds, places); None if they are few."""
+    kinds, places = np.nonzero(able >= 0)
+    if (sites.room < 0).any():
+        return None
+    senders = 2 + np.arange(len(sites.room))
+    orbits = 2 + len(senders) + np.arange(len(sites.limits))
+    own = 2 + len(senders) + len(orbits) + np.arange(len(able))
+    arcs = [
+        (orbits[able[kinds, places]], own[kinds], wanted[kinds]),
+        (own, np.ones_like(own), wanted),
+        (senders[sites.senders], orbits, sites.limits),
+        (np.zeros_like(senders), senders, sites.room),
+    ]
+    tails, heads, capacities = (np.concatenate(column) for column in zip(*arcs, strict=True))
+    flow = max_flow(int(own[-1]) + 1, tails, heads, capacities, 0, 1)
+    if flow.value < wanted.sum():
+        return None
+    units = np.zeros(able.shape, dtype=np.int64)
+    units[kinds, places] = flow.residual[1::2][: len(kinds)]
+    return units
+
+
+def _forest(problem: TreeProblem, sites: _Sites, chosen: IntArray, count: int) -> Forest:
+    """Write down trees by the links between sites, `chosen` (roots, trees, sites); equal trees become one."""
+    ranks, receivers, first = len(problem.root_weights), sites.hosts[:, 0], sites.first
+    distinct = [Counter(row.tobytes() for row in rows) for rows in chosen]
+    table = np.frombuffer(b"".join(row for rows in distinct for row in rows), dtype=np.int64).reshape(
+        -1, len(receivers)
+    )
+    weights = np.array([copies for rows in distinct for copies in rows.values()])
     used = np.unique(table[table >= 0])
-    number = np.full(len(link_orbits) + 1, -1)
+    number = np.full(len(sites.tails) + 1, -1)
     number[used] = np.arange(len(used))
+    tails, heads = sites.tails[used], sites.heads[used]
+    routers = [first + tails, first + heads] if first else []
+    paths = np.column_stack([receivers[tails], *routers, receivers[heads]])
+    others = sites.hosts[:, 1:]
+    near = np.repeat(np.arange(len(others)), others.shape[1])
+    local = np.column_stack([receivers[near], first + near, others.ravel()])
+    routes = np.empty((len(table), ranks), dtype=np.int32)
+    routes[:, receivers] = number[table]
+    routes[:, others.ravel()] = len(used) + np.arange(len(local))
+    lengths = np.repeat([paths.shape[1], 3], [len(used), len(local)])
     shards = np.zeros(ranks, dtype=np.int64)
-    shards[[each.root for each in choices]] = 1
+    roots = receivers[sites.roots]
+    shards[roots] = 1
     return Forest(
         ranks,
         count,
-        np.concatenate(roots),
-        np.concatenate(weights),
-        number[table].astype(np.int32),
-        2 * np.arange(len(used) + 1),
-        np.column_stack([problem.tails[used], problem.heads[used]]).ravel(),
+        np.repeat(roots, [len(rows) for rows in distinct]),
+        weights,
+        routes,
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.concatenate([paths.ravel(), local.ravel()]),
         shards,
         problem.direction,
     )

@@ -32,6 +32,7 @@ class Symmetry(NamedTuple):
 
     generators: IntArray  # int64 (generators, nodes)
     parts: IntArray  # int64 (products, nodes of a part): the first part and its images
+    hosts: IntArray | None = None  # int64 (sites, hosts of each) where ranks, or routers, are linked directly
 
 
 class PartTrees(NamedTuple):

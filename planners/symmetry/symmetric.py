@@ -22,8 +22,8 @@ from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ...topologies.graphs.refinement import ColoredNetwork
-from ...topologies.graphs.translations import translations
-from ...topologies.graphs.turns import nested_turns
+from ...topologies.graphs.translations import site_symmetries
+from ...topologies.graphs.turns import hosts_of_sites, nested_turns
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
@@ -87,13 +87,14 @@ def _checked_symmetries(topology: Topology) -> list[Symmetry]:
 
 
 def _symmetries(topology: Topology) -> Iterator[Symmetry]:
-    """Yield groups, the smallest first, that move parts of a network with switches, or all ranks of one without."""
+    """Yield groups that move parts of a network with switches, smallest first, or one that moves ranks or routers."""
     network = ColoredNetwork.of(topology)
-    if not topology.switch_nodes:
-        generators = np.array(translations(network, topology.num_ranks), dtype=np.int64)
+    hosts = hosts_of_sites(network, topology.num_ranks)
+    if hosts is not None:
+        generators = np.array(list(site_symmetries(network, hosts)), dtype=np.int64)
         if len(generators):
-            orbits = orbit_numbers(generators)
-            yield Symmetry(generators, np.argsort(orbits, kind="stable").reshape(orbits.max() + 1, -1).T)
+            orbits = orbit_numbers(generators[:, : topology.num_ranks])
+            yield Symmetry(generators, np.argsort(orbits, kind="stable").reshape(orbits.max() + 1, -1).T, hosts)
         return
     turned: list[IntArray] = []
     for turn in nested_turns(network, topology.num_ranks):
@@ -109,11 +110,10 @@ def _directed(
     with trace.stage("bottleneck"):
         bound, best = _directed_bound(problem, collective, found)
     with trace.stage("tree packing"):
-        if topology.switch_nodes:
+        whole = found[0]
+        if whole.hosts is None:
             return parts_forest(problem, best, found, trace), bound
-        (whole,) = found
-        orbits = link_orbits(whole.generators, topology)
-        base = direct_forest(problem, best, whole.parts[0], orbits, len(whole.parts))
+        base = direct_forest(problem, best, whole, whole.hosts, link_orbits(whole.generators, topology))
         return SymmetricForest(base, whole.generators), bound
 
 

@@ -40,7 +40,14 @@ SWITCHED = {
     "oversubscribed": topologies.fat_tree(8, oversubscription=4),
     "leaf-spine": topologies.leaf_spine(4, 3, 4, oversubscription=2),
 }
-NETWORKS = DIRECT | SWITCHED
+ROUTED = {
+    "dragonfly": topologies.dragonfly(4, 2, 2),
+    "dragonfly-8": topologies.dragonfly(8, 4, 4, groups=9),
+    "few-groups": topologies.dragonfly(4, 2, 2, groups=5, oversubscription=32),
+    "slow-global": topologies.dragonfly(4, 2, 2, oversubscription=8),
+    "routers": topologies.torus(4, 4, routers=True),
+}
+NETWORKS = DIRECT | SWITCHED | ROUTED
 
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
@@ -54,7 +61,10 @@ def test_reaches_the_bound_with_the_loads_of_all_trees(name: str, collective: st
     assert np.array_equal(verified_loads(made.schedule.expanded, network), made.link_loads)
 
 
-@given(seed=st.integers(0, 2**32 - 1), name=st.sampled_from(["torus", "hypercube", "circulant", "a100", "fat-tree-8"]))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    name=st.sampled_from(["torus", "hypercube", "circulant", "a100", "fat-tree-8", "dragonfly"]),
+)
 @settings(max_examples=examples(6), deadline=None)
 def test_finds_symmetries_of_networks_in_any_order(seed: int, name: str) -> None:
     """Neither names nor numbers of nodes and links say what is symmetric."""
@@ -91,7 +101,7 @@ def test_plans_tori_whose_dimensions_differ_in_bandwidth(sizes: list[int], bandw
 
 def test_one_rank_is_lowered_without_the_others() -> None:
     """What a rank sends and receives is what the trees of all roots say."""
-    for network in (NETWORKS["mi250"], NETWORKS["torus"], NETWORKS["oversubscribed"]):
+    for network in (NETWORKS["mi250"], NETWORKS["torus"], NETWORKS["oversubscribed"], NETWORKS["dragonfly"]):
         schedule = collopt.plan(network, "allgather", planner="symmetric").schedule
         assert isinstance(schedule, SymmetricForest)
         trees = schedule.expanded
@@ -178,7 +188,7 @@ def _broken(schedule: SymmetricForest, random: np.random.Generator) -> Symmetric
     return SymmetricForest(base, generators)
 
 
-@pytest.mark.parametrize("name", ["torus", "circulant", "a100", "mi250", "fat-tree-8", "oversubscribed"])
+@pytest.mark.parametrize("name", ["torus", "circulant", "a100", "mi250", "fat-tree-8", "oversubscribed", "dragonfly"])
 def test_refuses_broken_certificates(name: str) -> None:
     """Whatever is changed in a certificate, it is refused."""
     network = NETWORKS[name]
@@ -211,7 +221,7 @@ def test_refuses_a_group_that_fixes_a_rank() -> None:
 
 @pytest.mark.parametrize(
     "network",
-    [topologies.diamond(), topologies.dragonfly(4, 2, 2), topologies.mi300x(2)],
+    [topologies.diamond(), topologies.mi300x(2)],
     ids=str,
 )
 def test_says_what_it_cannot_plan(network: Topology) -> None:
@@ -250,12 +260,38 @@ def test_ranks_run_all_trees() -> None:
     assert collopt.runtime.run_program(collopt.runtime.lower(made.schedule, "allreduce")) is not None
 
 
+def test_hosts_of_a_dragonfly_need_one_tree_per_router_of_a_group() -> None:
+    """Groups and hosts are turned, so one host of each router of a group stands for all."""
+    made = collopt.plan(topologies.dragonfly(8, 4, 4), "allgather", planner="symmetric")
+    assert made.gap == 0
+    assert isinstance(made.schedule, SymmetricForest)
+    assert made.schedule.num_representatives == 8
+
+
+def test_refuses_routers_whose_hosts_differ() -> None:
+    """A host with a slower port leaves no symmetry that moves all hosts."""
+    links = topologies.dragonfly(4, 2, 2).links
+    slower = [link._replace(bandwidth=link.bandwidth / 2) if link.tail == "host3" else link for link in links]
+    compute = [f"host{rank}" for rank in range(72)]
+    switches = {end for link in links for end in link[:2]} - set(compute)
+    uneven = Topology.from_links(slower, compute=compute, switches=sorted(switches))
+    with pytest.raises(UnsupportedError, match="no symmetries"):
+        collopt.plan(uneven, "allgather", planner="symmetric")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("collective", ["allgather", "allreduce"])
 @pytest.mark.parametrize(
-    "network", [topologies.dgx_a100(16384), topologies.torus(16, 16, 16), topologies.fat_tree(16)], ids=str
+    "network",
+    [
+        topologies.dgx_a100(16384),
+        topologies.torus(16, 16, 16),
+        topologies.fat_tree(16),
+        topologies.dragonfly(32, 16, 8),
+    ],
+    ids=str,
 )
 def test_plans_many_ranks(network: Topology, collective: str) -> None:
-    """131,072 GPUs in boxes, a torus of 4096 and a fat tree of 1024 hosts."""
+    """131,072 GPUs in boxes, a torus of 4096, a fat tree of 1024 hosts and a dragonfly of 131,584."""
     made = collopt.plan(network, collective, planner="symmetric")
     assert made.gap == 0

@@ -6,6 +6,7 @@ Colliding hashes may keep nodes together that differ: whoever uses the colors ha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -76,13 +77,51 @@ class ColoredNetwork:
 
 def refined(network: ColoredNetwork, colors: IntArray) -> IntArray:
     """Refine colors until nothing changes; int64 (nodes,), numbered from 0 by values that no name decides."""
+    *_, last = refinements(network, colors)
+    return last
+
+
+def refinements(network: ColoredNetwork, colors: IntArray) -> Iterator[IntArray]:
+    """Yield colors, each time refined once more, until nothing changes; shapes and numbers as of `refined`."""
     count = 0
     while True:
         values, colors = np.unique(colors, return_inverse=True)
+        yield colors
         if len(values) in (count, len(colors)):
-            return colors
+            return
         count = len(values)
         colors = _around(*network.adjacency, colors.astype(np.uint64)).view(np.int64)
+
+
+def signature(network: ColoredNetwork, colors: IntArray) -> RandomArray:
+    """Hash colors with those two links around them, sorted; uint64 (nodes,).  Equal where a symmetry joins colors."""
+    hashes = colors.astype(np.uint64)
+    for _ in range(2):
+        hashes = _around(*network.adjacency, hashes)
+    return np.sort(hashes)
+
+
+def hops_from(network: ColoredNetwork, start: int) -> IntArray:
+    """Links from a node, int64 (nodes,), -1 where there is no way."""
+    starts, neighbors, _ = network.adjacency
+    return _hops(starts[0], neighbors[0], start)
+
+
+@kernel
+def _hops(starts: IntArray, neighbors: IntArray, start: int) -> IntArray:
+    found = np.full(len(starts) - 1, -1, dtype=np.int64)
+    queue = np.empty(len(found), dtype=np.int64)
+    found[start], queue[0], end = 0, start, 1
+    for place in range(len(found)):
+        if place == end:
+            break
+        node = queue[place]
+        for link in range(starts[node], starts[node + 1]):
+            if found[neighbors[link]] < 0:
+                found[neighbors[link]] = found[node] + 1
+                queue[end] = neighbors[link]
+                end += 1
+    return found
 
 
 @kernel

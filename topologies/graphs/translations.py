@@ -7,15 +7,18 @@ that are known become links of kinds of their own, so that others commute with t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 import numpy as np
 
 from ...support.arrays import IntArray, components
-from .refinement import ColoredNetwork, refined
+from .refinement import ColoredNetwork, hops_from, refinements, signature
 
+MAX_LOOKS = 128  # images of rank 0 whose distances are compared with its own
 MAX_TARGETS = 24  # images of rank 0 that are tried
+NEAR = 12  # of which these are its neighbors
+PATIENCE = 3  # images that are tried in vain beside one symmetry of order 2
 SEEDS = 3  # orders in which ties are broken
 MAX_WORK = 3 * 10**7  # links times individualized pairs of nodes: seconds
 
@@ -75,54 +78,86 @@ def product_of_powers(generators: Sequence[IntArray], exponents: Sequence[int], 
     return nodes
 
 
+def site_symmetries(network: ColoredNetwork, hosts: IntArray) -> Iterator[IntArray]:
+    """Yield independent commuting symmetries that turn the hosts, (routers, hosts of each), or move the routers."""
+    first = network.num_nodes - len(hosts)
+    if hosts.shape[1] > 1:
+        turn = np.arange(network.num_nodes)
+        turn[hosts] = np.roll(hosts, -1, axis=1)
+        yield turn
+    for moved in translations(_between_sites(network, first), len(hosts)):
+        mapping = np.concatenate([np.empty(first, dtype=np.int64), first + moved])
+        mapping[hosts] = hosts[moved]
+        yield mapping
+
+
+def _between_sites(network: ColoredNetwork, first: int) -> ColoredNetwork:
+    """Return the network of the nodes from `first` on, which have colors by their links with the others, all alike."""
+    colors = network.colors[first:].copy()
+    for own, other in ((network.tails, network.heads), (network.heads, network.tails)):
+        crossing = (own >= first) & (other < first)
+        kinds = np.zeros_like(colors)
+        kinds[own[crossing] - first] = network.kinds[crossing]
+        colors = colors * (network.kinds.max() + 1) + kinds
+    inside = (network.tails >= first) & (network.heads >= first)
+    return ColoredNetwork(network.tails[inside] - first, network.heads[inside] - first, network.kinds[inside], colors)
+
+
 def translations(network: ColoredNetwork, num_ranks: int) -> list[IntArray]:
     """Find independent commuting symmetries, of which no product but the identity fixes a rank."""
-    group = CyclicGroups(num_ranks)
-    distances = hops_from(network, 0)
-    targets = _targets(distances[:num_ranks])
-    tried = 0
-    left = MAX_WORK // (len(network.tails) + 1)  # pairs of nodes that may still be individualized
-    both = _two_copies(network, group.generators)
-    for target in targets:
-        if tried == MAX_TARGETS or len(group.orbit) == num_ranks or left <= 0:
-            break
-        if target in group.orbit:
-            continue
-        tried += 1
-        for seed in range(SEEDS):
-            mapping, pairs = _translation(network, both, target, distances, seed, left)
-            left -= pairs
-            if mapping is not None and network.has_symmetry(mapping) and group.added(mapping):
-                both = _two_copies(network, group.generators)
-                break
-            if pairs == 1:
-                break  # nothing was tied, so no other order helps
+    targets = list(_targets(network, num_ranks))
+    group = _group(network, num_ranks, targets, least=2)
+    if len(group.orbit) == 2:  # such as a reflection, which commutes with no translation
+        other = _group(network, num_ranks, targets, least=3)
+        group = other if len(other.orbit) > 2 else group
     return group.independent()
 
 
-def hops_from(network: ColoredNetwork, start: int) -> IntArray:
-    """Links from a node, int64 (nodes,), -1 where there is no way."""
-    starts, neighbors, _ = network.adjacency
-    found = np.full(network.num_nodes, -1)
-    found[start] = 0
-    fresh = np.array([start])
-    while len(fresh):
-        spans = starts[0, fresh + 1] - starts[0, fresh]
-        places = np.repeat(starts[0, fresh] - np.cumsum(spans) + spans, spans) + np.arange(spans.sum())
-        reached = np.unique(neighbors[0, places])
-        distance = found[fresh[0]] + 1
-        fresh = reached[found[reached] < 0]
-        found[fresh] = distance
-    return found
+def _group(network: ColoredNetwork, num_ranks: int, targets: list[int], *, least: int) -> CyclicGroups:
+    """Find commuting symmetries that take rank 0 to some of the targets, the first of at least this order."""
+    group = CyclicGroups(num_ranks)
+    distances = hops_from(network, 0)
+    left = MAX_WORK // (len(network.tails) + 1)  # pairs of nodes that may still be individualized
+    both = _two_copies(network, group.generators)
+    failed = 0
+    for target in targets:
+        if len(group.orbit) == num_ranks or left <= 0 or (len(group.orbit) == 2 and failed == PATIENCE):
+            break
+        if target in group.orbit:
+            continue
+        failed += 1
+        for seed in range(SEEDS):
+            mapping, pairs = _translation(network, both, target, distances, seed, left)
+            left -= pairs
+            fits = mapping is not None and (len(group.orbit) > 1 or least == 2 or mapping[mapping[0]] != 0)
+            if mapping is not None and fits and network.has_symmetry(mapping) and group.added(mapping):
+                both = _two_copies(network, group.generators)
+                failed = 0
+                break
+            if pairs == 1:
+                break  # nothing was tied, so no other order helps
+    return group
 
 
-def _targets(distances: IntArray) -> list[int]:
-    """Ranks by distance: the nearest ones, then one of each distance, then the rest."""
+def _targets(network: ColoredNetwork, num_ranks: int) -> Iterator[int]:
+    """Yield ranks from which the network looks as from rank 0: near ones, then one of each distance, then others."""
+    distances = hops_from(network, 0)[:num_ranks]
     order = np.argsort(distances, kind="stable")
     order = order[distances[order] > 0]
     _, first = np.unique(distances[order], return_index=True)
-    near = order[distances[order] == 1] if len(order) else order
-    return list(dict.fromkeys([*near.tolist(), *order[first].tolist(), *order.tolist()]))
+    own = signature(network, _seen_from(network, 0))
+    alike = 0
+    for target in list(dict.fromkeys([*order[:NEAR].tolist(), *order[first].tolist(), *order.tolist()]))[:MAX_LOOKS]:
+        if (signature(network, _seen_from(network, target)) == own).all():
+            yield target
+            alike += 1
+            if alike == MAX_TARGETS:
+                return
+
+
+def _seen_from(network: ColoredNetwork, node: int) -> IntArray:
+    """Color nodes by their colors and distances from one of them."""
+    return network.colors * (network.num_nodes + 1) + hops_from(network, node) + 1
 
 
 def _two_copies(network: ColoredNetwork, known: list[IntArray]) -> ColoredNetwork:
@@ -150,10 +185,11 @@ def _translation(
     for pairs in range(1, most + 1):
         # Distances from both nodes say at once what refinement would find out one hop at a time.
         hops = np.concatenate([hops_from(network, node), hops_from(network, image)])
-        colors = refined(both, colors * (hops.max() + 2) + hops + 1)
+        for colors in refinements(both, colors * (hops.max() + 2) + hops + 1):  # noqa: B020
+            counts = [np.bincount(half, minlength=2 * size) for half in (colors[:size], colors[size:])]
+            if (counts[0] != counts[1]).any():
+                return None, pairs
         here, there = (np.argsort(half, kind="stable") for half in (colors[:size], colors[size:]))
-        if (colors[here] != colors[size + there]).any():
-            return None, pairs
         tied = np.flatnonzero(np.diff(colors[here]) == 0)
         if not len(tied):
             mapping = np.empty(size, dtype=np.int64)

@@ -47,6 +47,29 @@ def nested_turns(network: ColoredNetwork, num_ranks: int) -> Iterator[Turn]:
                 break
 
 
+def hosts_of_sites(network: ColoredNetwork, num_ranks: int) -> IntArray | None:
+    """Return the ranks themselves, or those of each router if all have as many that are linked alike, to it alone.
+
+    int64 (sites, hosts of each); None for other networks with switches.
+    """
+    routers = network.num_nodes - num_ranks
+    if not routers:
+        return np.arange(num_ranks)[:, None]
+    ups, downs = network.tails < num_ranks, network.heads < num_ranks
+    own, other = ([ends[links] for ends in (network.tails, network.heads)] for links in (ups, downs))
+    above, below = np.argsort(own[0]), np.argsort(other[1])
+    ranks, near = np.arange(num_ranks), own[1][above]
+    if len(above) != num_ranks or (own[0][above] != ranks).any() or near.min() < num_ranks:
+        return None
+    if len(below) != num_ranks or (other[1][below] != ranks).any() or (other[0][below] != near).any():
+        return None
+    if (np.bincount(near - num_ranks, minlength=routers) * routers != num_ranks).any():
+        return None
+    hosts = np.argsort(near, kind="stable").reshape(routers, -1)
+    kinds = np.array([network.kinds[ups][above], network.kinds[downs][below]])[:, hosts]
+    return hosts if (kinds == kinds[:, :, :1]).all() else None
+
+
 def _distances_to_ranks(network: ColoredNetwork, num_ranks: int) -> IntArray:
     """Links to the nearest rank, in any direction, int64 (nodes,); 0 where there is none."""
     levels = np.zeros(network.num_nodes, dtype=np.int64)
