@@ -10,6 +10,8 @@ from .analysis.trees_per_root import scan_trees_per_root
 from .bfb.bfb import BfbLoad, best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
 from .bfb.latencies import TimedBfb, timed_bfb, timed_loads
 from .bounds.bound import bound, bound_sizes
+from .failures.folder import PlanFolder
+from .failures.survive import survive
 from .finder.candidate import Candidate
 from .finder.find import find_topologies, sweep_topologies
 from .finder.frontier import Frontier
@@ -25,7 +27,7 @@ from .trees.steiner import steiner_bound
 
 __all__ = ["PLANNERS", "Plan", "Planner", "bound", "bound_sizes", "load_plan", "on_stage", "plan", "plan_of_schedule"]
 __all__ += ["Synthesis", "compare", "lp_bound", "scan_trees_per_root", "sensitivity", "steiner_bound"]
-__all__ += ["synthesis_frontier", "synthesise"]
+__all__ += ["PlanFolder", "survive", "synthesis_frontier", "synthesise"]
 __all__ += ["BfbLoad", "TimedBfb", "best_chunks", "bfb_cost", "bfb_loads", "bfb_schedule", "chunked_cost", "plan_bfb"]
 __all__ += ["Candidate", "Frontier", "find_topologies", "sweep_topologies", "timed_bfb", "timed_loads"]
 __all__ += ["all_to_all_rate_bounds", "schedule_all_to_allv"]

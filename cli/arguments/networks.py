@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from ...errors import FileFormatError, TopologyError
 from ...support.quantities import as_bandwidth, nic_unit_warning
 from ...support.validation import shown
-from ...topologies import CatalogueEntry, Topology, build
+from ...topologies import CatalogueEntry, Failure, Topology, build
 from ...topologies.builders import BUILDERS, find_entry
 from ..terminal.output import note
 from .network_options import FLAGS, NetworkOptions, as_typed
@@ -41,7 +41,10 @@ def _with_failures(topology: Topology, options: NetworkOptions) -> Topology:
     elif options.relay:
         raise UsageError("--relay is about the compute nodes outside --ranks; give --ranks too")
     for failed in options.without or []:
-        topology = _without(topology, failed)
+        try:
+            topology = Failure.read(topology, failed).applied(topology)
+        except TopologyError as error:
+            raise UsageError(f"--without {failed}: {error}") from None
     return topology
 
 
@@ -144,25 +147,6 @@ def _merge_settings(options: NetworkOptions, typed: Mapping[str, object], owner:
             raise UsageError(f"option {option!r} of {owner} is given twice; keep one")
         values[option] = value
     return values
-
-
-def _without(topology: Topology, failed: str) -> Topology:
-    """Remove a node, or with ``A--B`` the links between two nodes."""
-    tail, dashes, head = failed.partition("--")
-    if not dashes:
-        return topology.without_node(_node(topology, failed))
-    tail, head = _node(topology, tail), _node(topology, head)
-    between = {(link.tail, link.head) for link in topology.links}
-    return topology.without_link(*((tail, head) if (tail, head) in between else (head, tail)))
-
-
-def _node(topology: Topology, text: str) -> str:
-    """Find a node by its name, or a unique suffix of it."""
-    matches = [text] if text in topology.nodes else [node for node in topology.nodes if node.endswith(f"/{text}")]
-    if len(matches) == 1:
-        return matches[0]
-    names = f"is ambiguous: {', '.join(matches[:4])}" if matches else "is not a node of this network"
-    raise UsageError(f"--without {shown(text)} {names}; write the name of one node, such as {topology.nodes[0]}")
 
 
 def _ranks(text: str) -> Iterator[int | str]:

@@ -77,6 +77,7 @@ class CutDual(RootedDuals):
     """
 
     field: ClassVar[str] = "prices"
+    by_rank: ClassVar[tuple[str, ...]] = ("into", "out_of")
 
     into: tuple[tuple[LinkValue, ...], ...] = ()
     out_of: tuple[tuple[LinkValue, ...], ...] = ()

@@ -137,6 +137,7 @@ class RankCuts(Witness):
     """
 
     field: ClassVar[str] = "rank_cuts"
+    by_rank: ClassVar[tuple[str, ...]] = ("cuts",)
 
     cuts: tuple[Cut, ...]
 

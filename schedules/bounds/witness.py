@@ -42,9 +42,12 @@ class Witness(ABC):
     ----------
     field : str
         Its name in plan files, such as ``"cut"``; class attribute.
+    by_rank : tuple of str
+        Names of attributes that have an entry for each rank, or none; class attribute.
     """
 
     field: ClassVar[str]
+    by_rank: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def check(self, topology: Topology) -> None:

@@ -118,7 +118,7 @@ def _group(network: ColoredNetwork, num_ranks: int, targets: list[int], *, least
     group = CyclicGroups(num_ranks)
     distances = hops_from(network, 0)
     left = MAX_WORK // (len(network.tails) + 1)  # pairs of nodes that may still be individualized
-    both = _two_copies(network, group.generators)
+    both = two_copies(network, group.generators)
     failed = 0
     for target in targets:
         if len(group.orbit) == num_ranks or left <= 0 or (len(group.orbit) == 2 and failed == PATIENCE):
@@ -131,7 +131,7 @@ def _group(network: ColoredNetwork, num_ranks: int, targets: list[int], *, least
             left -= pairs
             fits = mapping is not None and (len(group.orbit) > 1 or least == 2 or mapping[mapping[0]] != 0)
             if mapping is not None and fits and network.has_symmetry(mapping) and group.added(mapping):
-                both = _two_copies(network, group.generators)
+                both = two_copies(network, group.generators)
                 failed = 0
                 break
             if pairs == 1:
@@ -160,7 +160,7 @@ def _seen_from(network: ColoredNetwork, node: int) -> IntArray:
     return network.colors * (network.num_nodes + 1) + hops_from(network, node) + 1
 
 
-def _two_copies(network: ColoredNetwork, known: list[IntArray]) -> ColoredNetwork:
+def two_copies(network: ColoredNetwork, known: list[IntArray]) -> ColoredNetwork:
     """Return a network twice, with links of a kind of their own from each node to its image under each mapping."""
     size, kinds = network.num_nodes, network.kinds.max() + 1
     tails = np.concatenate([network.tails, *([np.arange(size)] * len(known))])

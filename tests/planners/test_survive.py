@@ -1,0 +1,233 @@
+"""What failures cost, and folders of plans to pick from."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from fractions import Fraction
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import collopt
+from collopt.errors import BoundError, ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
+from collopt.planners import PlanFolder, survive
+from collopt.topologies import Topology, dgx_a100, dgx_h100, failure_cases, hypercube, mi250, ring, torus
+from collopt.topologies.failures.orbits import Symmetries
+
+
+def without_times(frame: pd.DataFrame) -> pd.DataFrame:
+    """All columns that must not depend on who planned."""
+    return frame.drop(columns=["seconds", "file"])
+
+
+def test_each_case_has_its_loss_beside_that_of_rings(tmp_path: Path) -> None:
+    """A lost NIC leaves 300 of 325 GB/s to a GPU, which receives 15 of 16 shards: 1/13 is lost."""
+    frame = survive(dgx_a100(boxes=2), "allgather", failures=["nic", "switch"], baselines=["ring"], jobs=1)
+    assert frame["failure"].tolist() == ["intact", "box0/nic0", "box0/nvswitch", "ib"]
+    assert frame["loss_exact"].tolist()[:2] == [0, Fraction(1, 13)]
+    assert frame["loss_ring"][1] > 0
+    assert (frame["gap_exact"][:3] == 0).all()
+    assert frame["status"].tolist() == ["ok", "ok", "ok", "disconnected"]
+    assert "there is no path from rank" in frame["reason"][3]
+    assert frame["count"].tolist() == [1, 16, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("network", "collective", "options"),
+    [
+        (dgx_h100(boxes=2), "allreduce", {}),
+        (mi250(), "reduce_scatter", {"failures": ["gpu"]}),
+        (torus(3, 3), "allreduce", {}),
+        (torus(3, 3), "all_to_all", {}),
+        (ring(6), "broadcast", {"root": 2}),
+        (hypercube(3), "allgather", {"planner": "symmetric", "failures": []}),
+        (dgx_a100(boxes=2), "allgather", {"failures": [], "derate": ["1/3"], "pairs": ["nic+nic"]}),
+    ],
+)
+def test_every_member_of_a_case_is_picked_with_a_plan_as_good(
+    tmp_path: Path, network: Topology, collective: str, options: dict[str, Any]
+) -> None:
+    """Carried over, it verifies on what its own failure leaves; a few of each case are tried."""
+    frame = survive(network, collective, folder=tmp_path, baselines=[], jobs=1, **options)
+    folder = PlanFolder(tmp_path)
+    rates = {row["failure"]: row["algbw_exact"] for row in frame.to_dict("records") if row["status"] == "ok"}
+    chosen = {name: options[name] for name in ("derate", "pairs") if name in options}
+    root = options.get("root")
+    known = Symmetries(network, fixed=root)
+    for case in failure_cases(network, options.get("failures", ["link", "gpu"]), symmetries=known, **chosen):
+        for member in case.members[:: max(1, len(case.members) // 5)]:
+            if str(case.failure) in rates:
+                plan = folder.pick(str(member))
+                plan.verify(member.applied(network))
+                assert plan.algbw == rates[str(case.failure)]
+    assert len(rates) > 1 or not chosen
+
+
+def test_a_run_resumes_where_it_was_cut_off(tmp_path: Path) -> None:
+    """What the folder has is not planned again, also when more is asked for; another request is refused."""
+    box = dgx_a100(boxes=2)
+    first = survive(box, "allgather", failures=["nic"], folder=tmp_path, baselines=["ring"], jobs=1)
+    written = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("allgather*")}
+    both = survive(box, "allgather", failures=["nic", "gpu"], folder=tmp_path, baselines=["ring"], jobs=1)
+    assert both[:2].equals(first)
+    assert len(both) == 3
+    assert all((tmp_path / name).stat().st_mtime_ns == when for name, when in written.items())
+    for other, options in ((dgx_a100(boxes=3), {}), (box, {"planner": "ring"})):
+        with pytest.raises(UnsupportedError, match="give another folder"):
+            survive(other, "allgather", folder=tmp_path, **options)  # type: ignore[arg-type]
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "notes").write_text("")
+    with pytest.raises(UnsupportedError, match="holds other files"):
+        survive(box, "allgather", folder=tmp_path / "new")
+
+
+class Dying(ThreadPoolExecutor):
+    """An executor of which only the first two tasks come to an end."""
+
+    submitted = 0
+
+    def submit(self, call: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
+        """Run the first tasks, and kill the process of all others."""
+        self.submitted += 1
+        if self.submitted <= 2:
+            return super().submit(call, *arguments, **options)
+        failed: Future[Any] = Future()
+        super().submit(lambda: failed.set_exception(OSError("the machine is gone")))
+        return failed
+
+
+def test_what_was_finished_outlives_the_executor(tmp_path: Path) -> None:
+    """The error says how to go on, and going on plans only what is missing."""
+    with Dying(1) as executor, pytest.raises(NoAnswerError, match=r"after 2 of 3 cases .*run again to resume"):
+        survive(ring(4), "allgather", folder=tmp_path, executor=executor)
+    assert len(PlanFolder(tmp_path).cases) == 2
+    assert survive(ring(4), "allgather", folder=tmp_path, jobs=1)["status"].tolist() == ["ok"] * 3
+    with Dying(1) as executor, pytest.raises(NoAnswerError, match="give a folder"):
+        survive(ring(4), "allgather", executor=executor)
+
+
+@pytest.mark.slow
+def test_a_killed_process_ends_in_one_error(tmp_path: Path) -> None:
+    """A real one, of a pool of processes."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        executor.submit(os._exit, 1)
+        with pytest.raises(NoAnswerError, match=r"the executor ended after 0 of 3 cases"):
+            survive(ring(4), "allgather", folder=tmp_path, executor=executor)
+
+
+@pytest.mark.slow
+def test_processes_and_dask_find_the_same() -> None:
+    """A scheduler and two workers on this machine, each a process of its own."""
+    distributed = pytest.importorskip("distributed", reason="dask is not installed")
+    request: dict[str, Any] = {"failures": ["nic", "gpu"], "baselines": ["double-binary-tree"]}
+    here = survive(dgx_a100(boxes=2), ["allgather", "allreduce"], jobs=1, **request)
+    there = survive(dgx_a100(boxes=2), ["allgather", "allreduce"], jobs=2, **request)
+    pd.testing.assert_frame_equal(without_times(here), without_times(there))
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+        client.get_executor() as executor,
+    ):
+        spread = survive(dgx_a100(boxes=2), ["allgather", "allreduce"], executor=executor, **request)
+    pd.testing.assert_frame_equal(without_times(here), without_times(spread))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with plans for two collectives."""
+    path = tmp_path_factory.mktemp("plans")
+    kinds = ["nic", "switch"]
+    survive(dgx_a100(boxes=2), ["allgather", "allreduce"], failures=kinds, baselines=[], folder=path, jobs=1)
+    return path
+
+
+def test_the_intact_plan_and_one_of_several_collectives_are_picked(folder: Path) -> None:
+    """Names of nodes may be short where they are clear."""
+    plans = PlanFolder(folder)
+    assert plans.collectives == ("allgather", "allreduce")
+    assert plans.pick(collective="allgather").topology == dgx_a100(boxes=2)
+    assert plans.pick(["box1/nic7"], collective=collopt.schedules.ALLREDUCE).topology.num_links == 92
+    assert plans.pick("box1/nic7", "allreduce") is plans.pick("box1/nic7", "allreduce")
+
+
+@pytest.mark.parametrize(
+    ("failures", "collective", "error", "message"),
+    [
+        ("ib", "allgather", NoAnswerError, "without ib: there is no path"),
+        ("box0/nic0 + box1/nic0", "allgather", NoAnswerError, "--pairs 'box0/nic0 \\+ box1/nic0'"),
+        ("nic0", "allgather", TopologyError, "ambiguous"),
+        ("box0/nic0", None, UnsupportedError, "expected one of the folder's, allgather, allreduce"),
+        ("box0/nic0", "broadcast", UnsupportedError, "expected one of the folder's"),
+    ],
+)
+def test_what_was_not_planned_is_refused(
+    folder: Path, failures: str, collective: str | None, error: type[ColloptError], message: str
+) -> None:
+    """In one sentence."""
+    with pytest.raises(error, match=message):
+        PlanFolder(folder).pick(failures, collective)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "this release reads version 1"),
+        ({"topology_digest": "0"}, "the folder was changed"),
+        ({"num_generators": 1}, "more than"),
+        ({"cases": [{}]}, "is missing"),
+        ({"extra": 1}, "not part of this format"),
+    ],
+)
+def test_changed_folders_are_refused(folder: Path, tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    """Before anything is picked."""
+    for name in ("index.json", "topology.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    index = json.loads((tmp_path / "index.json").read_text()) | change
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    with pytest.raises(FileFormatError, match=message):
+        PlanFolder(tmp_path)
+
+
+def test_swapped_plans_are_refused(folder: Path, tmp_path: Path) -> None:
+    """Each must be for what its failure leaves."""
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "allgather-1.json").write_bytes((folder / "allgather-0.json").read_bytes())
+    with pytest.raises(TopologyError, match="the plan was made for"):
+        PlanFolder(tmp_path).pick("box1/nic2", "allgather")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"planner": "no"}, UnsupportedError),
+        ({"baselines": ["no"]}, UnsupportedError),
+        ({"jobs": 0}, UnsupportedError),
+        ({"executor": 3}, UnsupportedError),
+        ({"failures": ["disk"]}, TopologyError),
+        ({"derate": ["2"]}, TopologyError),
+        ({"root": 3}, UnsupportedError),
+    ],
+)
+def test_bad_requests_are_refused(options: dict[str, Any], error: type[ColloptError]) -> None:
+    """Before the work."""
+    with pytest.raises(error):
+        survive(ring(4), "allgather", **options)
+
+
+def test_networks_that_do_not_connect_all_ranks_are_refused() -> None:
+    """There is nothing to compare with."""
+    with pytest.raises(BoundError):
+        survive(Topology.from_links([("a", "b", 1)], compute="ab"), "allgather")
+
+
+def test_an_executor_is_any_of_the_standard_library() -> None:
+    """Threads, too."""
+    with ThreadPoolExecutor(2) as executor:
+        assert isinstance(executor, Executor)
+        assert survive(ring(4), "allgather", executor=executor)["status"].tolist() == ["ok"] * 3

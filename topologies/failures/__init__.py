@@ -1,0 +1,1 @@
+"""Failures of networks: what can fail, and which failures are alike by symmetry."""

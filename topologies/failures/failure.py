@@ -1,0 +1,140 @@
+"""`Failure`: nodes and links of a network that fail together, links perhaps only in part, as people type them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import TopologyError
+from ...support.quantities import Exact, as_factor
+from ...support.validation import as_several, shown
+from ..network.topology import Topology, as_topology
+
+JOINT = " + "  # between the parts of a failure
+TIMES = " x "  # between a link and what is left of it
+
+
+class Fault(NamedTuple):
+    """A GPU, NIC or switch that fails, or a link, in both directions.
+
+    Attributes
+    ----------
+    nodes : tuple of str
+        The node, or both ends of the link.
+    factor : Fraction
+        What is left of the bandwidth of the link; 0 if it is gone.
+    """
+
+    nodes: tuple[str, ...]
+    factor: Fraction = Fraction(0)
+
+    def __str__(self) -> str:
+        return "--".join(self.nodes) + (f"{TIMES}{self.factor}" if self.factor else "")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What fails together; nothing, for the intact network.
+
+    Attributes
+    ----------
+    faults : tuple of Fault
+        In the order of their nodes in the topology.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100
+    >>> box = dgx_a100(boxes=2)
+    >>> failure = Failure.read(box, "box1/nic3 + ib--box0/nic0 x 1/2")
+    >>> print(failure)
+    box0/nic0--ib x 1/2 + box1/nic3
+    >>> failure.applied(box).link("box0/nic0", "ib").bandwidth
+    Fraction(25, 2)
+    """
+
+    faults: tuple[Fault, ...] = ()
+
+    @classmethod
+    def read(cls, topology: Topology, failures: str | Failure | Iterable[str | Failure]) -> Failure:
+        """Read a failure from its text, or join several; `TopologyError` for what the network does not have.
+
+        A part is a node, ``A--B`` for the links between two nodes, or ``A--B x 1/2`` for half of their bandwidth; the
+        last part of a node's name is enough where it is unique.  Parts are joined by ``+`` between spaces.
+        """
+        as_topology(topology, TopologyError)
+        given = [failures] if isinstance(failures, str | Failure) else as_several(failures, "the failures")
+        faults = [fault for each in given for fault in _faults(topology, each)]
+        if twice := [fault for fault in faults if [each.nodes for each in faults].count(fault.nodes) > 1]:
+            raise TopologyError(f"the failure names {'--'.join(twice[0].nodes)!r} twice; name every part once")
+        return cls.of(topology, faults)
+
+    @classmethod
+    def of(cls, topology: Topology, faults: Iterable[Fault]) -> Failure:
+        """Join faults in the order of their nodes, by which equal failures are equal."""
+        index = topology.node_index
+        return cls(tuple(sorted(faults, key=lambda fault: [index[node] for node in fault.nodes])))
+
+    def applied(self, topology: Topology) -> Topology:
+        """Return what is left of a network; `TopologyError` if fewer than two ranks are."""
+        known = topology.node_index
+        # Links before nodes, which take their links with them, and switches that have no others.
+        for nodes, factor in sorted(self.faults, key=lambda fault: -len(fault.nodes)):
+            if len(nodes) == 1:
+                gone = nodes[0] in known and nodes[0] not in topology.node_index
+                topology = topology if gone else topology.without_node(nodes[0])
+                continue
+            tail, head = nodes if _has_link(topology, nodes) else nodes[::-1]
+            topology = topology.derate(tail, head, factor) if factor else topology.without_link(tail, head)
+        return topology
+
+    def __str__(self) -> str:
+        return JOINT.join(map(str, self.faults)) or "intact"
+
+
+def _faults(topology: Topology, failure: object) -> tuple[Fault, ...]:
+    """Read the parts of a failure, or check that they are of this network."""
+    if isinstance(failure, Failure):
+        # Again from text: also what other networks have must be found in this one.
+        return tuple(_fault(topology, str(fault)) for fault in failure.faults)
+    if not isinstance(failure, str):
+        raise TopologyError(f"the failure is {shown(failure)}; expected text such as 'nic0', 'gpu0--nic0 x 1/2'")
+    parts = [failure] if failure in topology.node_index else failure.split(JOINT)
+    return tuple(_fault(topology, part.strip()) for part in parts)
+
+
+def _fault(topology: Topology, text: str) -> Fault:
+    link, times, left = text.rpartition(TIMES)
+    factor = as_left(left) if times and "--" in link else Fraction(0)
+    tail, dashes, head = (link if factor else text).partition("--")
+    if text in topology.node_index or not dashes:
+        return Fault((_node(topology, text),))
+    ends = tuple(sorted((_node(topology, end) for end in (tail, head)), key=topology.node_index.__getitem__))
+    if not _has_link(topology, ends) and not _has_link(topology, ends[::-1]):
+        raise TopologyError(f"there is no link between {ends[0]!r} and {ends[1]!r} in {topology!r}")
+    return Fault(ends, factor)
+
+
+def as_left(value: Exact) -> Fraction:
+    """Read what is left of the bandwidth of a link: a number between 0 and 1."""
+    factor = as_factor(value, "what is left of a link")
+    if factor >= 1:
+        raise TopologyError(f"what is left of a link is {shown(value)}; expected less than 1")
+    return factor
+
+
+def _node(topology: Topology, text: str) -> str:
+    """Find a node by its name, or a unique suffix of it."""
+    matches = [text] if text in topology.node_index else [node for node in topology.nodes if node.endswith(f"/{text}")]
+    if len(matches) == 1:
+        return matches[0]
+    names = f"is ambiguous: {', '.join(matches[:4])}" if matches else "is not a node of this network"
+    raise TopologyError(f"{shown(text)} {names}; write the name of one node, such as {topology.nodes[0]}")
+
+
+def _has_link(topology: Topology, ends: tuple[str, ...]) -> bool:
+    tail, head = (np.array([topology.node_index.get(node, -1)]) for node in ends)
+    return bool(topology.link_places(tail, head)[0] >= 0)
