@@ -278,24 +278,14 @@ def _simple_rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
 def _circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
     """The circulant graph of degree 4 with the least diameter (Theorem 22); its T_B is proved optimal."""
     if degree == 4 and nodes > 6:
+        from ...solvers.bfb.circulant_loads import hop_sums
+
         offset = isqrt(2 * nodes - 1) // 2
         offset += (2 * offset + 1) ** 2 < 2 * nodes - 1
         offsets = offset, offset + 1
-        hops = nodes * _hops_from_one(nodes, offsets)
+        elements = np.array([[*offsets, nodes - offset, nodes - offset - 1]])
+        hops = nodes * int(hop_sums(nodes, np.ones(1, dtype=np.int64), elements)[0])
         yield _optimal(circulant_base(nodes, offsets), nodes, offset, hops, two_way=True)
-
-
-@cache
-def _hops_from_one(nodes: int, offsets: tuple[int, int]) -> int:
-    """Sum of the distances from one node of a circulant graph, by rotating a bit set of nodes."""
-    everything, reached, hops = (1 << nodes) - 1, 1, 0
-    while reached != everything:
-        hops += nodes - reached.bit_count()
-        turned = reached
-        for offset in (*offsets, *(nodes - offset for offset in offsets)):
-            turned |= reached << offset | reached >> (nodes - offset)
-        reached = turned & everything
-    return hops
 
 
 class _KnownGraph(NamedTuple):

@@ -42,7 +42,8 @@ def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
     for key, candidate in progress.iterate(sorted(rated.items(), key=lambda each: -each[0][2][1]), len(rated)):
         bounds, name = key[2], candidate.construction
         # Rates up to those of candidates that cost no more are of no use.
-        reached = (_lower(other) for other in kept if is_as_good(other, candidate.changed(all_to_all=None)))
+        unrated = candidate.changed(all_to_all=None)
+        reached = (other.all_to_all[0] for other in kept if other.all_to_all and is_as_good(other, unrated))
         if (floor := max(reached, default=Fraction(0))) >= bounds[1]:
             continue
         work = (name.orbit_representatives(candidate.degree) or candidate.nodes) * candidate.nodes * candidate.degree
@@ -58,11 +59,6 @@ def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
             sharp[name] = sharp[transposed(name)] = bounds
         kept.append(candidate.changed(all_to_all=sharp.get(name, bounds)))
     return kept
-
-
-def _lower(candidate: Candidate) -> Fraction:
-    assert candidate.all_to_all is not None
-    return candidate.all_to_all[0]
 
 
 def _by_distances(candidate: Candidate) -> Rates:

@@ -30,13 +30,7 @@ def moore_steps(nodes: int, degree: int) -> int:
     (5, 7)
     """
     nodes, degree = as_size(nodes, "nodes", most=MAX_NODES), as_size(degree, "degree")
-    if degree == 1:
-        return nodes - 1
-    steps = reached = 0
-    layer = 1
-    while (reached := reached + layer) < nodes:
-        steps, layer = steps + 1, layer * degree
-    return steps
+    return nodes - 1 if degree == 1 else _fewest_layers(nodes, degree, degree)
 
 
 def undirected_moore_steps(nodes: int, degree: int) -> int:
@@ -50,11 +44,14 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
         raise UnsupportedError(
             f"bidirectional links of degree 1 cannot connect {nodes} nodes; expected a degree of 2 or more"
         )
-    if degree == 2:
-        return nodes // 2
-    steps, reached, layer = 0, 1, degree
+    return nodes // 2 if degree == 2 else _fewest_layers(nodes, degree, degree - 1)
+
+
+def _fewest_layers(nodes: int, layer: int, growth: int) -> int:
+    """Layers that reach all nodes from one, the first of so many nodes and each next one so many times as large."""
+    steps, reached = 0, 1
     while reached < nodes:
-        steps, reached, layer = steps + 1, reached + layer, layer * (degree - 1)
+        steps, reached, layer = steps + 1, reached + layer, layer * growth
     return steps
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...support.arrays import BoolArray, IntArray, read_only
+from ...support.arrays import BoolArray, IntArray, components, read_only
 from ..network.hop_distances import partial_hop_distances
 from ..network.topology import Topology
 
@@ -79,7 +79,7 @@ def _nested_labels(distances: IntArray) -> list[IntArray]:
     inside = np.arange(len(distances))
     for threshold in np.unique(distances[distances < UNREACHED]).tolist():
         near = distances <= threshold
-        labels = _components(near)
+        labels = components(len(near), np.argwhere(near))
         joined = not labels.any()
         if joined:
             labels = _cliques(near, inside)
@@ -106,17 +106,10 @@ def _cliques(near: BoolArray, inside: IntArray) -> IntArray:
     np.fill_diagonal(common, 0)
     for least in np.unique(common[common > 2])[::-1]:  # two that touch have both themselves in common
         chosen = (common >= least) | np.eye(len(first), dtype=np.bool_)
-        labels = _components(chosen)
+        labels = components(len(chosen), np.argwhere(chosen))
         if chosen.sum() == (np.bincount(labels) ** 2).sum() and labels.any():
             return labels[inside]
     return np.zeros_like(inside)
-
-
-def _components(near: BoolArray) -> IntArray:
-    """Number of the connected component of each rank, in the order of their first ranks."""
-    from scipy.sparse.csgraph import connected_components
-
-    return np.asarray(connected_components(near, directed=False)[1], dtype=np.int64)
 
 
 def _digits(labels: list[IntArray], ranks: int) -> tuple[IntArray, tuple[int, ...]]:
