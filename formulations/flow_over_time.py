@@ -98,7 +98,9 @@ class FlowOverTimeModel(BlockModel):
 
     def carry(self, num_bytes: int | Fraction) -> None:
         """Set the amount of data."""
-        amount = _as_amount(num_bytes)
+        if isinstance(num_bytes, bool) or not isinstance(num_bytes, int | Fraction) or num_bytes <= 0:
+            raise UnsupportedError(f"num_bytes is {shown(num_bytes)}; expected a positive whole number or Fraction")
+        amount = float(Fraction(num_bytes) / BYTES_PER_KB)
         self.minimize([(self.variables.period, amount), (self.variables.flow, self.delays)])
 
     def potentials(self, duals: Any) -> FloatArray:
@@ -198,10 +200,3 @@ def _inner_nodes(model: FlowOverTimeModel) -> IntArray:
     is_inner = np.ones(len(model.topology.nodes), dtype=np.bool_)
     is_inner[[model.topology.node_index[name] for name in model.sinks]] = False
     return np.flatnonzero(is_inner)
-
-
-def _as_amount(num_bytes: object) -> float:
-    """Read a positive number of bytes as kB."""
-    if isinstance(num_bytes, bool) or not isinstance(num_bytes, int | Fraction) or num_bytes <= 0:
-        raise UnsupportedError(f"num_bytes is {shown(num_bytes)}; expected a positive whole number or Fraction")
-    return float(Fraction(num_bytes) / BYTES_PER_KB)

@@ -63,7 +63,11 @@ def plan_few_steps(
     with trace.stage("families"):
         found = _named(list(families(topology, known)), family, topology)
         if num_bytes is None:
-            chosen = _for_much(found, topology)
+            estimates = [family.estimate(MUCH, LINKS_ONLY).time for family in found]
+            near = [
+                each for each, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES
+            ]
+            chosen = near[0] if len(near) == 1 else min(near, key=lambda family: family.schedule.inverse_rate(topology))
         else:
             chosen, time = _fastest(topology, found, num_bytes)
             trace.note("predicted_us", float(time))
@@ -86,13 +90,6 @@ def _named(found: list[Family], name: str | None, topology: Topology) -> list[Fa
         names = ", ".join(each.name for each in found)
         raise UnsupportedError(f"{topology!r} has no family {shown(name)}; expected one of {names}")
     return chosen
-
-
-def _for_much(found: list[Family], topology: Topology) -> Family:
-    """Choose by bandwidth, of the families with the least estimates."""
-    estimates = [family.estimate(MUCH, LINKS_ONLY).time for family in found]
-    near = [each for each, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES]
-    return near[0] if len(near) == 1 else min(near, key=lambda family: family.schedule.inverse_rate(topology))
 
 
 def _fastest(topology: Topology, found: list[Family], num_bytes: int) -> tuple[Family, Fraction]:

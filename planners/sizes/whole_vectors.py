@@ -97,14 +97,9 @@ def exchanges(groups: RankGroups, ways: Sequence[Digits], radices: Sequence[int]
     for radix in radices:
         sizes = tuple(part for size in groups.sizes for part in _factors(size, radix))
         if sizes not in known:
-            known[sizes] = _of_sizes(groups, sizes)
+            values = zip(np.unravel_index(groups.values, tuple(sizes)), sizes, strict=True)
+            known[sizes] = Digits([Level(np.asarray(value, dtype=np.int64), size, size) for value, size in values])
     yield from (digits for sizes, digits in known.items() if max(sizes) <= largest)
-
-
-def _of_sizes(groups: RankGroups, sizes: Sequence[int]) -> Digits:
-    """Digits of the ranks in their order, of such sizes."""
-    values = zip(np.unravel_index(groups.values, tuple(sizes)), sizes, strict=True)
-    return Digits([Level(np.asarray(value, dtype=np.int64), size, size) for value, size in values])
 
 
 def _factors(size: int, radix: int) -> list[int]:

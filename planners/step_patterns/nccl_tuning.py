@@ -114,7 +114,8 @@ def choices(
             speed *= _correction(protocol, size)
         if speed:
             delay = _latency(machine, collective, algorithm, place)
-            if _on_plateau(machine, collective, algorithm, protocol, size // (channels * machine.ranks)):
+            is_large = machine.boxes > 1 and collective is ALLREDUCE and size // (channels * machine.ranks) >= 64
+            if (algorithm, protocol) == ("ring", "Simple") and is_large:  # its latency counts more (647-650)
                 delay *= Fraction("1.9" if machine.generation == "volta" else "1.4")
             found.append(Choice(delay + Fraction(size) / (1000 * speed), algorithm, protocol))
     return found
@@ -169,9 +170,3 @@ def _correction(protocol: str, size: int) -> Fraction:
     """Share of a tree's bandwidth at a size (639-642)."""
     doublings = (size >> 6).bit_length() - 1
     return Fraction(TREE_CORRECTION[protocol].split()[doublings]) if 0 <= doublings < 23 else Fraction(1)
-
-
-def _on_plateau(machine: Machine, collective: Collective, algorithm: str, protocol: str, part: int) -> bool:
-    """Whether a ring's latency counts more (647-650)."""
-    is_large = machine.boxes > 1 and collective is ALLREDUCE and part >= 64
-    return (algorithm, protocol) == ("ring", "Simple") and is_large

@@ -163,15 +163,11 @@ def _packed(topology: Topology, choices: list[list[_Slice]], trace: Trace) -> tu
     for chosen in choices[:-1]:
         schedule = _schedule(topology, chosen, trace)
         # It is not faster where copies that are looped back do not fit.
-        if schedule and _algbw(schedule, topology) > choices[-1][0].algbw:
+        if schedule and schedule.total_weight / schedule.inverse_rate(topology) > choices[-1][0].algbw:
             return chosen, schedule
     plain = _schedule(topology, choices[-1], trace)
     assert plain, "trees from rank to rank are always packed"
     return choices[-1], plain
-
-
-def _algbw(schedule: Allreduce, topology: Topology) -> Fraction:
-    return schedule.total_weight / schedule.inverse_rate(topology)
 
 
 def _schedule(topology: Topology, chosen: list[_Slice], trace: Trace) -> Allreduce | None:

@@ -112,7 +112,9 @@ class StepSends(RoutedSchedule):
         if not self.num_sends:
             return Fraction(0)
         links, loads = self.path_links(topology), self.link_loads(topology)
-        delays, delay_of_path = self._path_delays(topology, links)
+        sums, scale = path_latencies(self.path_starts, links, topology)
+        distinct, delay_of_path = np.unique(sums, return_inverse=True)
+        delays = [Fraction(int(delay), scale) for delay in distinct]
         capacities, capacity_of_link = np.unique(topology.arrays.capacities, return_inverse=True)
         steps, paths, hops = self._hops_used()
         # Among hops of equal latency and bandwidth, the one with the largest load is the slowest.
@@ -128,12 +130,6 @@ class StepSends(RoutedSchedule):
             step, delay = divmod(pair, len(delays))
             slowest[step] = max(slowest[step], delays[delay] + chunk * Fraction(load, int(capacities[capacity])))
         return sum(slowest, Fraction(0))
-
-    def _path_delays(self, topology: Topology, links: IntArray) -> tuple[list[Fraction], IntArray]:
-        """Distinct path latencies, and the index of each path's."""
-        sums, scale = path_latencies(self.path_starts, links, topology)
-        distinct, of_path = np.unique(sums, return_inverse=True)
-        return [Fraction(int(delay), scale) for delay in distinct], of_path
 
     def _hops_used(self) -> tuple[IntArray, IntArray, IntArray]:
         """Steps, paths and hops of all paths, each path once for each step in which it is used."""

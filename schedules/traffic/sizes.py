@@ -94,14 +94,9 @@ def _square(traffic: Any, ranks: Sequence[str]) -> npt.NDArray[Any]:
             f"numbers, one per rank{', without a header or labels' if text else ''}"
         )
     check_table(traffic)
-    if _names_ranks(traffic, ranks):
+    if hasattr(traffic, "columns") and hasattr(traffic, "index") and {*map(str, traffic.index)} == {*ranks}:
         return np.asarray(traffic.rename(index=str, columns=str).loc[list(ranks), list(ranks)])
     return matrix
-
-
-def _names_ranks(traffic: Any, ranks: Sequence[str]) -> bool:
-    """Whether a checked table is labelled by the names of all ranks, in whatever order."""
-    return hasattr(traffic, "columns") and hasattr(traffic, "index") and {*map(str, traffic.index)} == {*ranks}
 
 
 def _amount(value: object, source: int, destination: int) -> Fraction:

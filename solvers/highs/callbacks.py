@@ -98,7 +98,9 @@ class Watch:
             now = time.monotonic()
             if not self._stopped and now - self._last >= SECONDS_BETWEEN_CALLS:
                 self._last, progress = now, self._progress(now, info)
-                self._report(_formatted(progress, whole=self._whole))
+                done = f"{progress.iterations:,} {'nodes' if self._whole else 'iterations'}"
+                known = (("best", progress.best), ("bound", progress.bound)) if self._whole else ()
+                self._report(", ".join([done, *(f"{name} {value:.6g}" for name, value in known if value is not None)]))
                 self._stopped = self._listener is not None and self._listener(progress) is False
         except BaseException as error:  # noqa: BLE001
             # An error may not pass through HiGHS: from 1.16 on it would call it an error of its own.
@@ -110,10 +112,3 @@ class Watch:
         known = (info.mip_primal_bound, info.mip_dual_bound)
         best, bound = (self._sign * value if abs(value) < float("inf") else None for value in known)
         return Progress(now - self._start, max(0, *counts), best, bound)
-
-
-def _formatted(progress: Progress, *, whole: bool) -> str:
-    """Format the progress of a solve; `whole` for an integer program."""
-    done = f"{progress.iterations:,} {'nodes' if whole else 'iterations'}"
-    known = (("best", progress.best), ("bound", progress.bound)) if whole else ()
-    return ", ".join([done, *(f"{name} {value:.6g}" for name, value in known if value is not None)])

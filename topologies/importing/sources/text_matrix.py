@@ -120,7 +120,9 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
         if start is None:
             if not line.strip():
                 continue
-            _refuse_row_without_column(document, number, line, cell)
+            words = line.split(None, 2)
+            if len(words) > 1 and cell.pattern.fullmatch(words[1]):
+                raise document.error(f"there is a row {shown(words[0])}, but no column of that name", number)
             break
         label, position = start
         if label in rows:
@@ -137,13 +139,6 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
         )
     contents, numbers, tails = zip(*(rows[label] for label in labels), strict=True)
     return TextMatrix(labels, contents, numbers, tails)
-
-
-def _refuse_row_without_column(document: Document, number: int, line: str, cell: CellKind) -> None:
-    """Raise `FileFormatError` if a line after the rows looks like another row."""
-    words = line.split(None, 2)
-    if len(words) > 1 and cell.pattern.fullmatch(words[1]):
-        raise document.error(f"there is a row {shown(words[0])}, but no column of that name", number)
 
 
 def _cells(
