@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError, TopologyError
 from collopt.support.array_text import encode_integers
 from collopt.topologies import (
     DirectGraph,
     Link,
+    RuntimeCosts,
     Topology,
     dgx_h100,
     dragonfly,
@@ -34,7 +36,7 @@ from collopt.topologies.files import read_topology, write_topology
 from collopt.topologies.network import topology_json
 from collopt.topologies.switched.box_files import stored_box
 from collopt.topologies.switched.scale_out import Box, Nic, join_boxes
-from oracles import networks_by_links
+from oracles import changes_by_links, networks_by_links
 from sample_sizes import examples
 from strategies import able_topologies
 
@@ -78,11 +80,8 @@ def test_arrays_make_the_network_that_links_make(network: Topology) -> None:
         assert again == network
     tail, head = network.links[-1][:2]
     changes: list[Callable[[Topology], Topology]] = [
-        lambda each: each.derate(tail, head, "1/2"),
-        lambda each: each.restrict(each.compute_nodes[:2]),
         lambda each: each.without_abilities().without_link(tail, head),
         lambda each: replace(each, name="other", multicast=()),
-        lambda each: each.with_bandwidths({(tail, head): 0}),
     ]
     for change in changes:
         assert change(from_arrays(network)) == change(network)
@@ -90,6 +89,54 @@ def test_arrays_make_the_network_that_links_make(network: Topology) -> None:
     assert made != network.columns
     with pytest.raises(AttributeError, match="no attribute 'lnks'"):
         made.lnks  # type: ignore[attr-defined]  # noqa: B018
+
+
+@settings(max_examples=examples(60))
+@given(able_topologies(), st.data())
+def test_what_if_changes_are_those_made_link_by_link(network: Topology, data: st.DataObject) -> None:
+    """Nodes, their order, links, names, abilities and costs; nothing is made of `links`."""
+    network = network.changed(costs=RuntimeCosts(alpha=2, calibrated=True))
+    made, links = from_arrays(network).changed(costs=network.costs), network.links
+    kept = tuple(data.draw(st.permutations(network.compute_nodes))[: data.draw(st.integers(2, network.num_ranks))])
+    tail, head = data.draw(st.sampled_from(links))[:2]
+    both = data.draw(st.booleans())
+    factor = data.draw(st.fractions("1/3", 3, max_denominator=5))
+    some = data.draw(
+        st.dictionaries(st.sampled_from([link[:2] for link in links]), st.fractions(0, 3, max_denominator=6))
+    )
+    ends = {(tail, head), (head, tail)} if both else {(tail, head)}
+    old = {link[:2]: link.bandwidth for link in links}
+    name, slower = network.name, {pair: old[pair] * factor for pair in ends & old.keys()}
+    changed = changes_by_links.with_bandwidths
+    pairs = [
+        (made.restrict(kept), changes_by_links.restrict(network, kept)),
+        (
+            made.without_link(tail, head, bidirectional=both),
+            changed(network, dict.fromkeys(ends, Fraction(0)), f"{name} without {tail}-{head}"),
+        ),
+        (
+            made.derate(tail, head, factor, bidirectional=both),
+            changed(network, slower, f"{name} with {tail}-{head} x {factor}"),
+        ),
+        (
+            made.scaled(factor),
+            changed(network, {pair: each * factor for pair, each in old.items()}, f"{name} x {factor}"),
+        ),
+        (made.with_bandwidths(some), changed(network, some, f"{name} with other bandwidths")),
+    ]
+    node = data.draw(st.sampled_from(network.nodes))
+    if network.num_ranks > 2 or node in network.switch_nodes:
+        pairs.append((made.without_node(node), changes_by_links.without_node(network, node)))
+    for one, other in pairs:
+        assert same(one, other)
+        assert (one.limits, one.multicast, one.aggregation, one.costs) == (
+            other.limits,
+            other.multicast,
+            other.aggregation,
+            other.costs,
+        )
+    if len(kept) < network.num_ranks:
+        assert same(made.restrict(kept, relay=True), changes_by_links.restrict(network, kept, relay=True))
 
 
 @settings(max_examples=examples(20))
