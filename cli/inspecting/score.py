@@ -21,7 +21,7 @@ from ..arguments.parameters import (
 from ..arguments.requests import check_planners
 from ..arguments.shared import CostsOption, CsvOption, JsonOption, RootOption, ShardOptions
 from ..terminal.exit_status import CHECK_FAILED
-from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, plain_rows
+from ..terminal.output import emit, emit_csv, emit_json, emit_rows, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -160,9 +160,7 @@ def _load_rows(found: Score) -> dict[str, str]:
 
 
 def _time_table(found: Score, planner: str) -> Table:
-    table = bare_table()
-    for header in ("size in bytes", "time", f"plan by {planner}", "time / plan", "bound", "time / bound"):
-        table.add_column(header, justify="right", no_wrap=True)
+    table = number_table("size in bytes", "time", f"plan by {planner}", "time / plan", "bound", "time / bound")
     for each in found.times:
         least = None if each.bound is None else each.bound.microseconds
         cells = [str(each.num_bytes), time_text(each.microseconds)]

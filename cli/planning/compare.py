@@ -11,7 +11,7 @@ from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError, planner_option, sizes_option
 from ..arguments.requests import check_planners
 from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
-from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, plain_rows
+from ..terminal.output import emit, emit_csv, emit_json, emit_rows, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -93,15 +93,12 @@ def _table(frame: pd.DataFrame, sizes: list[str]) -> Table:
     """Plans, the fastest first."""
     import pandas as pd
 
-    table = bare_table()
-    table.add_column("planner", no_wrap=True)
     kinds = {header: name for header, name in SCHEDULES.items() if frame[name].notna().any()}
     limits = {"optimality gap": "bound_exact"}
     # The same in every row.
     if frame["tree_bound_exact"].iloc[0] != frame["bound_exact"].iloc[0]:
         limits = {"gap, all schedules": "bound_exact", "gap, trees": "tree_bound_exact"}
-    for header in ("algbw GB/s", *limits, *kinds, *sizes, "planning time"):
-        table.add_column(header, justify="right", no_wrap=True)
+    table = number_table("planner", "algbw GB/s", *limits, *kinds, *sizes, "planning time", text=["planner"])
     for row in frame.to_dict("records"):
         table.add_row(
             row["planner"],

@@ -18,7 +18,7 @@ from ..arguments.requests import check_planners, size_option, takes_option
 from ..arguments.runtime_files import write_fitting
 from ..arguments.shared import CollectiveArgument, CostsOption, JsonOption, RootOption, ShardOptions, TopologyArgument
 from ..inspecting.lint import RUNTIME_NAMES, row
-from ..terminal.output import emit, emit_json, note
+from ..terminal.output import emit, emit_json, note, number_table
 from ..terminal.progress import computing, working
 
 if TYPE_CHECKING:
@@ -184,11 +184,9 @@ def _name_planner_in_errors(planner: str) -> Iterator[None]:
 
 
 def _print(frame: pd.DataFrame, title: str) -> None:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for header in ("min bytes", "max bytes", "estimate", "algbw GB/s", "planner", "file"):
-        table.add_column(header, justify="left" if header in ("planner", "file") else "right", no_wrap=True)
+    text = "planner", "file"
+    table = number_table("min bytes", "max bytes", "estimate", "algbw GB/s", *text, text=text)
+    table.title, table.title_justify = title, "left"
     for each in frame.to_dict("records"):
         times = f"{time_text(each['us_at_min'])} to {time_text(each['us_at_max'])}"
         bandwidth = f"{each['algbw']:.2f}"

@@ -16,7 +16,7 @@ from ...support.validation import shown
 from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import UsageError, count_option, option, whole_number
 from ..arguments.shared import CsvOption, JsonOption
-from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, note, plain_rows
+from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -230,17 +230,11 @@ def _table(found: Frontier, calls: Calls, best: Candidate) -> Table:
 
     Where a reduce-scatter costs something else than an allgather, it has columns too.
     """
-    table = bare_table()
     differ = any(each.cost != each.reduce_scatter_cost for each in found)
-    for header in ("", "T_L", "T_B"):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("exact", no_wrap=True)
-    if differ:
-        table.add_column("reduce-scatter", no_wrap=True)
     (title, *others) = (f"{str(each).replace('_', '-')} {size}" for each, sizes in calls.items() for size in sizes)
-    table.add_column("all calls" if others else title, justify="right", no_wrap=True)
-    if found[0].all_to_all is not None:
-        table.add_column("all-to-all", justify="right", no_wrap=True)
+    text = ["exact", "reduce-scatter"] if differ else ["exact"]
+    last = [] if found[0].all_to_all is None else ["all-to-all"]
+    table = number_table("", "T_L", "T_B", *text, "all calls" if others else title, *last, text=text)
     table.add_column("topology", overflow="fold")
     for number, candidate in enumerate(found, 1):
         steps, factor = candidate.cost

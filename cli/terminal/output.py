@@ -8,7 +8,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -93,12 +93,18 @@ def bare_table(*headers: str) -> Table:
     return Table(*headers, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
 
 
+def number_table(*headers: str, text: Collection[str] = ()) -> Table:
+    """Make a table without lines whose cells do not wrap, right-aligned but for columns of text."""
+    table = bare_table()
+    for header in headers:
+        table.add_column(header, justify="left" if header in text else "right", no_wrap=True)
+    return table
+
+
 def plain_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Format rows below a header: text left-aligned, numbers in six digits right-aligned."""
-    table = bare_table()
-    for name in dict.fromkeys(name for row in rows for name in row):
-        is_text = any(isinstance(row.get(name), str) for row in rows)
-        table.add_column(name, justify="left" if is_text else "right", no_wrap=True)
+    text = {name for row in rows for name, value in row.items() if isinstance(value, str)}
+    table = number_table(*dict.fromkeys(name for row in rows for name in row), text=text)
     for row in rows:
         cells = (
             "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -121,29 +121,20 @@ def _chosen(table: pd.DataFrame, root: str, tree: object, switches: frozenset[st
 
 
 def _shape(rows: pd.DataFrame, root: str, title: str, inwards: bool, switches: frozenset[str]) -> _Shape:
+    import networkx as nx
+
     above, below = ("head", "tail") if inwards else ("tail", "head")
     # Upside down where sums run to the root: then a tree that is used both ways looks the same both times.
     by_depth = (rows[::-1] if inwards else rows).sort_values("depth", kind="stable")
     parents = dict(zip(by_depth[below], by_depth[above], strict=True))
-    children: dict[str, list[str]] = {root: []}
-    places: dict[str, tuple[float, int]] = {}
-    depths = {root: 0}
-    for child, parent in parents.items():
-        children.setdefault(child, [])
-        children[parent].append(child)
-        depths[child] = depths[parent] + 1
-    waiting, leaves = [root], 0
-    order = []
-    while waiting:
-        order.append(rank := waiting.pop())
-        waiting += reversed(children[rank])
-    for rank in order:
-        if not children[rank]:
-            places[rank] = (float(leaves), depths[rank])
-            leaves += 1
+    tree = nx.DiGraph((parent, child) for child, parent in parents.items())
+    depths = nx.single_source_shortest_path_length(tree, root)
+    order = list(nx.dfs_preorder_nodes(tree, root))
+    leaves = (rank for rank in order if not tree[rank])
+    places = {rank: (float(place), depths[rank]) for place, rank in enumerate(leaves)}
     for rank in reversed(order):
-        if children[rank]:
-            places[rank] = (float(np.mean([places[child][0] for child in children[rank]])), depths[rank])
+        if tree[rank]:
+            places[rank] = (float(np.mean([places[child][0] for child in tree[rank]])), depths[rank])
     looped = dict(zip(by_depth[below], by_depth["looped"].tolist(), strict=True))
     return _Shape(title, inwards, parents, places, {node: looped[node] for node in places if node in switches})
 

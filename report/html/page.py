@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -156,7 +155,6 @@ def _subtitle(named: Mapping[str, Plan]) -> str:
 def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Render the template; text from plans is escaped."""
     from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
     templates = files(__package__) / "templates"
@@ -170,27 +168,14 @@ def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return str(
-        environment.from_string(page).render(
-            context,
-            policy=policy,
-            css=Markup(css),  # noqa: S704 - our own, or escaped below
-            plotly=Markup(plotly),  # noqa: S704 - our own, or escaped below
-            script=Markup(script),  # noqa: S704 - our own, or escaped below
-            data=Markup(_json_for_script(data)),  # noqa: S704 - our own, or escaped below
-        )
-    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    template = environment.from_string(page)
+    return str(template.render(context, policy=policy, css=css, plotly=plotly, script=script, data=data))
 
 
 def _digest(script: str) -> str:
     """Return the hash of a script for the content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def _json_for_script(data: object) -> str:
-    """JSON escaped for a script element."""
-    text = json.dumps(data, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 LINK_COLUMNS = (

@@ -238,11 +238,8 @@ def _trees(forest: Forest, plan: Plan, before: IntArray, is_twofold: bool) -> It
                     ends += (int(tail), int(head))
                     ranks.append(hop.number)
         share = percentage_text(weight / whole)
-        hops, first, last = (
-            count_text(max(ranks), "hop"),
-            int(before[tree]) + 1,
-            int(before[tree] + forest.heights[tree]),
-        )
+        hops, first = count_text(max(ranks), "hop"), int(before[tree]) + 1
+        last = int(before[tree] + forest.heights[tree])
         if is_twofold:
             hops = f"hop {first}" if first == last else f"hops {first} to {last}"
         yield Part(f"root {names[root]}{f', {verb}' if is_twofold else ','} {share} of all data, {hops}", ends, ranks)
