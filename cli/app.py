@@ -31,6 +31,7 @@ from .planning.bound import bound
 from .planning.compare import compare
 from .planning.family import family
 from .planning.find import find
+from .planning.groups import groups
 from .planning.plan import plan
 from .running.bench import bench
 from .running.calibrate import calibrate
@@ -43,14 +44,17 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, pret
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 SHOW_COMPLETION, INSTALL_COMPLETION = "--show-completion", "--install-completion"
 PROGRAM, COMPLETION_VARIABLE = "collopt", "_COLLOPT_COMPLETE"
-COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (bound, plan, family, compare, score, show, bench, find), (run, lint)
+COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (
+    (bound, plan, groups, family, compare, score, show, bench, find),
+    (run, lint),
+)
 FURTHER_OPTIONS = {
     **dict.fromkeys(COMMANDS_WITH_THREADS, ("threads", "seed")),
     **dict.fromkeys(COMMANDS_WITH_SEED, ("seed",)),
 }
 COMMANDS = (
-    import_network, bound, plan, export, family, compare, verify, score, show, report, run, lint, bench, calibrate,
-    find, topologies, doctor,
+    import_network, bound, plan, groups, export, family, compare, verify, score, show, report, run, lint, bench,
+    calibrate, find, topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

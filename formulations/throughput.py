@@ -43,6 +43,17 @@ the other constraints  as above, with k, the trees per root, in place of  F(s, v
 These are in ForestColl, appendix E.4.  On symmetric bidirectional links floors are balanced; the appendix
 leaves other networks open, and here the best balanced numbers are found.
 
+An all-to-all has the same flows, of everything that each rank receives, but nothing is sent for several ranks at once:
+
+=====================  =================================================  ============================================
+name                   meaning                                            equation
+=====================  =================================================  ============================================
+``flows_in_share``     all flows together fit the share                   sum of f(u, v) over all ranks <= c(u, v)
+=====================  =================================================  ============================================
+
+stands in place of ``flow_in_share``, and the rate is that from each rank to each other (LP (3) in appendix A.5 of the
+direct-connect paper, by destination).  `collopt.formulations.all_to_all` states it in arrays, for large networks.
+
 Stated in Pyomo, to be read and extended.
 """
 
@@ -63,7 +74,7 @@ from ..topologies.network.topology import as_topology
 from .modelling.inputs import as_count
 from .modelling.pyomo_model import PyomoModel, new_program, total
 
-__all__ = ["FixedCountModel", "ThroughputModel", "Variables", "build", "build_fixed_count"]
+__all__ = ["FixedCountModel", "ThroughputModel", "Variables", "build", "build_all_to_all", "build_fixed_count"]
 
 
 @dataclass(frozen=True)
@@ -187,6 +198,27 @@ def build(
     _flow_balance(model)
     _flow_arrival(model)
     model.maximize(model.variables.rate)
+    return model
+
+
+def build_all_to_all(topology: Topology) -> ThroughputModel:
+    """State the rate of an all-to-all of equal parts, from each rank to each other; it has no trees.
+
+    Examples
+    --------
+    >>> from collopt import solve
+    >>> from collopt.topologies import ring
+    >>> solve(build_all_to_all(ring(4, bandwidth=10))).exact.objective
+    Fraction(5, 1)
+    """
+    model = build(topology)
+    share, flow = model.variables.share, model.variables.flow
+    model.program.del_component("flow_in_share")
+    model.add_constraints(
+        "flows_in_share",
+        [(link.tail, link.head) for link in topology.links],
+        rule=lambda *link: total(flow[(rank, *link)] for rank in topology.compute_nodes) <= share[link],
+    )
     return model
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from .analysis.compare import compare
+from .analysis.groups import Group, mesh_groups, read_groups
 from .analysis.lp_bounds import lp_bound
 from .analysis.sensitivity import sensitivity
+from .analysis.shared_fabric import plan_groups
+from .analysis.shared_plan import GroupPlans, SharedBound
 from .analysis.synthesis import Synthesis, synthesis_frontier, synthesise
 from .analysis.trees_per_root import scan_trees_per_root
 from .bfb.bfb import BfbLoad, best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
@@ -32,3 +35,4 @@ __all__ += ["BfbLoad", "TimedBfb", "best_chunks", "bfb_cost", "bfb_loads", "bfb_
 __all__ += ["Candidate", "Frontier", "find_topologies", "sweep_topologies", "timed_bfb", "timed_loads"]
 __all__ += ["all_to_all_rate_bounds", "schedule_all_to_allv"]
 __all__ += ["DispatchBound", "DispatchCounts", "DispatchPlan", "count_dispatch", "schedule_dispatch"]
+__all__ += ["Group", "GroupPlans", "SharedBound", "mesh_groups", "plan_groups", "read_groups"]

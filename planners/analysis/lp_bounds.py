@@ -93,12 +93,16 @@ def build_program(topology: Topology, collective: Collective, weights: tuple[int
 
 def program_duals(model: Model, solution: Solution) -> CutDual:
     """Turn the duals of a program into a witness."""
+    blocks = ("broadcast_within", "reduce_within") if isinstance(model, AllreduceModel) else ("flow_in_share",)
+    return cut_dual(model, _duals(solution, ("link_bandwidth", *blocks)))
+
+
+def cut_dual(model: Model, duals: Duals) -> CutDual:
+    """Turn dual values of the links and of ranks' shares of hops into a witness."""
     if isinstance(model, AllreduceModel):
-        duals = _duals(solution, ("link_bandwidth", "broadcast_within", "reduce_within"))
         relays = frozenset(model.relays)
         shares = {name: _shared(model.topology, duals, f"{name}_within", relays) for name in ("broadcast", "reduce")}
     else:
-        duals = _duals(solution, ("link_bandwidth", "flow_in_share"))
         relays = frozenset(model.topology.switch_nodes)
         shares = {model.direction: _shared(model.topology, duals, "flow_in_share", relays)}
     links = tuple(LinkValue(tail, head, dual) for (tail, head), dual in duals["link_bandwidth"].items() if dual)

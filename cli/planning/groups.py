@@ -1,0 +1,122 @@
+"""``collopt groups``: plans for process groups that share a fabric at the same time."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...support.formatting import count_text, percentage_text
+from ..arguments.network_options import NetworkOptions
+from ..arguments.output_files import check_targets, write_files
+from ..arguments.parameters import UsageError, option
+from ..arguments.shared import CsvOption, JsonOption, TopologyArgument
+from ..terminal.output import bare_table, emit, emit_csv, emit_json, note
+from ..terminal.progress import computing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...planners import Group
+    from ...topologies import Topology
+
+FileArgument = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="JSON file of groups; or give --mesh and --axis.")
+]
+MeshOption = Annotated[str | None, option("--mesh SHAPE", "Device mesh of all ranks, such as 2x8.")]
+AxisOption = Annotated[
+    list[str] | None,
+    option(
+        "--axis AXES:COLLECTIVE[:SIZE]",
+        "Groups along these axes of the mesh, the first is 0: 1:allgather:1G, or 0+1:all_to_all. Repeatable.",
+    ),
+]
+FolderOption = Annotated[
+    Path | None, option("--output -o FOLDER", "Write the plan of each group to FOLDER/GROUP.json.")
+]
+
+
+def groups(
+    topology: TopologyArgument,
+    described: NetworkOptions,
+    file: FileArgument = None,
+    mesh: MeshOption = None,
+    axis: AxisOption = None,
+    output: FolderOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Plan for process groups that share a fabric, at the best rates in proportion to their sizes, proved together."""
+    from ...planners import plan_groups, read_groups
+    from ...planners.plans.plan import document_text
+    from ..arguments.networks import find_network
+
+    if (file is None) == (mesh is None) or (mesh is None) != (axis is None):
+        raise UsageError("expected a file of groups, or --mesh and --axis, such as --mesh 2x8 --axis 1:allgather")
+    network = find_network(topology, described._replace(relay=False))
+    chosen = read_groups(file) if file is not None else _of_mesh(network, str(mesh), axis or [])
+    targets = {} if output is None else {group.name: output / f"{group.name}.json" for group in chosen}
+    if output is not None and output.is_dir():
+        check_targets({f"--output, group {name}:": path for name, path in targets.items()}, sources=(file,))
+    with computing(f"planning {count_text(len(chosen), 'group')} on {network.name}"):
+        found = plan_groups(network, chosen, relay=bool(described.relay))
+        frame = found.table()
+    if output is not None:
+        output.mkdir(exist_ok=True)
+        plans = zip(targets.values(), found.plans, strict=True)
+        write_files({path: document_text(plan.to_json()) for path, plan in plans})
+    if as_json or as_csv:
+        rows = [_plain(row) for row in frame.to_dict("records")]
+        emit_json({"topology": network.name, "gap": float(found.gap), "groups": rows}) if as_json else emit_csv(rows)
+    else:
+        _print(frame, network)
+    if output is not None:
+        note(f"wrote {count_text(len(targets), 'plan')} to {output}")
+
+
+def _of_mesh(network: Topology, mesh: str, axes: list[str]) -> tuple[Group, ...]:
+    """List the groups along each of the axes."""
+    from ...planners import mesh_groups
+
+    sides = mesh.split("x")
+    if not all(side.isascii() and side.isdigit() and len(side) < 8 for side in sides):
+        raise UsageError(f"--mesh is {mesh!r}; expected sides such as 2x8")
+    shape = [int(side) for side in sides]
+    found: list[Group] = []
+    for text in axes:
+        numbers, *rest = text.split(":")
+        places = numbers.split("+")
+        if not 1 <= len(rest) <= 2 or not all(
+            place.isascii() and place.isdigit() and len(place) < 8 for place in places
+        ):
+            raise UsageError(
+                f"--axis is {text!r}; expected AXES:COLLECTIVE or AXES:COLLECTIVE:SIZE, such as 1:allgather:1G"
+            )
+        found += mesh_groups(shape, [int(place) for place in places], rest[0], size=rest[1] if rest[1:] else 1)
+    if (ranks := prod(shape)) != network.num_ranks:
+        raise UsageError(
+            f"--mesh {mesh} has {ranks} ranks, and {network.name} has {network.num_ranks}; make them equal"
+        )
+    return tuple(found)
+
+
+def _plain(row: dict[Any, Any]) -> dict[str, Any]:
+    """Floats in place of fractions."""
+    whole = ("group", "collective", "ranks", "size")
+    return {name: value if name in whole else float(value) for name, value in row.items()}
+
+
+def _print(frame: pd.DataFrame, network: Topology) -> None:
+    table = bare_table("group", "collective")
+    for header in ("ranks", "algbw GB/s", "limit", "gap", "link share", "alone", "loss"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for row in frame.to_dict("records"):
+        algbw, limit, alone = (f"{float(row[name]):.2f}" for name in ("algbw", "limit", "alone"))
+        gap = "optimal" if row["gap"] == 0 else percentage_text(row["gap"])
+        share, loss = (percentage_text(row[name]) for name in ("link_share", "loss"))
+        table.add_row(row["group"], row["collective"], str(row["ranks"]), algbw, limit, gap, share, alone, loss)
+    table.title = f"{count_text(len(frame), 'group')} on {network.name}, {network.num_ranks} ranks, verified together"
+    table.title_justify = "left"
+    emit(table)
