@@ -32,6 +32,7 @@ COMMANDS = [
     "import",
     "bound",
     "plan",
+    "groups",
     "export",
     "family",
     "compare",
