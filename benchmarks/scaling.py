@@ -21,7 +21,19 @@ from fractions import Fraction
 from pathlib import Path
 
 import collopt
-from collopt.topologies import Topology, dgx_a100, dgx_h100, dragonfly, fat_tree, hypercube, leaf_spine, mi250, torus
+from collopt.topologies import (
+    Topology,
+    circulant,
+    dgx_a100,
+    dgx_h100,
+    dragonfly,
+    fat_tree,
+    generalized_kautz,
+    hypercube,
+    leaf_spine,
+    mi250,
+    torus,
+)
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
 
@@ -75,6 +87,8 @@ CASES: dict[str, Callable[[], Topology]] = {
     "random regular, 1024 ranks": lambda: random_regular(1024, 8, 100),
     "random regular, 4096 ranks": lambda: random_regular(4096, 8, 100),
     "random regular, 1024 ranks, equal": lambda: random_regular(1024, 8, 1),
+    "generalized Kautz, 1024 ranks": lambda: generalized_kautz(4, 1024),
+    "circulant, 1024 ranks": lambda: circulant(1024, [1, 32]),
     "torus 32 x 32": lambda: torus(32, 32),
     "torus 64 x 64": lambda: torus(64, 64),
     "torus 16 x 16 x 16": lambda: torus(16, 16, 16),

@@ -24,8 +24,8 @@ __all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner",
 
 MANY_RANKS = 64
 """Above which what is exact may take minutes, and trees of switches that add, or FAST's stages, are tried first."""
-VERY_MANY_RANKS = 1024
-"""Above which trees by symmetries are tried first."""
+VERY_MANY_RANKS, VERY_MANY_LINKED = 1024, 512
+"""Above which trees by symmetries are tried first, in networks with switches and in those of ranks alone."""
 HARDLY_SLOWER = Fraction(1, 1000)  # the gap up to which these are taken
 CLOSE = Fraction(1, 50)  # the gap up to which these stages are taken
 
@@ -65,8 +65,8 @@ def plan(
         As for `collopt.bound`.
     planner : str or Planner
         A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, or ``"symmetric"`` on more than
-        1024 ranks where that comes within 0.1 % of its bound.  For an allreduce it is the first of ``"forestcoll"``,
-        ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound, or the best of them
+        1024 ranks, or 512 without switches, where that comes within 0.1 % of its bound.  For an allreduce it is the
+        first of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound, or the best of them
         and, on small networks with able switches, ``"steiner"``; on more than 64 ranks ``"strength"`` where its trees
         gain by spanning switches; ``"multicommodity"`` for an all-to-all(v), but ``"fast"`` for uneven traffic of more
         than 64 ranks where it comes within 2 % of its bound.
@@ -140,7 +140,8 @@ def plan_auto(topology: Topology, collective: Collective, *, size: int | str | N
 
 
 def _plan_exactly(topology: Topology, collective: Collective, **options: Any) -> Plan:
-    if topology.num_ranks > VERY_MANY_RANKS and not options and (symmetric := _by_symmetry(topology, collective)):
+    many = VERY_MANY_RANKS if topology.switch_nodes else VERY_MANY_LINKED
+    if topology.num_ranks > many and not options and (symmetric := _by_symmetry(topology, collective)):
         return symmetric
     if collective.in_pairs:
         return _in_stages(topology, collective, options) or PLANNERS["multicommodity"](topology, collective, **options)

@@ -1,7 +1,7 @@
 """Routes from the first of equal parts to all others through the switches between them, with even loads.
 
 Candidates are shortest routes, drawn at random where there are several.  Each pair takes the one that keeps the orbits
-of its links emptiest, and is routed again in two more rounds.  This is a heuristic: what it misses is the
+of its links emptiest, and is routed again in further rounds.  This is a heuristic: what it misses is the
 gap of the plan, which is exact.
 """
 
@@ -18,7 +18,7 @@ from ...support.compiling.lookup import places_of
 from ..trees.problem import TreeProblem
 
 CANDIDATES = 24
-ROUNDS = 3
+ROUNDS = 6
 SEED = 0
 
 

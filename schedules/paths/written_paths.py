@@ -26,7 +26,7 @@ def schedule_fields(data: object, kind: str, names: Sequence[str], where: str) -
 def whole_count(value: object, what: str) -> int:
     """Read a count from 1, or raise `FileFormatError` that names it as `what`."""
     if type(value) is not int or not 1 <= value < 2**63:
-        raise FileFormatError(f"{what} is {shown(value)}; expected a whole number from 1")
+        raise FileFormatError(f"{what} is {shown(value)}; expected a whole number from 1 to {2**63 - 1}")
     return value
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import FileFormatError, TopologyError
 from ...support.array_text import decode_integers, encode_integers
 from ...support.json_files import check_header
@@ -14,7 +16,7 @@ from .links import LinkColumns
 from .topology import Topology
 
 if TYPE_CHECKING:
-    from .schema import ArraysDocument, TopologyDocument
+    from .schema import ArraysDocument, LinkArraysEntry, TopologyDocument
 
 TOPOLOGY_FORMAT = "collopt-topology"
 TOPOLOGY_VERSION = 2
@@ -48,17 +50,24 @@ def topology_from_json(data: object, where: str) -> Topology:
     check_header(data, TOPOLOGY_FORMAT, TOPOLOGY_VERSION, where)
     assert isinstance(data, Mapping)
     links: Any
+    # `Topology` checks plain names faster than pydantic.
+    plain = {
+        name: data[name]
+        for name in ("compute", "switches")
+        if data["version"] == 2 and isinstance(data.get(name), list) and set(map(type, data[name])) == {str}
+    }
     try:
         document: ArraysDocument | TopologyDocument
         if data["version"] == 1:
             document = TopologyDocument.model_validate(data)
             links = tuple(document.links)
         else:
-            document = ArraysDocument.model_validate(data)
-            links = _columns(document, where)
+            document = ArraysDocument.model_validate({**data, **{name: [] for name in plain}})
+            nodes = sum(len(plain.get(name, getattr(document, name))) for name in ("compute", "switches"))
+            links = _columns(document.links, nodes, where)
         topology = Topology(
-            tuple(document.compute),
-            tuple(switch.name for switch in document.switches),
+            tuple(plain.get("compute", document.compute)),
+            tuple(plain.get("switches", [switch.name for switch in document.switches])),
             links,
             frozenset(switch.name for switch in document.switches if switch.multicast),
             frozenset(switch.name for switch in document.switches if switch.aggregation),
@@ -88,12 +97,16 @@ def _link_arrays(columns: LinkColumns) -> dict[str, Any]:
     return {"count": len(columns.tails), **ends, "rates": [list(map(_plain, rate)) for rate in columns.rates]}
 
 
-def _columns(document: ArraysDocument, where: str) -> LinkColumns:
-    links, nodes = document.links, len(document.compute) + len(document.switches)
+def _columns(links: LinkArraysEntry, nodes: int, where: str) -> LinkColumns:
+    for missing in [name for name, most in (("nodes", nodes), ("rates", len(links.rates))) if links.count and not most]:
+        raise FileFormatError(f"{where}: field links has {links.count} links, but there are no {missing}")
     tails, heads, kinds = (
         decode_integers(getattr(links, name), links.count, f"{where}: field links.{name}", least=0, most=most - 1)
         for name, most in (("tails", nodes), ("heads", nodes), ("kinds", len(links.rates)))
     )
+    unused = np.flatnonzero(np.bincount(kinds, minlength=len(links.rates)) == 0)
+    if len(unused):
+        raise FileFormatError(f"{where}: row {unused[0]} of links.rates is used by no link; remove it")
     return LinkColumns(tails, heads, kinds, tuple(links.rates))
 
 
