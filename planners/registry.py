@@ -64,12 +64,12 @@ def plan(
     topology, collective
         As for `collopt.bound`.
     planner : str or Planner
-        A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, or ``"symmetric"`` on more than
-        1024 ranks, or 512 without switches, where that comes within 0.1 % of its bound.  For an allreduce it is the
-        first of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches its bound, or the best of them
-        and, on small networks with able switches, ``"steiner"``; on more than 64 ranks ``"strength"`` where its trees
-        gain by spanning switches; ``"multicommodity"`` for an all-to-all(v), but ``"fast"`` for uneven traffic of more
-        than 64 ranks where it comes within 2 % of its bound.
+        A key of `PLANNERS`, or a planner of your own.  ````"auto"`` is ``"forestcoll"``, or ``"symmetric"`` on more
+        than 1024 ranks, or 512 without switches, where that comes within 0.1 % of its bound.  For an allreduce it is
+        the first of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches
+        its bound, or the best of them and, on small networks with able switches, ``"steiner"``; on more than 64 ranks
+        ``"strength"`` where its trees gain by spanning switches; ``"multicommodity"`` for an all-to-all(v), but
+        ``"fast"`` for uneven traffic of more than 64 ranks where it comes within 2 % of its bound.
     trees_per_root : int, optional
         The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
         reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt import topologies
-from collopt.errors import CertificateError, FileFormatError, UnsupportedError
+from collopt.errors import CertificateError, ColloptError, FileFormatError, UnsupportedError
 from collopt.schedules import Forest, SymmetricForest, rank_transfers, verified_loads
 from collopt.topologies import Topology
 from sample_sizes import examples
@@ -48,6 +48,8 @@ ROUTED = {
     "routers": topologies.torus(4, 4, routers=True),
 }
 NETWORKS = DIRECT | SWITCHED | ROUTED
+STAR = [(f"host{rank}", "switch", 1) for rank in range(4)]
+NETWORKS["star"] = Topology.from_links(STAR, compute=[row[0] for row in STAR], switches=["switch"], bidirectional=True)
 
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
@@ -266,6 +268,16 @@ def test_hosts_of_a_dragonfly_need_one_tree_per_router_of_a_group() -> None:
     assert made.gap == 0
     assert isinstance(made.schedule, SymmetricForest)
     assert made.schedule.num_representatives == 8
+
+
+def test_refuses_routers_without_links() -> None:
+    """Routers that nothing joins are named as unreachable, with their hosts."""
+    links = [(f"host{rank}", f"router{rank // 2}", 1) for rank in range(4)]
+    apart = Topology.from_links(
+        links, compute=[row[0] for row in links], switches=["router0", "router1"], bidirectional=True
+    )
+    with pytest.raises(ColloptError, match="host"):
+        collopt.plan(apart, "allgather", planner="symmetric")
 
 
 def test_refuses_routers_whose_hosts_differ() -> None:

@@ -105,6 +105,8 @@ def _between_sites(network: ColoredNetwork, first: int) -> ColoredNetwork:
 
 def translations(network: ColoredNetwork, num_ranks: int) -> list[IntArray]:
     """Find independent commuting symmetries, of which no product but the identity fixes a rank."""
+    if not len(network.tails):
+        return []
     targets = list(_targets(network, num_ranks))
     group = _group(network, num_ranks, targets, least=2)
     if len(group.orbit) == 2:  # such as a reflection, which commutes with no translation

@@ -55,6 +55,8 @@ def hosts_of_sites(network: ColoredNetwork, num_ranks: int) -> IntArray | None:
     routers = network.num_nodes - num_ranks
     if not routers:
         return np.arange(num_ranks)[:, None]
+    if routers == 1:
+        return None
     ups, downs = network.tails < num_ranks, network.heads < num_ranks
     own, other = ([ends[links] for ends in (network.tails, network.heads)] for links in (ups, downs))
     above, below = np.argsort(own[0]), np.argsort(other[1])
