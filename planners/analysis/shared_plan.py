@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ...errors import CertificateError
+from ...errors import CertificateError, UnsupportedError
 from ...schedules import Bound
 from ...schedules.bounds.witness import LinkValue, Pair
 from ...topologies import Topology
 from ..bounds.bound import bound
 from ..plans.plan import Plan
 from .groups import Group
+from .lp_bounds import lp_bound
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,9 +154,17 @@ class GroupPlans:
         bandwidths = {link[:2]: link.bandwidth for link in self.topology.links}
         rows = []
         for number, (group, plan, limit) in enumerate(zip(self.groups, self.plans, self.limits, strict=True)):
-            alone = bound(group.network(self.topology, relay=self.relay), group.kind, root=group.root).algbw
+            alone = _alone(group, group.network(self.topology, relay=self.relay))
             share = max(amount / bandwidths[pair] for pair, amount in self.usage(number).items())
             ends = (group.name, str(group.kind), len(group.ranks), group.size)
             rows.append((*ends, plan.algbw, limit, 1 - plan.algbw / limit, share, alone, 1 - plan.algbw / alone))
         names = ["group", "collective", "ranks", "size", "algbw", "limit", "gap", "link_share", "alone", "loss"]
         return pd.DataFrame(rows, columns=names)
+
+
+def _alone(group: Group, network: Topology) -> Fraction:
+    """Bound a group without the others, by a linear program where switches do not give out what they take in."""
+    try:
+        return bound(network, group.kind, root=group.root).algbw
+    except UnsupportedError:
+        return lp_bound(network, group.kind, root=group.root).algbw

@@ -94,6 +94,23 @@ def test_random_groups_reach_their_limits(fabric: Topology, data: st.DataObject)
     assert 1 / sum(1 / rate for rate in alone) <= least
 
 
+def test_unbalanced_switches_are_shared_too() -> None:
+    """What a switch takes in beyond what it gives out is no group's."""
+    fabric = star(12, 12, 12).with_bandwidths({("s", "a"): 6})
+    found = plan_groups(fabric, [Group("x", ("a", "b"), "allgather"), Group("y", ("b", "c"), "allgather")])
+    assert (list(found.limits), found.gap) == ([12, 12], 0)
+    assert found.table()["alone"].tolist() == [12, 24]
+
+
+@pytest.mark.slow
+def test_128_gpus_in_24_groups() -> None:
+    """16 tensor-parallel and 8 data-parallel groups: each of the latter has a NIC, 15 / 16 of its data enters."""
+    groups = [*mesh_groups((16, 8), 1, "allgather"), *mesh_groups((16, 8), 0, "reduce_scatter")]
+    found = plan_groups(dgx_h100(boxes=16), groups)
+    assert list(found.limits) == [Fraction(8 * 450, 7)] * 16 + [Fraction(16 * 50, 15)] * 8
+    assert found.gap == 0
+
+
 def _found() -> GroupPlans:
     return plan_groups(star(30, 30, 5), [Group("x", ("a", "b"), "allgather"), Group("y", ("b", "c"), "allgather")])
 
