@@ -1,7 +1,8 @@
-"""Array types, read-only views of arrays, distinct numbers in arrays, and components of graphs in arrays."""
+"""Array types, read-only views of arrays, distinct numbers in arrays, rows in one array, and components of graphs."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypeVar
 
 import numpy as np
@@ -37,6 +38,12 @@ def distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
     there = np.zeros(size, dtype=np.bool_)
     there[keys] = True
     return np.flatnonzero(there), (np.cumsum(there) - 1)[keys]
+
+
+def joined_rows(rows: Collection[Collection[int]]) -> tuple[IntArray, IntArray]:
+    """Put rows one after the other: where each begins and the last one ends, int64 (rows + 1,), and their numbers."""
+    starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return starts, np.array([number for row in rows for number in row], dtype=np.int64)
 
 
 def components(size: int, pairs: npt.ArrayLike) -> IntArray:

@@ -18,7 +18,7 @@ from ...schedules.fast.segments import StagedArrays
 from ...schedules.flows.verify import check_partners
 from ...schedules.traffic.collective import AnyCollective
 from ...support import progress
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, joined_rows
 from ...support.quantities import as_bytes
 from ...topologies import Topology
 from ...topologies.graphs.rank_groups import rank_groups
@@ -198,8 +198,7 @@ def _routes(hops: Hops, boxes: list[IntArray], part: int) -> tuple[Routes, IntAr
                 if ways := hops.routes(int(tail), int(head)):
                     numbers[tail, head] = len(found)
                     found.append(loads.take(ways).links)
-    starts = np.cumsum([0, *map(len, found)], dtype=np.int64)
-    links = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=int(starts[-1]))
+    starts, links = joined_rows(found)
     return Routes(numbers, starts, hops.problem.heads[links]), links
 
 

@@ -18,7 +18,7 @@ from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Collective, Forest, StepAllreduce, StepSchedule
 from ...schedules.traffic.collective import AnyCollective
-from ...support.arrays import IntArray, components
+from ...support.arrays import IntArray, components, joined_rows
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
@@ -264,17 +264,9 @@ def forest_along(
     numbers[np.arange(len(roots)), roots] = -1
     shards = np.zeros(problem.topology.num_ranks, dtype=np.int64)
     np.add.at(shards, roots, weights)
-    return Forest(
-        problem.topology.num_ranks,
-        trees_per_root,
-        np.asarray(roots, dtype=np.int64),
-        np.asarray(weights, dtype=np.int64),
-        numbers,
-        np.cumsum([0, *(len(route.nodes) for route in routes)], dtype=np.int64),
-        np.array([node for route in routes for node in route.nodes], dtype=np.int64),
-        shards // trees_per_root,
-        problem.direction,
-    )
+    rows = np.asarray(roots, dtype=np.int64), np.asarray(weights, dtype=np.int64), numbers
+    paths, shards = joined_rows([route.nodes for route in routes]), shards // trees_per_root
+    return Forest(len(shards), trees_per_root, *rows, *paths, shards, problem.direction)
 
 
 Phase = TypeVar("Phase", Forest, StepSchedule)

@@ -14,11 +14,10 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-
 from ...errors import TopologyError, UnsupportedError
 from ...schedules import Allreduce, Forest, TreeSchedule
 from ...schedules.traffic.collective import AnyCollective
+from ...support.arrays import joined_rows
 from ...topologies import Link, Topology
 from ..from_schedule import plan_of_schedule
 from ..plans.plan import Plan
@@ -121,8 +120,5 @@ def _rewound(forest: Forest, topology: Topology, ways: Sequence[tuple[int, ...]]
         for node in forest.path_nodes[start:end].tolist():
             nodes += [node] if node < ranks else ways[node - ranks][:: -1 if turned else 1]
         paths.append(nodes)
-    return replace(
-        forest,
-        path_starts=np.cumsum([0, *map(len, paths)], dtype=np.int64),
-        path_nodes=np.array([node for path in paths for node in path], dtype=np.int64),
-    )
+    starts, nodes_of_paths = joined_rows(paths)
+    return replace(forest, path_starts=starts, path_nodes=nodes_of_paths)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schedules import Forest
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, joined_rows
 from ...topologies import Topology
 from .tree_roots import shares_of_roots
 
@@ -91,15 +91,5 @@ def with_stars(forest: Forest, network: Topology, topology: Topology, groups: Bo
             routes[tree, entry] = route
             routes[tree, ranks + box] = down[entry] + ranks
     per_root, shares = shares_of_roots(roots, forest.weights, ranks)
-    return Forest(
-        ranks,
-        per_root,
-        roots,
-        forest.weights,
-        routes,
-        np.cumsum([0, *map(len, paths)], dtype=np.int64),
-        np.array([node for path in paths for node in path], dtype=np.int64),
-        shares,
-        forest.direction,
-        groups.switches,
-    )
+    columns = roots, forest.weights, routes, *joined_rows(paths)
+    return Forest(ranks, per_root, *columns, shares, forest.direction, groups.switches)

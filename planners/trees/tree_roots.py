@@ -13,7 +13,7 @@ import numpy as np
 from ...schedules import Forest
 from ...schedules.trees.switch_vertices import columns
 from ...solvers.strength.tree_centers import centered, eccentricities, move_root, parents_of
-from ...support.arrays import IntArray, SmallArray
+from ...support.arrays import IntArray, SmallArray, joined_rows
 from ...support.compiling.kernels import kernel
 from ...topologies import Topology
 
@@ -148,7 +148,7 @@ def _with_roots(forest: Forest, roots: IntArray, routes: SmallArray, weights: In
     paths += [path[::-1] for path in paths]
     used, numbers = np.unique(routes[routes >= 0], return_inverse=True)
     routes[routes >= 0] = numbers
-    kept = [paths[route] for route in used.tolist()]
+    starts, nodes = joined_rows([paths[route] for route in used.tolist()])
     per_root, shares = shares_of_roots(roots, weights, forest.num_ranks)
     return replace(
         forest,
@@ -157,6 +157,6 @@ def _with_roots(forest: Forest, roots: IntArray, routes: SmallArray, weights: In
         roots=roots,
         weights=weights,
         routes=routes,
-        path_starts=np.cumsum([0, *map(len, kept)], dtype=np.int64),
-        path_nodes=np.array([node for path in kept for node in path], dtype=np.int64),
+        path_starts=starts,
+        path_nodes=nodes,
     )

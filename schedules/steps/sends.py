@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from ...errors import FileFormatError, UnsupportedError
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, joined_rows
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
@@ -156,10 +156,10 @@ def as_columns(sends: Iterable[tuple[Any, ...]], second: str = "source") -> tupl
     rows = as_rows(sends, numbers, second)
     try:
         columns = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-        nodes = np.array([node for path in numbers for node in path], dtype=np.int64)
+        paths = joined_rows(numbers)
     except OverflowError:
         raise UnsupportedError(f"the sends {shown(rows)} hold a number beyond 64 bits; expected none") from None
-    return *columns, np.cumsum([0, *map(len, numbers)], dtype=np.int64), nodes
+    return *columns, *paths
 
 
 def read_sends(fields: Mapping[str, Any], counts: Sequence[str], names: Sequence[str], where: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...support.arrays import BoolArray, IntArray, SmallArray, read_only
+from ...support.arrays import BoolArray, IntArray, SmallArray, joined_rows, read_only
 from ...support.validation import shown
 from ...topologies import Topology
 from ..paths.congestion import INT64_LIMIT, congestion, path_latencies, path_links, slowest_path
@@ -363,18 +363,10 @@ class Forest(RoutedSchedule):
                 for path in paths:
                     nodes = tuple(int(node) for node in path)
                     routes[tree, places.get(nodes[-1], nodes[-1])] = numbers.setdefault(nodes, len(numbers))
-            return cls(
-                num_ranks,
-                trees_per_root,
-                np.array([root for root, _, _ in trees], dtype=np.int64),
-                np.array([weight for _, weight, _ in trees], dtype=np.int64),
-                routes,
-                np.cumsum([0, *map(len, numbers)], dtype=np.int64),
-                np.array([node for path in numbers for node in path], dtype=np.int64),
-                np.array(root_weights, dtype=np.int64),
-                direction,
-                np.array(list(places), dtype=np.int64),
-            )
+            roots, weights = (np.array([tree[column] for tree in trees], dtype=np.int64) for column in (0, 1))
+            shares, able = np.array(root_weights, dtype=np.int64), np.array(list(places), dtype=np.int64)
+            columns = joined_rows(numbers)
+            return cls(num_ranks, trees_per_root, roots, weights, routes, *columns, shares, direction, able)
         except (TypeError, ValueError, IndexError, OverflowError):
             raise UnsupportedError(
                 f"the trees {shown(trees)} are not of the form (root, weight, paths) for {shown(num_ranks)} ranks; "

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...support.arrays import BoolArray, IntArray, SmallArray
+from ...support.arrays import BoolArray, IntArray, SmallArray, joined_rows
 
 Routes = npt.NDArray[np.integer]
 
@@ -96,8 +96,7 @@ def joined_routes(
     joined = np.full(used.shape, -1, dtype=np.int32)
     joined[used] = numbers.ravel()
     paths = [_joined(chain, path_starts, path_nodes) for chain in kinds.tolist()]
-    starts = np.cumsum([0, *map(len, paths)], dtype=np.int64)
-    return JoinedRoutes(joined, starts, np.array([node for path in paths for node in path], dtype=np.int64))
+    return JoinedRoutes(joined, *joined_rows(paths))
 
 
 def _joined(chain: list[int], starts: IntArray, nodes: IntArray) -> list[int]:
