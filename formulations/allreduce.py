@@ -197,14 +197,8 @@ def _add_variables(program: Any, topology: Topology, roots: tuple[str, ...], rel
     program.broadcast_flow = pyo.Var(topology.compute_nodes, program.pairs, domain=pyo.NonNegativeReals)
     program.reduce_flow = pyo.Var(topology.compute_nodes, program.pairs, domain=pyo.NonNegativeReals)
     program.transit = pyo.Var(transit, domain=pyo.NonNegativeReals)
-    return Variables(
-        program.root_rate,
-        program.broadcast_share,
-        program.reduce_share,
-        program.broadcast_flow,
-        program.reduce_flow,
-        program.transit,
-    )
+    flows = program.broadcast_flow, program.reduce_flow
+    return Variables(program.root_rate, program.broadcast_share, program.reduce_share, *flows, program.transit)
 
 
 def _link_bandwidth(model: AllreduceModel) -> None:

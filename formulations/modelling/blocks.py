@@ -231,18 +231,9 @@ class Blocks:
         whole = np.zeros(self._columns.size, dtype=np.bool_)
         whole[np.concatenate(self._whole)] = True
         costs = np.bincount(self._costs[0], weights=self._costs[1], minlength=self._columns.size).astype(np.float64)
-        return LinearProgram(
-            self.name,
-            self._maximize,
-            costs,
-            0.0,
-            matrix,
-            self._rows.bounds(),
-            self._columns.bounds(),
-            whole,
-            dict(self._columns.blocks),
-            dict(self._rows.blocks),
-        )
+        blocks = dict(self._columns.blocks), dict(self._rows.blocks)
+        bounds = self._rows.bounds(), self._columns.bounds()
+        return LinearProgram(self.name, self._maximize, costs, 0.0, matrix, *bounds, whole, *blocks)
 
     def _triplet(
         self, name: str, size: int, term: tuple[npt.ArrayLike, npt.ArrayLike, Numbers]

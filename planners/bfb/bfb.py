@@ -306,14 +306,11 @@ def _cost(graph: DirectGraph, loads: Sequence[Fraction]) -> StepCost:
     return StepCost(len(loads), Fraction(graph.degree, graph.num_nodes) * sum(loads, Fraction(0)))
 
 
-def _by_sets(method: str) -> Callable[[DirectGraph], list[Fraction]]:
-    def loads(graph: DirectGraph) -> list[Fraction]:
-        from ...solvers.bfb.load_balancing import METHODS
+def _by_sets(method: str, graph: DirectGraph) -> list[Fraction]:
+    from ...solvers.bfb.load_balancing import METHODS
 
-        network = read_network(graph)
-        return [found.load / network.unit for found in METHODS[method](network.intake)]
-
-    return loads
+    network = read_network(graph)
+    return [found.load / network.unit for found in METHODS[method](network.intake)]
 
 
 def _by_linear_programs(graph: DirectGraph) -> list[Fraction]:
@@ -327,9 +324,7 @@ def _by_linear_programs(graph: DirectGraph) -> list[Fraction]:
 
 
 SOLVERS: dict[str, Callable[[DirectGraph], list[Fraction]]] = {
-    "auto": _by_sets("auto"),
-    "subsets": _by_sets("subsets"),
-    "newton": _by_sets("newton"),
+    **{method: partial(_by_sets, method) for method in ("auto", "subsets", "newton")},
     "lp": _by_linear_programs,
 }
 """Ways to find the largest load of each step, in shards per arc."""

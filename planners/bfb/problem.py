@@ -71,15 +71,7 @@ def as_chunks(value: object) -> int:
 
 def schedule_of(problem: BfbProblem, chunks: int, shares: Shares, direction: Direction) -> StepSchedule:
     """Turn intervals of shards into a schedule whose paths are the links of the network."""
-    return StepSchedule(
-        problem.intake.num_ranks,
-        chunks,
-        shares.steps,
-        shares.sources,
-        shares.lower,
-        shares.upper,
-        shares.links,
-        2 * np.arange(len(problem.tails) + 1),
-        np.stack([problem.tails, problem.heads], axis=1).ravel(),
-        direction,
-    )
+    sends = shares.steps, shares.sources, shares.lower, shares.upper, shares.links
+    starts = 2 * np.arange(len(problem.tails) + 1)
+    ends = np.stack([problem.tails, problem.heads], axis=1).ravel()
+    return StepSchedule(problem.intake.num_ranks, chunks, *sends, starts, ends, direction)

@@ -72,14 +72,8 @@ def _forest(problem: TreeProblem) -> Forest:
             row[:, entered] = numbers
             rows.append(row)
             roots.append(root)
-    return forest_along(
-        problem,
-        channels,
-        np.repeat(roots, channels),
-        np.repeat(problem.root_weights[roots], channels),
-        np.concatenate(rows),
-        routes,
-    )
+    weights = np.repeat(problem.root_weights[roots], channels)
+    return forest_along(problem, channels, np.repeat(roots, channels), weights, np.concatenate(rows), routes)
 
 
 def _rings_across(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Route]]:

@@ -74,14 +74,8 @@ class _RouteChoice(NamedTuple):
             for place, bit in enumerate(order):
                 step[differing >> bit & 1 == 1] = place
             rows.append((part * len(order) + step) * ranks + numbers)
-        return forest_along(
-            self.problem,
-            parts,
-            np.tile(numbers, parts),
-            np.ones(ranks * parts, dtype=np.int64),
-            np.concatenate(rows),
-            self.routes,
-        )
+        units = np.ones(ranks * parts, dtype=np.int64)
+        return forest_along(self.problem, parts, np.tile(numbers, parts), units, np.concatenate(rows), self.routes)
 
 
 def _widest_route(

@@ -82,16 +82,8 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
             "module that registers it"
         )
     bound = Bound(topology, collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
-    return Plan(
-        topology,
-        collective,
-        schedule_from_json(document.schedule, where),
-        bound,
-        document.inverse_rate,
-        _loads(document.link_loads, where),
-        document.planner,
-        document.options,
-    )
+    schedule, loads = schedule_from_json(document.schedule, where), _loads(document.link_loads, where)
+    return Plan(topology, collective, schedule, bound, document.inverse_rate, loads, document.planner, document.options)
 
 
 def _loads(rows: list[int] | list[list[int]], where: str) -> npt.NDArray[np.int64]:

@@ -72,17 +72,8 @@ def exchange(
 ) -> StepSchedule:
     """Send intervals of chunks over last hops, in given steps; hops may be named more than once."""
     routes = routes_of(routing, hops.senders, hops.receivers)
-    return StepSchedule(
-        routing.num_ranks,
-        chunks,
-        steps,
-        hops.sources,
-        lower,
-        upper,
-        routes.numbers,
-        *routes.paths,
-        direction=routing.problem.direction,
-    )
+    sends = steps, hops.sources, lower, upper, routes.numbers
+    return StepSchedule(routing.num_ranks, chunks, *sends, *routes.paths, direction=routing.problem.direction)
 
 
 def _whole(digits: Digits, routing: Routing, steps: IntArray) -> StepSchedule:

@@ -70,16 +70,10 @@ def schedule_along(problem: TreeProblem, chunks: int, sends: DirectSends, torus:
         numbers, paths = _best_paths(problem, sends)
     else:
         numbers, paths = _torus_paths(torus, sends)
-    return StepSchedule(
-        problem.topology.num_ranks,
-        chunks,
-        distinct(sends.steps)[1],  # without gaps
-        *sends[1:4],
-        numbers,
-        np.cumsum([0, *map(len, paths)], dtype=np.int64),
-        np.concatenate(paths).astype(np.int64),
-        problem.direction,
-    )
+    steps = distinct(sends.steps)[1]  # without gaps
+    starts, nodes = np.cumsum([0, *map(len, paths)], dtype=np.int64), np.concatenate(paths).astype(np.int64)
+    columns = (*sends[1:4], numbers, starts, nodes)
+    return StepSchedule(problem.topology.num_ranks, chunks, steps, *columns, problem.direction)
 
 
 def _torus_paths(torus: Torus, sends: DirectSends) -> tuple[IntArray, list[IntArray]]:

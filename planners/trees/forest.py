@@ -110,14 +110,5 @@ def _lowered_forest(
     with trace.stage("height reduction"):
         packing = lower_trees(packing, graph.tails[links])
     routes = graph.routes(links)
-    return Forest(
-        len(problem.root_weights),
-        count,
-        packing.roots,
-        packing.weights,
-        packing.links,
-        routes.starts,
-        routes.nodes,
-        problem.root_weights,
-        problem.direction,
-    )
+    trees = packing.roots, packing.weights, packing.links
+    return Forest(len(problem.root_weights), count, *trees, *routes, problem.root_weights, problem.direction)

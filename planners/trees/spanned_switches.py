@@ -157,15 +157,5 @@ def joined_forests(forests: Sequence[Forest], algbws: Sequence[Fraction]) -> For
         weights.append(forest.weights * (count // common))
     roots, together = np.concatenate([forest.roots for forest in forests]), np.concatenate(weights)
     per_root, shares = shares_of_roots(roots, together, ranks)
-    return Forest(
-        ranks,
-        per_root,
-        roots,
-        together,
-        np.concatenate(routes),
-        np.concatenate(starts),
-        np.concatenate([forest.path_nodes for forest in forests]),
-        shares,
-        forests[0].direction,
-        switches,
-    )
+    of_paths = np.concatenate(routes), np.concatenate(starts), np.concatenate([forest.path_nodes for forest in forests])
+    return Forest(ranks, per_root, roots, together, *of_paths, shares, forests[0].direction, switches)

@@ -50,14 +50,8 @@ def piece_times(
         return np.array([math.ceil(time / tick) for time in times], dtype=np.int64)
 
     send, alpha = in_ticks(fixed).tolist()
-    return PieceTimes(
-        tick,
-        in_ticks(of_pieces)[piece_kinds],
-        in_ticks(of_latencies)[latency_kinds],
-        send,
-        alpha,
-        in_ticks(of_sums)[sum_kinds],
-    )
+    sums = in_ticks(of_sums)[sum_kinds]
+    return PieceTimes(tick, in_ticks(of_pieces)[piece_kinds], in_ticks(of_latencies)[latency_kinds], send, alpha, sums)
 
 
 def _adding_times(transfers: Transfers, unit: Fraction, costs: RuntimeCosts) -> tuple[list[Fraction], IntArray]:

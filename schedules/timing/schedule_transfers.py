@@ -150,16 +150,9 @@ def flow_transfers(schedule: FlowSchedule, topology: Topology) -> Transfers:
     offsets[order] = ahead - ahead[first_of_source]
     # The number of a node, less one for each path that ended before it, is that of the hop that begins there.
     limits = np.append(tails - paths, len(nodes) - schedule.num_paths)
-    part = Part(
-        nodes[tails],
-        nodes[heads],
-        offsets[paths],
-        schedule.weights[paths],
-        schedule.steps[limits[:-1]],
-        False,
-        np.arange(len(tails)),
-        (schedule.hop_links(topology), limits),
-    )
+    of_path = offsets[paths], schedule.weights[paths], schedule.steps[limits[:-1]]
+    hops = schedule.hop_links(topology), limits
+    part = Part(nodes[tails], nodes[heads], *of_path, False, np.arange(len(tails)), hops)
     unit = 1 / (schedule.total_weight * schedule.chunks_per_unit)
     return concatenate([part], unit, [np.stack([onward, onward + 1])])
 

@@ -48,13 +48,8 @@ def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
     keys = around[rows] * nodes + around[columns]
     missing = keys[~np.isin(keys, low * nodes + high)]
     nothing = np.zeros(len(missing), dtype=np.int64)
-    return flow_network(
-        nodes,
-        np.concatenate([tails, missing // nodes]),
-        np.concatenate([heads, missing % nodes]),
-        np.concatenate([forward, nothing]),
-        np.concatenate([backward, nothing]),
-    )
+    ends = np.concatenate([tails, missing // nodes]), np.concatenate([heads, missing % nodes])
+    return flow_network(nodes, *ends, np.concatenate([forward, nothing]), np.concatenate([backward, nothing]))
 
 
 def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArray, tight: BoolArray) -> IntArray:

@@ -82,12 +82,8 @@ def _initial_state(
     arcs = np.argsort(ends, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=num_ranks))])
     flows = np.zeros((num_ranks, len(tails)), dtype=np.int64)
-    network = flow_network(
-        num_ranks + 1,
-        np.concatenate([tails, np.full(num_ranks, num_ranks)]),
-        np.concatenate([heads, np.arange(num_ranks)]),
-        np.concatenate([capacities, supplies]),
-    )
+    columns = np.concatenate([tails, np.full(num_ranks, num_ranks)]), np.concatenate([heads, np.arange(num_ranks)])
+    network = flow_network(num_ranks + 1, *columns, np.concatenate([capacities, supplies]))
     for part in progress.batches(num_ranks):
         unserved = _first_flows(network.first_arc, network.next_arc, network.heads, network.capacities, flows, *part)
         if unserved >= 0:

@@ -104,14 +104,9 @@ def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> To
     """
     dimension = as_size(dimension, "dimension", most=15)
     size = 2**dimension
-    return _network(
-        arcs_to(np.arange(size)[:, None] ^ (1 << np.arange(dimension))),
-        _numbered(size),
-        f"hypercube-{dimension}",
-        f"Q({dimension})",
-        bandwidth,
-        latency,
-    )
+    heads = np.arange(size)[:, None] ^ (1 << np.arange(dimension))
+    names = f"hypercube-{dimension}", f"Q({dimension})"
+    return _network(arcs_to(heads), _numbered(size), *names, bandwidth, latency)
 
 
 def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
