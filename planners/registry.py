@@ -64,7 +64,7 @@ def plan(
     topology, collective
         As for `collopt.bound`.
     planner : str or Planner
-        A key of `PLANNERS`, or a planner of your own.  ````"auto"`` is ``"forestcoll"``, or ``"symmetric"`` on more
+        A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, or ``"symmetric"`` on more
         than 1024 ranks, or 512 without switches, where that comes within 0.1 % of its bound.  For an allreduce it is
         the first of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches
         its bound, or the best of them and, on small networks with able switches, ``"steiner"``; on more than 64 ranks
