@@ -89,7 +89,7 @@ def node_kinds(topology: Topology) -> IntArray:
     kinds = (np.arange(len(topology.nodes)) >= topology.num_ranks).astype(np.int64)
     limits = {each.switch: each[1:] for each in topology.limits}
     numbers: dict[object, int] = {}
-    for node in topology.multicast | topology.aggregation:
+    for node in topology.multicast.union(topology.aggregation, limits):
         able = node in topology.multicast, node in topology.aggregation, limits.get(node)
         kinds[topology.node_index[node]] = numbers.setdefault(able, len(numbers) + 2)
     return kinds
