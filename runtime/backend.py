@@ -31,10 +31,13 @@ class Usage(NamedTuple):
         Calls that ran by a plan, by the name of the collective.
     fallback : dict of str to int
         Calls that the wrapped backend ran, by the name of the collective.
+    failure : str
+        What the plans in use do without; ``"intact"`` for nothing.
     """
 
     planned: dict[str, int]
     fallback: dict[str, int]
+    failure: str = "intact"
 
 
 def usage(group: dist.ProcessGroup | None = None) -> Usage:
@@ -49,7 +52,7 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
     found = dist.group.WORLD if group is None else group
     if not isinstance(found, PlannedGroup):
         raise UnsupportedError("the group has another backend; expected one of init_process_group('collopt')")
-    return Usage(dict(found.planned), dict(found.fallback))
+    return Usage(dict(found.planned), dict(found.fallback), str(found._cache.failure))
 
 
 def _create(options: Any, group_options: Any) -> Any:

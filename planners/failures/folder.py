@@ -75,7 +75,7 @@ class PlanFolder:
         shape, what = (index.num_generators, nodes), f"{where}: field generators"
         generators = decode_integers(index.generators, shape, what, least=0, most=nodes - 1)
         try:
-            self.symmetries = Symmetries(self.topology, list(generators), self._root)
+            self.symmetries = Symmetries(self.topology, list(generators), self.root)
         except TopologyError as error:
             raise FileFormatError(f"{where}: {error}; the folder was changed, plan again") from None
 
@@ -97,7 +97,7 @@ class PlanFolder:
         made = cls.__new__(cls)
         made.topology = topology
         made._start(options, ())
-        made.symmetries = Symmetries(topology, fixed=made._root)
+        made.symmetries = Symmetries(topology, fixed=made.root)
         made.path = None
         if path is not None:
             made.path = as_path(path)
@@ -109,7 +109,7 @@ class PlanFolder:
 
     def _start(self, options: Mapping[str, str | None], cases: Iterable[CaseEntry]) -> None:
         self.options, self.cases = options, list(cases)
-        self._root = rank_number(self.topology.compute_nodes, options.get("root"))
+        self.root = rank_number(self.topology.compute_nodes, options.get("root"))
         self._plans: dict[tuple[str, Failure], Plan] = {}
 
     @property

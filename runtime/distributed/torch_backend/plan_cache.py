@@ -12,14 +12,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ....errors import ColloptError, FileFormatError, ProgramError, TopologyError, UnsupportedError
+from ....errors import ColloptError, FileFormatError, NoAnswerError, ProgramError, TopologyError, UnsupportedError
 from ....planners import Plan, load_plan, plan
+from ....planners.failures.folder import INDEX, PlanFolder
 from ....planners.patterns.fast import boxes_of, nic_rates
 from ....planners.patterns.fixed_pattern import Hops
-from ....planners.trees.problem import tree_problem
-from ....schedules import Collective, as_bytes
+from ....planners.trees.problem import check_reachable, tree_problem
+from ....schedules import ALLGATHER, Collective, as_bytes
 from ....support.validation import shown
 from ....topologies import Topology, read_topology
+from ....topologies.failures.failure import Failure
 from ...programs.checks import check_counts
 from ..calls.agreement import first_line
 from ..execution.execute import program_of
@@ -34,7 +36,7 @@ class Request(NamedTuple):
 
 
 class PlanCache:
-    """The plans for one number of ranks: loaded from a folder, or planned on first use."""
+    """The plans for one number of ranks: loaded from a folder, or planned on first use; after a `failure`, others."""
 
     def __init__(self, settings: BackendSettings, num_ranks: int) -> None:
         self.num_ranks = num_ranks
@@ -43,13 +45,22 @@ class PlanCache:
         known = settings.topology
         self.topology = known if known is None or isinstance(known, Topology) else read_topology(known)
         self._other_sizes: set[int] = set()
-        self._digest = hashlib.sha256(f"{settings.slices} {settings.min_bytes}".encode())
+        watches = any(map(os.environ.get, FAILURE_VARIABLES))
+        self._digest = hashlib.sha256(f"{settings.slices} {settings.min_bytes} {watches}".encode())
+        self._folder = PlanFolder(self.folder) if self.folder and (self.folder / INDEX).exists() else None
+        if self._folder is not None:
+            if self.topology is not None and self.topology.digest != self._folder.topology.digest:
+                raise TopologyError(f"{self.folder} has plans for another network than {_description(self.topology)}")
+            self.topology = self._folder.topology
         if self.topology is not None:
             self._digest.update(self.topology.digest.encode())
         self.ignored: list[str] = []
         self._plans = [] if self.folder is None else self._load(self.folder)
         self._planned_here: dict[tuple[Collective, int | None], Plan | str] = {}
         self._fastest_cached = lru_cache(maxsize=4096)(self._fastest)
+        self._known, self.failure = self.topology, Failure()
+        self._intact = self._plans[0][1].topology if self._plans else self.topology
+        self.watches_failures = watches and self._intact is not None and self._intact.num_ranks == num_ranks
 
     @property
     def digest(self) -> str:
@@ -58,7 +69,8 @@ class PlanCache:
 
     def find(self, request: Request) -> Plan | str:
         """Return the plan for a call, or the reason why there is none."""
-        if len(suitable := self._suitable(request.collective, request.root)) > 1:
+        suitable = [] if self.failure.faults else self._suitable(request.collective, request.root)
+        if len(suitable) > 1:
             return self._fastest_cached(request)
         if suitable:
             return suitable[0]
@@ -69,13 +81,27 @@ class PlanCache:
             self._planned_here[key] = self._planned(*key)
         return self._planned_here[key]
 
+    def switch(self, failures: str) -> None:
+        """Plan for what failures, one in a line, leave of the network; `ColloptError` if ranks cannot go on then."""
+        assert self._intact is not None  # Or it would not watch failures.
+        failure = Failure.read(self._intact, failures.splitlines())
+        left = failure.applied(self._intact)
+        if left.num_ranks != self.num_ranks:
+            raise UnsupportedError(
+                f"{failure} leaves {left.num_ranks} of {self.num_ranks} ranks; start the job without it"
+            )
+        check_reachable(left, ALLGATHER)
+        self.failure, self.topology = failure, left if failure.faults else self._known
+        self._planned_here.clear()
+        self.__dict__.pop("boxes", None)
+
     @cached_property
     def boxes(self) -> tuple[int, tuple[tuple[Fraction, ...], ...]] | str:
         """GPUs of each box and the rates of their NICs, where these differ, if the network has several boxes.
 
         Each has to be a run of as many ranks; or else it says why not.
         """
-        network = self.topology if self._plans == [] else self._plans[0][1].topology
+        network = self.topology if self.failure.faults or not self._plans else self._plans[0][1].topology
         if network is None or network.num_ranks != self.num_ranks:
             return "the network of as many ranks is not known; give configure a topology"
         try:
@@ -99,6 +125,8 @@ class PlanCache:
         kept: list[tuple[str, Plan]] = []
         for path in paths:
             self._digest.update(path.read_bytes())
+            if self._folder is not None:  # which has checked them, and loads plans when they are picked
+                continue
             try:
                 found = load_plan(path)
             except UnsupportedError as error:  # such as of a collective that nobody registered
@@ -154,11 +182,20 @@ class PlanCache:
         assert self.topology is not None  # `find` has looked.
         options: dict[str, Any] = {} if root is None else {"root": root}
         try:
-            made = plan(self.topology, collective, **options)
+            made = self._picked(collective, root) or plan(self.topology, collective, **options)
             program_of(made)
         except ColloptError as error:
             return f"no plan of it can be made or run on {self.topology.name}: {error}"
         return made
+
+    def _picked(self, collective: Collective, root: int | None) -> Plan | None:
+        """Pick the plan after the failure from the folder, if that has one."""
+        if self._folder is None or self._folder.root != root:
+            return None
+        try:
+            return self._folder.pick(self.failure, collective)
+        except (NoAnswerError, UnsupportedError):
+            return None
 
     def _missing_reason(self, request: Request) -> str:
         """Return why no plan was found, and which plans there are."""
@@ -184,6 +221,23 @@ def _description(topology: Topology) -> str:
 
 PLANS_VARIABLE = "COLLOPT_PLANS"
 TOPOLOGY_VARIABLE = "COLLOPT_TOPOLOGY"
+
+FAILURE_VARIABLES = ("COLLOPT_FAILURES", "COLLOPT_FAILURES_FILE")
+"""What has failed, and a file that says so, which may change while ranks run; `Failure` has the form."""
+
+
+def told_failures() -> str:
+    """Return the failures that this rank is told of now, one in a line."""
+    told, path = map(os.environ.get, FAILURE_VARIABLES)
+    try:
+        written = Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
+    except FileNotFoundError:
+        written = ""
+    except OSError as error:
+        written = str(error)  # which is no failure, and refused as such
+    lines = (line.strip() for line in f"{told or ''}\n{written}".splitlines())
+    return "\n".join(filter(None, lines))
+
 
 PathLike: TypeAlias = str | os.PathLike[str]
 

@@ -26,6 +26,7 @@ from ....schedules import ALL_TO_ALL, ALL_TO_ALLV, ALLGATHER, ALLREDUCE, BROADCA
 from ..all_to_allv import all_to_all_single
 from ..calls.arguments import TYPES, check_process, import_torch
 from ..execution import execute
+from .failure_watch import FailureWatch
 from .plan_cache import BackendSettings, PlanCache, Request
 from .works import are_uniform, completed_work, flatten, list_arguments, misalignment, run_prepared, sizes_of, unflatten
 
@@ -61,6 +62,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         self._misalignment = misalignment(self._ranks)
         self._plan_groups: dict[str, Any] = {}
         self._is_destroyed = False
+        self._watch = FailureWatch(cache, self._wrapped, self._devices)
         self.planned: Counter[str] = Counter()
         self.fallback: Counter[str] = Counter()
         if cache.ignored:
@@ -236,6 +238,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         if self.size() == 1 or is_small:
             self.fallback[collective.name] += 1
             return None
+        if self._cache.watches_failures and (problem := self._watch.follow()):
+            self._warn_once(problem)
         root = opts.rootRank if collective.has_one_root else None
         reason = self._fallback_reason(collective, buffer, opts)
         found = reason or self._cache.find(Request(collective, max(1, num_bytes), root))
