@@ -36,6 +36,7 @@ COMMANDS = [
     "export",
     "family",
     "compare",
+    "survive",
     "verify",
     "score",
     "show",

@@ -1,0 +1,107 @@
+"""``collopt survive``: what each failure costs, and a folder of plans to pick from when one happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from ...schedules.traffic.collective import as_collective
+from ...support.formatting import count_text, percentage_text
+from ..arguments.network_options import NetworkOptions
+from ..arguments.parameters import count_option, option, planner_option
+from ..arguments.requests import check_planners
+from ..arguments.shared import CollectiveArgument, CsvOption, JsonOption, RootOption, ShardOptions, TopologyArgument
+from ..terminal.output import bare_table, emit, emit_csv, emit_json, note, plain_rows
+from ..terminal.progress import computing
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+KindsOption = Annotated[
+    str, option("--failures KINDS", "Single failures to plan for, comma-separated: link,nic,gpu,switch, or none.")
+]
+DerateOption = Annotated[
+    list[str] | None, option("--derate FACTOR", "Also each link with this part of its bandwidth left: 1/2. Repeatable.")
+]
+PairsOption = Annotated[
+    list[str] | None,
+    option(
+        "--pairs KIND+KIND|FAILURE",
+        'Also all pairs of two kinds, nic+nic; or one failure, as for --without: "A + B--C". Repeatable.',
+    ),
+]
+PlannerOption = Annotated[str, planner_option("Planner of all plans.")]
+JobsOption = Annotated[int | None, count_option("--jobs N", "Processes (default: one for each processor).", 1, 1024)]
+FolderOption = Annotated[
+    Path | None,
+    option("--output -o FOLDER", "Folder of plans to write; one that an interrupted run left is completed."),
+]
+BASELINES = {"rings": "ring", "trees": "double-binary-tree"}
+
+
+def survive(
+    topology: TopologyArgument,
+    collective: CollectiveArgument,
+    described: NetworkOptions,
+    failures: KindsOption = "link,nic,gpu,switch",
+    derate: DerateOption = None,
+    pairs: PairsOption = None,
+    planner: PlannerOption = "auto",
+    root: RootOption = None,
+    jobs: JobsOption = None,
+    output: FolderOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Plan for every failed link, NIC, GPU and switch, and say what each costs.
+
+    Failures that are alike by symmetry are one case. COLLECTIVE may be several, comma-separated.
+    """
+    from ...planners import survive as plan_failures
+    from ..arguments.networks import find_network
+
+    known = [as_collective(each.strip()) for each in collective.split(",")]
+    check_planners([planner])
+    kinds = [] if failures == "none" else [kind.strip() for kind in failures.split(",")]
+    network = find_network(topology, described)
+    with computing(f"planning for failures of {network.name}"):
+        frame = plan_failures(
+            network,
+            known,
+            failures=kinds,
+            derate=derate or (),
+            pairs=pairs or (),
+            planner=planner,  # type: ignore[arg-type] # checked
+            root=ShardOptions(root).read().get("root"),
+            folder=output,
+            jobs=jobs,
+        )
+    if as_json:
+        emit_json(plain_rows(frame))
+    elif as_csv:
+        emit_csv(plain_rows(frame))
+    else:
+        for each, rows in frame.groupby("collective", sort=False):
+            emit(f"{each} on {network.name}, {network.num_ranks} ranks")
+            emit(_table(rows))
+    if output is not None:
+        note(f"{output} has plans for {count_text(int((frame['status'] == 'ok').sum()), 'case')}")
+
+
+def _table(frame: pd.DataFrame) -> Table:
+    """One row per case, the intact network first."""
+    import pandas as pd
+
+    table = bare_table()
+    table.add_column("failure", no_wrap=True)
+    for header in ("alike", "ranks", "algbw GB/s", "optimality gap", "loss", *(f"{each} lose" for each in BASELINES)):
+        table.add_column(header, justify="right", no_wrap=True)
+    for row in frame.to_dict("records"):
+        losses = [row["loss_exact"], *(row[f"loss_{name}"] for name in BASELINES.values())]
+        found = row["status"] == "ok"
+        gap = ("optimal" if row["gap_exact"] == 0 else percentage_text(row["gap_exact"])) if found else row["status"]
+        algbw = f"{row['algbw']:.2f}" if found else ""
+        texts = ["" if pd.isna(loss) else percentage_text(loss) for loss in losses]
+        table.add_row(row["failure"], str(row["count"]), str(row["ranks"]), algbw, gap, *texts)
+    return table

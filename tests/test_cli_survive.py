@@ -1,0 +1,58 @@
+"""`collopt survive`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli_calls import call, refusal
+from collopt.planners import PlanFolder
+
+A100 = ("dgx-a100", "--boxes", 2)
+
+
+def test_people_see_what_each_failure_costs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One table for each collective, and a folder to pick from, which a second run finds complete."""
+    words = ("survive", *A100, "allgather,allreduce", "--failures", "nic,switch", "--jobs", 1, "-o", tmp_path / "plans")
+    answer = call(capsys, *words)
+    assert answer.status == 0
+    lines = answer.out.splitlines()
+    assert lines[0] == "allgather on dgx-a100-2boxes, 16 ranks"
+    assert lines[2].split() == ["intact", "1", "16", "346.67", "optimal", "0", "%", "0", "%"]
+    assert lines[3].split()[:7] == ["box0/nic0", "16", "16", "320.00", "optimal", "7.69", "%"]
+    assert lines[5].split() == ["ib", "1", "16", "disconnected"]
+    assert answer.err.endswith("has plans for 6 cases\n")
+    assert call(capsys, *words).out == answer.out
+    assert PlanFolder(tmp_path / "plans").pick("box1/nic1", "allreduce").gap == 0
+
+
+def test_programs_get_exact_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    """Pairs by kinds and by name, and derated links."""
+    options = ("--failures", "none", "--pairs", "nic+nic", "--pairs", "box0/nic0 + box1/gpu1", "--derate", "1/2")
+    rows = call(capsys, "survive", *A100, "allgather", *options, "--jobs", 1, "--json").data
+    kinds = [row["kind"] for row in rows]
+    assert kinds == ["intact", *["link x 1/2"] * 3, *["nic + nic"] * 2, "chosen"]
+    assert rows[-1]["failure"] == "box1/gpu1 + box0/nic0"
+    assert all(row["status"] == "ok" and row["gap_exact"] == "0" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("allgather", "--failures", "disk"), "there is no kind of failure 'disk'"),
+        (("allgather", "--derate", "2"), "expected less than 1"),
+        (("allgather", "--pairs", "nic0 + nic1"), "'nic0' is ambiguous"),
+        (("allgather", "--jobs", "0"), "--jobs is '0'"),
+        (("allgather,", "--jobs", "1"), "there is no collective ''"),
+        (("allgather", "-o", "{file}"), "plan.json"),
+        (("broadcast",), "needs a root"),
+    ],
+)
+def test_bad_requests_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    """In one line."""
+    (tmp_path / "plan.json").write_text("{}")
+    filled = [word.format(file=tmp_path / "plan.json") for word in words]
+    assert message in refusal(call(capsys, "survive", *A100, *filled))
