@@ -86,6 +86,8 @@ class Symmetries:
         cells = np.unique(signatures, axis=0, return_inverse=True)[1].ravel()
         first: dict[int, list[int]] = {}
         for item, cell in enumerate(cells.tolist()):
+            if self._work > MAX_WORK:
+                break
             known = first.setdefault(cell, [])
             if any(labels[item] == labels[like] for like in known):
                 continue
@@ -165,8 +167,6 @@ class Symmetries:
             colors[[tails + side * size, heads + side * size]] = top + 2 * kinds + (tails != heads)
         for _ in range(MAX_TIES):
             self._work += len(self._both.tails)
-            if self._work > MAX_WORK:
-                return None
             colors = refined(self._both, colors)
             ours, theirs = colors[:size], colors[size:]
             if (np.sort(ours) != np.sort(theirs)).any():
