@@ -8,13 +8,15 @@ warning, once.  A cache that was filled before, such as in an image, is used whe
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import pickle
+import time
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numba
 from numba.core import caching, serialize
@@ -23,6 +25,9 @@ from ..writing import finished_before_signals
 from .misses import report_miss
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+MAX_WAIT_S = 60.0  # for a kernel that another process compiles, which takes some seconds
+POLL_S = 0.02
 
 _log = logging.getLogger("collopt.support.compiling.kernels")
 
@@ -95,12 +100,28 @@ class _Files(caching.CompileResultCacheImpl):
 
 
 class _Cache(caching.FunctionCache):
-    """Numba's cache of a function, of which no fault ends the program."""
+    """Numba's cache of a function, of which no fault ends the program.
+
+    Between a miss and the kernel that is saved, a lock of the operating system makes other processes wait, so that of
+    the ranks of a job that start together one compiles.
+    """
 
     _impl_class = _Files
+    _lock: BinaryIO | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load a compiled kernel, or None; a broken file is written again."""
+        self._release()
+        found = self._loaded(sig, target_context)
+        if found is None and self._acquire():
+            found = self._loaded(sig, target_context)
+        if found is None:
+            report_miss()
+        else:
+            self._release()
+        return found
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
         found = None
         try:
             found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
@@ -110,9 +131,32 @@ class _Cache(caching.FunctionCache):
             )
             with suppress(OSError):
                 self.flush()  # type: ignore[no-untyped-call]
-        if found is None:
-            report_miss()
         return found
+
+    def _acquire(self) -> bool:
+        """Lock the kernel, and return whether another process had it; one that is stopped is not waited for."""
+        end = time.monotonic() + MAX_WAIT_S
+        with suppress(OSError):
+            self._impl.locator.ensure_cache_path()
+            self._lock = open(f"{self.cache_path}/{self._impl.filename_base}.lock", "wb")  # noqa: PTH123, SIM115
+            waited = False
+            while time.monotonic() < end:
+                try:
+                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    waited = True
+                    time.sleep(POLL_S)
+                else:
+                    return waited
+        return False
+
+    def _release(self) -> None:
+        """Unlock the kernel, in forked processes too; the end of the process does so as well."""
+        if self._lock is not None:
+            with suppress(OSError):
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+            self._lock.close()
+            self._lock = None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save a compiled kernel if that is possible."""
@@ -127,6 +171,8 @@ class _Cache(caching.FunctionCache):
                 f"kernels cannot be cached in {self.cache_path} ({_described(error)}), so each process compiles them "
                 f"again; {'free some space' if is_full else 'delete that folder'}, or set NUMBA_CACHE_DIR to another",
             )
+        finally:
+            self._release()
 
 
 def _described(error: Exception) -> str:

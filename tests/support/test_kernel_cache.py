@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import importlib.util
 import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +15,9 @@ import pytest
 from numba.core import caching, config
 
 from collopt.cli.terminal.progress import computing
+from collopt.support.compiling import kernels
 from collopt.support.compiling.kernels import cache_problems
+from collopt.support.compiling.misses import on_first_miss
 
 MODULE = """from collopt.support.compiling.kernels import kernel
 
@@ -55,6 +60,36 @@ def test_compiling_is_told_once_and_only_if_nothing_is_cached(module: Path, caps
     with computing("calls"):
         assert load(module).double(0.5) == 1
     assert capsys.readouterr().err == ""
+
+
+def test_a_kernel_that_another_process_compiles_is_waited_for(module: Path, tmp_path: Path) -> None:
+    """And then loaded from the cache."""
+    (lock,) = tmp_path.rglob("*.lock")
+    stored = {path: path.read_bytes() for path in tmp_path.rglob("*.nb?")}
+    for path in stored:
+        path.unlink()
+    compiled: list[bool] = []
+    with ThreadPoolExecutor(1) as thread, on_first_miss(lambda: compiled.append(True)):
+        with lock.open("wb") as theirs:
+            fcntl.flock(theirs, fcntl.LOCK_EX)
+            answer = thread.submit(lambda: load(module).double(4))
+            time.sleep(0.3)
+            assert not answer.done()
+            for path, content in stored.items():
+                path.write_bytes(content)
+        assert answer.result(timeout=30) == 8
+    assert not compiled
+
+
+def test_a_process_that_is_stopped_while_it_compiles_is_not_waited_for(
+    module: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not longer than the limit."""
+    monkeypatch.setattr(kernels, "MAX_WAIT_S", 0.1)
+    (lock,) = tmp_path.rglob("*.lock")
+    with lock.open("wb") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        assert load(module).double(0.5) == 1
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
