@@ -13,7 +13,7 @@ constraints
 ``<part>.<name>``   the constraints of each part                          as in the part's formulation
 ``link_shared``     all parts together fit each link                      sum of c_part(u, v) <= b(u, v)
 ``least_rate``      no part is slower than its weight times the least     z <= rate_part / weight_part
-``switch_balance``  on request: switches give out what they take in       in of c_part = out of c_part
+``usage_balance``   on request, in each part: switches pass on all           in of c_part = out of c_part
 ==================  ====================================================  ==================================
 
 The objective is the least weighted rate, the first round of max-min fairness; any other expression of the parts'
@@ -37,7 +37,7 @@ from ..topologies import Topology
 from ..topologies.network.topology import as_topology
 from .allreduce import AllreduceModel
 from .modelling.pyomo_model import PyomoModel, total
-from .throughput import ThroughputModel
+from .throughput import ThroughputModel, add_switch_balance
 
 __all__ = ["SharingModel", "Variables", "build"]
 
@@ -78,22 +78,10 @@ class SharingModel(PyomoModel):
     def balance_switches(self) -> None:
         """Require of each part that the ingress of every switch equals its egress; see `ThroughputModel`.
 
-        Each part then has shares that are a network of its own to plan on.  The block is named ``switch_balance``.
+        Each part then has shares that are a network of its own to plan on.  Blocks are named ``<part>.usage_balance``.
         """
-        usages = {name: part.usage for name, part in self.parts.items()}
-        sides = {
-            (name, switch): tuple(
-                [usages[name][link[:2]] for link in links if link[:2] in usages[name]]
-                for links in (part.topology.in_links(switch), part.topology.out_links(switch))
-            )
-            for name, part in self.parts.items()
-            for switch in part.topology.switch_nodes
-        }
-        self.add_constraints(
-            "switch_balance",
-            [place for place, links in sides.items() if any(map(len, links))],
-            rule=lambda *place: total(sides[place][0]) == total(sides[place][1]),
-        )
+        for part in self.parts.values():
+            add_switch_balance(part, "usage_balance", part.usage)
 
 
 def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str, object] | None = None) -> SharingModel:

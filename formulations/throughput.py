@@ -137,7 +137,7 @@ class ThroughputModel(PyomoModel):
         other constraints narrow some share.  The block is named ``switch_balance``.
         """
         if not hasattr(self.program, "switch_balance"):
-            _switch_balance(self)
+            add_switch_balance(self, "switch_balance", self.usage)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -258,7 +258,7 @@ def build_fixed_count(
     fastest = max((link.bandwidth for link in topology.links), default=Fraction(1))
     model = FixedCountModel(program, topology, whole, direction, variables, program.inverse_bandwidth, fastest)
     _link_bandwidth(model, model.inverse_bandwidth, fastest)
-    _switch_balance(model)
+    add_switch_balance(model, "switch_balance", dict(model.variables.share.items()))
     _flow_in_share(model)
     _flow_balance(model)
     _flow_arrival(model)
@@ -287,17 +287,18 @@ def _link_bandwidth(model: ThroughputModel, scale: Any, unit: Fraction) -> None:
     )
 
 
-def _switch_balance(model: ThroughputModel) -> None:
-    """Sum of c(u, w) = sum of c(w, v) for each switch w."""
-    topology, share = model.topology, model.variables.share
-    model.add_constraints(
-        "switch_balance",
-        [switch for switch in topology.switch_nodes if topology.in_links(switch) or topology.out_links(switch)],
-        rule=lambda switch: (
-            total(share[link.tail, link.head] for link in topology.in_links(switch))
-            == total(share[link.tail, link.head] for link in topology.out_links(switch))
-        ),
-    )
+def add_switch_balance(model: Any, name: str, usage: Mapping[tuple[str, str], Any]) -> None:
+    """Sum of c(u, w) = sum of c(w, v) for each switch w, in what a model takes of links, where it can use them."""
+    topology = model.topology
+    sides = {
+        switch: [
+            [usage[link[:2]] for link in links if link[:2] in usage]
+            for links in (topology.in_links(switch), topology.out_links(switch))
+        ]
+        for switch in topology.switch_nodes
+    }
+    used = [switch for switch, links in sides.items() if any(links)]
+    model.add_constraints(name, used, rule=lambda switch: total(sides[switch][0]) == total(sides[switch][1]))
 
 
 def _flow_in_share(model: ThroughputModel) -> None:

@@ -6,8 +6,7 @@ from .analysis.compare import compare
 from .analysis.groups import Group, mesh_groups, read_groups
 from .analysis.lp_bounds import lp_bound
 from .analysis.sensitivity import sensitivity
-from .analysis.shared_fabric import plan_groups
-from .analysis.shared_plan import GroupPlans, SharedBound
+from .analysis.shared_fabric import GroupPlans, SharedBound, plan_groups
 from .analysis.synthesis import Synthesis, synthesis_frontier, synthesise
 from .analysis.trees_per_root import scan_trees_per_root
 from .bfb.bfb import BfbLoad, best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +14,7 @@ from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
 from ..arguments.parameters import UsageError, option
 from ..arguments.shared import CsvOption, JsonOption, TopologyArgument
-from ..terminal.output import bare_table, emit, emit_csv, emit_json, note
+from ..terminal.output import emit, emit_csv, emit_json, note, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ AxisOption = Annotated[
 FolderOption = Annotated[
     Path | None, option("--output -o FOLDER", "Write the plan of each group to FOLDER/GROUP.json.")
 ]
+FIGURES = ("algbw", "limit", "gap", "link_share", "alone", "loss")
 
 
 def groups(
@@ -62,13 +64,13 @@ def groups(
         check_targets({f"--output, group {name}:": path for name, path in targets.items()}, sources=(file,))
     with computing(f"planning {count_text(len(chosen), 'group')} on {network.name}"):
         found = plan_groups(network, chosen, relay=bool(described.relay))
-        frame = found.table()
+        frame = found.table().astype(dict.fromkeys(FIGURES, float))
     if output is not None:
         output.mkdir(exist_ok=True)
         plans = zip(targets.values(), found.plans, strict=True)
         write_files({path: document_text(plan.to_json()) for path, plan in plans})
     if as_json or as_csv:
-        rows = [_plain(row) for row in frame.to_dict("records")]
+        rows = plain_rows(frame)
         emit_json({"topology": network.name, "gap": float(found.gap), "groups": rows}) if as_json else emit_csv(rows)
     else:
         _print(frame, network)
@@ -80,21 +82,15 @@ def _of_mesh(network: Topology, mesh: str, axes: list[str]) -> tuple[Group, ...]
     """List the groups along each of the axes."""
     from ...planners import mesh_groups
 
-    sides = mesh.split("x")
-    if not all(side.isascii() and side.isdigit() and len(side) < 8 for side in sides):
+    if not re.fullmatch(r"[0-9]{1,7}(x[0-9]{1,7})*", mesh):
         raise UsageError(f"--mesh is {mesh!r}; expected sides such as 2x8")
-    shape = [int(side) for side in sides]
+    shape = [int(side) for side in mesh.split("x")]
     found: list[Group] = []
     for text in axes:
-        numbers, *rest = text.split(":")
-        places = numbers.split("+")
-        if not 1 <= len(rest) <= 2 or not all(
-            place.isascii() and place.isdigit() and len(place) < 8 for place in places
-        ):
-            raise UsageError(
-                f"--axis is {text!r}; expected AXES:COLLECTIVE or AXES:COLLECTIVE:SIZE, such as 1:allgather:1G"
-            )
-        found += mesh_groups(shape, [int(place) for place in places], rest[0], size=rest[1] if rest[1:] else 1)
+        if not (words := re.fullmatch(r"([0-9]{1,7}(?:\+[0-9]{1,7})*):([^:]+)(?::([^:]+))?", text)):
+            expected = "AXES:COLLECTIVE or AXES:COLLECTIVE:SIZE, such as 1:allgather:1G"
+            raise UsageError(f"--axis is {text!r}; expected {expected}")
+        found += mesh_groups(shape, [int(place) for place in words[1].split("+")], words[2], size=words[3] or 1)
     if (ranks := prod(shape)) != network.num_ranks:
         raise UsageError(
             f"--mesh {mesh} has {ranks} ranks, and {network.name} has {network.num_ranks}; make them equal"
@@ -102,21 +98,14 @@ def _of_mesh(network: Topology, mesh: str, axes: list[str]) -> tuple[Group, ...]
     return tuple(found)
 
 
-def _plain(row: dict[Any, Any]) -> dict[str, Any]:
-    """Floats in place of fractions."""
-    whole = ("group", "collective", "ranks", "size")
-    return {name: value if name in whole else float(value) for name, value in row.items()}
-
-
 def _print(frame: pd.DataFrame, network: Topology) -> None:
-    table = bare_table("group", "collective")
-    for header in ("ranks", "algbw GB/s", "limit", "gap", "link share", "alone", "loss"):
-        table.add_column(header, justify="right", no_wrap=True)
-    for row in frame.to_dict("records"):
-        algbw, limit, alone = (f"{float(row[name]):.2f}" for name in ("algbw", "limit", "alone"))
-        gap = "optimal" if row["gap"] == 0 else percentage_text(row["gap"])
-        share, loss = (percentage_text(row[name]) for name in ("link_share", "loss"))
-        table.add_row(row["group"], row["collective"], str(row["ranks"]), algbw, limit, gap, share, alone, loss)
+    text = "group", "collective"
+    table = number_table(*text, "ranks", "algbw GB/s", "limit", "gap", "link share", "alone", "loss", text=text)
     table.title = f"{count_text(len(frame), 'group')} on {network.name}, {network.num_ranks} ranks, verified together"
     table.title_justify = "left"
+    for row in frame.to_dict("records"):
+        algbw, limit, alone = (f"{row[name]:.2f}" for name in ("algbw", "limit", "alone"))
+        gap, share, loss = (percentage_text(row[name]) for name in ("gap", "link_share", "loss"))
+        gap = gap if row["gap"] else "optimal"
+        table.add_row(row["group"], row["collective"], str(row["ranks"]), algbw, limit, gap, share, alone, loss)
     emit(table)

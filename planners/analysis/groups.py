@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ...errors import ColloptError, FileFormatError, UnsupportedError
 from ...schedules import ALL_TO_ALL, TREE_COLLECTIVES, Collective, as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.json_files import read_json
-from ...support.validation import as_list, as_names, as_several, as_whole, shown
+from ...support.validation import as_kind, as_list, as_names, as_several, as_whole, shown
 from ...topologies import Topology
 
 GROUPS_FORMAT, GROUPS_VERSION = "collopt-groups", 1
@@ -62,13 +62,16 @@ class Group:
 
     def network(self, topology: Topology, *, relay: bool = False) -> Topology:
         """Return the network of its ranks, in which the others may relay; errors name the group."""
+        with self.named_in_errors():
+            return topology.restrict(self.ranks, relay=relay and len(self.ranks) < topology.num_ranks)
+
+    @contextmanager
+    def named_in_errors(self, where: str = "") -> Iterator[None]:
+        """Make errors name the group."""
         try:
-            found = topology.restrict(self.ranks)
-            return (
-                topology.restrict(self.ranks, relay=True) if relay and found.num_ranks < topology.num_ranks else found
-            )
+            yield
         except ColloptError as error:
-            raise type(error)(f"group {self.name!r}: {error}") from None
+            raise type(error)(f"group {self.name!r}{where}: {error}") from None
 
 
 def as_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
@@ -76,9 +79,7 @@ def as_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
     given = as_list(groups, "the groups")
     if not given:
         raise UnsupportedError("there are no groups; expected at least one")
-    if stray := [each for each in given if not isinstance(each, Group)]:
-        raise UnsupportedError(f"a group is {shown(stray[0])}; expected a Group(name, ranks, collective)")
-    as_names((each.name for each in given), "group")
+    as_names((as_kind(each, Group, "a group").name for each in given), "group")
     return given
 
 
@@ -132,14 +133,10 @@ def read_groups(path: str | os.PathLike[str]) -> tuple[Group, ...]:
     if not isinstance(rows, list) or not rows:
         raise FileFormatError(f"{path}: groups is {shown(rows)}; expected a list of at least one group")
     try:
-        return as_groups(_as_group(row) for row in rows)
+        for row in rows:
+            if not isinstance(row, dict) or not {"name", "ranks", "collective"} <= row.keys() <= FIELDS:
+                expected = "an object with name, ranks and collective, and perhaps size and root"
+                raise FileFormatError(f"a group is {shown(row)}; expected {expected}")
+        return as_groups(Group(**row) for row in rows)
     except ColloptError as error:
         raise FileFormatError(f"{path}: {error}") from None
-
-
-def _as_group(row: Any) -> Group:
-    if not isinstance(row, dict) or not {"name", "ranks", "collective"} <= row.keys() <= FIELDS:
-        raise FileFormatError(
-            f"a group is {shown(row)}; expected an object with name, ranks and collective, and perhaps size and root"
-        )
-    return Group(**row)

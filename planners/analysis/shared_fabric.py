@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from ...errors import ColloptError, TooLargeError, UnsupportedError
+from ...errors import CertificateError, TooLargeError, UnsupportedError
 from ...formulations import allreduce, sharing, throughput
 from ...schedules import ALLGATHER, Bound, CutDual, LengthDual, Witness
 from ...schedules.bounds.cut_duals import hop_limits
@@ -16,15 +19,170 @@ from ...solvers.lp.exact_optimum import ExactAnswer
 from ...support.validation import as_flag
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
+from ..bounds.bound import bound
 from ..plans.plan import Plan
 from ..registry import plan as make_plan
 from ..trees.problem import check_reachable, shard_weights, whole_numbers
 from .groups import Group, as_groups
-from .lp_bounds import Model, build_program, counted, cut_dual
-from .shared_plan import GroupPlans, SharedBound
+from .lp_bounds import Model, build_program, counted, cut_dual, lp_bound
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_FLOWS = 500_000
 """Flows of all groups on all links, which take about a minute and a few GB to state."""
+
+
+@dataclass(frozen=True)
+class SharedBound:
+    """Dual values of links, and what a unit of each group's rate costs of them at least.
+
+    All groups together pay no more than all links are worth, so where they pay that, no group of these gets faster
+    unless another gets slower.
+
+    Attributes
+    ----------
+    links : tuple of LinkValue
+        What a GB/s of each link is worth; links left out are free.
+    bounds : mapping of str to Bound
+        By group: a bound for the group alone, whose witness counts links at these values.
+    """
+
+    links: tuple[LinkValue, ...]
+    bounds: dict[str, Bound]
+
+    def costs(self) -> dict[str, Fraction]:
+        """Least cost of 1 GB/s of algorithm bandwidth by group; raises `CertificateError` if a bound is wrong."""
+        values = {(tail, head): dual for tail, head, dual in self.links}
+        costs = {}
+        for name, each in self.bounds.items():
+            each.verify()
+            worth = each.witness.link_weights(each.topology, each.collective)
+            if any(weight > values.get(pair, 0) for pair, weight in worth.items()):
+                raise CertificateError(f"the bound of group {name!r} values a link higher than the groups together do")
+            amount, _ = each.witness.crossing(each.topology, each.collective, each.weights)
+            costs[name] = amount / each.total_weight
+        return costs
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPlans:
+    """One plan for each group, on the part of every link that the group has, and a proof of the groups' rates.
+
+    Attributes
+    ----------
+    topology : Topology
+        The fabric.
+    groups : tuple of Group
+        In the order of `plans` and `limits`.
+    relay : bool
+        Whether compute nodes outside a group may pass its data on.
+    plans : tuple of Plan
+        Each on a network of its group, whose bandwidths are the group's parts of links.
+    limits : tuple of Fraction
+        GB/s of algorithm bandwidth that are max-min fair: the smallest of all rates over sizes is as large as can be,
+        then the smallest of those that are not settled by that, and so on.
+    proofs : tuple of SharedBound
+        For each of these rounds.
+    """
+
+    topology: Topology
+    groups: tuple[Group, ...]
+    relay: bool
+    plans: tuple[Plan, ...]
+    limits: tuple[Fraction, ...]
+    proofs: tuple[SharedBound, ...]
+
+    @cached_property
+    def networks(self) -> tuple[Topology, ...]:
+        """Network of each group, with all of the bandwidth."""
+        return tuple(group.network(self.topology, relay=self.relay) for group in self.groups)
+
+    @property
+    def gap(self) -> Fraction:
+        """Largest exact share of its limit that a group's plan misses; 0 means that the groups are optimal together."""
+        return max(1 - plan.algbw / limit for plan, limit in zip(self.plans, self.limits, strict=True))
+
+    def usage(self, number: int) -> dict[Pair, Fraction]:
+        """Return GB/s that the plan of a group puts on each link at its rate."""
+        plan = self.plans[number]
+        links = plan.topology.links
+        if not plan.schedule.pipelined:
+            return {link[:2]: link.bandwidth for link in links}
+        loads = dict(zip(links, plan.link_loads.tolist(), strict=True))
+        busiest = max(load / link.bandwidth for link, load in loads.items())
+        return {link[:2]: load / busiest for link, load in loads.items() if load}
+
+    def verify(self) -> None:
+        """Check every plan, that all plans together fit each link, and that the proofs settle all limits.
+
+        Raises `CertificateError` if anything is not as claimed.
+        """
+        used: defaultdict[Pair, Fraction] = defaultdict(Fraction)
+        for number, (group, plan, limit) in enumerate(zip(self.groups, self.plans, self.limits, strict=True)):
+            plan.verify()
+            if plan.topology.compute_nodes != self.networks[number].compute_nodes or plan.collective != group.kind:
+                raise CertificateError(f"the plan of group {group.name!r} is for other ranks or another collective")
+            if plan.algbw > limit:
+                raise CertificateError(f"the plan of group {group.name!r} has {plan.algbw} GB/s, more than {limit}")
+            for pair, amount in self.usage(number).items():
+                used[pair] += amount
+        for pair, amount in used.items():
+            if amount > (most := self._bandwidths.get(pair, 0)):
+                raise CertificateError(
+                    f"the groups together put {amount} GB/s on the link {pair}, which has {most} GB/s"
+                )
+        self._verify_limits()
+
+    @cached_property
+    def _bandwidths(self) -> dict[Pair, Fraction]:
+        return {link[:2]: link.bandwidth for link in self.topology.links}
+
+    def _verify_limits(self) -> None:
+        """Check that each round raises the rates of its groups alike, and that none can get more."""
+        names = [group.name for group in self.groups]
+        limits = dict(zip(names, self.limits, strict=True))
+        networks = dict(zip(names, self.networks, strict=True))
+        left = {group.name: limits[group.name] / int(group.size) for group in self.groups}
+        for proof in self.proofs:
+            costs = proof.costs()
+            if any(each.topology != networks[name] for name, each in proof.bounds.items()):
+                raise CertificateError("a bound of the groups is about another network than its group's")
+            worth = sum(dual * self._bandwidths[tail, head] for tail, head, dual in proof.links)
+            if sum(cost * limits[name] for name, cost in costs.items()) != worth:
+                raise CertificateError("the groups' limits do not cost what all links are worth")
+            # Rates over sizes of those that are settled now are equal, and least among all that are left.
+            least = min(left.values(), default=None)
+            if {left.pop(name) for name in costs.keys() & left.keys()} != {least}:
+                raise CertificateError("the groups' limits are not max-min fair")
+        if left:
+            raise CertificateError(f"no proof settles the limit of group {min(left)!r}")
+
+    def table(self) -> pd.DataFrame:
+        """Tabulate the groups.
+
+        Columns: ``group``, ``collective``, ``ranks``, ``size``; ``algbw`` of its plan and ``limit``, GB/s; ``gap`` from
+        the one to the other; ``link_share``, the largest part that it takes of the bandwidth of a link; ``alone``, the
+        bound of the group without the others, GB/s, and ``loss`` against that.  All figures are exact.
+        """
+        import pandas as pd
+
+        rows = []
+        for number, (group, plan, limit) in enumerate(zip(self.groups, self.plans, self.limits, strict=True)):
+            alone = _alone(group, self.networks[number])
+            share = max(amount / self._bandwidths[pair] for pair, amount in self.usage(number).items())
+            ends = (group.name, str(group.kind), len(group.ranks), group.size)
+            rows.append((*ends, plan.algbw, limit, 1 - plan.algbw / limit, share, alone, 1 - plan.algbw / alone))
+        names = ["group", "collective", "ranks", "size", "algbw", "limit", "gap", "link_share", "alone", "loss"]
+        return pd.DataFrame(rows, columns=names)
+
+
+def _alone(group: Group, network: Topology) -> Fraction:
+    """Bound a group without the others, by a linear program where switches do not give out what they take in."""
+    try:
+        return bound(network, group.kind, root=group.root).algbw
+    except UnsupportedError:
+        return lp_bound(network, group.kind, root=group.root).algbw
 
 
 def plan_groups(topology: Topology, groups: Iterable[Group], *, relay: bool = False) -> GroupPlans:
@@ -54,45 +212,45 @@ def plan_groups(topology: Topology, groups: Iterable[Group], *, relay: bool = Fa
     >>> [str(plan.algbw) for plan in plans.plans], str(plans.gap)
     (['20', '20'], '0')
     """
-    chosen, relayed = as_groups(groups), as_flag(relay, "relay")
+    relayed = as_flag(relay, "relay")
+    chosen = {f"part{number}": group for number, group in enumerate(as_groups(groups))}
     topology = as_topology(topology).without_abilities()
-    networks = [group.network(topology, relay=relayed) for group in chosen]
+    networks = {name: group.network(topology, relay=relayed) for name, group in chosen.items()}
     _check(chosen, networks)
     fabric, unit = counted(topology)
-    parts = {
-        f"part{number}": _program(group.network(fabric, relay=relayed), group) for number, group in enumerate(chosen)
+    parts = {name: _program(group.network(fabric, relay=relayed), group) for name, group in chosen.items()}
+    # Algorithm bandwidth per unit of the programs' rates.
+    scales = {
+        name: 1 if group.kind.has_two_phases or group.kind.has_one_root else len(group.ranks)
+        for name, group in chosen.items()
     }
-    scales = {name: _scale(group) for name, group in zip(parts, chosen, strict=True)}
-    worth = whole_numbers([int(group.size) / scale for group, scale in zip(chosen, scales.values(), strict=True)])
-    model = sharing.build(fabric, parts, weights=dict(zip(parts, worth, strict=True)))
+    sizes = whole_numbers([Fraction(int(group.size), scales[name]) for name, group in chosen.items()])
+    worth = dict(zip(chosen, sizes, strict=True))
+    model = sharing.build(fabric, parts, weights=worth)
     model.balance_switches()
     for part in parts.values():
         # That all parts fit a link says more.
         part.program.link_bandwidth.deactivate()
-    rates, answers = _max_min_rates(model, dict(zip(parts, worth, strict=True)))
+    rates, answers = _max_min_rates(model, worth)
     plans = tuple(
-        _plan(group, network, _shares(model, answers[-1], name), unit)
-        for group, network, name in zip(chosen, networks, parts, strict=True)
+        _plan(group, networks[name], _shares(parts[name], answers[-1], name), unit) for name, group in chosen.items()
     )
-    limits = tuple(rates[name] * scales[name] * unit for name in parts)
-    proofs = tuple(
-        _proof(model, answer, dict(zip(parts, zip(chosen, networks, strict=True), strict=True))) for answer in answers
-    )
-    found = GroupPlans(topology, chosen, relayed, plans, limits, proofs)
+    limits = tuple(rates[name] * scales[name] * unit for name in chosen)
+    proofs = tuple(_proof(parts, answer, chosen, networks) for answer in answers)
+    found = GroupPlans(topology, tuple(chosen.values()), relayed, plans, limits, proofs)
     found.verify()
     return found
 
 
-def _check(groups: Iterable[Group], networks: Iterable[Topology]) -> None:
+def _check(groups: Mapping[str, Group], networks: Mapping[str, Topology]) -> None:
     flows = 0
-    for group, network in zip(groups, networks, strict=True):
+    for name, group in groups.items():
+        network = networks[name]
         ranks = network.num_ranks
-        flows += ranks * (network.num_links + 2 * ranks**2 if group.kind.has_two_phases else network.num_links)
-        try:
+        flows += ranks * (network.num_links + (2 * ranks**2 if group.kind.has_two_phases else 0))
+        with group.named_in_errors():
             shard_weights(network, group.kind, group.root, None)
             check_reachable(network, ALLGATHER if group.kind.in_pairs else group.kind, root=group.root)
-        except ColloptError as error:
-            raise type(error)(f"group {group.name!r}: {error}") from None
     if flows > MAX_FLOWS:
         raise TooLargeError(
             f"the groups have {flows} flows on links in all; expected at most {MAX_FLOWS}: plan for fewer groups at "
@@ -107,32 +265,29 @@ def _program(network: Topology, group: Group) -> Model:
     return build_program(network, group.kind, shard_weights(network, group.kind, group.root, None))
 
 
-def _scale(group: Group) -> Fraction:
-    """Algorithm bandwidth per unit of the program's rate."""
-    return Fraction(1 if group.kind.has_two_phases or group.kind.has_one_root else len(group.ranks))
-
-
 def _max_min_rates(
     model: sharing.SharingModel, worth: Mapping[str, int]
 ) -> tuple[dict[str, Fraction], list[ExactAnswer]]:
     """Raise all rates alike until some can rise no more, fix these, and go on with the others."""
-    rates: dict[str, Fraction] = {}
-    answers = []
+    program, rates, answers = model.program, dict[str, Fraction](), list[ExactAnswer]()
     while len(rates) < len(worth):
         answers.append(answer := solve_folded(model))
-        duals = answer.duals["least_rate"]
-        for name in [name for name, dual in duals.items() if dual and name not in rates]:
-            rates[name] = worth[name] * answer.objective
-            model.program.least_rate[name].deactivate()
-            whole = rates[name].denominator * model.parts[name].rate >= rates[name].numerator
-            model.constrain(f"settled_{name}", whole)
+        for name, dual in answer.duals["least_rate"].items():
+            if dual and name not in rates:
+                rates[name] = worth[name] * answer.objective
+                program.least_rate[name].deactivate()
+        program.del_component("settled")
+        model.add_constraints(
+            "settled",
+            list(rates),
+            rule=lambda name: rates[name].denominator * model.parts[name].rate >= rates[name].numerator,
+        )
     return rates, answers
 
 
-def _shares(model: sharing.SharingModel, answer: ExactAnswer, name: str) -> dict[Pair, Fraction]:
+def _shares(part: Model, answer: ExactAnswer, name: str) -> dict[Pair, Fraction]:
     """Return a group's part of each link, in the units of the program."""
-    part = model.parts[name]
-    shares: dict[Pair, Fraction] = {link[:2]: Fraction(0) for link in part.topology.links}
+    shares = {link[:2]: Fraction(0) for link in part.topology.links}
     block = "transit" if isinstance(part, allreduce.AllreduceModel) else "share"
     for key, value in answer.values[f"{name}.{block}"].items():
         shares[key[-2:]] += value
@@ -141,32 +296,23 @@ def _shares(model: sharing.SharingModel, answer: ExactAnswer, name: str) -> dict
 
 def _plan(group: Group, network: Topology, shares: Mapping[Pair, Fraction], unit: Fraction) -> Plan:
     own = network.with_bandwidths({pair: share * unit for pair, share in shares.items()})
-    try:
-        return make_plan(own.changed(name=f"{network.name} for {group.name}"), group.kind, **_root(group))
-    except ColloptError as error:
-        raise UnsupportedError(f"group {group.name!r} has no plan on its part of the links: {error}") from None
-
-
-def _root(group: Group) -> dict[str, Any]:
-    return {} if group.root is None else {"root": group.root}
+    with group.named_in_errors(", on its part of the links"):
+        return make_plan(own.changed(name=f"{network.name} for {group.name}"), group.kind, root=group.root)
 
 
 def _proof(
-    model: sharing.SharingModel, answer: ExactAnswer, groups: Mapping[str, tuple[Group, Topology]]
+    parts: Mapping[str, Any], answer: ExactAnswer, groups: Mapping[str, Group], networks: Mapping[str, Topology]
 ) -> SharedBound:
     """Turn the dual values of one round into bounds of the groups that have a part in it."""
     links = {pair: dual for pair, dual in answer.duals["link_shared"].items() if dual}
-    rates = answer.duals["least_rate"] | {
-        name: answer.duals[f"settled_{name}"] for name in groups if f"settled_{name}" in answer.duals
-    }
+    rates = answer.duals["least_rate"] | answer.duals.get("settled", {})
     bounds = {}
-    for name, (group, network) in groups.items():
-        if not rates.get(name):
-            continue
-        own = {link[:2]: links[link[:2]] for link in network.links if link[:2] in links}
-        witness = _witness(model.parts[name], group, own, answer.duals, name)
-        weights = () if group.kind.in_pairs else shard_weights(network, group.kind, group.root, None)
-        bounds[group.name] = Bound.from_witness(network, group.kind, witness, weights)
+    for name, group in groups.items():
+        if rates.get(name):
+            own = {link[:2]: links[link[:2]] for link in networks[name].links if link[:2] in links}
+            witness = _witness(parts[name], group, own, answer.duals, name)
+            weights = () if group.kind.in_pairs else shard_weights(networks[name], group.kind, group.root, None)
+            bounds[group.name] = Bound.from_witness(networks[name], group.kind, witness, weights)
     return SharedBound(tuple(LinkValue(tail, head, dual) for (tail, head), dual in links.items()), bounds)
 
 
@@ -179,8 +325,8 @@ def _witness(part: Any, group: Group, links: Mapping[Pair, Fraction], duals: Map
         blocks = {block: duals[f"{name}.{block}"] for block in ("broadcast_within", "reduce_within")}
         return cut_dual(part, {"link_bandwidth": links, **blocks})
     own: dict[str, dict[Pair, Fraction]] = {rank: {} for rank in part.topology.compute_nodes}
-    for (rank, *pair), dual in duals[f"{name}.flow_in_share"].items():
-        own[rank][pair[0], pair[1]] = dual
+    for (rank, tail, head), dual in duals[f"{name}.flow_in_share"].items():
+        own[rank][tail, head] = dual
     # Dual values of a switch that gives out what it takes in cancel out on the ways past it, so these are what counts.
     hops = tuple(
         tuple(LinkValue(*hop, dual) for hop, dual in hop_limits(part.topology, lengths, frozenset()).items() if dual)

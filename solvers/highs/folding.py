@@ -10,13 +10,10 @@ from ...support.linear_program import LinearProgram
 from ..lp.exact_optimum import ExactAnswer, ExactProgram
 from ..lp.program import Model
 from ..lp.rationals import exact
-from .options import HighsOptions
 from .session import solve
 
-Hashes = npt.NDArray[np.uint64]
 
-
-def solve_folded(model: Model, options: HighsOptions | None = None) -> ExactAnswer:
+def solve_folded(model: Model) -> ExactAnswer:
     """Solve a linear program exactly, with one column and one row for each class of alike ones.
 
     Columns of a class have equal values in some optimum, and rows of a class equal dual values.  What was alike only by
@@ -32,50 +29,40 @@ def solve_folded(model: Model, options: HighsOptions | None = None) -> ExactAnsw
     """
     program = model.linear_program()
     rows, columns = equitable_classes(program)
-    found = solve(_folded(program, rows, columns), options).exact
+    found = solve(_folded(program, rows, columns)).exact
     shares = [value / size for value, size in zip(found._duals, np.bincount(rows).tolist(), strict=True)]
-    point = found._point[columns]
-    answer = ExactAnswer(found.objective, ExactProgram(program), point, exact(shares)[rows])
+    answer = ExactAnswer(found.objective, ExactProgram(program), found._point[columns], exact(shares)[rows])
     answer.verify()
     return answer
 
 
 def equitable_classes(program: LinearProgram) -> tuple[IntArray, IntArray]:
     """Number the classes of rows and columns whose bounds, costs and coefficients with each other class are equal."""
-    matrix = program.matrix.tocoo()
-    factors = _mixed(np.ascontiguousarray(matrix.data).view(np.uint64))
+    random = np.random.default_rng(0)
+
+    def hashed(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:
+        found, places = np.unique(values, return_inverse=True)
+        return random.integers(2**64, size=len(found), dtype=np.uint64)[places]
+
+    matrix = program.matrix.copy()
+    matrix.data = hashed(matrix.data)
     rows = _classes(*program.row_bounds)
     columns = _classes(program.costs, *program.column_bounds, program.whole)
     while True:
         before = rows.max(initial=0) + columns.max(initial=0)
-        rows = _refined(rows, matrix.row, factors * _mixed(columns.astype(np.uint64))[matrix.col])
-        columns = _refined(columns, matrix.col, factors * _mixed(rows.astype(np.uint64))[matrix.row])
+        # Sums modulo 2^64, in which the order of terms does not count.
+        rows = _classes(rows, matrix @ hashed(columns))
+        columns = _classes(columns, matrix.T @ hashed(rows))
         if rows.max(initial=0) + columns.max(initial=0) == before:
             return rows, columns
 
 
-def _refined(classes: IntArray, places: IntArray, terms: Hashes) -> IntArray:
-    """Divide classes by sums of hashes; the order of terms does not count."""
-    sums = np.zeros(len(classes), dtype=np.uint64)
-    np.add.at(sums, places, terms)
-    return _classes(classes, sums)
-
-
 def _classes(*columns: npt.NDArray[np.generic]) -> IntArray:
     """Number equal rows of several columns alike."""
-    found = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values = np.unique(column, return_inverse=True)[1]
-        found = np.unique(found * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
-    return found
+    import pandas as pd
 
-
-def _mixed(numbers: Hashes) -> Hashes:
-    """Scramble 64 bits as SplitMix64 does."""
-    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
+    frame = pd.DataFrame(dict(enumerate(columns)))
+    return frame.groupby(list(frame)).ngroup().to_numpy().astype(np.int64)
 
 
 def _folded(program: LinearProgram, rows: IntArray, columns: IntArray) -> LinearProgram:
