@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 import collopt
 from collopt import Topology
@@ -92,6 +95,68 @@ def test_random_groups_reach_their_limits(fabric: Topology, data: st.DataObject)
     # One after the other takes no less time than all at once.
     alone = [collopt.bound(group.network(fabric, relay=True), group.kind).algbw / group.size for group in groups]
     assert 1 / sum(1 / rate for rate in alone) <= least
+
+
+def _best(bandwidths: tuple[int, ...], sizes: tuple[int, int], least: tuple[float, float] | None) -> list[float]:
+    """Rates by paths in a triangle of ranks 0, 1 and 2, where 0 and 1 exchange data, and so do 1 and 2.
+
+    Columns are both rates, the least rate over size, and for each of the four directions the flow straight to the
+    other rank and over the third one.  Returns the least of all rates, or where that is given, each rate's own best.
+    """
+    ways = [(0, 1), (1, 0), (1, 2), (2, 1)]
+    columns = 3 + 2 * len(ways)
+    rows, right = [], []
+    for number in range(len(ways)):
+        # Half the data of a group goes either way.
+        row = np.zeros(columns)
+        row[number // 2], row[3 + 2 * number : 5 + 2 * number] = 1 / 2, -1
+        rows.append(row)
+        right.append(0.0)
+    for tail, head in itertools.permutations(range(3), 2):
+        row = np.zeros(columns)
+        for number, (start, end) in enumerate(ways):
+            third = 3 - start - end
+            row[3 + 2 * number] = (tail, head) == (start, end)
+            row[4 + 2 * number] = (tail, head) in ((start, third), (third, end))
+        rows.append(row)
+        right.append(bandwidths[3 - tail - head])
+    for group, size in enumerate(sizes):
+        row = np.zeros(columns)
+        row[group], row[2] = -1, size
+        rows.append(row)
+        right.append(0.0)
+    found = []
+    for goal in (2,) if least is None else (0, 1):
+        bounds = [(0 if least is None else least[column], None) for column in range(2)] + [(0, None)] * (columns - 2)
+        answer = linprog(-np.eye(columns)[goal], np.array(rows), right, bounds=bounds)
+        found.append(-answer.fun)
+    return found
+
+
+@given(st.tuples(*[st.integers(1, 9)] * 3), st.tuples(*[st.integers(1, 3)] * 2))
+@settings(max_examples=examples(25))
+def test_limits_are_those_of_a_program_by_paths(bandwidths: tuple[int, ...], sizes: tuple[int, int]) -> None:
+    """Two pairs in a triangle that relay for each other: a program over all their paths has the same rates."""
+    rows = [(a, b, bandwidth) for (a, b), bandwidth in zip(("bc", "ac", "ab"), bandwidths, strict=True)]
+    fabric = Topology.from_links(rows, compute="abc", bidirectional=True)
+    groups = [Group("x", ("a", "b"), "allgather", sizes[0]), Group("y", ("b", "c"), "allgather", sizes[1])]
+    found = plan_groups(fabric, groups, relay=True)
+    (least,) = _best(bandwidths, sizes, None)
+    # Rounding must not leave the second program without a solution.
+    best = _best(bandwidths, sizes, (sizes[0] * least * (1 - 1e-9), sizes[1] * least * (1 - 1e-9)))
+    assert list(map(float, found.limits)) == pytest.approx(best, rel=1e-6)
+    assert found.gap == 0
+
+
+def test_errors_of_a_planner_name_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group whose part of the links cannot be planned on is named, and the kind of error stays."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise TooLargeError("too many trees")
+
+    monkeypatch.setattr(shared_fabric, "make_plan", refuse)
+    with pytest.raises(TooLargeError, match="group 'x', on its part of the links: too many trees"):
+        plan_groups(RING, [Group("x", (0, 1), "allgather")])
 
 
 def test_unbalanced_switches_are_shared_too() -> None:
