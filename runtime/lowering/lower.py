@@ -234,7 +234,8 @@ def _check_size(
 ) -> None:
     """Refuse a division of the data into more chunks than fit in memory."""
     halves, chunks = len(schedule.phases), sum(shards)
-    if (transfers := halves * (schedule.num_ranks - 1) * (chunks // max_count)) > MAX_TRANSFERS:
+    transfers = halves * (schedule.num_ranks - 1) * (chunks // max_count)
+    if max(transfers, chunks) > MAX_TRANSFERS:
         raise TooLargeError(
             f"the {what} divide the data into {chunks} chunks, which takes {transfers} transfers of {max_count} chunks "
             f"each; expected at most {MAX_TRANSFERS}: {remedy}"

@@ -17,7 +17,7 @@ from collopt.runtime.distributed.torch_backend.plan_cache import (
     settings_of,
 )
 from collopt.schedules import COLLECTIVES
-from collopt.topologies import dgx_a100, ring
+from collopt.topologies import complete, dgx_a100, ring
 from own_collectives import SCATTER, registered
 
 
@@ -105,6 +105,15 @@ def test_what_cannot_be_planned_is_a_reason() -> None:
     )
     one_way = PlanCache(BackendSettings(topology=ring(4, bandwidth=25)), 4)
     assert "root 9 is not a rank" in str(one_way.find(Request(COLLECTIVES["broadcast"], 100, 9)))
+
+
+def test_a_failure_that_takes_too_many_chunks_leaves_calls_to_the_wrapped_backend() -> None:
+    """Billions of trees for each root would take all memory, and end the job."""
+    cache = PlanCache(BackendSettings(topology=complete(4, bandwidth=10)), 4)
+    cache.switch("gpu1--gpu2 x 1/33333333333")
+    found = cache.find(Request(COLLECTIVES["allgather"], 100, None))
+    assert isinstance(found, str)
+    assert "expected at most 67108864: plan with fewer trees per root" in found
 
 
 def test_shelves_with_other_settings_differ(tmp_path: Path) -> None:
