@@ -23,7 +23,7 @@ ALLOWED = {
     ],
     "runtime.interpreter.check": ["'an' if program.collective.name.startswith('a') else 'a'"],
     # Headers of columns, a field of the output, a stage, and a flag of `find_topologies`.
-    "cli.planning.find": ['"all_to_all": float(', 'add_column("reduce-scatter"', 'add_column("all-to-all"'],
+    "cli.planning.find": ['"all_to_all": float(', '["exact", "reduce-scatter"]', 'else ["all-to-all"]'],
     "planners.finder.find": ['trace.stage("all-to-all")', 'as_flag(all_to_all, "all_to_all")'],
     # How MSCCL spells names.
     "runtime.msccl.format.limits": ["{REDUCE_SCATTER: REDUCE_SCATTER.name}", "other_collectives: tuple["],

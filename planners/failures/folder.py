@@ -117,7 +117,7 @@ class PlanFolder:
         """Names of the collectives that have plans."""
         return tuple(dict.fromkeys(case.collective for case in self.cases))
 
-    def find(self, collective: str, failure: Failure) -> CaseEntry | None:
+    def case_of(self, collective: str, failure: Failure) -> CaseEntry | None:
         """Return the case of exactly this failure."""
         same = (case for case in self.cases if case.collective == collective and failure_of(case) == failure)
         return next(same, None)
@@ -171,7 +171,7 @@ class PlanFolder:
         plan = self._plans.get((collective, like))
         if plan is None:
             plan = load_plan(self.path / case.file, like.applied(self.topology))
-            if str(plan.collective) != collective:
+            if (name := str(plan.collective)) not in (collective,):
                 raise FileFormatError(
                     f"{name_of(self.path / case.file)} is for {plan.collective}; expected {collective}"
                 )

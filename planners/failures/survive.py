@@ -141,11 +141,11 @@ def survive(
     cases = failure_cases(topology, failures, derate=derate, pairs=pairs, symmetries=home.symmetries)
     listed = [("intact", 1, Failure()), *((case.kind, len(case.members), case.failure) for case in cases)]
     tasks = [_Task(topology, each, *case, planner, rooted, names) for each in known for case in listed]
-    missing = [task for task in tasks if not _has(home.find(str(task.collective), task.failure), names)]
+    missing = [task for task in tasks if not _has(home.case_of(str(task.collective), task.failure), names)]
     with _running(executor, jobs, len(missing)) as chosen:
         for task, answer in progress.iterate(_answers(missing, chosen, home), len(missing)):
             home.add(_entry(task, answer), answer.plan)
-    found = {str(each): [home.find(str(each), failure) for _, _, failure in listed] for each in known}
+    found = {str(each): [home.case_of(str(each), failure) for _, _, failure in listed] for each in known}
     return _frame([_row(case, rows[0], names) for rows in found.values() for case in rows if case and rows[0]])
 
 
