@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import FileFormatError, NoAnswerError, TopologyError, UnsupportedError
+from ...schedules import COLLECTIVES
 from ...support.array_text import decode_integers, encode_integers
 from ...support.json_files import read_json
 from ...support.reading import name_of
@@ -171,7 +172,7 @@ class PlanFolder:
         plan = self._plans.get((collective, like))
         if plan is None:
             plan = load_plan(self.path / case.file, like.applied(self.topology))
-            if (name := str(plan.collective)) not in (collective,):
+            if plan.collective != COLLECTIVES.get(collective):
                 raise FileFormatError(
                     f"{name_of(self.path / case.file)} is for {plan.collective}; expected {collective}"
                 )
