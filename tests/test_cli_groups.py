@@ -57,7 +57,7 @@ def test_groups_of_a_mesh(capsys: pytest.CaptureFixture[str]) -> None:
         (["--mesh", "2x2", "--axis", "allgather"], "--axis is 'allgather'"),
         (["--mesh", "2x2", "--axis", "2:allgather"], "the axes are [2]; expected some of 0..1"),
         (["--mesh", "4x1", "--axis", "1:allgather"], "have 1 rank each"),
-        (["--mesh", "2x2", "--axis", "1:allgather", "--axis", "1:allgather"], "'axis1_0'"),
+        (["--mesh", "2x2", "--axis", "1:allgather", "--axis", "1:allgather"], "--axis has 1 twice"),
         (["missing.json"], "missing.json does not exist"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,17 +86,19 @@ def _of_mesh(network: Topology, mesh: str, axes: list[str]) -> tuple[Group, ...]
     if not re.fullmatch(r"[0-9]{1,7}(x[0-9]{1,7})*", mesh):
         raise UsageError(f"--mesh is {mesh!r}; expected sides such as 2x8")
     shape = [int(side) for side in mesh.split("x")]
-    found: list[Group] = []
+    found: dict[tuple[int, ...], tuple[Group, ...]] = {}
     for text in axes:
         if not (words := re.fullmatch(r"([0-9]{1,7}(?:\+[0-9]{1,7})*):([^:]+)(?::([^:]+))?", text)):
             expected = "AXES:COLLECTIVE or AXES:COLLECTIVE:SIZE, such as 1:allgather:1G"
             raise UsageError(f"--axis is {text!r}; expected {expected}")
-        found += mesh_groups(shape, [int(place) for place in words[1].split("+")], words[2], size=words[3] or 1)
+        if (chosen := tuple(map(int, words[1].split("+")))) in found:
+            raise UsageError(f"--axis has {words[1]} twice; give each axis once, or a file of groups with other names")
+        found[chosen] = mesh_groups(shape, list(chosen), words[2], size=words[3] or 1)
     if (ranks := prod(shape)) != network.num_ranks:
         raise UsageError(
             f"--mesh {mesh} has {ranks} ranks, and {network.name} has {network.num_ranks}; make them equal"
         )
-    return tuple(found)
+    return tuple(chain.from_iterable(found.values()))
 
 
 def _print(frame: pd.DataFrame, network: Topology) -> None:

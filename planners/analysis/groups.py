@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from ...errors import ColloptError, FileFormatError, UnsupportedError
 from ...schedules import ALL_TO_ALL, TREE_COLLECTIVES, Collective, as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.json_files import read_json
-from ...support.validation import as_kind, as_list, as_names, as_several, as_whole, shown
+from ...support.validation import as_kind, as_list, as_several, as_whole, shown
 from ...topologies import Topology
 
 GROUPS_FORMAT, GROUPS_VERSION = "collopt-groups", 1
@@ -79,7 +80,9 @@ def as_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
     given = as_list(groups, "the groups")
     if not given:
         raise UnsupportedError("there are no groups; expected at least one")
-    as_names((as_kind(each, Group, "a group").name for each in given), "group")
+    name, times = Counter(as_kind(each, Group, "a group").name for each in given).most_common(1)[0]
+    if times > 1:
+        raise UnsupportedError(f"group {name!r} is listed twice; every group needs its own name")
     return given
 
 
