@@ -9,14 +9,14 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ...errors import CertificateError, TooLargeError, UnsupportedError
+from ...errors import CertificateError, ColloptError, TooLargeError, UnsupportedError
 from ...formulations import allreduce, sharing, throughput
 from ...schedules import ALLGATHER, Bound, CutDual, LengthDual, Witness
 from ...schedules.bounds.cut_duals import hop_limits
-from ...schedules.bounds.witness import LinkValue, Pair
+from ...schedules.bounds.witness import LinkValue, Pair, as_link_values, value_by_link
 from ...solvers.highs.folding import solve_folded
 from ...solvers.lp.exact_optimum import ExactAnswer
-from ...support.validation import as_flag
+from ...support.validation import as_flag, as_kind, shown
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound
@@ -55,8 +55,8 @@ class SharedBound:
         """Least cost of 1 GB/s of algorithm bandwidth by group; raises `CertificateError` if a bound is wrong."""
         values = {(tail, head): dual for tail, head, dual in self.links}
         costs = {}
-        for name, each in self.bounds.items():
-            each.verify()
+        for name, each in as_kind(self.bounds, dict, "the bounds by group", error=CertificateError).items():
+            as_kind(each, Bound, f"the bound of group {shown(name)}", error=CertificateError).verify()
             worth = each.witness.link_weights(each.topology, each.collective)
             if any(weight > values.get(pair, 0) for pair, weight in worth.items()):
                 raise CertificateError(f"the bound of group {name!r} values a link higher than the groups together do")
@@ -116,39 +116,64 @@ class GroupPlans:
     def verify(self) -> None:
         """Check every plan, that all plans together fit each link, and that the proofs settle all limits.
 
-        Raises `CertificateError` if anything is not as claimed.
+        Raises `CertificateError` if anything is not as claimed, or is missing.
         """
-        used: defaultdict[Pair, Fraction] = defaultdict(Fraction)
-        for number, (group, plan, limit) in enumerate(zip(self.groups, self.plans, self.limits, strict=True)):
-            plan.verify()
-            if plan.topology.compute_nodes != self.networks[number].compute_nodes or plan.collective != group.kind:
-                raise CertificateError(f"the plan of group {group.name!r} is for other ranks or another collective")
-            if plan.algbw > limit:
-                raise CertificateError(f"the plan of group {group.name!r} has {plan.algbw} GB/s, more than {limit}")
-            for pair, amount in self.usage(number).items():
-                used[pair] += amount
-        for pair, amount in used.items():
-            if amount > (most := self._bandwidths.get(pair, 0)):
-                raise CertificateError(
-                    f"the groups together put {amount} GB/s on the link {pair}, which has {most} GB/s"
-                )
-        self._verify_limits()
+        try:
+            self._check_parts()
+            self._verify_plans()
+            self._verify_limits()
+        except ColloptError as error:
+            raise CertificateError(str(error)) from None
 
     @cached_property
     def _bandwidths(self) -> dict[Pair, Fraction]:
         return {link[:2]: link.bandwidth for link in self.topology.links}
 
+    def _check_parts(self) -> None:
+        """Check types and counts, and that there can be such groups."""
+        for name, kind in (("groups", Group), ("plans", Plan), ("limits", Fraction), ("proofs", SharedBound)):
+            given = getattr(self, name)
+            if not isinstance(given, tuple) or not all(isinstance(each, kind) for each in given):
+                raise CertificateError(f"the {name} are {shown(given)}; expected a tuple of {kind.__name__}")
+        if len({len(self.groups), len(self.plans), len(self.limits)}) > 1:
+            raise CertificateError(
+                f"there are {len(self.plans)} plans and {len(self.limits)} limits for {len(self.groups)} groups; "
+                "expected one of each for every group"
+            )
+        as_topology(self.topology)
+        as_flag(self.relay, "relay")
+        as_groups(self.groups)
+
+    def _verify_plans(self) -> None:
+        used: defaultdict[Pair, Fraction] = defaultdict(Fraction)
+        for number, (group, plan, limit) in enumerate(zip(self.groups, self.plans, self.limits, strict=True)):
+            plan.verify()
+            network, parts = self.networks[number], {link[:2]: link.bandwidth for link in plan.topology.links}
+            own = network.with_bandwidths({link[:2]: parts.get(link[:2], Fraction(0)) for link in network.links})
+            _check_is_of_group(plan.bound, group, own, "plan")
+            if plan.algbw > limit:
+                raise CertificateError(f"the plan of group {group.name!r} has {plan.algbw} GB/s, more than {limit}")
+            for pair, amount in self.usage(number).items():
+                used[pair] += amount
+        for pair, amount in used.items():
+            if amount > (most := self._bandwidths[pair]):
+                raise CertificateError(
+                    f"the groups together put {amount} GB/s on the link {pair}, which has {most} GB/s"
+                )
+
     def _verify_limits(self) -> None:
         """Check that each round raises the rates of its groups alike, and that none can get more."""
-        names = [group.name for group in self.groups]
-        limits = dict(zip(names, self.limits, strict=True))
-        networks = dict(zip(names, self.networks, strict=True))
+        networks = {group.name: (group, network) for group, network in zip(self.groups, self.networks, strict=True)}
+        limits = dict(zip(networks, self.limits, strict=True))
         left = {group.name: limits[group.name] / int(group.size) for group in self.groups}
         for proof in self.proofs:
+            values = value_by_link(as_link_values(proof.links), self._bandwidths, "link")
             costs = proof.costs()
-            if any(each.topology != networks[name] for name, each in proof.bounds.items()):
-                raise CertificateError("a bound of the groups is about another network than its group's")
-            worth = sum(dual * self._bandwidths[tail, head] for tail, head, dual in proof.links)
+            for name, each in proof.bounds.items():
+                if name not in networks:
+                    raise CertificateError(f"a bound is of group {shown(name)}, which is not among the groups")
+                _check_is_of_group(each, *networks[name], "bound")
+            worth = sum(dual * self._bandwidths[pair] for pair, dual in values.items())
             if sum(cost * limits[name] for name, cost in costs.items()) != worth:
                 raise CertificateError("the groups' limits do not cost what all links are worth")
             # Rates over sizes of those that are settled now are equal, and least among all that are left.
@@ -175,6 +200,15 @@ class GroupPlans:
             rows.append((*ends, plan.algbw, limit, 1 - plan.algbw / limit, share, alone, 1 - plan.algbw / alone))
         names = ["group", "collective", "ranks", "size", "algbw", "limit", "gap", "link_share", "alone", "loss"]
         return pd.DataFrame(rows, columns=names)
+
+
+def _check_is_of_group(bound: Bound, group: Group, network: Topology, what: str) -> None:
+    """Raise `CertificateError` unless a bound is for exactly what a group asks of its network."""
+    weights = shard_weights(network, group.kind, group.root, None)
+    if (bound.topology.digest, bound.collective, bound.weights) != (network.digest, group.kind, weights):
+        raise CertificateError(
+            f"the {what} of group {group.name!r} is for other ranks, links, weights, or another collective or root"
+        )
 
 
 def _alone(group: Group, network: Topology) -> Fraction:
@@ -311,7 +345,7 @@ def _proof(
         if rates.get(name):
             own = {link[:2]: links[link[:2]] for link in networks[name].links if link[:2] in links}
             witness = _witness(parts[name], group, own, answer.duals, name)
-            weights = () if group.kind.in_pairs else shard_weights(networks[name], group.kind, group.root, None)
+            weights = shard_weights(networks[name], group.kind, group.root, None)
             bounds[group.name] = Bound.from_witness(networks[name], group.kind, witness, weights)
     return SharedBound(tuple(LinkValue(tail, head, dual) for (tail, head), dual in links.items()), bounds)
 

@@ -30,7 +30,7 @@ from ...schedules.traffic.collective import collective_or_given
 from ...support.arrays import read_only
 from ...support.formatting import bandwidth_text, percentage_text
 from ...support.packages import call_registered
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...support.writing import write_whole
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.assumed_costs import CostsName, as_costs
@@ -163,12 +163,13 @@ class Plan:
         """
         if topology is not None:
             check_network(self.topology, topology)
+        as_kind(self.bound, Bound, "the plan's bound", error=CertificateError).verify()
+        as_kind(self.topology, Topology, "the plan's topology", error=CertificateError)
         network = self.bound.topology
         if self.bound.collective != self.collective or (
             network is not self.topology and network.digest != self.topology.digest
         ):
             raise CertificateError(f"the plan's bound is for {self.bound.collective} on {self.bound.topology!r}")
-        self.bound.verify()
         check_schedule_fits_bound(self.collective, self.schedule, self.bound)
         loads = verified_loads(self.schedule, self.topology)
         if not np.array_equal(loads, self.link_loads):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,74 @@ def test_changed_proofs_are_refused(changes: Any, message: str) -> None:
     found = _found()
     with pytest.raises((CertificateError, ColloptError), match=message):
         replace(found, **changes(found)).verify()
+
+
+def test_bounds_of_other_requests_are_refused() -> None:
+    """Neither half the rate with an allreduce's proof, nor the plan and bound of another root, pass for a group's."""
+    allreduce, allgather = (plan_groups(RING, [Group("x", (0, 1, 2, 3), kind)]) for kind in ("allreduce", "allgather"))
+    assert (allreduce.limits, allgather.limits) == ((Fraction(40, 3),), (Fraction(80, 3),))
+    slow = collopt.plan(RING.scaled("1/2"), "allgather")
+    halved = replace(allgather, plans=(slow,), limits=allreduce.limits, proofs=allreduce.proofs)
+    assert halved.gap == 0
+    with pytest.raises(CertificateError, match="the bound of group 'x' is for other ranks, links"):
+        halved.verify()
+    found = plan_groups(RING, [Group("x", (0, 1), "broadcast", root=0)])
+    with pytest.raises(CertificateError, match="or another collective or root"):
+        replace(found, groups=(replace(found.groups[0], root=1),)).verify()
+
+
+def test_links_of_no_group_do_not_lower_limits() -> None:
+    """No link has a negative value, with which lower limits would seem to cost what all links are worth."""
+    fabric = Topology.from_links([("a", "b", 10), ("b", "a", 10), ("b", "c", 10), ("c", "b", 10)], compute="abc")
+    found = plan_groups(fabric, [Group("x", ("a", "b"), "allgather")])
+    (proof,) = found.proofs
+    worth = sum(dual * 10 for _, _, dual in proof.links)
+    lowered = replace(proof, links=(*proof.links, LinkValue("b", "c", -worth / 20)))
+    slow = collopt.plan(found.plans[0].topology.scaled("1/2"), "allgather")
+    halved = replace(found, plans=(slow,), limits=(found.limits[0] / 2,), proofs=(lowered,))
+    assert halved.gap == 0
+    with pytest.raises(CertificateError, match="expected at least 0"):
+        halved.verify()
+
+
+def _parts(found: GroupPlans) -> dict[str, tuple[Any, Callable[[Any], GroupPlans]]]:
+    """Every kind of part of groups' plans, the first of each, and how to put another in its place."""
+    (group, *groups), (plan, *plans), (proof, *proofs) = found.groups, found.plans, found.proofs
+    (name, bound), *bounds = proof.bounds.items()
+    return {
+        "all": (found, lambda other: other),
+        "group": (group, lambda other: replace(found, groups=(other, *groups))),
+        "plan": (plan, lambda other: replace(found, plans=(other, *plans))),
+        "plan's bound": (plan.bound, lambda other: replace(found, plans=(replace(plan, bound=other), *plans))),
+        "proof": (proof, lambda other: replace(found, proofs=(other, *proofs))),
+        "proof's bound": (
+            bound,
+            lambda other: replace(found, proofs=(replace(proof, bounds=dict([(name, other), *bounds])), *proofs)),
+        ),
+    }
+
+
+@pytest.mark.parametrize("part", ["all", "group", "plan", "plan's bound", "proof", "proof's bound"])
+def test_every_field_is_checked(part: str) -> None:
+    """Whatever field is changed, to nothing or to that of other groups, fails verification, or cannot be made."""
+    found = plan_groups(RING, [Group("x", (0, 1), "broadcast", root=0), Group("y", (1, 2, 3), "allgather", 2)])
+    others = [Group("z", (1, 0), "reduce", 3, root=1), Group("w", (0, 1, 2), "allreduce")]
+    other = _parts(plan_groups(RING.scaled(2), others, relay=True))[part][0]
+    mine, changed = _parts(found)[part]
+    found.verify()
+    for field in {each.name for each in fields(mine)} - {"planner", "options", "provenance"}:
+        now = getattr(mine, field)
+        values = [None, (), {}, "other", 4, getattr(other, field)]
+        values += [now[1:], now * 2] if isinstance(now, tuple) else []
+        for value in values:
+            if isinstance(now, tuple) and value == now:
+                continue
+            try:
+                broken = changed(replace(mine, **{field: value}))
+            except ColloptError:
+                continue
+            with pytest.raises(CertificateError):
+                broken.verify()
 
 
 def test_meshes_are_those_of_torch() -> None:
