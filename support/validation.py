@@ -36,6 +36,13 @@ def as_several(values: object, what: str) -> Iterable[Any]:
     return values
 
 
+def as_options(values: object, what: str) -> Iterable[Any]:
+    """Return an iterable that is no text, of which the parts would be letters; otherwise as `as_several`."""
+    if isinstance(values, str):
+        raise TopologyError(f"{what} are the text {shown(values)}; expected a list")
+    return as_several(values, what)
+
+
 def as_list(values: object, what: str, *, most: int = MAX_LISTED) -> tuple[Any, ...]:
     """Return the entries of an iterable; `TopologyError` if it is none or has more than `most`."""
     kept = tuple(islice(as_several(values, what), most + 1))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import TopologyError
 from collopt.topologies import Failure, Topology, dgx_a100, dgx_h100, failure_cases, fat_tree, ring, torus
+from collopt.topologies.failures.failure import Fault
 from collopt.topologies.failures.orbits import Symmetries
 from sample_sizes import examples
 
@@ -39,6 +40,42 @@ def test_a_switch_that_goes_with_its_last_link_may_fail_as_well() -> None:
         [("a", "b", 1), ("a", "s", 1), ("b", "s", 1), ("s", "t", 1)], compute="ab", switches="st", bidirectional=True
     )
     assert Failure.read(star, "s + t").applied(star).switch_nodes == ()
+
+
+@pytest.mark.parametrize("names", ["r--a,r--b,c", "a + b,b,c", "a x 1/2,b,c"])
+def test_failures_of_any_names_are_found_again(names: str) -> None:
+    """A failure need not be read from its text, and names may have what joins names."""
+    nodes = names.split(",")
+    chain = Topology.from_links(
+        [(nodes[0], nodes[1], 1), (nodes[1], nodes[2], 1)], compute=nodes, bidirectional=True, name="chain"
+    )
+    for case in failure_cases(chain, ["link", "gpu"], derate=["1/2"], pairs=["gpu+link"]):
+        assert all(Failure.read(chain, member) == member for member in case.members)
+    dashed = Failure((Fault(tuple(nodes[:2])),))
+    assert " + " in names or Failure.read(chain, str(dashed)) == dashed
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (Fault(()), "no link between"),
+        (Fault(("gpu0", "gpu1", "gpu2")), "no link between"),
+        (Fault(("gpu0",), Fraction(1, 2)), "no link between"),
+        (Fault(("gpu0", "gpu1"), Fraction(2)), "expected less than 1"),
+        (Fault(("gpu0", "gpu1"), Fraction(-1)), "expected a positive number"),
+        (Fault(("x",)), "is not a node"),
+    ],
+)
+def test_failures_that_the_network_cannot_have_are_refused(fault: Fault, message: str) -> None:
+    """Such as those of another network."""
+    with pytest.raises(TopologyError, match=message):
+        Failure.read(ring(4), Failure((fault,)))
+
+
+@pytest.mark.parametrize("text", ["", "intact", []])
+def test_nothing_fails_in_the_intact_network(text: str) -> None:
+    """As its own text says."""
+    assert Failure.read(ring(4), text) == Failure()
 
 
 @pytest.mark.parametrize(

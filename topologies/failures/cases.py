@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import TopologyError
 from ...support.quantities import Exact
-from ...support.validation import as_several, hint, shown
+from ...support.validation import as_options, hint, shown
 from ..network.links import node_kind
 from ..network.topology import Topology, as_topology
 from .failure import Failure, Fault, as_left
@@ -82,7 +82,9 @@ def failure_cases(
         known.find()
     found: list[FailureCase] = []
     listed: set[Failure] = set()
-    for kind, failures in _failures(topology, kinds, [as_left(each) for each in as_several(derate, "derate")], pairs):
+    for kind, failures in _failures(
+        topology, kinds, [as_left(each) for each in as_options(derate, "the factors of derate")], pairs
+    ):
         fresh = [failure for failure in dict.fromkeys(failures) if failure not in listed]
         listed.update(fresh)
         found += _cases(kind, fresh, known)
@@ -106,7 +108,7 @@ def _failures(
 ) -> Iterator[tuple[str, Iterable[Failure]]]:
     """Yield failures by their kind."""
     faults = _faults_by_kind(topology)
-    for kind in as_several(kinds, "the kinds of failures"):
+    for kind in as_options(kinds, "the kinds of failures"):
         if kind not in FAILURE_KINDS:
             expected = f"{hint(kind, FAILURE_KINDS)}; expected some of {', '.join(FAILURE_KINDS)}"
             raise TopologyError(f"there is no kind of failure {shown(kind)}{expected}")
@@ -114,7 +116,7 @@ def _failures(
     for left in derate:
         yield f"link x {left}", (Failure((fault._replace(factor=left),)) for fault in faults["link"])
     chosen = []
-    for pair in as_several(pairs, "the pairs of failures"):
+    for pair in as_options(pairs, "the pairs of failures"):
         words = [word.strip() for word in pair.split("+")] if isinstance(pair, str) else []
         if len(words) != 2 or not set(words) <= set(FAILURE_KINDS):
             chosen.append(Failure.read(topology, pair))

@@ -15,6 +15,7 @@ from ...support.validation import as_several, shown
 from ..network.topology import Topology, as_topology
 
 JOINT = " + "  # between the parts of a failure
+INTACT = "intact"  # where nothing has failed
 TIMES = " x "  # between a link and what is left of it
 
 
@@ -63,7 +64,8 @@ class Failure:
         """Read a failure from its text, or join several; `TopologyError` for what the network does not have.
 
         A part is a node, ``A--B`` for the links between two nodes, or ``A--B x 1/2`` for half of their bandwidth; the
-        last part of a node's name is enough where it is unique.  Parts are joined by ``+`` between spaces.
+        last part of a node's name is enough where it is unique.  Parts are joined by ``+`` between spaces;
+        ``intact`` has none.
         """
         as_topology(topology, TopologyError)
         given = [failures] if isinstance(failures, str | Failure) else as_several(failures, "the failures")
@@ -92,16 +94,17 @@ class Failure:
         return topology
 
     def __str__(self) -> str:
-        return JOINT.join(map(str, self.faults)) or "intact"
+        return JOINT.join(map(str, self.faults)) or INTACT
 
 
 def _faults(topology: Topology, failure: object) -> tuple[Fault, ...]:
     """Read the parts of a failure, or check that they are of this network."""
     if isinstance(failure, Failure):
-        # Again from text: also what other networks have must be found in this one.
-        return tuple(_fault(topology, str(fault)) for fault in failure.faults)
+        return tuple(_found(topology, *fault) for fault in failure.faults)
     if not isinstance(failure, str):
         raise TopologyError(f"the failure is {shown(failure)}; expected text such as 'nic0', 'gpu0--nic0 x 1/2'")
+    if failure in ("", INTACT) and failure not in topology.node_index:
+        return ()
     parts = [failure] if failure in topology.node_index else failure.split(JOINT)
     return tuple(_fault(topology, part.strip()) for part in parts)
 
@@ -109,13 +112,21 @@ def _faults(topology: Topology, failure: object) -> tuple[Fault, ...]:
 def _fault(topology: Topology, text: str) -> Fault:
     link, times, left = text.rpartition(TIMES)
     factor = as_left(left) if times and "--" in link else Fraction(0)
-    tail, dashes, head = (link if factor else text).partition("--")
-    if text in topology.node_index or not dashes:
-        return Fault((_node(topology, text),))
-    ends = tuple(sorted((_node(topology, end) for end in (tail, head)), key=topology.node_index.__getitem__))
-    if not _has_link(topology, ends) and not _has_link(topology, ends[::-1]):
-        raise TopologyError(f"there is no link between {ends[0]!r} and {ends[1]!r} in {topology!r}")
-    return Fault(ends, factor)
+    words = (link if factor else text).split("--")
+    if text in topology.node_index or len(words) == 1:
+        return _found(topology, (text,))
+    # Names may have dashes, too.
+    splits = [("--".join(words[:at]), "--".join(words[at:])) for at in range(1, len(words))]
+    return _found(topology, next((ends for ends in splits if topology.node_index.keys() >= {*ends}), splits[0]), factor)
+
+
+def _found(topology: Topology, nodes: tuple[str, ...], factor: Fraction = Fraction(0)) -> Fault:
+    """Find a node, or the link between two, which may be of another network or from a file."""
+    ends = tuple(sorted((_node(topology, node) for node in nodes), key=topology.node_index.__getitem__))
+    linked = len(ends) == 2 and (_has_link(topology, ends) or _has_link(topology, ends[::-1]))
+    if not linked and (len(ends) != 1 or factor):
+        raise TopologyError(f"there is no link between {' and '.join(map(repr, ends))} in {topology!r}")
+    return Fault(ends, as_left(factor) if factor else Fraction(0))
 
 
 def as_left(value: Exact) -> Fraction:
