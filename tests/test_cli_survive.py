@@ -25,6 +25,8 @@ def test_people_see_what_each_failure_costs(capsys: pytest.CaptureFixture[str], 
     assert answer.err.endswith("has plans for 6 cases\n")
     assert call(capsys, *words).out == answer.out
     assert PlanFolder(tmp_path / "plans").pick("box1/nic1", "allreduce").gap == 0
+    fewer = call(capsys, "survive", *A100, "allgather", "--failures", "none", "-o", tmp_path / "plans")
+    assert fewer.err.endswith("has plans for 6 cases\n")
 
 
 def test_programs_get_exact_figures(capsys: pytest.CaptureFixture[str]) -> None:

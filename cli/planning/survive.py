@@ -58,6 +58,7 @@ def survive(
 
     Failures that are alike by symmetry are one case. COLLECTIVE may be several, comma-separated.
     """
+    from ...planners import PlanFolder
     from ...planners import survive as plan_failures
     from ..arguments.networks import find_network
 
@@ -86,7 +87,8 @@ def survive(
             emit(f"{each} on {network.name}, {network.num_ranks} ranks")
             emit(_table(rows))
     if output is not None:
-        note(f"{output} has plans for {count_text(int((frame['status'] == 'ok').sum()), 'case')}")
+        planned = [case for case in PlanFolder(output).cases if case.file is not None]
+        note(f"{output} has plans for {count_text(len(planned), 'case')}")
 
 
 def _table(frame: pd.DataFrame) -> Table:

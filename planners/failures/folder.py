@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, NoAnswerError, TopologyError, UnsupportedError
-from ...schedules import COLLECTIVES
+from ...schedules.traffic.collective import as_collective
 from ...support.array_text import decode_integers, encode_integers
 from ...support.json_files import read_json
 from ...support.reading import name_of
@@ -18,9 +18,10 @@ from ...support.validation import as_path, shown
 from ...support.writing import write_whole
 from ...topologies import Topology, read_topology, write_topology
 from ...topologies.failures.failure import Failure, Fault
-from ...topologies.network.links import rank_number
+from ...topologies.network.links import as_root
 from ..plans.files import load_plan
 from ..plans.plan import Plan, document_text
+from ..registry import as_planner, plan
 from .carry import carried_plan
 
 if TYPE_CHECKING:
@@ -71,13 +72,20 @@ class PlanFolder:
                 f"{where} is for a network with digest {shown(index.topology_digest[:12])}, but {TOPOLOGY} has "
                 f"{self.topology.digest[:12]}; the folder was changed, plan again"
             )
-        self._start(index.options, index.cases)
         nodes = len(self.topology.nodes)
         shape, what = (index.num_generators, nodes), f"{where}: field generators"
         generators = decode_integers(index.generators, shape, what, least=0, most=nodes - 1)
         try:
+            self._start(index.options.model_dump())
+            as_planner(index.options.planner)
+            for case in index.cases:
+                failure = failure_of(case)
+                key = as_collective(case.collective).name, Failure.read(self.topology, failure)
+                if key in self._cases or key != (case.collective, failure):
+                    raise TopologyError(f"{case.collective} without {failure} is there twice, or has other names")
+                self._cases[key] = case
             self.symmetries = Symmetries(self.topology, list(generators), self.root)
-        except TopologyError as error:
+        except (TopologyError, UnsupportedError) as error:
             raise FileFormatError(f"{where}: {error}; the folder was changed, plan again") from None
 
     @classmethod
@@ -97,21 +105,33 @@ class PlanFolder:
             return found
         made = cls.__new__(cls)
         made.topology = topology
-        made._start(options, ())
+        made._start(options)
         made.symmetries = Symmetries(topology, fixed=made.root)
         made.path = None
         if path is not None:
             made.path = as_path(path)
-            made.path.mkdir(parents=True, exist_ok=True)
-            if next(made.path.iterdir(), None) is not None:
+            try:
+                made.path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UnsupportedError(f"{made.path} cannot be a folder: {error.strerror}; give another") from None
+            # A run that was killed at the start left hidden files, or the topology.
+            others = [each for each in made.path.iterdir() if not each.name.startswith(".")]
+            if any(each.name != TOPOLOGY or read_topology(each).digest != topology.digest for each in others):
                 raise UnsupportedError(f"{made.path} holds other files; give a new folder, or one that survive wrote")
             write_topology(topology, made.path / TOPOLOGY)
+            made._write_index()
         return made
 
-    def _start(self, options: Mapping[str, str | None], cases: Iterable[CaseEntry]) -> None:
-        self.options, self.cases = options, list(cases)
-        self.root = rank_number(self.topology.compute_nodes, options.get("root"))
+    def _start(self, options: Mapping[str, str | None]) -> None:
+        ranks, root = self.topology.compute_nodes, options["root"]
+        self.options, self.root = options, None if root is None else as_root(ranks, root)
+        self._cases: dict[tuple[str, Failure], CaseEntry] = {}
         self._plans: dict[tuple[str, Failure], Plan] = {}
+
+    @property
+    def cases(self) -> tuple[CaseEntry, ...]:
+        """All cases, in the order in which they were first planned."""
+        return tuple(self._cases.values())
 
     @property
     def collectives(self) -> tuple[str, ...]:
@@ -120,25 +140,35 @@ class PlanFolder:
 
     def case_of(self, collective: str, failure: Failure) -> CaseEntry | None:
         """Return the case of exactly this failure."""
-        same = (case for case in self.cases if case.collective == collective and failure_of(case) == failure)
-        return next(same, None)
+        return self._cases.get((collective, failure))
 
-    def add(self, case: CaseEntry, plan: Plan | None) -> None:
-        """Add a case: first the file of its plan is written, then the index, each of them whole."""
-        if plan is not None and self.path is not None:
-            case = case.model_copy(update={"file": f"{case.collective}-{len(self.cases)}.json"})
-            write_whole(self.path / str(case.file), document_text(plan.to_json()))
-        self.cases.append(case)
-        if plan is not None:
-            self._plans[case.collective, failure_of(case)] = plan
+    def is_complete(self, case: CaseEntry | None, baselines: Iterable[str]) -> bool:
+        """Whether a case was compared with these baselines, and its plan, which is verified, is there."""
+        if case is None or not case.baselines.keys() >= set(baselines):
+            return False
+        lost = self.path is None or case.file is None or not (self.path / case.file).exists()
+        return case.status != "ok" or (not lost and self._loaded(case) is not None)
+
+    def add(self, case: CaseEntry, made: Plan | None) -> None:
+        """Add a case, or replace it: first the file of its plan is written, then the index, each of them whole."""
+        key = case.collective, failure_of(case)
+        if old := self._cases.get(key):
+            case = case.model_copy(update={"baselines": {**old.baselines, **case.baselines}})
+        self._cases[key] = case
+        if made is not None:
+            self._plans[key] = made
+            if self.path is not None:
+                self._cases[key] = case = case.model_copy(update={"file": self._file_of(key)})
+                write_whole(self.path / str(case.file), document_text(made.to_json()))
         if self.path is not None:
             self._write_index()
 
     def pick(self, failures: str | Failure | Iterable[str | Failure] = (), collective: object = None) -> Plan:
         """Return the verified plan for what is left of the network.
 
-        Raises `TopologyError` for failures that are not understood; `NoAnswerError` if ranks are disconnected then, or
-        no plan was made for this; `FileFormatError` or `CertificateError` if a file was changed.
+        Schedules in steps or stages cannot be carried over: of those, one like the planned one is planned anew.  Raises
+        `TopologyError` for failures that are not understood; `NoAnswerError` if ranks are disconnected then, or no
+        plan was made for this; `FileFormatError` or `CertificateError` if a file was changed.
 
         Parameters
         ----------
@@ -147,11 +177,11 @@ class PlanFolder:
         collective : str or Collective, optional
             Which collective, if there are plans for several.
         """
-        name = self.collectives[0] if collective is None and len(self.collectives) == 1 else str(collective)
-        if name not in self.collectives:
-            raise UnsupportedError(
-                f"the collective is {shown(collective)}; expected one of the folder's, {', '.join(self.collectives)}"
-            )
+        known = self.collectives
+        name = known[0] if collective is None and len(known) == 1 else str(collective)
+        if name not in known:
+            given = "no collective is named" if collective is None else f"the collective is {shown(collective)}"
+            raise UnsupportedError(f"{given}; expected one of the folder's, {', '.join(known) or 'which has none yet'}")
         failure = Failure.read(self.topology, failures)
         if (name, failure) not in self._plans:
             self._plans[name, failure] = self._found(name, failure)
@@ -167,31 +197,57 @@ class PlanFolder:
             )
         case, mapping = found
         like = failure_of(case)
-        if case.file is None or self.path is None:
-            raise NoAnswerError(f"there is no plan for {collective} without {failure}: {case.reason}")
-        plan = self._plans.get((collective, like))
-        if plan is None:
-            plan = load_plan(self.path / case.file, like.applied(self.topology))
-            if plan.collective != COLLECTIVES.get(collective):
-                raise FileFormatError(
-                    f"{name_of(self.path / case.file)} is for {plan.collective}; expected {collective}"
-                )
-            self._plans[collective, like] = plan
+        if case.file is None:
+            raise NoAnswerError(f"there is no plan for {collective} without {failure}: {case.reason or 'run again'}")
+        made = self._loaded(case)
         if like == failure:
-            return plan
-        nodes = self.topology.nodes
+            return made
+        nodes, left = self.topology.nodes, failure.applied(self.topology)
         names = {node: nodes[image] for node, image in zip(nodes, mapping.tolist(), strict=True)}
-        return carried_plan(plan, failure.applied(self.topology), names)
+        try:
+            return carried_plan(made, left, names)
+        except UnsupportedError:
+            options: dict[str, Any] = {} if self.root is None else {"root": self.options["root"]}
+            return plan(left, made.collective, planner=as_planner(self.options["planner"]), **options)
+
+    def _loaded(self, case: CaseEntry) -> Plan:
+        """Return the verified plan of a case, which is as the index says."""
+        failure = failure_of(case)
+        if known := self._plans.get((case.collective, failure)):
+            return known
+        assert self.path is not None
+        assert case.file is not None
+        found, planner = load_plan(self.path / case.file, failure.applied(self.topology)), self.options["planner"]
+        root = found.schedule.problem(found.collective).get("root")
+        stated = {
+            "collective": (case.collective, str(found.collective)),
+            "planner": (planner, planner if planner == "auto" else found.planner),
+            "root": (self.options["root"], None if root is None else found.topology.compute_nodes[root]),
+            "algbw": (case.algbw, found.algbw),
+            "bound": (case.bound, found.bound.algbw),
+        }
+        for what, (expected, has) in stated.items():
+            if expected != has:
+                raise FileFormatError(
+                    f"{name_of(self.path / case.file)} has {what} {has}, but {INDEX} says {expected}; the folder was "
+                    "changed, plan again"
+                )
+        self._plans[case.collective, failure] = found
+        return found
+
+    def _file_of(self, key: tuple[str, Failure]) -> str:
+        """Name the file of a case by its place, which it keeps when it is replaced."""
+        return f"{key[0]}-{list(self._cases).index(key)}.json"
 
     def _write_index(self) -> None:
-        from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument
+        from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument, OptionsEntry
 
         document = IndexDocument(
             format=INDEX_FORMAT,
             version=INDEX_VERSION,
             made_by=f"collopt {version('collopt')}",
             topology_digest=self.topology.digest,
-            options=dict(self.options),
+            options=OptionsEntry.model_validate(self.options),
             num_generators=len(self.symmetries.generators),
             generators=encode_integers([mapping.tolist() for mapping in self.symmetries.generators]),
             cases=tuple(self.cases),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
-from ..plans.schema import Word
+from ..plans.schema import Word, as_positive
 
 INDEX_FORMAT = "collopt-plan-folder"
 INDEX_VERSION = 1
@@ -16,12 +16,11 @@ Status = Literal["ok", "disconnected", "failed"]
 
 
 def _as_fraction(value: object) -> Fraction:
-    if isinstance(value, str | Fraction) and len(str(value)) <= 200:
-        return Fraction(value)
-    raise ValueError("expected a fraction as text, such as '3/65'")
+    return value if isinstance(value, Fraction) else as_positive(value)
 
 
 Exact = Annotated[Fraction, PlainValidator(_as_fraction), PlainSerializer(str)]
+Left = Annotated[Exact, PlainValidator(lambda value: Fraction(0) if value == "0" else _as_fraction(value))]
 
 
 class _Entry(BaseModel):
@@ -31,8 +30,8 @@ class _Entry(BaseModel):
 class FaultEntry(_Entry):
     """A node, or both ends of a link, and what is left of its bandwidth."""
 
-    nodes: tuple[str, ...]
-    factor: Exact = Fraction(0)
+    nodes: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
+    factor: Left = Fraction(0)
 
 
 class CaseEntry(_Entry):
@@ -51,6 +50,19 @@ class CaseEntry(_Entry):
     seconds: float
     file: Word | None = None
 
+    @model_validator(mode="after")
+    def _rates_only_plans(self) -> CaseEntry:
+        if any((rate is None) is (self.status == "ok") for rate in (self.bound, self.algbw)):
+            raise ValueError("expected bound and algbw where the status is ok, and only there")
+        return self
+
+
+class OptionsEntry(_Entry):
+    """Options of all plans."""
+
+    planner: Word
+    root: str | None
+
 
 class IndexDocument(_Entry):
     """All cases, and symmetries that take them to failures that are alike."""
@@ -59,7 +71,7 @@ class IndexDocument(_Entry):
     version: int
     made_by: str
     topology_digest: str
-    options: dict[Word, str | None]
+    options: OptionsEntry
     num_generators: int
     generators: dict[str, Any]
     cases: tuple[CaseEntry, ...]

@@ -19,7 +19,7 @@ from ...solvers.highs.options import current_threads, limited_threads
 from ...support import progress
 from ...support.quantities import Exact
 from ...support.seed import current_seed, seeded
-from ...support.validation import as_list, as_whole, shown
+from ...support.validation import as_list, as_options, as_whole, shown
 from ...topologies import Topology
 from ...topologies.failures.cases import FAILURE_KINDS, failure_cases
 from ...topologies.failures.failure import Failure
@@ -131,7 +131,7 @@ def survive(
     as_topology(topology)
     several = [collective] if isinstance(collective, str | Collective) else as_list(collective, "the collectives")
     known = [as_collective(each, COLLECTIVES.values(), "there is no planner for") for each in several]
-    names = tuple(baselines)
+    names = tuple(as_options(baselines, "the baselines"))
     for name in (planner, *names):
         as_planner(name)
     rooted = None if root is None else topology.compute_nodes[as_root(topology.compute_nodes, root)]
@@ -141,16 +141,12 @@ def survive(
     cases = failure_cases(topology, failures, derate=derate, pairs=pairs, symmetries=home.symmetries)
     listed = [("intact", 1, Failure()), *((case.kind, len(case.members), case.failure) for case in cases)]
     tasks = [_Task(topology, each, *case, planner, rooted, names) for each in known for case in listed]
-    missing = [task for task in tasks if not _has(home.case_of(str(task.collective), task.failure), names)]
+    missing = [task for task in tasks if not home.is_complete(home.case_of(str(task.collective), task.failure), names)]
     with _running(executor, jobs, len(missing)) as chosen:
         for task, answer in progress.iterate(_answers(missing, chosen, home), len(missing)):
             home.add(_entry(task, answer), answer.plan)
     found = {str(each): [home.case_of(str(each), failure) for _, _, failure in listed] for each in known}
     return _frame([_row(case, rows[0], names) for rows in found.values() for case in rows if case and rows[0]])
-
-
-def _has(case: CaseEntry | None, baselines: Iterable[str]) -> bool:
-    return case is not None and case.baselines.keys() >= set(baselines)
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from ...schedules.schedule_json import schedule_kind
 FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
 
 
-def _as_fraction(value: object) -> Fraction:
+def as_positive(value: object) -> Fraction:
+    """Read a positive fraction of a file."""
     if not isinstance(value, str) or not re.fullmatch(FRACTION, value, re.ASCII):
         raise ValueError("expected a positive fraction as text, such as '3/65'")
     return Fraction(value)
@@ -37,7 +38,7 @@ KINDS_SINCE = {"exchange": (6, "allreduces in one phase"), "staged-flow": (7, "f
 KINDS_SINCE["symmetric-forest"] = (8, "trees by symmetries")
 """First version with a kind of schedule that older ones of its schema lack, and what it is."""
 
-ExactText = Annotated[Fraction, PlainValidator(_as_fraction)]
+ExactText = Annotated[Fraction, PlainValidator(as_positive)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
 

@@ -86,6 +86,56 @@ def test_a_run_resumes_where_it_was_cut_off(tmp_path: Path) -> None:
         survive(box, "allgather", folder=tmp_path / "new")
 
 
+def test_a_run_that_compares_with_more_replaces_its_cases(tmp_path: Path) -> None:
+    """The folder keeps one case and one file for each failure, and what it was compared with before."""
+    options: dict[str, Any] = {"failures": ["link"], "folder": tmp_path, "jobs": 1}
+    first = survive(ring(5), "allgather", baselines=[], **options)
+    names = {path.name for path in tmp_path.iterdir()}
+    for baseline in ("ring", "double-binary-tree", "ring"):
+        frame = survive(ring(5), "allgather", baselines=[baseline], **options)
+        assert frame["algbw_exact"].equals(first["algbw_exact"])
+        assert {path.name for path in tmp_path.iterdir()} == names
+    assert [set(case.baselines) for case in PlanFolder(tmp_path).cases] == [{"ring", "double-binary-tree"}] * 2
+
+
+@pytest.mark.parametrize("lost", ["index.json", "allgather-1.json"])
+def test_lost_files_are_written_again(tmp_path: Path, lost: str) -> None:
+    """A run that was killed before its first case has no cases, or only the topology."""
+    options: dict[str, Any] = {"failures": ["link"], "baselines": [], "folder": tmp_path, "jobs": 1}
+    with Dying(1) as executor:
+        executor.submitted = 2
+        with pytest.raises(NoAnswerError):
+            survive(ring(5), "allgather", **options, executor=executor)
+    assert {path.name for path in tmp_path.iterdir()} == {"topology.json", "index.json"}
+    with pytest.raises(UnsupportedError, match="no collective is named"):
+        PlanFolder(tmp_path).pick()
+    (tmp_path / ".allgather-0.json.x.tmp").touch()
+    if lost == "index.json":
+        (tmp_path / lost).unlink()
+    first = survive(ring(5), "allgather", **options)
+    if lost != "index.json":
+        (tmp_path / lost).unlink()
+        assert survive(ring(5), "allgather", **options)["file"].equals(first["file"])
+    assert PlanFolder(tmp_path).pick("gpu2--gpu3").algbw == first["algbw_exact"][1]
+
+
+def test_plans_in_steps_are_planned_anew(tmp_path: Path) -> None:
+    """They cannot be carried over, but every link can be picked, by the planner of the folder."""
+    network = torus(3, 3)
+    survive(network, "allgather", folder=tmp_path, failures=["link"], planner="bfb", baselines=[], jobs=1)
+    plan = PlanFolder(tmp_path).pick("gpu2.1--gpu2.2")
+    plan.verify(network.without_link("gpu2.1", "gpu2.2"))
+    assert plan.planner == "bfb"
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    """Nor can it hold one."""
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "plans"):
+        with pytest.raises(UnsupportedError, match="cannot be a folder"):
+            survive(ring(4), "allgather", folder=path)
+
+
 class Dying(ThreadPoolExecutor):
     """An executor of which only the first two tasks come to an end."""
 
@@ -150,7 +200,8 @@ def test_the_intact_plan_and_one_of_several_collectives_are_picked(folder: Path)
     """Names of nodes may be short where they are clear."""
     plans = PlanFolder(folder)
     assert plans.collectives == ("allgather", "allreduce")
-    assert plans.pick(collective="allgather").topology == dgx_a100(boxes=2)
+    for intact in ((), "", "intact"):
+        assert plans.pick(intact, collective="allgather").topology == dgx_a100(boxes=2)
     assert plans.pick(["box1/nic7"], collective=collopt.schedules.ALLREDUCE).topology.num_links == 92
     assert plans.pick("box1/nic7", "allreduce") is plans.pick("box1/nic7", "allreduce")
 
@@ -161,7 +212,12 @@ def test_the_intact_plan_and_one_of_several_collectives_are_picked(folder: Path)
         ("ib", "allgather", NoAnswerError, "without ib: there is no path"),
         ("box0/nic0 + box1/nic0", "allgather", NoAnswerError, "--pairs 'box0/nic0 \\+ box1/nic0'"),
         ("nic0", "allgather", TopologyError, "ambiguous"),
-        ("box0/nic0", None, UnsupportedError, "expected one of the folder's, allgather, allreduce"),
+        (
+            "box0/nic0",
+            None,
+            UnsupportedError,
+            "no collective is named; expected one of the folder's, allgather, allreduce",
+        ),
         ("box0/nic0", "broadcast", UnsupportedError, "expected one of the folder's"),
     ],
 )
@@ -181,6 +237,9 @@ def test_what_was_not_planned_is_refused(
         ({"num_generators": 1}, "more than"),
         ({"cases": [{}]}, "is missing"),
         ({"extra": 1}, "not part of this format"),
+        ({"options": {}}, "is missing"),
+        ({"options": {"planner": "no", "root": None}}, "there is no planner 'no'"),
+        ({"options": {"planner": "auto", "root": "no"}}, "root 'no' is not a rank"),
     ],
 )
 def test_changed_folders_are_refused(folder: Path, tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -191,6 +250,60 @@ def test_changed_folders_are_refused(folder: Path, tmp_path: Path, change: dict[
     (tmp_path / "index.json").write_text(json.dumps(index))
     with pytest.raises(FileFormatError, match=message):
         PlanFolder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        *(({"algbw": text}, "expected a positive fraction") for text in ("1/0", "0", "1e300000000", "nan", 3)),
+        ({"algbw": None}, "expected bound and algbw"),
+        ({"baselines": {"ring": "0"}}, "expected a positive fraction"),
+        ({"collective": "no"}, "there is no collective 'no'"),
+        ({"failure": [{"nodes": []}]}, "nodes"),
+        ({"failure": [{"nodes": ["x"]}]}, "is not a node"),
+        ({"failure": [{"nodes": ["box0/nic0", "box1/nic0"]}]}, "no link between"),
+        ({"failure": [{"nodes": ["box0/nic0", "ib"], "factor": "2"}]}, "expected less than 1"),
+        ({"failure": [{"nodes": ["box0/nic0", "ib"], "factor": "1/0"}]}, "expected a positive fraction"),
+        ({"failure": []}, "without intact is there twice"),
+        ({"failure": [{"nodes": ["ib", "box0/nic0"]}]}, "has other names"),
+    ],
+)
+def test_changed_cases_are_refused(folder: Path, tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    """Before anything is picked."""
+    index = json.loads((folder / "index.json").read_text())
+    index["cases"][1] |= change
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    (tmp_path / "topology.json").write_bytes((folder / "topology.json").read_bytes())
+    with pytest.raises(FileFormatError, match=message):
+        PlanFolder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "message"),
+    [
+        ("options", {"root": "c"}, "has root a, but index.json says c"),
+        ("options", {"planner": "ring"}, "has planner forestcoll, but index.json says ring"),
+        ("case", {"algbw": "999"}, "but index.json says 999"),
+        ("case", {"bound": "999"}, "but index.json says 999"),
+        ("case", {"collective": "reduce"}, "has collective broadcast"),
+    ],
+)
+def test_plans_that_differ_from_the_index_are_refused(
+    tmp_path: Path, field: str, change: dict[str, Any], message: str
+) -> None:
+    """On a network without symmetries, whose root nothing else tells; also by a run that resumes."""
+    links = [("a", "b", 1), ("b", "c", 2), ("c", "d", 3), ("d", "a", 4)]
+    network = Topology.from_links(links, compute="abcd", bidirectional=True)
+    request: dict[str, Any] = {"folder": tmp_path, "failures": [], "baselines": [], "jobs": 1}
+    survive(network, "broadcast", root="a", **request)
+    index = json.loads((tmp_path / "index.json").read_text())
+    (index["options"] if field == "options" else index["cases"][0]).update(change)
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    with pytest.raises(FileFormatError, match=message):
+        PlanFolder(tmp_path).pick()
+    options, [case] = index["options"], index["cases"]
+    with pytest.raises(FileFormatError, match=message):
+        survive(network, case["collective"], **options, **request)
 
 
 def test_swapped_plans_are_refused(folder: Path, tmp_path: Path) -> None:
@@ -211,6 +324,7 @@ def test_swapped_plans_are_refused(folder: Path, tmp_path: Path) -> None:
         ({"executor": 3}, UnsupportedError),
         ({"failures": ["disk"]}, TopologyError),
         ({"derate": ["2"]}, TopologyError),
+        *(({name: "link"}, TopologyError) for name in ("failures", "derate", "pairs", "baselines")),
         ({"root": 3}, UnsupportedError),
     ],
 )
