@@ -13,7 +13,7 @@ constraints
 ``<part>.<name>``   the constraints of each part                          as in the part's formulation
 ``link_shared``     all parts together fit each link                      sum of c_part(u, v) <= b(u, v)
 ``least_rate``      no part is slower than its weight times the least     z <= rate_part / weight_part
-``usage_balance``   on request, in each part: switches pass on all           in of c_part = out of c_part
+``usage_balance``   on request, of each part: switches pass on all        in of c_part = out of c_part
 ==================  ====================================================  ==================================
 
 The objective is the least weighted rate, the first round of max-min fairness; any other expression of the parts'

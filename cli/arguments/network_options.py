@@ -53,9 +53,14 @@ class NetworkOptions(NamedTuple):
 FLAGS = {"boxes": "--boxes", "n": "--nodes", "shape": "--shape", "fabric": "--fabric"}
 """Options of networks that have an option of their own here."""
 EXAMPLES = {
-    "gpu": "NAME", "figures": "nccl", "nic_bandwidth": "50", "pcie_bandwidth": "32", "nics": "8",
-    "oversubscription": "2", "boxes_per_leaf": "4",
-}  # fmt: skip
+    "gpu": "NAME",
+    "figures": "nccl",
+    "nic_bandwidth": "50",
+    "pcie_bandwidth": "32",
+    "nics": "8",
+    "oversubscription": "2",
+    "boxes_per_leaf": "4",
+}
 """Options that ``--set`` takes of files, each with a value that makes sense."""
 # ``option 'n' of ring is 'four'``, at the start of a message
 BUILDER_OPTION = re.compile(r"option '(\w+)'(?= of \S+ is )")

@@ -106,9 +106,14 @@ def find(
         raise UsageError(f"--alpha: {error}") from None
     with computing(f"searching topologies of {nodes} nodes"):
         found = find_topologies(
-            nodes, degree, bidirectional=bidirectional, alpha=alpha, size=size, node_bandwidth=egress,
+            nodes,
+            degree,
+            bidirectional=bidirectional,
+            alpha=alpha,
+            size=size,
+            node_bandwidth=egress,
             all_to_all=not no_all_to_all,
-        )  # fmt: skip
+        )
     best = found.best_mix(calls)
     if candidate is not None and candidate > len(found):
         raise UsageError(f"--candidate is {candidate}; expected a number from 1 to {len(found)}")

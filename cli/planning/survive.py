@@ -37,7 +37,7 @@ FolderOption = Annotated[
     Path | None,
     option("--output -o FOLDER", "Folder of plans to write; one that an interrupted run left is completed."),
 ]
-BASELINES = {"rings": "ring", "trees": "double-binary-tree"}
+BASELINES = {"rings": "ring", "trees": "double-binary-tree"}  # those that `survive` compares with by default
 
 
 def survive(

@@ -125,10 +125,22 @@ def bench(
     # Under torchrun all ranks have the whole report, and one of them is enough.
     with nullcontext() if rank else table, as_one_of_the_ranks(what, timeout):
         report = measure_plans(
-            compared, minbytes=minbytes, maxbytes=maxbytes, stepfactor=stepfactor, stepbytes=stepbytes or 2**20,
-            iters=iters, warmup_iters=warmup_iters, check=check, datatype=datatype, op=op or "sum", backend=backend,
-            slices=slices, timeout_s=timeout, seed=current_seed(), on_row=table.add,
-        )  # fmt: skip
+            compared,
+            minbytes=minbytes,
+            maxbytes=maxbytes,
+            stepfactor=stepfactor,
+            stepbytes=stepbytes or 2**20,
+            iters=iters,
+            warmup_iters=warmup_iters,
+            check=check,
+            datatype=datatype,
+            op=op or "sum",
+            backend=backend,
+            slices=slices,
+            timeout_s=timeout,
+            seed=current_seed(),
+            on_row=table.add,
+        )
     if not rank and as_json:
         planned = {name: float(plan.busbw) for name, plan in compared.items()}
         emit_json({"args": sys.argv} | report.to_json() | {"planned_bus_bandwidth": planned})

@@ -53,9 +53,16 @@ def run(
     progress = nullcontext() if rank else working(f"running {plan} on {loaded.topology.num_ranks} ranks")
     with progress, as_one_of_the_ranks(str(plan), timeout):
         report = run_local(
-            loaded, backend=backend, elements=elements, dtype=dtype, timeout_s=timeout, repeats=repeats, slices=slices,
-            op=op, seed=current_seed(),
-        )  # fmt: skip
+            loaded,
+            backend=backend,
+            elements=elements,
+            dtype=dtype,
+            timeout_s=timeout,
+            repeats=repeats,
+            slices=slices,
+            op=op,
+            seed=current_seed(),
+        )
     if not rank:
         if as_json:
             emit_json(_as_json(plan, report))

@@ -28,7 +28,7 @@ from ...topologies.network.topology import as_topology
 from ..analysis.compare import check_feasible
 from ..plans.plan import Plan
 from ..registry import PlannerName, as_planner, plan
-from .folder import PlanFolder
+from .folder import PlanFolder, failure_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,6 +128,8 @@ def survive(
     box0/nic0     16         320       1/13       1/8
     box0/gpu0     16      2625/8    89/1664    31/256
     """
+    import pandas as pd
+
     as_topology(topology)
     several = [collective] if isinstance(collective, str | Collective) else as_list(collective, "the collectives")
     known = [as_collective(each, COLLECTIVES.values(), "there is no planner for") for each in several]
@@ -146,7 +148,7 @@ def survive(
         for task, answer in progress.iterate(_answers(missing, chosen, home), len(missing)):
             home.add(_entry(task, answer), answer.plan)
     found = {str(each): [home.case_of(str(each), failure) for _, _, failure in listed] for each in known}
-    return _frame([_row(case, rows[0], names) for rows in found.values() for case in rows if case and rows[0]])
+    return pd.DataFrame([_row(case, rows[0], names) for rows in found.values() for case in rows if case and rows[0]])
 
 
 @contextmanager
@@ -154,7 +156,7 @@ def _running(executor: Executor | None, jobs: int | None, tasks: int) -> Iterato
     """Return the executor, or start processes; None for this process."""
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
-    count = min(len(os.sched_getaffinity(0)) if jobs is None else as_whole(jobs, "jobs"), tasks)
+    count = min(_processors() if jobs is None else as_whole(jobs, "jobs"), tasks)
     if executor is not None or count < 2:
         yield executor
         return
@@ -165,6 +167,11 @@ def _running(executor: Executor | None, jobs: int | None, tasks: int) -> Iterato
         except BaseException:
             made.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _processors() -> int:
+    """Count the processors that this process may use; macOS does not tell, so there it is all of them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _answers(tasks: Sequence[_Task], executor: Executor | None, home: PlanFolder) -> Iterator[tuple[_Task, _Answer]]:
@@ -246,8 +253,6 @@ def _entry(task: _Task, answer: _Answer) -> CaseEntry:
 
 def _row(case: CaseEntry, intact: CaseEntry, baselines: Iterable[str]) -> dict[str, object]:
     """Return the row of a case."""
-    from .folder import failure_of
-
     algbw, bound, loss = case.algbw, case.bound, _loss(case.algbw, intact.algbw)
     row: dict[str, object] = {
         "collective": case.collective,
@@ -272,9 +277,3 @@ def _row(case: CaseEntry, intact: CaseEntry, baselines: Iterable[str]) -> dict[s
 
 def _loss(rate: Fraction | None, whole: Fraction | None) -> Fraction | None:
     return None if rate is None or whole is None else 1 - rate / whole
-
-
-def _frame(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(rows)

@@ -64,11 +64,17 @@ def replay_nodes(nodes: Nodes, num_links: int) -> tuple[int, int]:
     most = 2 * hops + 2 * count
     state = _State(
         waits=np.bincount(nodes.followers, minlength=count).astype(np.int64),
-        is_posted=np.zeros(count, dtype=np.bool_), has_come=np.zeros(count, dtype=np.bool_),
-        is_busy=np.zeros(num_links, dtype=np.bool_), first=np.full(num_links, NONE), last=np.full(num_links, NONE),
-        following=np.full(hops, NONE), times=np.empty(most, dtype=np.int64), events=np.empty(most, dtype=np.int64),
-        targets=np.empty(most, dtype=np.int64), sizes=np.zeros(4, dtype=np.int64),
-    )  # fmt: skip
+        is_posted=np.zeros(count, dtype=np.bool_),
+        has_come=np.zeros(count, dtype=np.bool_),
+        is_busy=np.zeros(num_links, dtype=np.bool_),
+        first=np.full(num_links, NONE),
+        last=np.full(num_links, NONE),
+        following=np.full(hops, NONE),
+        times=np.empty(most, dtype=np.int64),
+        events=np.empty(most, dtype=np.int64),
+        targets=np.empty(most, dtype=np.int64),
+        sizes=np.zeros(4, dtype=np.int64),
+    )
     _replay(nodes, state)
     return int(state.sizes[FINISH]), count - int(state.sizes[ENDED])
 

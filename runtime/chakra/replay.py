@@ -123,11 +123,17 @@ def _routed(linked: LinkedNodes, topology: Topology) -> Nodes:
     waits = np.unique(np.array(linked.waits, dtype=np.int64).reshape(-1, 2), axis=0)
     links, busy_times, times = np.array(hops, dtype=np.int64).reshape(-1, 3).T.copy()
     return Nodes(
-        np.array([KINDS[NodeKind(node.kind)] for _, node in linked.nodes], dtype=np.int64), partners,
+        np.array([KINDS[NodeKind(node.kind)] for _, node in linked.nodes], dtype=np.int64),
+        partners,
         np.array([node.duration * NS_PER_US or MIN_COMPUTATION_NS for _, node in linked.nodes], dtype=np.int64),
-        np.array(starts, dtype=np.int64), links, busy_times, times, np.repeat(np.arange(count), np.diff(starts)),
-        np.searchsorted(waits[:, 0], np.arange(count + 1)), waits[:, 1].copy(),
-    )  # fmt: skip
+        np.array(starts, dtype=np.int64),
+        links,
+        busy_times,
+        times,
+        np.repeat(np.arange(count), np.diff(starts)),
+        np.searchsorted(waits[:, 0], np.arange(count + 1)),
+        waits[:, 1].copy(),
+    )
 
 
 MAX_MESSAGE_BYTES = 2**53

@@ -85,9 +85,12 @@ def _check_thread_block(program: Program, rank: RankProgram, number: int, block:
 
 
 CONNECTION_SIDES = {
-    "send": (True, False), "recv": (False, True), "copy": (True, True), "reduce": (True, True),
+    "send": (True, False),
+    "recv": (False, True),
+    "copy": (True, True),
+    "reduce": (True, True),
     "recv_reduce": (True, True),
-}  # fmt: skip
+}
 """Whether a step of each kind has a source, and a target."""
 
 

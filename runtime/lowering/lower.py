@@ -123,9 +123,14 @@ def lower(
 def lower_plan(plan: Plan, *, max_steps: int, channels: int, instances: int) -> Program:
     """Lower a plan for the files of a runtime, with its name and the groups of its network; see `lower`."""
     return lower(
-        plan.schedule, plan.collective, max_steps=max_steps, channels=channels, instances=instances,
-        name=program_name(plan), topology=plan.topology,
-    )  # fmt: skip
+        plan.schedule,
+        plan.collective,
+        max_steps=max_steps,
+        channels=channels,
+        instances=instances,
+        name=program_name(plan),
+        topology=plan.topology,
+    )
 
 
 def program_name(plan: Plan) -> str:

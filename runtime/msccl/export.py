@@ -79,9 +79,15 @@ def export_msccl_xml(
     if instances > 1:
         _check_instances(program, instances, limits, blocks, lowered)
     write_xml(
-        program, path, runtime=runtime, min_bytes=min_bytes, max_bytes=max_bytes, protocol=protocol,
-        max_thread_blocks=max_thread_blocks, placement=placement,
-    )  # fmt: skip
+        program,
+        path,
+        runtime=runtime,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        protocol=protocol,
+        max_thread_blocks=max_thread_blocks,
+        placement=placement,
+    )
 
 
 def _program(plan: Plan, limits: RuntimeLimits, channels: int, max_thread_blocks: int, instances: int) -> Program:

@@ -103,9 +103,12 @@ def export_mscclpp_json(
     check_choice("version", version, VERSIONS)
     check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
     options: dict[str, Any] = {
-        "placement": placement, "min_bytes": min_bytes, "max_bytes": max_bytes,
-        "max_thread_blocks": max_thread_blocks, "threads_per_block": threads_per_block,
-    }  # fmt: skip
+        "placement": placement,
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "max_thread_blocks": max_thread_blocks,
+        "threads_per_block": threads_per_block,
+    }
     if _uses_star(plan, boxes, version):
         check_sums(plan.trees, plan.topology)
         if channels > 1:

@@ -131,10 +131,14 @@ def _report(
     # In 0.8.0 whoever selects a plan compares its largest size by "less than" (nccl.cu, line 623).
     window = Window(plan.collective.nccl_name, plan.num_ranks, plan.in_place, least, most + (version != VERSIONS[0]))
     return LintReport(
-        str(path), RUNTIME, version, tuple(findings),
+        str(path),
+        RUNTIME,
+        version,
+        tuple(findings),
         f"{plan.collective} on {plan.num_ranks} ranks, {place}, from {least} to {most} bytes",
-        loading=(*_loading(version), f"only calls of a multiple of {multiple} bytes can run it"), windows=(window,),
-    )  # fmt: skip
+        loading=(*_loading(version), f"only calls of a multiple of {multiple} bytes can run it"),
+        windows=(window,),
+    )
 
 
 def _loading(version: str) -> tuple[str, ...]:

@@ -70,11 +70,19 @@ def export_nccl_graph(
     speed = f"{float(plan.busbw / len(rings)):g}"
     graphs = ET.Element("graphs", version="1")
     graph = ET.SubElement(
-        graphs, "graph", id=RING_GRAPH, pattern=RING_PATTERN,
-        crossnic=str(int(several and any(enters != leaves for enters, leaves in ends))), nchannels=str(len(channels)),
-        speedintra=speed, speedinter=speed, latencyinter="0", typeintra=type_intra, typeinter=type_inter,
+        graphs,
+        "graph",
+        id=RING_GRAPH,
+        pattern=RING_PATTERN,
+        crossnic=str(int(several and any(enters != leaves for enters, leaves in ends))),
+        nchannels=str(len(channels)),
+        speedintra=speed,
+        speedinter=speed,
+        latencyinter="0",
+        typeintra=type_intra,
+        typeinter=type_inter,
         samechannels=str(int(len(set(map(tuple, channels))) == 1)),
-    )  # fmt: skip
+    )
     for channel, (enters, leaves) in zip(channels, ends, strict=True):
         element = ET.SubElement(graph, "channel")
         gpus = [("gpu", f"{gpu:x}") for gpu in channel]

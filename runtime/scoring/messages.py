@@ -109,12 +109,18 @@ def _transfers(messages: Messages, links: list[tuple[int, ...]]) -> Transfers:
     """Messages with the links of each."""
     waits = np.array(messages.waits, dtype=np.int64).reshape(-1, 2)
     return Transfers(
-        senders=_column(messages.senders), receivers=_column(messages.receivers),
-        firsts=np.zeros(len(messages.senders), dtype=np.int64), amounts=_column(messages.amounts), unit=messages.unit,
-        levels=_column(messages.levels), adds=np.array(messages.adds, dtype=np.bool_),
+        senders=_column(messages.senders),
+        receivers=_column(messages.receivers),
+        firsts=np.zeros(len(messages.senders), dtype=np.int64),
+        amounts=_column(messages.amounts),
+        unit=messages.unit,
+        levels=_column(messages.levels),
+        adds=np.array(messages.adds, dtype=np.bool_),
         hop_starts=_column(accumulate(map(len, links), initial=0)),
-        hop_links=_column(link for route in links for link in route), before=waits[:, 0], after=waits[:, 1],
-    )  # fmt: skip
+        hop_links=_column(link for route in links for link in route),
+        before=waits[:, 0],
+        after=waits[:, 1],
+    )
 
 
 def _column(values: Iterable[int]) -> IntArray:

@@ -149,9 +149,17 @@ def _run(plan: Plan, timed: TimedSchedule, size: int | str, slices: int | None) 
     num_bytes = as_bytes(size)
     run = timed.run(num_bytes, slices)
     return Simulation(
-        plan.topology, plan.collective, num_bytes, run.slices, run.time, run.transfers, run.times, run.starts,
-        plan.busbw / plan.algbw, timed.rules.costs,
-    )  # fmt: skip
+        plan.topology,
+        plan.collective,
+        num_bytes,
+        run.slices,
+        run.time,
+        run.transfers,
+        run.times,
+        run.starts,
+        plan.busbw / plan.algbw,
+        timed.rules.costs,
+    )
 
 
 NS_PER_US = 1000

@@ -1,4 +1,4 @@
-"""Dimension reduction of linear programs by colour refinement (Grohe, Kersting, Mladenov and Selman, 2014)."""
+"""Dimension reduction of linear programs by color refinement (Grohe, Kersting, Mladenov and Selman, 2014)."""
 
 from __future__ import annotations
 

@@ -75,10 +75,16 @@ def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
     # Coarser than bytes, finer than rows where these are long.
     unit = gcd(exchange.row_bytes, FINEST_UNIT)
     plan = schedule_all_to_allv(
-        rows * (exchange.row_bytes // unit), servers=servers, gpus_per_server=gpus, nics=exchange.nics or None,
-        stages=exchange.stages, max_stage_bytes=exchange.max_stage_bytes, max_scratch_bytes=exchange.max_scratch_bytes,
-        unit_bytes=unit, model=exchange.model,
-    )  # fmt: skip
+        rows * (exchange.row_bytes // unit),
+        servers=servers,
+        gpus_per_server=gpus,
+        nics=exchange.nics or None,
+        stages=exchange.stages,
+        max_stage_bytes=exchange.max_stage_bytes,
+        max_scratch_bytes=exchange.max_scratch_bytes,
+        unit_bytes=unit,
+        model=exchange.model,
+    )
     streams = plan.stream_starts, plan.segments, plan.stage_bytes, plan.partners, plan.begins, plan.ends
     firsts = np.arange(0, servers * gpus + 1, gpus)
     messages, scratch = rank_messages(rank, plan.traffic, firsts, plan.lanes, *streams, MAX_OPERATIONS // 2)
@@ -88,6 +94,10 @@ def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
     traffic, size = plan.traffic, unit
     own = (traffic[rank, :rank].sum() * size, traffic[:rank, rank].sum() * size, traffic[rank, rank] * size)
     return RankSteps(
-        messages[:, : LENGTH + 1].copy(), np.append(begins, len(messages)), messages[begins, STEP],
-        plan.num_stages + 2, scratch * unit, (int(own[0]), int(own[1]), int(own[2])),
-    )  # fmt: skip
+        messages[:, : LENGTH + 1].copy(),
+        np.append(begins, len(messages)),
+        messages[begins, STEP],
+        plan.num_stages + 2,
+        scratch * unit,
+        (int(own[0]), int(own[1]), int(own[2])),
+    )

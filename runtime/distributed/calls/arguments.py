@@ -303,9 +303,12 @@ FUNCTIONS = {"sum": "add", "prod": "mul", "min": "minimum", "max": "maximum", "a
 """Functions of torch; an average is a sum that is divided at the end."""
 
 TYPES = {
-    "sum": (*INTEGERS, *FLOATS, *COMPLEX), "prod": (*INTEGERS, *FLOATS, *COMPLEX), "min": (*INTEGERS, *FLOATS),
-    "max": (*INTEGERS, *FLOATS), "avg": (*FLOATS, *COMPLEX),
-}  # fmt: skip
+    "sum": (*INTEGERS, *FLOATS, *COMPLEX),
+    "prod": (*INTEGERS, *FLOATS, *COMPLEX),
+    "min": (*INTEGERS, *FLOATS),
+    "max": (*INTEGERS, *FLOATS),
+    "avg": (*FLOATS, *COMPLEX),
+}
 
 
 def check_operation(op: str, dtype: Any, layout: Layout) -> None:

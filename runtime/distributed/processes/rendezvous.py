@@ -51,9 +51,12 @@ def on_all_ranks(
         with listening(on_update):
             return _as_one_of_them(task, rendezvous, terms)
     return run_ranks(
-        partial(_as_local_rank, task, rendezvous), rendezvous.num_ranks, timeout_s=rendezvous.timeout_s,
-        preload=("torch", "torch.distributed", *preload), on_update=on_update,
-    )  # fmt: skip
+        partial(_as_local_rank, task, rendezvous),
+        rendezvous.num_ranks,
+        timeout_s=rendezvous.timeout_s,
+        preload=("torch", "torch.distributed", *preload),
+        on_update=on_update,
+    )
 
 
 def _as_one_of_them(task: Callable[[Any], Part], rendezvous: Rendezvous, terms: Mapping[str, object]) -> list[Part]:
@@ -105,9 +108,12 @@ def _as_local_rank(task: Callable[[Any], Part], rendezvous: Rendezvous, rank: in
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     dist.init_process_group(
-        rendezvous.backend, init_method=f"file://{folder}/rendezvous", rank=rank, world_size=rendezvous.num_ranks,
+        rendezvous.backend,
+        init_method=f"file://{folder}/rendezvous",
+        rank=rank,
+        world_size=rendezvous.num_ranks,
         timeout=timedelta(seconds=rendezvous.timeout_s),
-    )  # fmt: skip
+    )
     part = task(_device(rendezvous.backend, rank))
     dist.barrier()
     dist.destroy_process_group()

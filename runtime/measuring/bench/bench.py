@@ -245,10 +245,21 @@ def check_config(
     check_counts({} if stepfactor is None else {"stepfactor": stepfactor}, least=2)
     step = {"step_bytes": stepbytes} if stepfactor is None else {"step_factor": stepfactor}
     return {
-        "nthreads": 1, "ngpus": 1, "minimum_bytes": minbytes, "maximum_bytes": maxbytes, **step,
-        "warmup_iters": warmup_iters, "iterations": iters, "aggregated_iterations": 1, "validation": check, "graph": 0,
-        "blocking_collectives": "false", "parallel_init": "false", "slices": slices, "seed": as_seed(seed),
-    }  # fmt: skip
+        "nthreads": 1,
+        "ngpus": 1,
+        "minimum_bytes": minbytes,
+        "maximum_bytes": maxbytes,
+        **step,
+        "warmup_iters": warmup_iters,
+        "iterations": iters,
+        "aggregated_iterations": 1,
+        "validation": check,
+        "graph": 0,
+        "blocking_collectives": "false",
+        "parallel_init": "false",
+        "slices": slices,
+        "seed": as_seed(seed),
+    }
 
 
 def _mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:

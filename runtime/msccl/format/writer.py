@@ -119,10 +119,18 @@ def to_xml_text(
     if in_place:
         run_program(replace(program, in_place=True), interleavings=1)
     root = _element(
-        "algo", name=program.name, proto=protocol, nchannels=program.num_channels, nchunksperloop=chunks,
-        ngpus=program.num_ranks, coll=limits.collectives[program.collective], inplace=int(in_place),
-        outofplace=int(out_of_place), minBytes=min_bytes, maxBytes=max_bytes,
-    )  # fmt: skip
+        "algo",
+        name=program.name,
+        proto=protocol,
+        nchannels=program.num_channels,
+        nchunksperloop=chunks,
+        ngpus=program.num_ranks,
+        coll=limits.collectives[program.collective],
+        inplace=int(in_place),
+        outofplace=int(out_of_place),
+        minBytes=min_bytes,
+        maxBytes=max_bytes,
+    )
     sends = match_transfers(program)
     partners = sends | {receive: send for send, receive in sends.items()}
     root.extend(_gpu(program, rank, partners) for rank in program.ranks)

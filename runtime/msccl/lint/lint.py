@@ -77,10 +77,15 @@ def lint_file(
     except TooManyFindingsError:
         pass
     return LintReport(
-        str(path), dialect.name, dialect.version, tuple(findings), summarize(dialect, document),
-        loading_environment([str(path)], dialect), loading_hints(dialect, document),
+        str(path),
+        dialect.name,
+        dialect.version,
+        tuple(findings),
+        summarize(dialect, document),
+        loading_environment([str(path)], dialect),
+        loading_hints(dialect, document),
         call_windows(dialect, document) if not (dialect.absent or findings.has("rejected")) else (),
-    )  # fmt: skip
+    )
 
 
 def _json_finding(path: str | os.PathLike[str], dialect: Dialect) -> str:
@@ -245,6 +250,10 @@ def program_of(document: Document, layout: Layout, findings: Findings) -> Progra
     ranks = sorted(document.gpus, key=lambda gpu: gpu.number)
     shards = layout.shards if layout.collective.has_one_root else ()
     return Program(
-        document.words.get("name", "unnamed"), layout.collective, document.numbers["ngpus"], layout.chunks,
-        tuple(rank_program(gpu, *buffer_chunks(layout, gpu.number), findings) for gpu in ranks), shards=shards,
-    )  # fmt: skip
+        document.words.get("name", "unnamed"),
+        layout.collective,
+        document.numbers["ngpus"],
+        layout.chunks,
+        tuple(rank_program(gpu, *buffer_chunks(layout, gpu.number), findings) for gpu in ranks),
+        shards=shards,
+    )

@@ -123,8 +123,14 @@ class _Parser(Fields):
     def _resources(self, gpu: object, where: str, rank: int, ranks: int) -> dict[str, Any]:
         """Channels and remote buffers of a GPU."""
         required = (
-            "id", "input_chunks", "output_chunks", "scratch_chunks", "channels", "remote_buffers", "threadblocks",
-        )  # fmt: skip
+            "id",
+            "input_chunks",
+            "output_chunks",
+            "scratch_chunks",
+            "channels",
+            "remote_buffers",
+            "threadblocks",
+        )
         fields = self.mapping(gpu, where, required, ("semaphores",))
         self.check_position(fields["id"], where, rank)
         peers: dict[ChannelType, tuple[int, ...]] = dict.fromkeys(CHANNEL_TYPES, ())

@@ -113,12 +113,15 @@ class Encoder:
         edges = np.unique(slices)
         ports = [rank for kind, rank, _ in self.resources[: self.num_ports]]
         return Code(
-            np.array(rows, dtype=np.int64).reshape(-1, fields.PIPED + 1), np.array(firsts),
+            np.array(rows, dtype=np.int64).reshape(-1, fields.PIPED + 1),
+            np.array(firsts),
             np.array(self._arguments, dtype=np.int64),
-            np.array(self._flags, dtype=np.int64).reshape(-1, fields.BEYOND + 1), np.searchsorted(edges, slices),
-            edges, np.array([rank for rank, _ in self.blocks] + ports),
+            np.array(self._flags, dtype=np.int64).reshape(-1, fields.BEYOND + 1),
+            np.searchsorted(edges, slices),
+            edges,
+            np.array([rank for rank, _ in self.blocks] + ports),
             np.array(self._others[: self.num_ports], dtype=np.int64),
-        )  # fmt: skip
+        )
 
     def _row(self, rank: int, operation: Operation) -> tuple[int, ...]:
         """Columns of an operation, without those of pipelines."""
