@@ -12,8 +12,6 @@ Examples
 (346.67, Fraction(0, 1))
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Lets ``python -m collopt`` do what ``collopt`` does."""
 
-from __future__ import annotations
-
 import sys
 
 from .cli import main

@@ -4,8 +4,6 @@ Each derives from `ColloptError` and from the builtin exception that fits.  Its 
 where, and how to fix it.  The command line prints that sentence and nothing else.
 """
 
-from __future__ import annotations
-
 __all__ = ["BoundError", "CapacityOverflowError", "CertificateError", "ColloptError", "FileFormatError"]
 __all__ += ["MissingDependencyError"]
 __all__ += ["NoAnswerError", "ProgramError", "SolverError", "TooLargeError", "TopologyError", "UnsupportedError"]

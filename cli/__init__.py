@@ -1,7 +1,5 @@
 """Command-line interface."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

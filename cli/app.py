@@ -3,8 +3,6 @@
 Exit status 0 means fine, 1 that a check failed, 2 that the request or the input cannot be used.
 """
 
-from __future__ import annotations
-
 import errno
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Options that all commands share: verbosity, solver threads and the random seed."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import logging

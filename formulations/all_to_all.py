@@ -30,8 +30,6 @@ Symmetries reduce it to one source s(i) of each orbit O(i) and one row of each o
 to s(i), for all of O(i) on average.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -35,8 +35,6 @@ switches are relays.  The objective is then an upper bound; trees that branch at
 Stated in Pyomo, to be read and extended.  `collopt.formulations.allreduce_cuts` is equivalent with fewer variables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

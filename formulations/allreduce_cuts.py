@@ -33,8 +33,6 @@ Examples
 15.0
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

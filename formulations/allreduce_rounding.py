@@ -15,8 +15,6 @@ The arithmetic is exact, so floats of a solver are taken literally: a share of 2
 as in ``Solution.exact``, avoid that loss.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass

@@ -27,8 +27,6 @@ One model holds the programs of all ranks at one distance, which share no variab
 extended, for up to about 5 * 10^4 shares; docs/formulations/bfb.md has a formula for more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

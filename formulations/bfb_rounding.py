@@ -6,8 +6,6 @@ what that adds to the bandwidth time; where all links into a rank are equally fa
 is ``ceil(P U)`` exactly, with the U of linear program (1).  Proofs are in docs/formulations/bfb_rounding.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil, floor

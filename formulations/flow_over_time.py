@@ -27,8 +27,6 @@ pi(a) if the sum of ``b(e) w(e)`` is at most D, which `collopt.schedules.TimedCu
 Stated in blocks of arrays, because it is solved for many sizes and sets of sources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction

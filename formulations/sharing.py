@@ -23,8 +23,6 @@ variables can replace it.  For a sum of logarithms (proportional fairness) see
 Stated in Pyomo, to be read and extended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

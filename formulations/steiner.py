@@ -23,8 +23,6 @@ what switches with loopback send back (`Forest.link_loads`).  Group limits are n
 Stated in `Blocks`, since it is solved in a loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

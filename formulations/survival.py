@@ -23,8 +23,6 @@ extensions, such as the cheapest reservation for a given rate.
 Stated in Pyomo, to be read and extended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

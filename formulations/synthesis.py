@@ -25,8 +25,6 @@ integers and an absolute optimality gap below one tick proves the optimum.
 Stated in Pyomo, to be read and extended; the search takes longer than building the model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

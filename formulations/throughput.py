@@ -57,8 +57,6 @@ direct-connect paper, by destination).  `collopt.formulations.all_to_all` states
 Stated in Pyomo, to be read and extended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Planners: from a topology and a collective to a verified plan."""
 
-from __future__ import annotations
-
 from .analysis.compare import compare
 from .analysis.groups import Group, mesh_groups, read_groups
 from .analysis.lp_bounds import lp_bound

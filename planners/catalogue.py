@@ -1,7 +1,5 @@
 """Catalogue of planners: their names, functions and options."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module

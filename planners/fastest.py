@@ -1,7 +1,5 @@
 """Plans for a size: the fastest of many planners' for so many bytes, by predicted times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Plans from given schedules: their loads, rate and bound."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Registry of planners: look-up by name, and the function `plan`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches

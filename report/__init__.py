@@ -3,8 +3,6 @@
 Each name is looked up on first use, so ``import collopt.report`` costs next to nothing.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Runtimes: per-rank programs, their interpreter, exporters and execution."""
 
-from __future__ import annotations
-
 from .chakra.export import plan_traces
 from .chakra.replay import Replay, replay_traces
 from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, read_trace, rotate_trace, write_trace

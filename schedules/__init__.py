@@ -1,7 +1,5 @@
 """Schedules: forests of trees with routes, schedules in steps, flows, their bounds, checks and costs."""
 
-from __future__ import annotations
-
 from ..support.quantities import as_bytes
 from .bounds.bound import Bound, bound_sensitivity, link_values
 from .bounds.cut_duals import CutDual

@@ -1,7 +1,5 @@
 """Schedules of any kind as plain JSON values; ``docs/reference/plan-json.md`` describes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Numbers of links and nodes in generated networks grow by the same amounts from b
 right lag repeat, and a million of them take a few kilobytes.
 """
 
-from __future__ import annotations
-
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Array types, read-only views of arrays, distinct numbers in arrays, rows in one array, and components of graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import TypeVar
 

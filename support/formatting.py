@@ -1,7 +1,5 @@
 """Formatting of bandwidths, times, ratios and node names: at least three significant digits, with a fitting unit."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Sequence

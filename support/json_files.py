@@ -1,7 +1,5 @@
 """Strict reader of JSON, and of collopt's versioned JSON files."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

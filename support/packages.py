@@ -1,7 +1,5 @@
 """Which packages are here and work, and the functions that they have registered as entry points."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

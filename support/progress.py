@@ -8,8 +8,6 @@ Tasks may be nested.  The outermost reports numbers, the next one text, and thos
 part is no task, so that a task inside it is reported instead.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext

@@ -3,8 +3,6 @@
 A bandwidth without a unit is in GB/s everywhere.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Bounded reading of regular files: never blocks on a pipe, and never reads more than a given number of bytes."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

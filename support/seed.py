@@ -4,8 +4,6 @@ No proof and no bound is random.  Heuristics that try random orders, the choice 
 interpreter's execution orders depend on one seed, so that equal seeds give equal results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Validation of arguments, and their representation in error messages."""
 
-from __future__ import annotations
-
 import os
 import reprlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Atomic writing of files: each is written beside its target and then renamed."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

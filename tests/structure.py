@@ -8,6 +8,7 @@ Only relative imports are followed; `Structure.hidden_imports` are the others.
 from __future__ import annotations
 
 import ast
+import builtins
 import gc
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -129,6 +130,11 @@ class Structure:
             if isinstance(node, ast.Import | ast.ImportFrom | ast.Call) and _is_hidden_import(node, importers)
         ]
 
+    def needless_future_imports(self) -> list[str]:
+        """Modules whose ``from __future__ import annotations`` changes nothing."""
+        deferred = {module for module, tree in self.trees.items() if any(map(_defers_annotations, tree.body))}
+        return sorted(module for module in deferred if not set(_unbound_annotations(self.trees[module].body)))
+
     def _dotted(self, path: Path) -> str:
         parts = path.relative_to(self.root).with_suffix("").parts
         return ".".join((PACKAGE, *(parts[:-1] if parts[-1] == "__init__" else parts)))
@@ -181,6 +187,46 @@ def code_lines(text: str, nodes: Iterable[ast.AST]) -> int:
     return sum(
         bool(line.strip()) and not line.lstrip().startswith("#") and number not in taken for number, line in lines
     )
+
+
+def _defers_annotations(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
+def _unbound_annotations(body: Iterable[ast.stmt], bound: AbstractSet[str] = frozenset(dir(builtins))) -> Iterator[str]:
+    """Names in annotations of a module's or a class's body that nothing before them binds when it is executed."""
+    bound = set(bound)
+    for node in body:
+        match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                continue
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                annotations = [
+                    node.returns,
+                    *(arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg)),
+                ]
+            case ast.AnnAssign():
+                annotations = [node.annotation]
+            case ast.ClassDef():
+                yield from _unbound_annotations(node.body, bound)
+                annotations = []
+            case _:
+                annotations = []
+        names = (name for annotation in filter(None, annotations) for name in ast.walk(annotation))
+        yield from (name.id for name in names if isinstance(name, ast.Name) and name.id not in bound)
+        bound |= set(_bound_by(node))
+
+
+def _bound_by(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield node.name
+        case ast.Import() | ast.ImportFrom():
+            yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        case _:
+            yield from (
+                name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+            )
 
 
 def _layer_of(module: str) -> int:

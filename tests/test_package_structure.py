@@ -75,6 +75,19 @@ def test_every_module_of_the_root_is_in_a_layer(tmp_path: Path) -> None:
     assert package(tmp_path, **{"errors": "", "extra": "", "more.one": ""}).unlisted_layers() == ["extra", "more"]
 
 
+def test_annotations_are_deferred_only_where_they_must_be(tmp_path: Path) -> None:
+    """A class that names itself must, one that names a class above must not."""
+    future = "from __future__ import annotations\n"
+    itself = f"{future}class A:\n    def copy(self) -> A: ...\n"
+    above = f"{future}class A: ...\nclass B:\n    a: A | None\n    def of(self, *, other: A) -> list[int]: ...\n"
+    typed = (
+        f"{future}from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from x import A\ndef of(a: A) -> int: ...\n"
+    )
+    found = package(tmp_path, **{"support.itself": itself, "support.above": above, "support.typed": typed})
+    assert found.needless_future_imports() == ["collopt.support.above"]
+    assert COLLOPT.needless_future_imports() == []
+
+
 def test_no_module_imports_itself_through_others(tmp_path: Path) -> None:
     """Imports inside functions and for type checkers count too."""
     assert circles(COLLOPT.imports) == []

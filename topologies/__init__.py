@@ -3,8 +3,6 @@
 Arguments that are not of the documented form raise `TopologyError`, or `UnsupportedError` if they are graphs.
 """
 
-from __future__ import annotations
-
 from .builders import CatalogueEntry, build, catalogue
 from .direct_connect.circulant_search import low_diameter_offsets
 from .direct_connect.circulants import (

@@ -1,7 +1,5 @@
 """Catalogue of topology builders by name."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection, Sequence

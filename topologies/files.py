@@ -1,7 +1,5 @@
 """Reading of topologies from JSON and imported formats, and writing as JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Unpack

@@ -1,7 +1,5 @@
 """Options that describe a network, and messages that name them as they are typed."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Annotated, NamedTuple

@@ -1,7 +1,5 @@
 """Checks of output paths before a file is written, and messages when writing fails."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Options of typer from their usage, with completion in shells, and parsers of numbers."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """``collopt export``: exports an existing plan file to a format of a runtime, a simulator or NCCL."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

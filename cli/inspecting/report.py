@@ -1,7 +1,5 @@
 """``collopt report``: one HTML page about a plan, with its certificate in words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

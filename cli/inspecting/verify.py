@@ -1,7 +1,5 @@
 """``collopt verify``: verifies a plan file and lists what was checked."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from ...errors import CertificateError

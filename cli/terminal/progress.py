@@ -1,7 +1,5 @@
 """Progress messages, and the handling of Ctrl-C, during long work."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import sys

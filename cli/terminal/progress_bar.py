@@ -1,7 +1,5 @@
 """Progress bars; imports rich at once, so it is itself imported only at a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -5,8 +5,6 @@ constraints is a few arrays of rows, columns and coefficients that broadcast aga
 A `BlockModel` is open to more constraints and other objectives, like models in Pyomo.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod

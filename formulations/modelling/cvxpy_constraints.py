@@ -4,8 +4,6 @@ Logarithmic utilities, quadratic costs and the like are beyond the linear solver
 formulation, compiled to arrays as for `collopt.solve`; only the language of the objective changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

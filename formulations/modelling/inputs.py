@@ -1,7 +1,5 @@
 """Input checks of model builders and of rounding, and distances in hops for direct-connect topologies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any

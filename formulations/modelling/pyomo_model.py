@@ -1,7 +1,5 @@
 """Base class of Pyomo models, and their compilation to arrays for a solver."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

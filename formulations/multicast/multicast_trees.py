@@ -21,8 +21,6 @@ near.  The trees of N GPUs are up to N^(N - 2) per class, so N is at most 6.
 Stated in `Blocks`, since trees are columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, product

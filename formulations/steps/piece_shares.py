@@ -22,8 +22,6 @@ hops of kind c go on from those of kind p(c), or start at the sources.
 Stated in `Blocks`, since it is solved for several numbers of steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

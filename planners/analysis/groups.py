@@ -1,7 +1,5 @@
 """Process groups: their ranks and collectives, by hand, from a device mesh, or from a file."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Bounds from linear programs, with their dual values as a witness that is checked without a program."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The functions `bound` and `bound_sizes`: limits on all schedules of a collective, for endless data and at a size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, overload

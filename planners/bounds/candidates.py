@@ -5,8 +5,6 @@ the bound for endless data.  Of ranks that look alike from the network, one is a
 and the same distances to and from all others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

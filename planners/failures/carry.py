@@ -1,7 +1,5 @@
 """Plans carried to another network by a renaming of nodes, under which both networks are equal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import singledispatch

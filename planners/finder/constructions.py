@@ -4,8 +4,6 @@ A construction is a small tree of names and numbers: the finder compares many th
 returns.  `Construction.graph`, `Construction.schedule` and `Construction.reduce_scatter` carry it out.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections import Counter

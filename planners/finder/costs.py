@@ -5,8 +5,6 @@ and that of a line graph can beat what Theorem 7 allows.  Both directions are lo
 allgather on the transposed graph does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """On-disk cache of the costs of generalized Kautz graphs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ Distances bound the rate of an all-to-all from above, and the fewer steps an all
 sets of elements are compared by distances, and only the best by their broadcasts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, islice

@@ -4,8 +4,6 @@ The sum of all distances bounds a rate from above.  By decreasing bounds, a cand
 was found, costs no more and has a rate of at least this bound; only of the others a flow is worked out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 

@@ -8,8 +8,6 @@ Cartesian products of different graphs keep to a list of their own, for Theorem 
 bandwidth-optimal breadth-first schedule; such a graph may be dominated by one that is neither.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cache

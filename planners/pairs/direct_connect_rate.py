@@ -1,7 +1,5 @@
 """Rate of an all-to-all on a direct-connect network: exact where the program is small, or within a gap."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Mixture-of-experts dispatch: a multicast all-to-allv that sends a token once to each server with experts of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

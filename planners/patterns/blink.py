@@ -6,8 +6,6 @@ appendix B).  Allgather is an allreduce without additions, as Blink suggests, bu
 from: a shard climbs the trees from its rank and comes down everywhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ in NCCL, boxes are the nodes of the trees, the GPUs of a box form a chain from t
 there is one pair of trees for every GPU, so that every NIC is used.  In a network of one box, its ranks are the nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ A ring or a binary tree says which rank sends to which, and nothing about the ne
 the fewest links; of these, the widest; and of these, where a fabric has several, the one used least so far.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import lcm

@@ -5,8 +5,6 @@ along rings of the box; reduce-scatter is the reverse, and allreduce both.  A sh
 at most once, where plain rings take nearly all shards through every box.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -5,8 +5,6 @@ allreduce both, and broadcast one shard alone.  Nearly all shards cross every cu
 a ring loses where a few boxes have fast networks inside (ForestColl, Figure 2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any

@@ -6,8 +6,6 @@ busiest link as little busy as possible; then each is looked for again.  Where t
 possible, it is repeated in other orders.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Walks through boxes for one ring: depth first with limited patience, and as little load as possible on any link."""
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_left
 from collections import Counter

@@ -1,7 +1,5 @@
 """Checks of `Plan.verify`: the problem that a plan solves, and its stated loads and rate."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...errors import CertificateError, TopologyError

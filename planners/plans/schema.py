@@ -1,7 +1,5 @@
 """Pydantic schema of plan files; imported only when a file is read."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar

@@ -3,8 +3,6 @@
 They are logged to ``collopt.planners`` of the standard library: their ends at level INFO, starts and facts at DEBUG.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator

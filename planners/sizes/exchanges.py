@@ -1,7 +1,5 @@
 """Schedules along the digits of ranks: one step per digit, steps that overlap, several orders at once, and trees."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

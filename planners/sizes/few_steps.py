@@ -1,7 +1,5 @@
 """The planner ``few-steps``: the fastest of the families in few steps that a network has."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 

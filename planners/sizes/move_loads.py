@@ -1,7 +1,5 @@
 """What the moves of all ranks put on links, and times of families from that, without building their schedules."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self

@@ -4,8 +4,6 @@ The shares of the pieces are the optimum of the linear program `collopt.formulat
 fewest chunks that lose next to nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cached_property
 from math import prod

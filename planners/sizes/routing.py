@@ -5,8 +5,6 @@ innermost digit where paths part first, its next digit where they part next, ...
 on which no link is shared by the messages of a shift of all ranks (Zahavi, JPDC 72(11), 2012).
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import NamedTuple
 

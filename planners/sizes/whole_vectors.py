@@ -5,8 +5,6 @@ first.  Of the innermost digits any number can be reduced by a reduce-scatter in
 are exchanged, and gathered in the end.  See Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, for both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import NamedTuple

@@ -5,8 +5,6 @@ Where ranks are linked themselves, the ranks in between pass a message on, one l
 not have: so every part of a shard comes to every rank once, and the reverse is a reduce-scatter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ of these algorithms, the generation of GPUs is guessed from their bandwidth insi
 algorithm chosen.  A protocol makes no difference to the plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

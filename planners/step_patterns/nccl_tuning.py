@@ -6,8 +6,6 @@ share; latencies are sums over steps.  Not modelled are limits for each channel 
 a topology file states for NICs (389-391), and aggregated calls (651).
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import NamedTuple
 

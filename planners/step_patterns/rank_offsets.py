@@ -11,8 +11,6 @@ along the same tree for each s; docs/explanation/algorithms.md has what they tak
   NCCL at 5067397): the highest bit first, on any number of ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

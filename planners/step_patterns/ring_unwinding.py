@@ -6,8 +6,6 @@ at a switch, in their order, each send to the next one through the switch, at th
 ports, and ForestColl's trees are optimal on what results; docs/explanation/algorithms.md has what that costs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Plans of schedules in steps that a pattern lays down, with routes of their sends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise

@@ -17,8 +17,6 @@ reduce-scatter.
   way round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 

@@ -5,8 +5,6 @@ of its links emptiest, and is routed again in further rounds.  This is a heurist
 gap of the plan, which is exact.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

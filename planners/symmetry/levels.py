@@ -6,8 +6,6 @@ serves all is k trees; docs/explanation/symmetry.md says when there is one.  Rou
 hosts of its own, take the place of ranks: one host receives for all of a router, and sends to the others.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple

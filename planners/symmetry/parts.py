@@ -5,8 +5,6 @@ node for all others is small; the trees that enter it there are those of all oth
 one part to the next, trees take a route through the switches between them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A product of commuting symmetries takes every rank to every other of its orbit. 
 the bound, and the trees of one rank of each orbit give all others; docs/explanation/symmetry.md has the proofs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction

@@ -6,8 +6,6 @@ visits take hundreds.  Once the best rate is known it is fixed, and a corner is 
 corners have small denominators.  Trees are packed into the shares of the links; see `collopt.formulations.allreduce`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction

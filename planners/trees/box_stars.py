@@ -4,8 +4,6 @@ Where ranks have more bandwidth outside of their box than trees between boxes ne
 and there are very many of them.  These are few, and lose only what that gains.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise

@@ -5,8 +5,6 @@ be split.  Its surplus capacity is removed, and if the trees no longer fit, the 
 networks the integer program then finds the best balanced numbers.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -6,8 +6,6 @@ sets, guessed switch plans and trimmed capacities make the fast path; where its 
 splitting is the fallback.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...errors import CapacityOverflowError, CertificateError, SolverError

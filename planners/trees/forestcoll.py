@@ -5,8 +5,6 @@ all communication reversed; allreduce is a reduce-scatter whose sums an allgathe
 pipeline paper, appendices A and B).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Validated input of the tree planners."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from math import gcd, lcm

@@ -1,7 +1,5 @@
 """Trees that span switches: the network in which able switches are ranks without data, and its trees brought back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction

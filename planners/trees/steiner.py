@@ -11,8 +11,6 @@ an arc costs the cheapest path past switches, and from a rank to a switch with l
 - So no tree is cheaper than the cheapest arborescence of its own S, and that one is a tree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Networks that the planner ``steiner`` takes: small ones, whose able switches join all ranks."""
 
-from __future__ import annotations
-
 from ...errors import UnsupportedError
 from ...topologies import Topology
 

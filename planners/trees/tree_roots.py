@@ -1,7 +1,5 @@
 """Roots for trees on symmetric links: low trees, and copies that switches loop back spread over the ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise

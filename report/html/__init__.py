@@ -1,7 +1,5 @@
 """Self-contained HTML reports on plans."""
 
-from __future__ import annotations
-
 from .page import report_page, write_report
 
 __all__ = ["report_page", "write_report"]

@@ -1,7 +1,5 @@
 """Certificate of a bound in words: the argument of its witness, the sum over its links, and the bound."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """`write_report`: one self-contained HTML page about a plan, or several plans of one collective on one network."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -8,8 +8,6 @@ Older versions of ASTRA-sim take the bytes of a message from the node, newer one
 the chunk counts in the node, unless these are -1; files have both where the chunks divide the bytes.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Links serve messages in the order in which they come.  What happens at one time 
 scheduled, as in ASTRA-sim's event queue: an arrival before the link's release, for the same message.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

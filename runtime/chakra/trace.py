@@ -4,8 +4,6 @@ Messages are those of ``et_def.proto`` (github.com/mlcommons/chakra, schema 0.0.
 no package of it is published, so ``et_def.json`` describes them, for `google.protobuf` to make when first used.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import zlib

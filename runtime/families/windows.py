@@ -1,7 +1,5 @@
 """Selection of MSCCL and MSCCL++ files by message size: which file of a folder a runtime picks for a call."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

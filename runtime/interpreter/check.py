@@ -4,8 +4,6 @@ A program without races computes the same whatever the speed of its ranks, so on
 its result is right; see docs/explanation/programs.md.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple

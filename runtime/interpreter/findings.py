@@ -1,7 +1,5 @@
 """Findings of `lint_file`: severity, message and location."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple

@@ -6,8 +6,6 @@ scratch, which has a vector for each.  Where the rank still sends its input when
 scratch too and copied to the output in the end, as output and input may be the same memory.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ its place; in stages, each transfer between servers also waits for those of the 
 step, so each further one costs a nop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -5,8 +5,6 @@ see docs/explanation/programs.md for the order and the proof.  Receiving and sen
 from ROCm 6.1 on launches no fused steps (ROCm/rccl#1005).
 """
 
-from __future__ import annotations
-
 import gc
 import re
 from collections.abc import Iterator

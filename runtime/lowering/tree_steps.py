@@ -1,7 +1,5 @@
 """Kernels that write the steps of one rank of a program of trees, and number the different ones of all ranks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...support.arrays import IntArray, SmallArray

@@ -1,7 +1,5 @@
 """Lowering of trees to chunk transfers in a global order; see docs/explanation/programs.md."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple

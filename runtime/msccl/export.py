@@ -1,7 +1,5 @@
 """Exporter of MSCCL XML, which `Plan.export` finds as an entry point."""
 
-from __future__ import annotations
-
 import os
 from bisect import bisect_left
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Reader of MSCCL XML, which refuses what no runtime runs as it stands there."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Exporter of MSCCL++ plans, which `Plan.export` finds as an entry point."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

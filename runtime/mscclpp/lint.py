@@ -3,8 +3,6 @@
 A plan is refused that the executor would refuse, misread or run out of bounds on; it checks less itself.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Python code that registers execution plans with MSCCL++, and selects them for the calls that they are for."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from importlib.resources import files

@@ -4,8 +4,6 @@
 ``net`` stands before the first gpu and after the last.  Every box reads a file of its own.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import xml.etree.ElementTree as ET

@@ -5,8 +5,6 @@ plugins/tuner/example of NCCL, ``NCCL_TUNER_PLUGIN`` and ``NCCL_TUNER_CONFIG_FIL
 collectives, double binary trees for allreduce, and algorithms for switches that add up and copy.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

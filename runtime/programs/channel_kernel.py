@@ -1,7 +1,5 @@
 """Kernel that chooses the channels of all transfers; see `assign_channels`."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...support.arrays import IntArray

@@ -1,7 +1,5 @@
 """Assignment of a connection's transfers to channels."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Validation of arguments, and of the types of a program's fields."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

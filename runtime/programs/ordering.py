@@ -4,8 +4,6 @@
 only edge between the two goes from the send to the receive.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ The shape is that of MSCCL's interpreter (Cowan et al., "MSCCLang: Microsoft Col
 k-th receive of a connection takes the data of its k-th send.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

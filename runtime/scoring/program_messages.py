@@ -4,8 +4,6 @@ Every step is an event that waits for the step above it and for those that it de
 for its step, and a receive waits for the message too.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ All sends of a step read what their senders have before the step.  A send waits 
 its sender some of its chunks, and for nothing else.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os

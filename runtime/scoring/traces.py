@@ -4,8 +4,6 @@ A trace says how many bytes are sent, and not which.  So nothing can show that t
 in, or gives away, fewer bytes than the collective needs shows that it is wrong.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

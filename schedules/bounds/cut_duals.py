@@ -1,7 +1,5 @@
 """Dual values of the throughput programs as a witness, checked with shortest paths in whole numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

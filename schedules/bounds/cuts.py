@@ -1,7 +1,5 @@
 """Cuts and partitions as witnesses of bounds: the data that must cross them, over the bandwidth of their links."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """`FanOut`: how fast data of one rank can spread, one message after the other (LogP)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Length duals of a multicommodity flow as a witness, checked with shortest paths in whole numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction

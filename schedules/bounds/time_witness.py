@@ -1,7 +1,5 @@
 """`TimeWitness`, the proof of a least time: what it says of a collective with a given amount of data."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from fractions import Fraction

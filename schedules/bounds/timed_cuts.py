@@ -1,7 +1,5 @@
 """`TimedCut`: a cut whose nodes change sides at different times, which bounds a flow over time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

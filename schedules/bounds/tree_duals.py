@@ -1,7 +1,5 @@
 """Dual values of a Steiner tree packing as a witness, checked by dynamic programming over sets of ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """`TreePartition`, the witness of allreduces by trees that branch at switches."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """`Witness`, the proof of a bound: what crosses part of a network, checked without solvers and flows."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ reduce-scatter, which is described by an allgather on the transposed graph: expa
 change places (direct-connect paper, Corollary 1.2).
 """
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 

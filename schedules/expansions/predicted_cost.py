@@ -4,8 +4,6 @@ Each function says whether its figure is exact or a bound.  All hold for schedul
 its source, or cost at most that otherwise, for such sends are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

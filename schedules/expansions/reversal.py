@@ -1,7 +1,5 @@
 """Reversed, relabelled and stored schedules: an allgather makes a reduce-scatter, and both an allreduce."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

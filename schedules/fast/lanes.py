@@ -1,7 +1,5 @@
 """Lanes: the NICs of servers in equal shares, and the parts of servers that send and receive one to one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from math import gcd, lcm

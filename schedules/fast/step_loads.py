@@ -4,8 +4,6 @@ In step t stage t is balanced, stage t - 1 goes between servers and stage t - 2 
 stays inside a server is spread over the steps in proportion to the bytes between servers, the room that they leave.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checks of all-to-allv schedules from their arrays alone: every byte arrives, exactly once, in legal stages."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...errors import CertificateError

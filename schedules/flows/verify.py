@@ -4,8 +4,6 @@ It shares no code with the planners, the solvers or the methods of `FlowSchedule
 topology's links and nothing else.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...errors import CertificateError

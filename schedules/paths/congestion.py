@@ -1,7 +1,5 @@
 """Links of paths, and the congestion that follows from their loads."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import lcm
 

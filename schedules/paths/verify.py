@@ -1,7 +1,5 @@
 """Verification of the paths of a schedule, independent of the code that makes them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

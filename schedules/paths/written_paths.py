@@ -1,7 +1,5 @@
 """Readers of the fields of schedules, from JSON values and from Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any

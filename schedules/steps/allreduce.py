@@ -1,7 +1,5 @@
 """`StepAllreduce`: a reduce-scatter in steps and an allgather in steps, one after the other."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar

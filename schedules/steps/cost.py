@@ -1,7 +1,5 @@
 """Cost of schedules in steps: T_L and T_B of the direct-connect paper, and the alpha-beta run time."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import NamedTuple, Self
 

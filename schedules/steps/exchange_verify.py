@@ -3,8 +3,6 @@
 It shares no code with the planners, the solvers or the methods of `StepExchange`.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`StepSends`: what schedules in steps have in common: their sends, loads on links and times."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property

@@ -4,8 +4,6 @@ It shares no code with the planners, the solvers or the methods of `StepSchedule
 topology's links and nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

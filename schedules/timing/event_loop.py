@@ -5,8 +5,6 @@ takes the least (piece + key of the transfer, hop), or the first that came.  A p
 arrives, or when it has arrived as a whole.  All times are integers.  See docs/explanation/programs.md.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

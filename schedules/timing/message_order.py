@@ -9,8 +9,6 @@ have one between two groups.  Fat trees with deterministic routes pass such roun
 of Parallel and Distributed Computing 72(11), 2012.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Times of messages, cut into pieces: on each hop, and what the software of the sending and adding ranks adds."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Predicted times: a run of the schedule, or of too many events one of its first slices, of fewer, or an estimate."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import cached_property
 

@@ -5,8 +5,6 @@ steps, a send waits for all sends of earlier steps that bring its sender some of
 reversed).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from functools import singledispatch

@@ -1,7 +1,5 @@
 """Transfers between ranks with dependencies and routes, and the order of steps on links."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate

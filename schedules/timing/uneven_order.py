@@ -7,8 +7,6 @@ time itself, by the colors of a bipartite graph's edges (Gonzalez, Sahni, Journa
 into parts; here they stay whole.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...support.arrays import IntArray

@@ -5,8 +5,6 @@ Operations Research 9(6), 1961), of slices of pipelined trees: a transfer ahead 
 where latencies are long beside the time of a slice.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...support.arrays import IntArray

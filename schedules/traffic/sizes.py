@@ -1,7 +1,5 @@
 """Sizes of shards, and traffic matrices of an all-to-all(v), in exact or whole numbers."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

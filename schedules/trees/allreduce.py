@@ -1,7 +1,5 @@
 """`Allreduce`: reduce trees and broadcast trees."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm

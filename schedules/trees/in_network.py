@@ -5,8 +5,6 @@ there; likewise with switches that can aggregate when data runs towards the root
 since every rank still receives every shard over its own links; what becomes less is the traffic on the way.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trees that branch at switches: their vertices, their loads, and the same trees sent from rank to rank."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

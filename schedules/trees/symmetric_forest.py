@@ -1,7 +1,5 @@
 """`SymmetricForest`: trees of a few roots, and permutations of the nodes that make those of all other roots."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction

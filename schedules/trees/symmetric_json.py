@@ -1,7 +1,5 @@
 """Reader of the JSON form of a `SymmetricForest`, whose arrays are compressed text."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...errors import FileFormatError

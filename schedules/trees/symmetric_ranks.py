@@ -1,7 +1,5 @@
 """What one rank sends and receives in a symmetric forest, in time linear in that."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

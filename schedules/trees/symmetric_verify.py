@@ -6,8 +6,6 @@ identity fixes a rank.  So each rank is the image of one representative under on
 a link follows from those of the representatives on its orbit; docs/explanation/symmetry.md has the proof.
 """
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import prod
 

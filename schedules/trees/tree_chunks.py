@@ -1,7 +1,5 @@
 """Ranges of chunks that the trees of a schedule carry."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

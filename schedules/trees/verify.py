@@ -4,8 +4,6 @@ It shares no code with the planners, the solvers or the methods of `Forest`: it 
 links and nothing else.  Every step is linear in the size of the forest but one, which takes ``log2(N)`` rounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import lcm
 from typing import Any

@@ -5,8 +5,6 @@ a part has the whole shard, and so does the receiver in the end (direct-connect 
 at as few positions as the flow requires, and every link gets an interval.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -6,8 +6,6 @@ program (13) of the direct-connect paper needs no branching.  With equal bandwid
 the load U of divisible shards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

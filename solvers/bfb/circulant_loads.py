@@ -5,8 +5,6 @@ nodes back if h(x - a) = h(x) - 1, and the least load of a step is U(t) = max c(
 `load_balancing`; see docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from math import lcm
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ t with d^t < m.  Sources at distance T + 1 can use links from in-neighbors that 
 load is the largest c(S) / |S| over runs S (Theorem 19).  Proof: docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import NamedTuple
 

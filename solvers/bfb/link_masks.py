@@ -7,8 +7,6 @@ d(v, u) = d(v, w) + 1: these links are the *mask* of v at u.  Sources with the s
 Source: the direct-connect paper, Definition 15 and linear program (1).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

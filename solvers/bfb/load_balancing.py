@@ -5,8 +5,6 @@ optimum of linear program (1) of the direct-connect paper is U(u, t) = max c(S) 
 the maximizing set is the certificate.  Both methods use integers; see docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple

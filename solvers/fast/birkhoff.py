@@ -6,8 +6,6 @@ paths work on arrays of the caller: `match` holds each row's column or -1, `owne
 before each column.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

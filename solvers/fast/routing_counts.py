@@ -4,8 +4,6 @@ The GPUs of one server that want a token are the bits of one byte.  All copies o
 number of tokens of each byte, as tokens go in the order of their bytes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

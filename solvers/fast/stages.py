@@ -3,8 +3,6 @@
 A single call keeps online planning within microseconds.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

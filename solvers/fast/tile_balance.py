@@ -5,8 +5,6 @@ stream, the m-th part of the tile: a sequence of segments, each a range of bytes
 b = p, p + 1, ..., p - 1 modulo m and gives away the end; surpluses fill the deficits of other streams in order.
 """
 
-from __future__ import annotations
-
 from ...support.arrays import IntArray
 from ...support.compiling.kernels import kernel
 

@@ -7,8 +7,6 @@ FAST requires of its server; whole servers need fewer stages.  A GPU orders its 
 in `tile_balance`.
 """
 
-from __future__ import annotations
-
 from math import gcd
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ other; two opposite links of a topology share one pair, which halves the arcs to
 of a node form a linked list (forward star).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ which changes no cut.  Sources: Goldberg and Tarjan, Journal of the ACM 35(4), 1
 Algorithmica 19(4), 1997; see docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

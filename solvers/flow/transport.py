@@ -5,8 +5,6 @@ with integral sums has integral vertices, so an integral plan exists whenever a 
 does the same for single-source flows.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...errors import SolverError

@@ -3,8 +3,6 @@
 Progress goes to the callback in `HighsOptions.progress` and, as a short text, to `collopt.support.progress`.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

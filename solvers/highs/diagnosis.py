@@ -4,8 +4,6 @@ HiGHS's presolve and its interior point can declare a feasible program infeasibl
 proof; see `conflict` and `escape`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Dimension reduction of linear programs by color refinement (Grohe, Kersting, Mladenov and Selman, 2014)."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

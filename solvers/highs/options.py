@@ -1,7 +1,5 @@
 """Options of HiGHS and the default number of threads."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ A model is anything that returns a `LinearProgram`: the formulations, which comp
 returns flipped duals for a maximization by interior point without crossover or by PDLP.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

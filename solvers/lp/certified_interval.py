@@ -1,7 +1,5 @@
 """Certified interval around the optimum of a linear program, from exact primal points and exact dual values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 HiGHS determines which bounds are active at the optimum; two rational linear systems give the primal and dual solution.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

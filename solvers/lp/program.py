@@ -1,7 +1,5 @@
 """Interface of models to the solver: linear programs as arrays, and their changes between two solves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 

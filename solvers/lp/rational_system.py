@@ -5,8 +5,6 @@ A floating-point LU factorization gives the digits of the solution a few at a ti
 yields fractions as soon as there are enough digits, and the result is checked in the equations.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

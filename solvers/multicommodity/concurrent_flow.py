@@ -5,8 +5,6 @@ sum of demand(s, t) distance(s, t).  Everything claimed is computed in integers.
 and Sridharan, 2013; see docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import NamedTuple
 

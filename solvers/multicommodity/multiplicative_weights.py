@@ -5,8 +5,6 @@ mixes the averaged flows: minimize z subject to sum over k of x(k) c(k, e) <= z 
 0, with c(k, e) the load of flow k over the capacity of e; see docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple

@@ -5,8 +5,6 @@ the flow of the orbit's source has on it.  Shares are fractions, so flows are in
 Proof: docs/formulations/all_to_all.md.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import lcm
 from typing import NamedTuple

@@ -5,8 +5,6 @@ restores conservation with exact loads.  Dual values are rounded to integral len
 lengths bound the rate.  So both bounds are valid whatever the accuracy of the input; they only get weaker with it.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

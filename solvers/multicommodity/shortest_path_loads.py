@@ -5,8 +5,6 @@ from the previous distance.  This is a flow of linear program (3) of the direct-
 most loaded link is feasible; and no flow uses less capacity than shortest paths do.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

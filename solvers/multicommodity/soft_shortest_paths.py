@@ -8,8 +8,6 @@ lengths change little, where a tree of shortest paths may change completely.
 Flows are integers, so that sums are exact.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

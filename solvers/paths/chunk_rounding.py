@@ -5,8 +5,6 @@ Largest remainder method per pair of ranks, then chunks move between the paths o
 1997).  A heuristic: optimal rounding is NP-hard; see docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -5,8 +5,6 @@ backwards, from the farthest rank on.  There are at most as many paths as links 
 are NP-hard to find.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ floor(batch c / narrowest capacity) chunks in each step.  Each link carries the 
 schedules of the reversed paths give the next priorities; see docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...errors import SolverError

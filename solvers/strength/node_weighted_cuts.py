@@ -4,8 +4,6 @@ Without negative weights this is the minimum cut around the rank.  In `collopt.s
 surplus demand has a negative weight, which draws it into the cut.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ The division of every link and the number of trees rooted at each rank, such tha
 among the ranks, at least ``level - c(S)`` in every set S.  Proof: docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import gcd
 from typing import NamedTuple

@@ -5,8 +5,6 @@ together hold all; d(S) is the capacity of links with one end in S (Cunningham, 
 round are contracted for the next.  Proof: docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ the new one; the height is smallest, the radius, where the farthest rank is near
 switches, which are no roots and count for no hop.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...support.arrays import IntArray, SmallArray

@@ -4,8 +4,6 @@ Every node takes its cheapest arc; a cycle of these is contracted, and the arcs 
 the arc that they replace.  Numbers of any kind that can be compared and subtracted will do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

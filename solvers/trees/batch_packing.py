@@ -6,8 +6,6 @@ fails is taken back and quartered; after one that fits the next is twice as larg
 roots are packed with a test of every link (`tree_packing`).  Proof: docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...support import progress

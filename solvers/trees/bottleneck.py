@@ -5,8 +5,6 @@ when links of capacity ``c`` carry ``c p`` and rank ``u`` injects ``w_u q``; a d
 No sink is visited twice.  Proof: docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction

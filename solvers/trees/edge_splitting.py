@@ -5,8 +5,6 @@ pair (u, w), (w, t), instead of the 2 N flows of equation (1): a deficit of d lo
 and are pooled to reject later pairs.  Proof: docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...support import progress

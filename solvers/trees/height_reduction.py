@@ -5,8 +5,6 @@ potential is ``sum over trees and ranks of copies * 2^depth``.  Trees with more 
 tallest of all. Minimum height is NP-hard; the local search gives no bound.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

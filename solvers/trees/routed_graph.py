@@ -4,8 +4,6 @@ A table of two columns replaces the nested `routing` of Algorithm 3: joining app
 once, at the end, for the links that trees use (ForestColl Appendix E.2).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

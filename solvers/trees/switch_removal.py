@@ -5,8 +5,6 @@ is no sink, and the switches directly inside are removed (`transport_splitting`)
 terminal or the outside, so tight sets stay tight.  A terminal's plan is then distributed over its links (its *ports*).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

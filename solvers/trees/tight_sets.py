@@ -5,8 +5,6 @@ so the quotient, with X contracted, and the inside are independent (`forest_pack
 rank holds the nodes that reach it in the residual network of a maximum flow.  Proof: docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

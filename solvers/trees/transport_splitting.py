@@ -5,8 +5,6 @@ all that Theorem 6 of ForestColl requires.  Cuts below their demand forbid the p
 without a feasible plan are split exactly (`edge_splitting`); see docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

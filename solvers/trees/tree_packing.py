@@ -5,8 +5,6 @@ ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  Trees grow in b
 rank, is kept and repaired; a failed repair rejects all links of its cut.  Proof: docs/explanation/algorithms.md.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ sinks certifies all boxes; boxes that cross a violated cut get it back.  Candida
 around a rank with the largest ratio of outside supplies to ingress, or else groups of ranks attached to one switch.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...support import progress

@@ -5,8 +5,6 @@ Numba ends a program for each of these: an empty file of its cache is an `EOFErr
 warning, once.  A cache that was filled before, such as in an image, is used where it cannot be written.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import logging

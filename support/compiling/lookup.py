@@ -1,7 +1,5 @@
 """Places of keys in arrays and repeats in rows: by sorting, or for long arrays by kernels, which take time to load."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..arrays import BoolArray, IntArray

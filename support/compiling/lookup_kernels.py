@@ -1,7 +1,5 @@
 """Kernels of `collopt.support.compiling.lookup` for long arrays: places of keys by open addressing, repeats in rows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..arrays import BoolArray, IntArray

@@ -1,7 +1,5 @@
 """Notice of kernels that are compiled because numba's cache does not have them; imports no numba."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """File type detection by content, for messages about files given to the wrong command."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Container

@@ -1,7 +1,5 @@
 """Arc arrays of regular graphs, of shape (arcs, 2), for `DirectGraph.from_arcs`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

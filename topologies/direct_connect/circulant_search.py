@@ -1,7 +1,5 @@
 """Offsets of circulant graphs: closed form for degree 4, search for low diameter, low-discrepancy samples of sets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations, islice
 from math import comb

@@ -1,7 +1,5 @@
 """Circulant graphs and digraphs, which are Cayley graphs of cyclic groups; rings with parallel links; shifted rings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from math import gcd

@@ -3,8 +3,6 @@
 A geometry is given by its lines, each a tuple of point numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import combinations, product
 from typing import NamedTuple, TypeVar

@@ -3,8 +3,6 @@
 Their diameter, about log N to the base of the degree, is close to the Moore bound.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...errors import TopologyError

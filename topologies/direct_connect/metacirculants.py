@@ -5,8 +5,6 @@ is x^a y^b.  Few of them commute, so products of few generators are many differe
 the Moore bound than those of cyclic groups, the circulants, do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

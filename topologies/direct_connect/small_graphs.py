@@ -1,7 +1,5 @@
 """Complete bipartite and Hamming graphs, Diamond, and double binary trees."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...support.quantities import Exact

@@ -1,7 +1,5 @@
 """Rings, plain and twisted tori and hypercubes, and complete graphs, by default of unit bandwidth and no latency."""
 
-from __future__ import annotations
-
 from itertools import permutations, product
 from math import prod
 

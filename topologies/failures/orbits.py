@@ -5,8 +5,6 @@ network, in which each has one of two failures colored, finds maps of one to the
 one that is not found only leaves two cases where one would do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar

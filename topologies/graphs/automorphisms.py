@@ -5,8 +5,6 @@ than the most common amount, becomes an arc colored by bandwidth, latency and tr
 colors are found by the search of `isomorphism` and checked arc by arc.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -4,8 +4,6 @@
 part of the interface, as schedules and files refer to nodes by number.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names of expanded graphs, in the notation of the direct-connect paper."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import accumulate

@@ -5,8 +5,6 @@ the flow of one source of each orbit determines them.  So one source per orbit o
 links are enough.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bounds of the direct-connect paper on steps and bandwidth of all graphs, and reverse symmetry of one."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from weakref import WeakKeyDictionary
 

@@ -7,8 +7,6 @@ out.
 Where near ranks form a grid in rank order, such as a torus or a Hamming graph, its coordinates are digits too.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Breadth-first broadcasts are not bandwidth-optimal there.  Most of these graphs 
 so reduce-scatter reverses an allgather of the transpose (direct-connect paper, Corollary 1.1), which is stored as well.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cache

@@ -5,8 +5,6 @@ and further pairs of nodes, each as far apart as the first, leave at most one ma
 that are known become links of kinds of their own, so that others commute with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import prod
 

@@ -5,8 +5,6 @@ away, moving each to the next one is a symmetry that fixes all else.  The same g
 turns of all levels commute.  Nodes of parts are matched by color refinement in all of them at the same time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Reading of one box from a file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Composition of boxes and a scale-out fabric into one network."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Registry of imported formats and their detection by content; readers are imported on demand."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Import of a network from collopt's JSON, from another format, or from the files of its boxes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict

@@ -1,7 +1,5 @@
 """Costs of runtimes on a network: those stated, guessed ones by name, and the bandwidths that they leave."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """All-pairs hop distances by bit-parallel breadth-first search."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Link classes: links of one bandwidth between two kinds of nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """`RuntimeCosts`: what a runtime adds to the times of links."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction

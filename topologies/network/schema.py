@@ -1,7 +1,5 @@
 """Pydantic schema of topology files; imported only when a file is read, as pydantic is slow to import."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """What switches that multicast or aggregate require of the collectives that use them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """What-if changes of a topology: removed links, nodes or ranks, and changed bandwidths."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace

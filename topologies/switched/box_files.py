@@ -3,8 +3,6 @@
 ``docs/reference/box-json.md`` describes the format; the files of the vendors' boxes are in ``boxes/``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Pydantic schema of box files; imported only when a file is validated, as pydantic is slow to import."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from math import prod

@@ -3,8 +3,6 @@
 All links are symmetric and bidirectional.  Hosts are the compute nodes; ``host5`` is rank 5.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

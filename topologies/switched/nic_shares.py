@@ -5,8 +5,6 @@ until their ports or a link on their paths are full (max-min fairness; Bertsekas
 6), so NICs that need less than an even share leave the rest to the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple

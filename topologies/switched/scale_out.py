@@ -1,7 +1,5 @@
 """Boxes of GPUs and NICs, and their connection by a scale-out network."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

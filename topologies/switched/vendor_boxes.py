@@ -3,8 +3,6 @@
 Figures, their sources and what is assumed are in the files of `box_files`, one for each function.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import TypeVar

@@ -7,8 +7,6 @@ others is in scratch in the order of streams, in two areas by turns for what a r
 Both ends of a message derive it from the schedule.  A run of bytes is one message if it is in one piece at both ends.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

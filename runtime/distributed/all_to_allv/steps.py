@@ -3,8 +3,6 @@
 A compiled kernel plans the merged steps of the schedule for the rank alone; see `collopt.schedules.fast.step_loads`.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import lru_cache
 from math import gcd

@@ -5,8 +5,6 @@ kind every rank tells the others what it is about to do, and all stop together i
 environment variable ``COLLOPT_DEBUG=calls`` on every call.
 """
 
-from __future__ import annotations
-
 import os
 import time
 import zlib

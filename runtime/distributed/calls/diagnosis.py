@@ -4,8 +4,6 @@ A rank that waits in vain only knows of a timeout.  Who is in another call, or r
 who has not is late or has ended.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from contextlib import suppress

@@ -4,8 +4,6 @@ A row of numbers of each rank has whether it refused its arguments, what has to 
 known.  Rows are int64 of a fixed length, as Gloo aborts the process where sizes differ.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn

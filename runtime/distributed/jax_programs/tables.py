@@ -6,8 +6,6 @@ pairs of a round are divided into as few permutations as a rank has partners, by
 paths.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache

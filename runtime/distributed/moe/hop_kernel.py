@@ -3,8 +3,6 @@
 Tokens of a rank for a server are sorted by mask, the GPUs that want them, so runs of equal masks follow from counts.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -8,8 +8,6 @@ All ranks work out the same order: tokens of a rank for a server are sorted by t
 follow from the number of tokens of each kind.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

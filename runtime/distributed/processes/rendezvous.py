@@ -1,7 +1,5 @@
 """Rendezvous of ranks, started here or by a launcher such as torchrun, and a task on each."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import socket

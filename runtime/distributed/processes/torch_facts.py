@@ -1,7 +1,5 @@
 """Capabilities of the installed torch: backends, devices and versions."""
 
-from __future__ import annotations
-
 import importlib.util
 from typing import NamedTuple
 

@@ -15,8 +15,6 @@ peer is copied together, and what comes from it is copied apart at the round's e
 use, all of them can be posted before the first round, and no sender waits for its receiver.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -11,8 +11,6 @@ sends and local copies; during it receives and copies fill memory; at its end su
 moments are ordered like ``round * STAGES + stage``, with stage 0 for what sends read and receives fill.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

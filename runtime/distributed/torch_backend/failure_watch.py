@@ -1,7 +1,5 @@
 """Switching plans after failures, at the same call on all ranks of a group."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Any

@@ -11,8 +11,6 @@ Facts about torch that this rests on (torch 2.13):
   a backend, so Python must do so.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence

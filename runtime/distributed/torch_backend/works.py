@@ -9,8 +9,6 @@ Facts about torch that this rests on (torch 2.13):
 - ``asyncOp`` is False if the caller will wait at once; C++ callers leave it True.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import wraps

@@ -9,8 +9,6 @@ one small table per rank.  Numbers are integers so small that every order of add
 and -1, and 2 on one rank only.  Averages may be off by ``N`` units of rounding, as libraries divide before or after.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce

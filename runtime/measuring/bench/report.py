@@ -1,7 +1,5 @@
 """Result of a benchmark, as the table and the JSON of nccl-tests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Costs of the runtime on a network, fitted to measured times."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction

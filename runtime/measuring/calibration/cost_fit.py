@@ -1,7 +1,5 @@
 """Costs of a runtime that describe measured times, each only where the times tell it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction

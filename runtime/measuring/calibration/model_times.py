@@ -3,8 +3,6 @@
 The output of nccl-tests does not say which algorithm NCCL ran, so a run is assumed.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

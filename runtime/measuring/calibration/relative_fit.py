@@ -1,7 +1,5 @@
 """Bounded robust regression on times by relative errors, with intervals from resampled points."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ spaces, no text between elements.  Nothing is expanded and nothing recurses, so 
 The rules, with the lines of the sources, are in docs/reference/msccl-xml.md.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ to 6.3, RCCL 2.21.5; the changelogs after).  Their parsers check only some limit
 or hangs.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping

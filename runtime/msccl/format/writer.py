@@ -3,8 +3,6 @@
 Their parsers take less than XML and check little, so a program is checked before it is written and when it is read.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import xml.etree.ElementTree as ET

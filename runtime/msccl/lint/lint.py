@@ -1,7 +1,5 @@
 """Lint of an MSCCL XML file for a runtime: whether it is loaded and selected, deadlocks, or computes wrong results."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each rule is a generator of what is wrong with one element, as severities and messages.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain

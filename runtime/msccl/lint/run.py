@@ -1,7 +1,5 @@
 """Runs of a linted file's program, in place and out of place, with what the queues of connections hold."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import replace

@@ -4,8 +4,6 @@ The executor checks the number of operations of a thread block and the alignment
 overwrites memory, and signals without waits hang this call or the next.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NoReturn

@@ -4,8 +4,6 @@ It reads the keys that it knows by the rules of nlohmann's JSON: numbers are cut
 a wrong type is an error, and a missing key is mostly undefined behavior, which counts as refused.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn

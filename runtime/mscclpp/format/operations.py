@@ -1,7 +1,5 @@
 """Fields of MSCCL++ plan files, with their types and ranges checked, and operations with their indices resolved."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 

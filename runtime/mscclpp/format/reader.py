@@ -4,8 +4,6 @@ The executor's loader ignores unknown keys and does not check indices.  Here an 
 whoever wrote it meant something by it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

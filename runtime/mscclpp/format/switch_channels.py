@@ -4,8 +4,6 @@ The loader checks none of this: it binds the buffer of every GPU to the group's 
 0.9.0, line 383) and adds the same offset to it wherever it is (``execution_plan.cc``, line 531).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import NoReturn

@@ -3,8 +3,6 @@
 The executor checks little of what it loads, so a plan is validated and run by the interpreter before it is written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

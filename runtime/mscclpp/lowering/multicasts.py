@@ -3,8 +3,6 @@
 A ``gstore`` also writes to the memory of its own GPU, so it stands for the copy there as well, or finds the same data.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

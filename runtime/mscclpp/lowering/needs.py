@@ -1,7 +1,5 @@
 """Estimates of what the thread blocks of a program need, before it is lowered for the executor."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Every GPU stores the shard of its own rank: the sum of all inputs (``glres``) in
 an allgather or broadcast.  The first barrier says that all GPUs have started, the second one that all data has arrived.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 from math import gcd

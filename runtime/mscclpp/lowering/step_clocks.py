@@ -1,7 +1,5 @@
 """Kernel of the vector clocks that credits and acknowledgements are left out by."""
 
-from __future__ import annotations
-
 from ....support.arrays import IntArray, ShortArray, SmallArray
 from ....support.compiling.kernels import kernel
 

@@ -4,8 +4,6 @@ Thread blocks of a GPU synchronize by semaphores, one for each pair (releasing, 
 there are too many, the lightest are merged, their steps in the program's global order, so merging causes no deadlock.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

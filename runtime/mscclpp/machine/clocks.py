@@ -3,8 +3,6 @@
 Vector clocks are worked out afterwards, for a few processes at a time.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

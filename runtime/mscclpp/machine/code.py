@@ -1,7 +1,5 @@
 """Operations of an execution plan as arrays, for the kernels that run them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple

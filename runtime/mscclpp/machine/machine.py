@@ -4,8 +4,6 @@ Thread blocks, and the proxies of port channels, take turns at random; pipelines
 docs/explanation/programs.md.
 """
 
-from __future__ import annotations
-
 import os
 from typing import NamedTuple, NoReturn
 

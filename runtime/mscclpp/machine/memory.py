@@ -1,7 +1,5 @@
 """Memory of the MSCCL++ interpreter, and the results expected in it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate

@@ -4,8 +4,6 @@ A *token* is what a signal carries: a row of a clock, and up to two processes wi
 reached.  A *row* is the maximum of such *parts*.  Rows are worked out afterwards, for few processes at a time.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels that run the thread blocks of an execution plan, and the proxies of its port channels, by turns at random."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ....support.arrays import IntArray

@@ -1,7 +1,5 @@
 """NVLinks and xGMI links of an NCCL or RCCL topology file, listed or assumed from the GPU model."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from fractions import Fraction

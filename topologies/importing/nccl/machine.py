@@ -1,7 +1,5 @@
 """GPUs and NICs of an NCCL or RCCL topology file, in rank order."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from fractions import Fraction

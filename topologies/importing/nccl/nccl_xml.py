@@ -4,8 +4,6 @@ The format has no specification; what elements and numbers mean is in NCCL's ``s
 ``src/graph/topo.cc``, and in the same files of RCCL.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 

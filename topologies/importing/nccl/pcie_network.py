@@ -1,7 +1,5 @@
 """PCIe part of a box: NICs attached to GPUs, or the whole PCIe network where GPUs have no other links."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction

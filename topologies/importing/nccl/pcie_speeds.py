@@ -3,8 +3,6 @@
 NCCL's figures are those of its ``src/graph/topo.h`` and ``src/graph/topo.cc``.
 """
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from typing import NamedTuple

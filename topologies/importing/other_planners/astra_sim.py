@@ -5,8 +5,6 @@ direction; the simulator multiplies it by 2**30, so it is in GiB/s although the 
 one link, in ns; a path through a switch has two links.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from decimal import Decimal

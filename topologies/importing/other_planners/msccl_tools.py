@@ -5,8 +5,6 @@ from several senders to several receivers (microsoft/msccl-tools, ``msccl/topolo
 the ports of every node on one hub are read as a switch; others have no counterpart here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ nodes, a data rate, a delay and an error rate.  The rest, often comments, is not
 direction.  Rates and delays have the units of ns-3's ``DataRate`` and ``Time``, by default bits per second and seconds.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fractions import Fraction

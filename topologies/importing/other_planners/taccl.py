@@ -7,8 +7,6 @@ the box in ``node_betas_list``, or pair by pair in ``links`` and ``betas``, whos
 Azure NDv2.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal

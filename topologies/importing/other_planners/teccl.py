@@ -4,8 +4,6 @@ Bandwidths and latencies are those of microsoft/TE-CCL, ``teccl/topologies``: ND
 is in seconds, and ``chunk_size`` does not change the network, as TE-CCL divides all bandwidths by it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Reader of collopt's own files of boxes; ``docs/reference/box-json.md`` describes them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ....support.json_files import parse_json

@@ -1,7 +1,5 @@
 """Text files to import, and imported networks."""
 
-from __future__ import annotations
-
 import os
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A pasted table may have lost its tabs, have terminal colors, a prompt or a log p
 parsed by the pattern of their cells, from the first label on; errors name the line.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ Bandwidths are as in ``rocm-smi --shownodesbw``; without them, weights and link 
 ``rocm-smi --showtopo``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

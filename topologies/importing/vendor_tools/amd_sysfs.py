@@ -3,8 +3,6 @@
 Each GPU has a line with a two-digit hexadecimal number for each GPU (``amdgpu_xgmi.c`` of the Linux kernel).
 """
 
-from __future__ import annotations
-
 import re
 
 from ...switched.scale_out import Box

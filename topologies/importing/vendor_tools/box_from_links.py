@@ -1,7 +1,5 @@
 """Boxes from direct links between pairs of GPUs, with PCIe where those do not connect all GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations

@@ -4,8 +4,6 @@ A cell is ``min-max`` in MB/s, of one link and of all links of the pair; ``0-0``
 notes on ``--shownodesbw``).
 """
 
-from __future__ import annotations
-
 import re
 
 from ....support.validation import shown

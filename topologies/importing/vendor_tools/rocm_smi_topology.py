@@ -4,8 +4,6 @@ The hops are 1 on every xGMI path, direct or not (ROCm/rocm-systems issue 5763),
 weight, 15.  The number of parallel links is not printed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

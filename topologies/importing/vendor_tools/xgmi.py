@@ -6,8 +6,6 @@ measure them: kernels of 2021 to 2024 multiply the number of links by 16 lanes o
 the number of links, is reliable, so a given GPU model overrides the bandwidth.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
