@@ -1,0 +1,75 @@
+"""The papers' tables and figures in `benchmarks/papers`: what tests can repeat in time equals what the page says."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from papers import page
+from papers.papers import ITEMS
+from papers.rows import Item, Row
+
+ALL = [pytest.param(paper, item, id=f"{paper}-{item.name}") for paper, items in ITEMS.items() for item in items]
+
+
+@pytest.mark.parametrize(("paper", "item"), ALL)
+def test_small_rows_are_those_of_the_page(paper: str, item: Item) -> None:
+    """Times are not compared, but the other columns of their rows are."""
+    stored = {row["case"]: row for row in page.stored(paper)[item.name]}
+    for row in map(page.as_text, item.rows(True)):
+        expected = stored[row["case"]]
+        assert row == (expected if not row["measured"] else expected | {"ours": row["ours"]})
+
+
+@pytest.mark.parametrize("paper", ITEMS)
+def test_cases_of_an_item_differ(paper: str) -> None:
+    """Or a row would be compared with another."""
+    for name, rows in page.stored(paper).items():
+        assert len({row["case"] for row in rows}) == len(rows), name
+
+
+def test_page_is_written_from_the_stored_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody edits it by hand, and no item is missing."""
+    written = page.PAGE.read_text(encoding="utf-8")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "papers.md")
+    page.write_page(ITEMS)
+    assert (tmp_path / "papers.md").read_text(encoding="utf-8") == written
+    for paper, items in ITEMS.items():
+        assert list(page.stored(paper).keys() - {item.name for item in items}) == []
+        assert all(page.picture_of(paper, item).exists() for item in items if item.plot is not None)
+
+
+def test_what_is_stored_replaces_only_its_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One table can be written again without the others."""
+    monkeypatch.setattr(page, "RESULTS", tmp_path)
+    rows = [page.as_text(Row("a", "table 1, row 1", "2", 2))]
+    page.store("fast", {"table-1": rows, "table-2": []})
+    page.store("fast", {"table-2": rows})
+    assert json.loads((tmp_path / "fast.json").read_text()) == {"table-1": rows, "table-2": rows}
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "text", "differs"),
+    [
+        ("320", Fraction(320), "320", False),
+        ("343", Fraction(2400, 7), "343", False),
+        ("343.0", Fraction(2400, 7), "342.9", True),
+        ("2.21e-2", 0.022149, "2.21e-2", False),
+        ("2.21e-2", 0.0222, "2.22e-2", True),
+        ("1.01-1.1", (1.014, 1.08), "1.01-1.08", False),
+        ("1.01-1.1", (1.014, 1.2), "1.01-1.20", True),
+        ("1.01-1.1", 1.05, "1.05", False),
+        ("over 3", 3.5, "4", True),
+        ("n/a", "n/a", "n/a", False),
+        ("", Fraction(1, 3), "0.3333", False),
+    ],
+)
+def test_values_are_compared_at_the_printed_digits(printed: str, ours: object, text: str, differs: bool) -> None:
+    """A range holds what lies in it, and what differs needs a reason."""
+    row = Row("case", "table 1", printed, ours, why="because")  # type: ignore[arg-type]
+    assert (row.text, row.differs) == (text, differs)
+    if differs:
+        with pytest.raises(ValueError, match="no line says why"):
+            Row("case", "table 1", printed, ours)  # type: ignore[arg-type]
