@@ -354,10 +354,10 @@ def _de_bruijn_base(nodes: int, degree: int) -> Iterator[BaseEntry]:
 def _kautz(nodes: int, degree: int) -> Iterator[BaseEntry]:
     """The generalized Kautz graph, or its transpose if that has the better allgather."""
     if degree >= 2 and degree + 1 < nodes <= MAX_KAUTZ_NODES:
-        from .kautz_cache import stored_figures, stored_transpose_factor
+        from ...solvers.bfb.kautz_bandwidth import kautz_figures, kautz_transpose_factor
 
-        steps, factor, hops = stored_figures(degree, nodes)
-        back = stored_transpose_factor(degree, nodes)
+        steps, factor, hops = kautz_figures(degree, nodes)
+        back = kautz_transpose_factor(degree, nodes)
         simple = nodes % (degree + 1) == 0
         construction: Construction = Base("generalized_kautz", (degree, nodes), f"Π({degree}, {nodes})")
         if back < factor:

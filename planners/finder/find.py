@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_NODES = 8192
 MAX_DEGREE = 64
-MANY_SIZES = 64  # from here on it pays to have the figures of all generalized Kautz graphs at hand
+AT_ONCE = 64  # sizes of a sweep that a process is given together
 
 
 def find_topologies(
@@ -149,17 +149,13 @@ def sweep_topologies(
     degree = _as_sizes(2, degree)[1]
     workload = Workload.read(size, alpha, node_bandwidth)
     kind: Kind = "two-way" if as_flag(bidirectional, "bidirectional") else "any"
-    trace, many = Trace(), len(sizes) >= MANY_SIZES
-    if many:
-        # Processes of an executor then find the figures in the cache, instead of working them out each for itself.
-        with trace.stage("generalized Kautz graphs"):
-            _load_tables(degree)
-    rows_of = partial(_rows, degree=degree, kind=kind, workload=workload, many=many)
-    found = iter(map(rows_of, sizes) if executor is None else executor.map(rows_of, sizes, chunksize=MANY_SIZES))
+    trace = Trace()
+    rows_of = partial(_rows, degree=degree, kind=kind, workload=workload)
+    found = iter(map(rows_of, sizes) if executor is None else executor.map(rows_of, sizes, chunksize=AT_ONCE))
     rows: list[dict[str, object]] = []
-    for done in progress.iterate(range(0, len(sizes), MANY_SIZES), -(-len(sizes) // MANY_SIZES)):
+    for done in progress.iterate(range(0, len(sizes), AT_ONCE), -(-len(sizes) // AT_ONCE)):
         with trace.stage(f"sizes from number {done + 1} of {len(sizes)}"):
-            rows += [row for each in islice(found, MANY_SIZES) for row in each]
+            rows += [row for each in islice(found, AT_ONCE) for row in each]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -184,19 +180,8 @@ def _tables() -> tuple[FinderTable, FinderTable]:
     return _table(TIES), _table(TIES, searched=0)
 
 
-def _load_tables(degree: int) -> None:
-    """Load the costs of generalized Kautz graphs of this degree, and of those that expansions use."""
-    from .kautz_cache import load_kautz_table
-
-    for divisor in range(2, degree + 1):
-        if degree % divisor == 0:
-            load_kautz_table(divisor)
-
-
-def _rows(nodes: int, degree: int, kind: Kind, workload: Workload, *, many: bool) -> list[dict[str, object]]:
+def _rows(nodes: int, degree: int, kind: Kind, workload: Workload) -> list[dict[str, object]]:
     """Rows of one size of a sweep; may run in another process."""
-    if many:
-        _load_tables(degree)
     costing = Costing(nodes, degree, two_way=kind == "two-way", trace=Trace())
     found = [costing.of_entry(entry) for entry in _table(1).best(nodes, degree, kind)]
     times = [candidate.time_of(ALLREDUCE, workload) for candidate in found]

@@ -6,6 +6,7 @@ load is the largest c(S) / |S| over runs S (Theorem 19).  Proof: docs/explanatio
 """
 
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,6 @@ from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 from ...support.compiling.kernels import kernel
 
-COLUMNS = 5
 LARGEST = 2**15  # limit of nodes, for the time of the kernel; its arithmetic fits 64 bits far beyond
 
 
@@ -26,13 +26,15 @@ class KautzFigures(NamedTuple):
     distance_sum: int  # hops between all ordered pairs of nodes
 
 
+@cache
 def kautz_figures(degree: int, size: int) -> KautzFigures:
     """Compute the BFB figures of one generalized Kautz graph."""
-    check_kautz(degree, size)
-    return as_figures(degree, size, kautz_table(degree, size, size)[0])
+    _check(degree, size)
+    steps, whole, top, bottom, distance_sum = _measure(degree, size)
+    return KautzFigures(steps, Fraction(degree, size) * (whole + Fraction(top, bottom)), distance_sum)
 
 
-def check_kautz(degree: int, size: int) -> None:
+def _check(degree: int, size: int) -> None:
     """Raise an error for graphs that do not exist or are too large."""
     if degree < 2 or not degree < size <= LARGEST:
         raise UnsupportedError(
@@ -41,24 +43,12 @@ def check_kautz(degree: int, size: int) -> None:
         )
 
 
-def as_figures(degree: int, size: int, row: IntArray) -> KautzFigures:
-    """Read one row of `kautz_table`."""
-    steps, whole, top, bottom, distance_sum = row.tolist()
-    return KautzFigures(steps, Fraction(degree, size) * (whole + Fraction(top, bottom)), distance_sum)
-
-
 @kernel
-def kautz_table(degree: int, first: int, last: int) -> IntArray:
-    """Measure the graphs of `first` to `last` nodes. Shapes: returns int64 (last - first + 1, 5)."""
-    rows = np.empty((last - first + 1, COLUMNS), dtype=np.int64)
-    for size in range(first, last + 1):
-        _measure(degree, size, rows[size - first])
-    return rows
+def _measure(degree: int, size: int) -> tuple[int, int, int, int, int]:
+    """Backward BFS from one node of each orbit, then the loads of the runs of the last step.
 
-
-@kernel
-def _measure(degree: int, size: int, row: IntArray) -> None:
-    """Fill in one row: backward BFS from one node of each orbit, then the loads of the runs of the last step."""
+    Returns T_L, the load of all steps but the last, numerator and denominator of that of the last, and the distances.
+    """
     depth, reach = depth_and_reach(degree, size)
     into = _in_neighbors(degree, size)
     starts, starts_before = _starts(degree, size, depth)
@@ -79,7 +69,7 @@ def _measure(degree: int, size: int, row: IntArray) -> None:
         alike = (1 if 2 * node + 1 == period else 2) * (size // period)
         distance_sum += alike * (hops + left * (depth + 1))
     steps = depth + 1 if top else np.flatnonzero(loads)[-1]
-    row[0], row[1], row[2], row[3], row[4] = steps, loads.sum(), top, bottom, distance_sum
+    return steps, loads.sum(), top, bottom, distance_sum
 
 
 @kernel
@@ -193,33 +183,17 @@ def _worst_run(
     return top, bottom
 
 
-TRANSPOSE_COLUMNS = 3
-
-
+@cache
 def kautz_transpose_factor(degree: int, size: int) -> Fraction:
     """Compute the least T_B of a breadth-first schedule on the transpose of one generalized Kautz graph."""
-    check_kautz(degree, size)
-    return as_transpose_factor(degree, size, kautz_transpose_table(degree, size, size)[0])
-
-
-def as_transpose_factor(degree: int, size: int, row: IntArray) -> Fraction:
-    """Read one row of `kautz_transpose_table`."""
-    whole, top, bottom = map(int, row)
+    _check(degree, size)
+    whole, top, bottom = _measure_transpose(degree, size)
     return Fraction(degree, size) * (whole + Fraction(top, bottom))
 
 
 @kernel
-def kautz_transpose_table(degree: int, first: int, last: int) -> IntArray:
-    """Measure the transposes of the graphs of `first` to `last` nodes. Shapes: returns int64 (last - first + 1, 3)."""
-    rows = np.empty((last - first + 1, TRANSPOSE_COLUMNS), dtype=np.int64)
-    for size in range(first, last + 1):
-        _measure_transpose(degree, size, rows[size - first])
-    return rows
-
-
-@kernel
-def _measure_transpose(degree: int, size: int, row: IntArray) -> None:
-    """Fill in one row: BFS from one node of each orbit, then the loads of the runs of stretches of the last step."""
+def _measure_transpose(degree: int, size: int) -> tuple[int, int, int]:
+    """BFS from one node of each orbit, then the loads of the runs of stretches of the last step, as for the graph."""
     depth, reach = depth_and_reach(degree, size)
     period = kautz_period(degree, size)
     heads = (-degree * np.arange(size).reshape(-1, 1) - np.arange(1, degree + 1)) % size
@@ -242,7 +216,7 @@ def _measure_transpose(degree: int, size: int, row: IntArray) -> None:
             count, width = _worst_stretches(counts, widths)
             if count * bottom > top * width:
                 top, bottom = count, width
-    row[0], row[1], row[2] = loads.sum(), top, bottom
+    return loads.sum(), top, bottom
 
 
 @kernel

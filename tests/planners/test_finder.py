@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +13,7 @@ from collopt.errors import CertificateError, ColloptError, TopologyError, Unsupp
 from collopt.planners import Candidate, Frontier, find_topologies, sweep_topologies
 from collopt.planners.bfb.bfb import bfb_cost, plan_bfb
 from collopt.planners.finder import costs as finder_costs
-from collopt.planners.finder import kautz_cache, rates
+from collopt.planners.finder import rates
 from collopt.planners.finder.bases import best_circulants
 from collopt.planners.finder.candidate import is_no_worse
 from collopt.planners.finder.constructions import Base, DegreeExpansion, LineGraph
@@ -45,20 +41,6 @@ PRINTED = {
 def cost_of(found: Frontier) -> list[tuple[int, Fraction]]:
     """T_L and T_B of all candidates."""
     return [tuple(candidate.cost) for candidate in found]
-
-
-@pytest.fixture(autouse=True)
-def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Keep small tables, in a folder of the test's own."""
-    monkeypatch.setenv(kautz_cache.FOLDER_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(kautz_cache, "LARGEST", 60)
-    monkeypatch.setattr(kautz_cache, "_tables", {})
-    stored = kautz_cache.stored_figures, kautz_cache.stored_transpose_factor
-    for figures in stored:
-        figures.cache_clear()
-    yield
-    for figures in stored:
-        figures.cache_clear()
 
 
 @pytest.fixture
@@ -473,54 +455,6 @@ def test_bad_requests_are_refused(nodes: int, degree: int, options: dict[str, ob
         find_topologies(nodes, degree, **options)
     assert isinstance(refusal.value, ColloptError)
     assert str(refusal.value).startswith(message)
-
-
-class TestKautzStore:
-    @pytest.mark.parametrize("damage", [None, "", "[]", "null", '{"version": 1}', "swapped", "\x00\xff"])
-    def test_tables_are_kept_and_damaged_ones_made_anew(self, tmp_path: Path, damage: str | None) -> None:
-        """A number that was changed counts as damage."""
-        kautz_cache.load_kautz_table(3)
-        (path,) = (tmp_path / "cache").iterdir()
-        text = path.read_text(encoding="utf-8")
-        if damage == "swapped":
-            stored = json.loads(text)
-            stored["rows"][10][0] += 1
-            path.write_text(json.dumps(stored), encoding="utf-8")
-        elif damage is not None:
-            path.write_text(damage, encoding="utf-8")
-        kautz_cache._tables.clear()
-        kautz_cache.load_kautz_table(3)
-        assert path.read_text(encoding="utf-8") == text
-        expected = [kautz_cache.kautz_figures(3, size) for size in range(4, 61)]
-        assert [kautz_cache.stored_figures(3, size) for size in range(4, 61)] == expected
-        backwards = [kautz_cache.kautz_transpose_factor(3, size) for size in range(4, 61)]
-        assert [kautz_cache.stored_transpose_factor(3, size) for size in range(4, 61)] == backwards
-
-    @pytest.mark.parametrize("rows", [[[0] * 8] * 3, [[0] * 5] * 57, [[10**30] * 8] * 57, [[None]], "no"])
-    def test_a_file_with_the_right_sum_but_another_table_is_made_anew(self, tmp_path: Path, rows: object) -> None:
-        """A sum says only that the file is whole."""
-        kautz_cache.load_kautz_table(3)
-        (path,) = (tmp_path / "cache").iterdir()
-        text = path.read_text(encoding="utf-8")
-        stored = json.loads(text) | {"rows": rows, "sha256": kautz_cache._digest(3, rows)}
-        path.write_text(json.dumps(stored), encoding="utf-8")
-        kautz_cache._tables.clear()
-        kautz_cache.load_kautz_table(3)
-        assert path.read_text(encoding="utf-8") == text
-
-    def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(self, tmp_path: Path) -> None:
-        """The table is there for this process."""
-        (tmp_path / "cache").mkdir()
-        os.mkfifo(tmp_path / "cache" / "kautz-2.json")
-        kautz_cache.load_kautz_table(2)
-        assert kautz_cache.stored_figures(2, 12).steps == 3
-
-    def test_a_folder_that_cannot_be_made_costs_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The table is there for this process."""
-        (tmp_path / "file").write_text("", encoding="utf-8")
-        monkeypatch.setenv(kautz_cache.FOLDER_VARIABLE, str(tmp_path / "file" / "cache"))
-        kautz_cache.load_kautz_table(2)
-        assert kautz_cache.stored_figures(2, 12).steps == 3
 
 
 @pytest.mark.usefixtures("known_families")

@@ -10,24 +10,17 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.planners.bfb.bfb import bfb_cost
-from collopt.solvers.bfb.kautz_bandwidth import (
-    as_transpose_factor,
-    kautz_figures,
-    kautz_transpose_factor,
-    kautz_transpose_table,
-)
+from collopt.solvers.bfb.kautz_bandwidth import kautz_figures, kautz_transpose_factor
 from collopt.topologies import generalized_kautz
 from sample_sizes import examples
 
 
 @pytest.mark.parametrize("degree", [2, 3, 4, 5, 7])
 def test_small_transposes_agree_with_the_general_kernel(degree: int) -> None:
-    """Self-loops or not; a table has the same rows."""
-    table = kautz_transpose_table(degree, degree + 1, 70)
-    for size, row in zip(range(degree + 1, 71), table, strict=True):
+    """Self-loops or not."""
+    for size in range(degree + 1, 71):
         cost = bfb_cost(generalized_kautz(degree, size).graph.transpose())
         assert cost == (kautz_figures(degree, size).steps, kautz_transpose_factor(degree, size)), size
-        assert as_transpose_factor(degree, size, row) == cost.bandwidth_factor
 
 
 @pytest.mark.slow
