@@ -2,9 +2,9 @@
 
 import re
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints
 
 from ...schedules.schedule_json import schedule_kind
 
@@ -25,16 +25,6 @@ def _as_value_row(row: object) -> tuple[str, str, str]:
             return tail, head, dual
     raise ValueError("expected [tail, head, dual value], the dual value a fraction as text, such as '3/65'")
 
-
-WITNESSES_SINCE = {"partition": 2, "prices": 2, "lengths": 4, "tree_partition": 5, "tree_dual": 5}
-"""First version whose files can have a witness; those that are not here have always been there."""
-
-SWITCHES_SINCE = 5
-"""First version whose trees can branch at switches."""
-
-KINDS_SINCE = {"exchange": (6, "allreduces in one phase"), "staged-flow": (7, "flows in stages")}
-KINDS_SINCE["symmetric-forest"] = (8, "trees by symmetries")
-"""First version with a kind of schedule that older ones of its schema lack, and what it is."""
 
 ExactText = Annotated[Fraction, PlainValidator(as_positive)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
@@ -73,9 +63,6 @@ class BoundEntry(_Entry):
 class PlanDocument(_Entry):
     """All but the loads of the links; the header, the topology and the schedule are checked by their own readers."""
 
-    what: ClassVar[str] = "trees"
-    since: ClassVar[int] = 1
-
     format: str
     version: int
     made_by: str
@@ -88,31 +75,6 @@ class PlanDocument(_Entry):
     topology: dict[str, Any]
     schedule: dict[str, Any]
 
-    @field_validator("bound")
-    @classmethod
-    def _known_to_version(cls, bound: BoundEntry, info: ValidationInfo) -> BoundEntry:
-        """Refuse witnesses that the file's version does not have."""
-        version = info.data.get("version", 0)
-        for name, since in WITNESSES_SINCE.items():
-            if version < since and getattr(bound, name) is not None:
-                raise ValueError(f"version {version} had no witness {name!r}; expected another one, or version {since}")
-        return bound
-
-    @field_validator("schedule")
-    @classmethod
-    def _is_known_to_version(cls, schedule: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Refuse schedules that the file's version does not have."""
-        version = info.data.get("version", 0)
-        if version < cls.since:
-            raise ValueError(f"version {version} had no {cls.what}; expected version {cls.since}")
-        parts = [schedule, *(part for part in schedule.values() if isinstance(part, dict))]
-        if version < SWITCHES_SINCE and any("switches" in part for part in parts):
-            raise ValueError(f"version {version} had no trees branching at switches; expected version {SWITCHES_SINCE}")
-        since, what = KINDS_SINCE.get(str(schedule_kind(schedule)), (1, ""))
-        if version < since:
-            raise ValueError(f"version {version} had no {what}; expected version {since}")
-        return schedule
-
 
 class TreePlanDocument(PlanDocument):
     """A plan whose schedule consists of trees."""
@@ -123,17 +85,11 @@ class TreePlanDocument(PlanDocument):
 class StepPlanDocument(PlanDocument):
     """A plan whose schedule consists of steps, each with a row of loads."""
 
-    what: ClassVar[str] = "schedules in steps"
-    since: ClassVar[int] = 3
-
     link_loads: list[list[int]]
 
 
 class FlowPlanDocument(PlanDocument):
     """A plan whose schedule is a flow."""
-
-    what: ClassVar[str] = "flows"
-    since: ClassVar[int] = 4
 
     link_loads: list[int]
 

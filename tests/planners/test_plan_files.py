@@ -120,18 +120,6 @@ def test_files_of_version_1_are_read(tmp_path: Path) -> None:
         assert load_plan(path, made.topology).to_json() == old | {"version": 8}
 
 
-@pytest.mark.parametrize("kind", ["partition", "prices"])
-def test_files_of_version_1_have_no_newer_witness(kind: str) -> None:
-    """What no release wrote was put together by hand."""
-    made = plan(ring(4), "allreduce")
-    parts = Partition(tuple(frozenset({node}) for node in made.topology.nodes))
-    witness = parts if kind == "partition" else CutDual(())
-    forged = replace(made, bound=replace(made.bound, witness=witness)).to_json()
-    plan_from_json(forged, "new.json")
-    with pytest.raises(FileFormatError, match=f"field bound: version 1 had no witness '{kind}'"):
-        plan_from_json(forged | {"version": 1}, "old.json")
-
-
 def test_prices_come_back_as_they_were(tmp_path: Path) -> None:
     """On a one-way ring each rank pays for its own incoming link, and that proves the allgather optimal."""
     made = plan(ring(3, bandwidth=10, bidirectional=False), "allgather")

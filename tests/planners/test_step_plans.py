@@ -217,8 +217,6 @@ def document() -> dict[str, Any]:
 
 
 CHANGES: dict[str, tuple[tuple[str, ...], object, type[ColloptError], str]] = {
-    "an older version": (("version",), 2, FileFormatError, "field schedule: version 2 had no schedules in steps"),
-    "the oldest version": (("version",), 1, FileFormatError, "field schedule: version 1 had no schedules in steps"),
     "loads of trees": (
         ("link_loads",),
         [0] * 8,
