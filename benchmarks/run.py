@@ -17,7 +17,6 @@ import bfb
 import broken_networks
 import call_overhead
 import fast
-import fast_figures
 import file_writing
 import finder
 import models
@@ -43,7 +42,6 @@ BENCHMARKS = {
     "step-patterns": step_patterns.measure,
     "finder": finder.measure,
     "fast": fast.measure,
-    "fast-figures": fast_figures.measure,
     "moe": moe.measure,
     "all-to-all": all_to_all.measure,
     "broken-networks": broken_networks.measure,
@@ -70,8 +68,6 @@ COLUMNS = {
     "max_height": "max height",
     "exponent": "exponent",
     "printed_rate": "printed",
-    "printed_range": "printed",
-    "range": "here",
     "lower_rate": "rate, at least",
     "upper_rate": "at most",
     "gap": "gap",

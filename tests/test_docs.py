@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from papers.page import picture_of
+from papers.papers import ITEMS
 
 from doc_pages import (
     PAGES,
@@ -86,10 +88,11 @@ def test_first_page_leads_to_every_other() -> None:
 
 
 def test_every_picture_is_drawn_and_shown() -> None:
-    """Each file of docs/pictures is written by a block of the pages, shown by one, and together they stay small."""
+    """Each file of docs/pictures is written by a block of the pages or by the papers' command, shown, and small."""
     pages = [page.read_text(encoding="utf-8") for page in PAGES]
     drawn = {name for text in pages for block in fenced_blocks(text) for name in re.findall(r"[\w-]+\.svg", block.text)}
     shown = {name for text in pages for name in re.findall(r"!\[[^\]]+\]\([\w./-]*pictures/([\w-]+\.svg)\)", text)}
+    drawn |= {picture_of(paper, item).name for paper, items in ITEMS.items() for item in items if item.plot is not None}
     assert {picture.name for picture in PICTURES.iterdir()} == shown == drawn & shown
     assert sum(picture.stat().st_size for picture in PICTURES.iterdir()) < 1_500_000
 
