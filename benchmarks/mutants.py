@@ -121,28 +121,30 @@ class TreeCopy:
 
     def __init__(self, folder: Path, original: Path) -> None:
         self.root = folder / "collopt"
-        self._fresh_cache = folder / "numba"
         # The files keep their times, so bytecode and kernels that were compiled beside the originals stay valid.
         shutil.copytree(original, self.root, ignore=shutil.ignore_patterns(*NOT_COPIED))
 
     def test(self, mutant: Mutant, limit: int) -> Result:
         """Test a mutant, then undo it."""
         path = self.root / mutant.module
-        original = self.root.parent / "original"
+        original, cache, kept = self.root.parent / "original", path.parent / "__pycache__", self.root.parent / "cache"
         shutil.copy2(path, original)
         source = path.read_text(encoding="utf-8")
         changed = mutant.mutation.apply(source)
         settings = {"PYTHONDONTWRITEBYTECODE": "1"}
-        if "numba" in source:
-            # Cached kernels of other modules may have code of this one in them.
-            shutil.rmtree(self._fresh_cache, ignore_errors=True)
-            settings["NUMBA_CACHE_DIR"] = str(self._fresh_cache)
+        if compiles := "@kernel" in source:
+            # Cached kernels beside this one may have code of it in them; those of other folders call none of them.
+            cache.rename(kept)
+            settings["NUMBA_BOUNDSCHECK"] = "1"
         path.write_text(changed, encoding="utf-8")
         start = time.perf_counter()
         try:
             outcome, killed_by = self.run(mutant.group.tests, limit, settings)
         finally:
             shutil.copy2(original, path)
+            if compiles:
+                shutil.rmtree(cache, ignore_errors=True)
+                kept.rename(cache)
         seconds = round(time.perf_counter() - start, 1)
         change = changed_lines(source, changed)
         mutation = mutant.mutation
