@@ -23,6 +23,7 @@ CASES: dict[str, tuple[str, int, str, dict[str, int], bool]] = {
     "allgather, 32 H100": ("dgx_h100", 4, "allgather", {}, True),
     "allgather, 128 A100, one tree per root": ("dgx_a100", 16, "allgather", {"trees_per_root": 1}, True),
     "allreduce, 128 A100, one tree per root": ("dgx_a100", 16, "allreduce", {"trees_per_root": 1}, True),
+    "allreduce, 128 H100, one tree per root": ("dgx_h100", 16, "allreduce", {"trees_per_root": 1}, True),
     "allreduce, 1024 A100, lowered only": ("dgx_a100", 128, "allreduce", {}, False),
 }
 HERE = Path(__file__).resolve()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from itertools import islice, pairwise, starmap
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
@@ -186,15 +186,17 @@ class _SharedSteps:
     def __init__(self, most: int) -> None:
         self.rows = np.empty((most, 8), dtype=np.int64)
         self.slots = np.zeros(1 << (3 * most // 2).bit_length(), dtype=np.int32)
-        self.instructions: list[Instruction] = []
+        self.instructions = np.empty(most, dtype=np.object_)
+        self.count = 0
 
-    def of(self, rows: IntArray) -> Iterator[Instruction]:
+    def of(self, rows: IntArray) -> list[Instruction]:
         """Return the instructions of some rows."""
         from .tree_steps import step_numbers
 
-        numbers, count = step_numbers(rows, self.rows, len(self.instructions), self.slots)
-        self.instructions += starmap(_instruction, self.rows[len(self.instructions) : count].tolist())
-        return map(self.instructions.__getitem__, numbers.tolist())
+        numbers, count = step_numbers(rows, self.rows, self.count, self.slots)
+        self.instructions[self.count : count] = [_instruction(*row) for row in self.rows[self.count : count].tolist()]
+        self.count = count
+        return self.instructions[numbers].tolist()  # type: ignore[no-any-return]
 
 
 def _instruction(
@@ -248,7 +250,7 @@ def write_trees(
         counts = np.bincount(numbers, minlength=len(blocks.ends) + len(copying))
         rows, scratch = tree_steps(rank, own, numbers, counts, hops, sizes, firsts, borders, places)
         steps = shared.of(rows)
-        steps_of = (tuple(islice(steps, count)) for count in blocks.counts)
+        steps_of = (tuple(steps[first:last]) for first, last in pairwise([0, *accumulate(blocks.counts)]))
         ranks.append(_rank_program(layout, rank, scratch, blocks.ends, steps_of, copying))
     return _program(name, layout, ranks)
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ...errors import TooLargeError, UnsupportedError
@@ -25,10 +26,8 @@ from .format.execution_plan import (
     SWITCH_OPERATIONS,
     VERSIONS,
     ExecutionPlan,
-    flat,
     to_mscclpp_text,
 )
-from .format.reader import read_mscclpp
 from .lowering.lower import (
     DEFAULT_SLICE_BYTES,
     DEFAULT_THREAD_BLOCKS,
@@ -36,7 +35,7 @@ from .lowering.lower import (
     check_collective,
     check_launch,
     common_count,
-    to_execution_plan,
+    converted,
 )
 from .lowering.multicasts import switch_groups
 from .lowering.needs import BlockUsage, block_usage, first_replica, least_needs, max_unmerged_replicas
@@ -145,11 +144,11 @@ def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
     """Say what the file of a plan whose trees branch at switches makes of them; nothing for other plans."""
     if not branches_at_switches(plan.schedule):
         return []
-    written = read_mscclpp(path)
-    names = {each.name for gpu in written.gpus for block in gpu.thread_blocks for each in flat(block)}
+    text = Path(path).read_text(encoding="utf-8")
+    names = {name for name in SWITCH_OPERATIONS if f'"{name}"' in text}
     directions = {forest.direction for forest in plan.trees.forests if len(forest.switches)}
     notes = [STORES] if "gstore" in names else []
-    if "broadcast" in directions and not names & set(SWITCH_OPERATIONS):
+    if "broadcast" in directions and not names:
         notes.append(
             "ranks send each copy that switches make in the plan, as the executor has no use for these switches"
         )
@@ -270,7 +269,7 @@ class _Lowering:
                 # What is too long in any case is found out in a tenth of the time.
                 if refused := self._usage(program).refusal:
                     raise TooLargeError(refused)
-                return to_execution_plan(program, **self.options), program
+                return converted(program, **self.options), program
             except TooLargeError as error:
                 refusal = refusal or error
             except UnsupportedError as error:

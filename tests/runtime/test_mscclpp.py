@@ -262,7 +262,7 @@ def test_what_is_too_long_in_any_case_is_refused_before_it_is_lowered(
 ) -> None:
     """By counting the operations of thread blocks, however they are divided."""
     made = collopt.plan(mi300x(boxes=2), "allgather")
-    monkeypatch.setattr("collopt.runtime.mscclpp.export.to_execution_plan", None)
+    monkeypatch.setattr("collopt.runtime.mscclpp.export.converted", None)
     with pytest.raises(TooLargeError, match=r"has at least [0-9]+ operations, the MSCCL\+\+ executor takes 64"):
         made.export("mscclpp-json", tmp_path / "plan.json")
 

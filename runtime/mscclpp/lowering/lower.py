@@ -114,9 +114,25 @@ def to_execution_plan(
     check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
     check_program(program)
     check_collective(program, placement)
+    if placement == "in-place":
+        check_program(replace(program, in_place=True))
+    sizes = slice_bytes, min_bytes, max_bytes
+    return converted(program, boxes, placement, *sizes, max_thread_blocks, threads_per_block, switch_groups)
+
+
+def converted(
+    program: Program,
+    boxes: Sequence[int] | None,
+    placement: str,
+    slice_bytes: int | None,
+    min_bytes: int | None,
+    max_bytes: int | None,
+    max_thread_blocks: int,
+    threads_per_block: int,
+    switch_groups: Sequence[Sequence[int]],
+) -> ExecutionPlan:
+    """Convert a program as `lower` makes it, or one that has been checked; see `to_execution_plan`."""
     program = replace(program, in_place=placement == "in-place")
-    if program.in_place:
-        check_program(program)
     count = 0
     if slice_bytes is not None:
         count = common_count(program)
@@ -218,11 +234,17 @@ def check_boxes(boxes: Sequence[int], num_ranks: int) -> None:
 
 def common_count(program: Program) -> int:
     """Largest number of chunks per step that divides all steps, as those of a pipeline must be equal."""
-    return gcd(*(step.count for rank in program.ranks for block in rank.thread_blocks for step in block.instructions))
+    return gcd(*_counts(program))
+
+
+def _counts(program: Program) -> Iterator[int]:
+    return (step.count for rank in program.ranks for block in rank.thread_blocks for step in block.instructions)
 
 
 def _with_equal_counts(program: Program, count: int) -> Program:
     """Cut every step into steps of `count` chunks."""
+    if set(_counts(program)) == {count}:
+        return program
 
     def cut(step: Instruction, _: int) -> Iterator[Instruction]:
         for offset in range(0, step.count, count):
