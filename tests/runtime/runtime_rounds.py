@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from itertools import pairwise
 
 import numpy as np
@@ -42,18 +42,26 @@ class Rank:
         elif in_place:
             self.memory["output"][begin - first : end - first] = self.mine
             self.memory["input"] = self.memory["output"][begin - first : end - first]
-        self.awaited: list[Operation] = []
+        self.posted: dict[int, deque[Operation]] = defaultdict(deque)  # Receives, by peer
+        self.missing: Counter[int] = Counter()  # Of a round; below zero, some of later ones have come
         self.current: RankRound | None = None
 
+    @property
+    def awaited(self) -> list[int]:
+        """Peers from which some of the round has still to come."""
+        return [peer for peer, count in self.missing.items() if count > 0]
+
     def post(self, queues: Queues) -> None:
-        """Send, remember what to receive and to add, and copy what stays."""
+        """Send, post receives, and copy what stays."""
         part = self.current = self.parts.pop(0)
         for move in part.packing:
             self.held(move.target)[:] = self.held(move.source)
         for each in part.operations:
             if each.is_send:
                 queues[self.rank, each.peer].append(self.held(each.piece).copy())
-        self.awaited = [each for each in part.operations if not each.is_send]
+        for each in part.receives:
+            self.posted[each.peer].append(each)
+        self.missing.update(each.peer for each in part.operations if not each.is_send)
         for move in part.copies:
             self.held(move.target)[:] = self.held(move.source)
 
@@ -64,15 +72,12 @@ class Rank:
         return memory[piece.begin : piece.end]
 
     def receive(self, queues: Queues) -> None:
-        """Take what has arrived, in order from each peer; once all is there, add."""
-        still = []
-        for each in self.awaited:
-            if queues[each.peer, self.rank]:
-                self.held(each.piece)[:] = queues[each.peer, self.rank].popleft()
-            else:
-                still.append(each)
-        self.awaited = still
-        if not still and self.current is not None:
+        """Take what has arrived, in order from each peer, also for later rounds; once all is there, add."""
+        for peer, posted in self.posted.items():
+            while posted and queues[peer, self.rank]:
+                self.held(posted.popleft().piece)[:] = queues[peer, self.rank].popleft()
+                self.missing[peer] -= 1
+        if not self.awaited and self.current is not None:
             for move in self.current.unpacking:
                 self.held(move.target)[:] = self.held(move.source)
             for each in self.current.sums:
@@ -125,10 +130,29 @@ def run_in_rounds(program: Program, elements: int, slices: int, in_place: bool =
     """Run the rounds of all ranks, packed and not, each at its own pace, and check the outputs."""
     for rounds_of_rank in (rank_rounds, packed_rounds):
         works = [rounds_of_rank(program, slices, rank, elements) for rank in range(program.num_ranks)]
-        _run([Rank(work, program, rank, elements, in_place) for rank, work in enumerate(works)], program, elements)
-        for work in works:
-            if work.are_packed:
-                _check_packed(work)
+        ranks = [Rank(work, program, rank, elements, in_place) for rank, work in enumerate(works)]
+        for rank in ranks:
+            _check_posted(rank)
+        _run(ranks, program, elements)
+        for work in works if rounds_of_rank is packed_rounds else ():
+            _check_packed(work)
+
+
+def _check_posted(rank: Rank) -> None:
+    """Each receive is posted once, in its round or earlier, and until then nobody uses its memory."""
+    posted: dict[int, deque[tuple[int, Operation]]] = defaultdict(deque)
+    for at, part in enumerate(rank.parts):
+        for each in part.receives:
+            posted[each.peer].append((at, each))
+    for at, part in enumerate(rank.parts):
+        for each in part.operations:
+            if not each.is_send:
+                first, found = posted[each.peer].popleft()
+                assert found == each
+                assert first <= at
+                for piece in (piece for before in rank.parts[first:at] for piece in before.pieces):
+                    assert not np.shares_memory(rank.held(each.piece), rank.held(piece))
+    assert not any(posted.values())
 
 
 def _check_packed(work: RankRounds) -> None:
@@ -139,6 +163,7 @@ def _check_packed(work: RankRounds) -> None:
     arrivals = [each.piece for part in work.rounds for each in part.operations if not each.is_send]
     assert {each.memory for each in arrivals} <= {"staging"}
     assert all(one.end <= other.begin for one, other in pairwise(sorted(arrivals)))
+    assert all(not part.receives for part in work.rounds[1:])
 
 
 def _run(ranks: list[Rank], program: Program, elements: int) -> None:

@@ -25,11 +25,13 @@ from runtime_forests import (
 )
 from runtime_rounds import run_in_rounds
 
+import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import ChunkRange, Program, lower, run_program, without_receive_reduce
 from collopt.runtime.distributed.rounds.batches import rank_rounds
 from collopt.runtime.distributed.rounds.rounds import rounds_of
 from collopt.schedules import Forest, TreeSchedule
+from collopt.topologies import ring
 from sample_sizes import examples
 
 
@@ -111,6 +113,14 @@ def test_a_ring_takes_a_round_per_hop_and_slices_follow_each_other() -> None:
     program = lower(ring_forest(5), "allgather")
     assert len(rounds_of(program)) == 4
     assert len(rounds_of(program, slices=3)) == 6
+
+
+def test_receives_are_posted_when_their_memory_is_free() -> None:
+    """A ring adds in two staging areas by turns; the first sum to come goes where round 2 sends from."""
+    program = lower(collopt.plan(ring(4), "allreduce", planner="ring").schedule, "allreduce")
+    for rank in range(4):
+        rounds = rank_rounds(program, 1, rank, 4).rounds
+        assert [len(part.receives) for part in rounds] == [2, 1, 0, 3, 0, 0]
 
 
 def test_messages_that_continue_each_other_are_joined() -> None:

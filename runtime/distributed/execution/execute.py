@@ -11,7 +11,8 @@ Facts about torch.distributed that the code below rests on (seen with torch 2.13
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
 NO_LIMIT = 2**31 - 1
+
+MAX_KEPT_BYTES = 2**26
+
+_kept: WeakKeyDictionary[dist.ProcessGroup, torch.Tensor] = WeakKeyDictionary()
+"""Memory for what is received, of the last call of each group."""
 
 _lowered: WeakKeyDictionary[Schedule, dict[Collective, tuple[Topology | None, Program]]] = WeakKeyDictionary()
 
@@ -169,15 +175,17 @@ def _run(call: Call, rank: int, work: RankRounds, tag: int) -> None:
     made_so = any(tensor is not None and tensor.is_inference() for tensor in (call.output, call.input))
     # Tensors that were made in inference mode can be written to in that mode alone; others are to notice that they are.
     with torch.inference_mode() if made_so else torch.no_grad():
-        empty = partial(torch.empty, dtype=call.full_tensor.dtype, device=call.full_tensor.device)
-        memory = {"scratch": empty(work.scratch), "staging": empty(work.staging)}
+        buffer, unused = _kept.pop(call.group, None), call.full_tensor.new_empty(0)
+        size = (work.scratch + work.staging) * unused.element_size()
+        if buffer is None or buffer.device != unused.device or len(buffer) < size:
+            buffer = torch.empty(size, dtype=torch.uint8, device=unused.device)
+        own = buffer[:size].view(unused.dtype)
+        memory = {"scratch": own[: work.scratch], "staging": own[work.scratch :]}
         for name, tensor in (("output", call.output), ("input", call.input)):
-            memory[name] = empty(0) if tensor is None else tensor.detach().view(-1)
+            memory[name] = unused if tensor is None else tensor.detach().view(-1)
         poster = _Poster(call, memory, tag)
         for number, rank_round in enumerate(work.rounds):
             try:
-                if work.are_packed and number == 0:
-                    poster.receive_all(work.rounds)
                 poster.run(rank_round)
             except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
                 peers = sorted({operation.peer for operation in rank_round.operations})
@@ -187,6 +195,9 @@ def _run(call: Call, rank: int, work: RankRounds, tag: int) -> None:
                 ) from error
         if call.program.layout.reduces:
             divide_average(call.op, memory["output"], call.program.num_ranks)
+    if _posts_singly(call) and not made_so and len(buffer) <= MAX_KEPT_BYTES:
+        # New memory takes the system as long as a tenth of the messages; after an error some may still come in here.
+        _kept[call.group] = buffer
 
 
 class _Poster:
@@ -200,13 +211,9 @@ class _Poster:
         # As bytes, because no backend carries all element types (Gloo and NCCL have no int16).
         self.bytes = {name: tensor.view(self.torch.uint8) for name, tensor in memory.items()}
         self.element_size = call.full_tensor.element_size()
-        self.received: Iterator[list[Any]] = iter(())
+        self.receiving: dict[int, deque[Any]] = defaultdict(deque)  # Works of receives, by peer
         # Torch's functions for a batch cost more than the messages, several times so where cores are scarce.
         self.backend: Any = call.group._get_backend(call.full_tensor.device) if _posts_singly(call) else None
-
-    def receive_all(self, rounds: Sequence[RankRound]) -> None:
-        """Post the receives of all rounds."""
-        self.received = iter([self._receive(each) for each in rounds])
 
     def run(self, rank_round: RankRound) -> None:
         """Post a round's messages, run local copies meanwhile, wait, and reduce."""
@@ -233,14 +240,15 @@ class _Poster:
         return self.bytes[piece.memory][piece.begin * self.element_size : piece.end * self.element_size]
 
     def _post(self, rank_round: RankRound) -> list[Any]:
-        """Post receives first: a sender has to wait for a receiver that is not ready."""
-        works = next(self.received, None) or self._receive(rank_round)
-        sends = (each for each in rank_round.operations if each.is_send)
-        return works + [self.backend.send([self._bytes(each.piece)], each.peer, self.tag) for each in sends]
-
-    def _receive(self, rank_round: RankRound) -> list[Any]:
-        receives = (each for each in rank_round.operations if not each.is_send)
-        return [self.backend.recv([self._bytes(each.piece)], each.peer, self.tag) for each in receives]
+        """Post receives first, also of later rounds: a sender has to wait for a receiver that is not ready."""
+        for each in rank_round.receives:
+            self.receiving[each.peer].append(self.backend.recv([self._bytes(each.piece)], each.peer, self.tag))
+        return [
+            self.backend.send([self._bytes(each.piece)], each.peer, self.tag)
+            if each.is_send
+            else self.receiving[each.peer].popleft()
+            for each in rank_round.operations
+        ]
 
 
 def _posts_singly(call: Call) -> bool:

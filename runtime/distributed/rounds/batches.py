@@ -5,22 +5,25 @@ Shards need not divide evenly: with C chunks in a shard, chunk c of a slice of m
 weights w_0, w_1, ... themselves share out the T elements of the whole collective in the same way.
 
 Besides the caller's tensors there is scratch, as the program has it, and a staging area for what is received to be
-added at the end of the round.
+added at the end of the round.  As a sender waits for its receiver, a round also posts receives of later rounds, on a
+CPU, if their memory is not in use until then: rounds take turns with two staging areas.
 
 The parts of an all-to-allv are exact multiples of the traffic in lowest terms, so that each rank with some of it can
 tell from its own tensors how large everything is.
 
 Small data is packed: one message for each peer and round, received into memory of its own.  What a round sends to a
-peer is copied together, and what comes from it is copied apart at the round's end.  As receives fill nothing that is in
-use, all of them can be posted before the first round, and no sender waits for its receiver.
+peer is copied together, and what comes from it is copied apart at the round's end.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from ....errors import ProgramError
 from ...interpreter.interpret import run_program
@@ -65,7 +68,8 @@ class Sum(NamedTuple):
 class RankRound(NamedTuple):
     """One rank's part of a round; sums are computed last, in this order.
 
-    `packing` is copied before anything is sent, `unpacking` after everything has been received.
+    `packing` is copied before anything is sent, `unpacking` after everything has been received.  `receives` are those
+    to post when it begins, of this round or a later one; those from one peer are in order.
     """
 
     operations: tuple[Operation, ...]
@@ -73,18 +77,22 @@ class RankRound(NamedTuple):
     sums: tuple[Sum, ...]
     packing: tuple[Copy, ...] = ()
     unpacking: tuple[Copy, ...] = ()
+    receives: tuple[Operation, ...] = ()
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """All memory that the round reads or writes."""
+        copies = (*self.copies, *self.packing, *self.unpacking)
+        ends = (each.piece for each in self.operations), (end for each in (*copies, *self.sums) for end in each)
+        return [*chain(*ends)]
 
 
 class RankRounds(NamedTuple):
-    """One rank's rounds, and the sizes of its scratch and staging area in elements.
-
-    All receives of packed rounds may be posted before the first.
-    """
+    """One rank's rounds, and the sizes of its scratch and staging area in elements."""
 
     rounds: tuple[RankRound, ...]
     scratch: int
     staging: int
-    are_packed: bool = False
 
 
 def shard_elements(layout: Layout, elements: int) -> tuple[int, ...]:
@@ -113,8 +121,40 @@ def works_in_place(program: Program) -> bool:
 @lru_cache(maxsize=128)
 def rank_rounds(program: Program, slices: int, rank: int, elements: int) -> RankRounds:
     """Return one rank's rounds of a collective on `elements` in all."""
-    work = _translated(program, slices, rank, elements, checked_rounds(program, slices))
-    return work._replace(rounds=tuple(part for part in work.rounds if any(part)))
+    work = _translated(program, slices, rank, elements, checked_rounds(program, slices), areas=2)
+    layout, begins = program.layout, {}
+    if not layout.in_pairs:
+        # Input and output may be one memory.
+        ranges = {"input": layout.input_range(rank), "output": layout.output_range(rank)}
+        begins = {name: elements * chunks[0] // layout.chunks for name, chunks in ranges.items()}
+    return work._replace(rounds=_posting_early([part for part in work.rounds if any(part)], begins))
+
+
+def _posting_early(rounds: Sequence[RankRound], begins: Mapping[str, int]) -> tuple[RankRound, ...]:
+    """Post each receive when its memory is free, but in order; memories with `begins` are parts of one."""
+
+    def located(piece: Piece) -> tuple[str, int, int]:
+        begin = begins.get(piece.memory, 0)
+        return "both" if piece.memory in begins else piece.memory, begin + piece.begin, begin + piece.end
+
+    places = [[located(piece) for piece in part.pieces] for part in rounds]
+    edges: dict[str, set[int]] = defaultdict(set)
+    for memory, begin, end in chain(*places):
+        edges[memory] |= {begin, end}
+    number = {(memory, edge): at for memory, found in edges.items() for at, edge in enumerate(sorted(found))}
+    free = {memory: np.zeros(len(found), dtype=np.int64) for memory, found in edges.items()}
+    receives: list[list[Operation]] = [[] for _ in rounds]
+    posted: dict[int, int] = defaultdict(int)
+    for at, (part, touched) in enumerate(zip(rounds, places, strict=True)):
+        for each in part.operations:
+            if not each.is_send:
+                memory, begin, end = located(each.piece)
+                soonest = int(free[memory][number[memory, begin] : number[memory, end]].max())
+                posted[each.peer] = max(posted[each.peer], soonest)
+                receives[posted[each.peer]].append(each)
+        for memory, begin, end in touched:
+            free[memory][number[memory, begin] : number[memory, end]] = at + 1
+    return tuple(part._replace(receives=tuple(own)) for part, own in zip(rounds, receives, strict=True))
 
 
 def aligned_rounds(program: Program, slices: int, elements: int) -> list[RankRounds]:
@@ -132,8 +172,11 @@ def aligned_rounds(program: Program, slices: int, elements: int) -> list[RankRou
     ]
 
 
-def _translated(program: Program, slices: int, rank: int, elements: int, rounds: Sequence[Round]) -> RankRounds:
-    map_ = _RankTranslator(program, rank, elements, slices, rounds)
+def _translated(
+    program: Program, slices: int, rank: int, elements: int, rounds: Sequence[Round], *, areas: int = 1
+) -> RankRounds:
+    """Translate the rounds to those of one rank, which take turns with one or two staging areas."""
+    map_ = _RankTranslator(program, rank, elements, slices, rounds, areas)
     parts = tuple(map_.rank_round(part) for part in rounds)
     staging = [each.one.end for part in parts for each in part.sums if each.one.memory == "staging"]
     return RankRounds(parts, map_.scratch.size, max(staging, default=0))
@@ -142,7 +185,9 @@ def _translated(program: Program, slices: int, rank: int, elements: int, rounds:
 class _RankTranslator:
     """Translates the messages of rounds to elements of one rank's memories."""
 
-    def __init__(self, program: Program, rank: int, elements: int, slices: int, rounds: Sequence[Round]) -> None:
+    def __init__(
+        self, program: Program, rank: int, elements: int, slices: int, rounds: Sequence[Round], areas: int
+    ) -> None:
         self.layout = program.layout
         self.rank = rank
         self.slices = slices
@@ -155,10 +200,13 @@ class _RankTranslator:
         places = accumulate((end - begin for begin, end in bounds), initial=0)
         self.output_shifts = [begin - place for (begin, _), place in zip(bounds, places, strict=False)]
         self.scratch = RoundScratch(rounds, rank, slices, self._elements)
+        self.areas = areas
+        self.staged = 0, 0  # Where the last round's staging begins and ends
 
     def rank_round(self, part: Round) -> RankRound:
         """Return this rank's part of a round."""
-        operations, sums, staged = [], [], 0
+        operations, sums = [], []
+        first = staged = 0 if self.areas == 1 or self.staged[0] else self.staged[1]
         for message in part.messages:
             begin, end = self._extent(message.first, message.chunks, message.slice_number)
             if begin == end:
@@ -178,6 +226,7 @@ class _RankTranslator:
                 copies.append(Copy(self._piece(message, message.source), self._piece(message, message.target)))
             elif message.sender == self.rank:
                 sums.append((message.stage, self._sum(message, self._piece(message, message.source))))
+        self.staged = first, staged
         in_order = sorted(sums, key=lambda each: each[0])
         return RankRound(tuple(operations), tuple(copies), tuple(each for _, each in in_order))
 
@@ -219,8 +268,8 @@ def packed_rounds(program: Program, slices: int, rank: int, elements: int) -> Ra
     """Return one rank's rounds, packed."""
     plain = rank_rounds(program, slices, rank, elements)
     packer = _Packer()
-    rounds = tuple(packer.packed(each) for each in plain.rounds)
-    return RankRounds(rounds, plain.scratch, packer.size, are_packed=True)
+    rounds = _posting_early([packer.packed(each) for each in plain.rounds], {})
+    return RankRounds(rounds, plain.scratch, packer.size)
 
 
 class _Packer:
