@@ -196,7 +196,7 @@ def _constant(expression: Any) -> bool:
 def _compiled(program: Any) -> LinearProgram:
     """Compile a Pyomo program to arrays, so that formulations and solvers do not import each other's packages."""
     import pyomo.environ as pyo
-    from pyomo.common.errors import InfeasibleConstraintException, InvalidConstraintError, InvalidValueError
+    from pyomo.common.errors import InfeasibleConstraintException
     from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
     for data in program.component_data_objects(pyo.Var, descend_into=True):
@@ -204,7 +204,7 @@ def _compiled(program: Any) -> LinearProgram:
             raise UnsupportedError(f"{program.name} has {data.name!r} fixed at {data.value}; expected a number")
     try:
         form = LinearStandardFormCompiler().write(program, mixed_form=True, set_sense=None)
-    except (InfeasibleConstraintException, InvalidConstraintError, InvalidValueError, ValueError) as error:
+    except (InfeasibleConstraintException, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UnsupportedError(f"{program.name} cannot be solved: {reason}") from error
     if len(form.objectives) != 1:
