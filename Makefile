@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python;
 	&& echo "$$python" && break; done)
 TESTFLAGS ?= -m "not slow" --hypothesis-profile=quick
 
-.PHONY: help env demo test lint ruff types imports docstrings stage docs pictures bench gpu clean
+.PHONY: help env demo test lint ruff types imports docstrings stage docs pictures bench gpu wheel lowest clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,15 @@ bench: env ## run the benchmarks
 
 gpu: env ## run all that one CUDA device can show; MSCCLPP=FOLDER includes MSCCL++'s executor
 	$(BIN)/python benchmarks/one_gpu.py
+
+wheel: env ## build wheel and sdist into dist/, and use the wheel in an environment without the checkout
+	.ci/wheel $(BIN)/python
+
+lowest: pyproject.toml constraints-lowest.txt ## run the tests with the lowest versions that pyproject.toml allows
+	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with ensurepip found; name one: make lowest PYTHON=/path" >&2; exit 1; }
+	"$(PYTHON)" -m venv out/lowest
+	out/lowest/bin/python -m pip install -qq -c constraints-lowest.txt -e '.[torch,jax,plot,report,dev]'
+	NUMBA_CACHE_DIR=out/lowest/kernels out/lowest/bin/pytest -n auto --maxprocesses 2 --dist loadfile $(TESTFLAGS)
 
 clean: ## remove what the other targets made, except .venv
 	rm -rf out site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
