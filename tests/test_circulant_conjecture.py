@@ -7,12 +7,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from collopt.planners.bfb import bfb
 from collopt.topologies import DirectGraph
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "circulant_conjecture.py"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLE = EXAMPLES / "circulant_conjecture.py"
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +113,50 @@ def test_an_interrupt_ends_the_script_quietly(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(EXAMPLE), run_name="__main__")
     assert ended.value.code == 130
+
+
+@pytest.fixture(scope="module")
+def census() -> dict[str, Any]:
+    """The names of the example that counts."""
+    return runpy.run_path(str(EXAMPLES / "circulant_census.py"))
+
+
+@pytest.mark.parametrize(("k", "largest"), [(2, 40), (3, 26)])
+def test_census_counts_what_the_search_finds(
+    example: dict[str, Any], census: dict[str, Any], k: int, largest: int
+) -> None:
+    """Offsets instead of links, one set of many, bits instead of lists: the numbers are the same at each size."""
+    for n in range(2 * k + 1, largest + 1):
+        searched, counted = example["search"](k, [n]), census["census"](n, k)
+        assert (counted.graphs, counted.failing) == (searched.graphs, searched.counter_examples)
+
+
+@pytest.mark.parametrize(("n", "k", "graphs", "failing"), [(200, 3, 137540, 2080), (211, 3, 187460, 2730)])
+def test_census_of_a_larger_size(census: dict[str, Any], n: int, k: int, graphs: int, failing: int) -> None:
+    """A size of four words of bits, a prime one and one with many divisors; the least diameter is reached."""
+    found = census["census"](n, k)
+    assert (found.graphs, found.failing) == (graphs, failing)
+    assert found.least_diameter == found.least_optimal_diameter
+
+
+def test_one_three_and_four_refute_the_conjecture_at_every_size(census: dict[str, Any]) -> None:
+    """From 24 nodes on, in the third step; so does the first failing set without a sum of offsets, at 40 nodes."""
+    for n in range(24, 300):
+        assert census["figures"](n, np.array([1, 3, 4]))[1] == 3
+    assert census["figures"](40, np.array([1, 7, 16]))[1] == 4
+
+
+def test_census_finds_least_diameters(census: dict[str, Any]) -> None:
+    """Theorem 22 for two offsets: ceil((sqrt(2 n - 1) - 1) / 2), and all distances that a search finds."""
+    for n in range(7, 120):
+        least = next(m for m in range(n) if 2 * m * (m + 1) + 1 >= n)
+        assert census["census"](n, 2).least_diameter == least
+
+
+def test_census_prints_its_ranges(census: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """The totals are those of the other example."""
+    census["main"](["--up-to", "28"])
+    printed = capsys.readouterr().out
+    assert "in all 1926 graphs, 80 fail; the smallest has 15 nodes" in printed
+    with pytest.raises(SystemExit):
+        census["main"](["--up-to", "5"])

@@ -163,7 +163,7 @@ def text(small: bool) -> Iterator[Row]:
     printed = 1 + ratio * (8 + Fraction(8, 4))
     why = "1 + (8 + 8/4) / 9 is 19/9; and the theorem does not hold as printed"
     yield Row("Theorem 3 as printed, 4 servers, 9:1", "section 4.4", "2.12", printed, "x", why)
-    yield Row("Theorem 3 corrected, 4 servers, 9:1", "appendix A.1", "", H200.worst_factor(SERVERS, 8), "x")
+    yield Row("Theorem 3 corrected, 4 servers, 9:1", "appendix A.1", "", H200.worst_factor(8), "x")
     yield Row(
         "optimal bandwidth, 1/4 inside", "section 5, metrics", "66.6", Fraction(200, 3), "GB/s", "200/3, truncated"
     )
@@ -202,9 +202,9 @@ def _larger_plot(rows: list[Row]) -> Figure:
 
 
 SIMULATED = (
-    "Four servers of eight GPUs. Times are simulated: factors are over FAST with the pipeline of section 4.3; what runs "
-    "here has short stages, each balanced in the step before it. Zipf's law is read in two ways, as sizes that are "
-    "drawn and as shares of what a GPU sends; the paper does not say which."
+    "Four servers of eight GPUs. Times are simulated: factors are over FAST with its pipeline of section 4.3; what "
+    "runs here has short stages, each balanced in the step before it. Zipf's law is read in two ways, as sizes that "
+    "are drawn and as shares of what a GPU sends; the paper does not say which."
 )
 ITEMS = (
     Item("figure-12", "all-to-allv on H200, 100 MB to 1 GB per GPU", "Section 5.1.1", nvidia, SIMULATED),

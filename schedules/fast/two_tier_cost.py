@@ -78,17 +78,15 @@ class TwoTierModel:
         """Time in µs of one step in which the busiest GPU sends `num_bytes` to another server."""
         return Fraction(self.wake_up) + Fraction(num_bytes) / Fraction(self.scale_out) / NS_PER_US
 
-    def worst_factor(self, servers: int, gpus_per_server: int) -> Fraction:
-        """Bound what FAST takes over the optimum: ``1 + B_2/B_1 (2 (m - 1) + m/n)`` for n servers of m GPUs.
+    def worst_factor(self, gpus_per_server: int) -> Fraction:
+        """Bound what FAST takes over the optimum, for servers of m GPUs: ``1 + 2 (m - 1) B_2/B_1``, which is reached.
 
-        Theorem 3 of FAST says ``1 + B_2/B_1 (m + m/n)``, which does not hold as printed: see
-        ``docs/explanation/fast.md``.  Like the theorem, this takes ``B_1 >= (m - 1) B_2`` and local traffic of at most
-        1/n of what each server sends, is of the paper's own pipeline, and leaves out wake-ups and the rounding to whole
-        bytes.
+        Theorem 3 of FAST does not hold as printed: see ``docs/explanation/refutations.md``.  Like the theorem, this
+        takes ``B_1 >= (m - 1) B_2`` and local traffic of at most 1/n of what each of n servers sends, is of the paper's
+        own pipeline, and leaves out wake-ups and the rounding to whole bytes.
         """
-        servers, gpus_per_server = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server")
         ratio = Fraction(self.scale_out) / Fraction(self.scale_up)
-        return 1 + ratio * (2 * (gpus_per_server - 1) + Fraction(gpus_per_server, servers))
+        return 1 + 2 * (as_whole(gpus_per_server, "gpus_per_server") - 1) * ratio
 
 
 H200 = TwoTierModel(450, 50)

@@ -156,7 +156,7 @@ def test_concentrated_traffic_stays_within_the_worst_case_of_the_largest_server(
         traffic[first[source], first[destination]] += random.integers(1, 1000) * 60**2 * 1000
     schedule = planned(traffic, sizes, stages="plain", max_stage_bytes=2**62)
     model = TwoTierModel(50 * max(1, max(sizes) - 1) * spare, 50, wake_up=0)
-    worst = model.worst_factor(len(sizes), max(sizes))
+    worst = model.worst_factor(max(sizes))
     assert schedule.completion_time(model, PIPELINES[1]) <= worst * schedule.optimum(model)
 
 
