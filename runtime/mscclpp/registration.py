@@ -11,7 +11,7 @@ from ...errors import UnsupportedError
 from ...support.validation import as_path
 from ...support.writing import write_whole
 from ..programs.checks import check_choice
-from .format.execution_plan import ALIGNMENT, MAIN, VERSIONS, ExecutionPlan, message_chunks
+from .format.execution_plan import ALIGNMENT, MAIN, STORING, VERSIONS, ExecutionPlan, message_chunks
 from .format.reader import read_mscclpp
 from .machine.memory import layout_of
 
@@ -23,7 +23,7 @@ def write_registration(
 ) -> None:
     """Write Python code that registers plan files with MSCCL++ and selects among them.
 
-    Raises `UnsupportedError` for a version of MSCCL++ that registers no plans, or if two have one name.
+    Raises `UnsupportedError` for a version of MSCCL++ that takes no such code, or if two have one name.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ def write_registration(
         Plan files, the first that fits a call being selected.
     path : path
         Python file to write.
-    version : {"main", "0.10.0", "0.9.0"}
+    version : {"main", "0.10.0"}
         Of MSCCL++.
     """
     check_choice("version", version, VERSIONS)
-    if version == VERSIONS[0]:
+    if version not in STORING:
         raise UnsupportedError(
-            f"MSCCL++ {version} registers no plans; put them into a folder of their own, and set "
-            "MSCCLPP_EXECUTION_PLAN_DIR to it"
+            f"MSCCL++ {version} takes no selector written in Python; expected 0.10.0 or newer, or with 0.8.0 a folder of "
+            "plans, and MSCCLPP_EXECUTION_PLAN_DIR set to it"
         )
     target = as_path(path)
     write_whole(target, registration_code(((file, read_mscclpp(file)) for file in map(as_path, plans)), target))

@@ -117,11 +117,12 @@ def test_other_calls_get_none(registered: dict[str, str], call: SimpleNamespace)
 
 
 def test_what_cannot_be_registered_is_refused(tmp_path: Path) -> None:
-    """0.8 has no registration, and names are keys."""
+    """0.8 has no registration, 0.9 cannot call the selector, and names are keys."""
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(small_document("broadcast", slice_bytes=None)))
-    with pytest.raises(UnsupportedError, match="set MSCCLPP_EXECUTION_PLAN_DIR"):
-        write_registration([path], tmp_path / "register.py", version="0.8.0")
+    for version in ("0.8.0", "0.9.0"):
+        with pytest.raises(UnsupportedError, match=f"{version} takes no selector written in Python"):
+            write_registration([path], tmp_path / "register.py", version=version)
     with pytest.raises(UnsupportedError, match="of another plan; names must be unique"):
         write_registration([path, path], tmp_path / "register.py")
     with pytest.raises(UnsupportedError, match="there are no plans"):
