@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
-from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -78,14 +77,6 @@ class _Transfer(Protocol):
     def receiver(self) -> int: ...
 
 
-class _Endpoint(NamedTuple):
-    """One end of a connection."""
-
-    sends: bool
-    peer: int
-    channel: int
-
-
 class RankWriter(ABC):
     """Writes the steps of one rank; `scratch`: chunks of scratch used so far."""
 
@@ -114,39 +105,30 @@ def write_program(
     writer: Callable[[int], RankWriter],
 ) -> Program:
     """Write the programs of all ranks from all transfers, and their chunks, in the global order."""
-    connections = [(transfer.sender, transfer.receiver) for transfer in transfers]
-    channels = assign_channels(connections, sizes, options.max_steps, options.channels).tolist()
-    # Numbers of transfers and not transfers with their channels: there are millions.
-    events: list[list[int]] = [[] for _ in range(num_ranks)]
-    for number, (sender, receiver) in enumerate(connections):
-        events[sender].append(number)
-        events[receiver].append(number)
-    ranks = []
-    for rank, own in enumerate(events):
-        ends = [
-            _Endpoint(True, connections[number][1], channels[number])
-            if connections[number][0] == rank
-            else _Endpoint(False, connections[number][0], channels[number])
-            for number in own
-        ]
-        ranks.append(_written_rank(layout, rank, own, ends, writer(rank), options.max_steps))
+    connections = np.array([(each.sender, each.receiver) for each in transfers], dtype=np.int64).reshape(-1, 2)
+    channels = assign_channels(connections, sizes, options.max_steps, options.channels)
+    ranks = [
+        _written_rank(layout, rank, own.tolist(), blocks, writer(rank), options.max_steps)
+        for rank, (own, blocks) in enumerate(_events(connections, channels, num_ranks))
+    ]
     return _program(name, layout, ranks)
 
 
 def _written_rank(
-    layout: Layout, rank: int, events: Sequence[int], ends: Sequence[_Endpoint], writer: RankWriter, max_steps: int
+    layout: Layout, rank: int, events: list[int], blocks: _Blocks, writer: RankWriter, max_steps: int
 ) -> RankProgram:
-    """Write one rank's thread blocks; those that receive, and those that send, are in the order of first transfers."""
-    copies, blocks = writer.copies(), sorted(dict.fromkeys(ends), key=attrgetter("sends"))
+    """Write one rank's thread blocks."""
+    copies = writer.copies()
     parts = len(range(0, len(copies), max_steps))
-    places = {end: number + parts * end.sends for number, end in enumerate(blocks)}
-    steps: dict[_Endpoint, list[Instruction]] = {end: [] for end in blocks}
-    waits = Waits(len(blocks) + parts)
-    for number, end in zip(events, ends, strict=True):
-        mine = steps[end]
-        mine.append(writer.step(number, (places[end], len(mine)), waits))
+    places = blocks.beside(parts).tolist()
+    steps: list[list[Instruction]] = [[] for _ in range(len(blocks.ends) + parts)]
+    waits = Waits(len(steps))
+    for number, place in zip(events, places, strict=True):
+        steps[place].append(writer.step(number, (place, len(steps[place])), waits))
     copying = _copying(writer.waiting(copies), max_steps)
-    return _rank_program(layout, rank, writer.scratch, blocks, [tuple(steps[end]) for end in blocks], copying)
+    receiving = blocks.receiving
+    written = map(tuple, (*steps[:receiving], *steps[receiving + parts :]))
+    return _rank_program(layout, rank, writer.scratch, blocks, written, copying)
 
 
 def _copying(copies: Sequence[Instruction], max_steps: int) -> list[ThreadBlock]:
@@ -159,19 +141,18 @@ def _rank_program(
     layout: Layout,
     rank: int,
     scratch: int,
-    ends: Sequence[tuple[bool, int, int]],
+    written: _Blocks,
     steps: Iterable[tuple[Instruction, ...]],
     copying: list[ThreadBlock],
 ) -> RankProgram:
     """Put thread blocks that receive, copy and send in this order, as MSCCL can only wait for blocks 0 to 127."""
     blocks = [
         ThreadBlock(peer if sends else None, None if sends else peer, channel, each)
-        for (sends, peer, channel), each in zip(ends, steps, strict=True)
+        for (sends, peer, channel), each in zip(written.ends, steps, strict=True)
     ]
-    receiving = sum(not sends for sends, _, _ in ends)
     begin, stop = layout.input_range(rank)
     output = sum(last - first for first, last in layout.output_ranges(rank))
-    found = (*blocks[:receiving], *copying, *blocks[receiving:])
+    found = (*blocks[: written.receiving], *copying, *blocks[written.receiving :])
     return RankProgram(rank, stop - begin, output, scratch, found)
 
 
@@ -236,23 +217,28 @@ def write_trees(
     sizes = firsts[last] + np.array([each.chunks for each in ranges], dtype=np.int64)[last] - firsts[hops[:, 0]]
     channels = assign_channels(hops[:, 1:3], sizes, options.max_steps, options.channels, hops[:, 5])
     places = np.full((len(ranges), 4), -1, dtype=np.int64)
-    ends = hops[:, 1:3].ravel()
-    shared = _SharedSteps(len(ends))
-    order = np.argsort(narrow(ends), kind="stable")  # The two ends of hop h are numbers 2 h and 2 h + 1.
-    limits = np.cumsum(np.bincount(ends, minlength=len(layout.shards))).tolist()
+    shared = _SharedSteps(2 * len(hops))
     ranks = []
-    for rank, (begin, end) in enumerate(pairwise([0, *limits])):
-        own, sends = order[begin:end] // 2, order[begin:end] % 2 == 0
-        blocks = _Blocks.of(sends, ends[order[begin:end] ^ 1], channels[own])
+    for rank, (own, blocks) in enumerate(_events(hops[:, 1:3], channels, len(layout.shards))):
         copying = _copying(_copies(layout, rank, options.max_count), options.max_steps)
-        numbers = blocks.of_events + len(copying) * sends
+        numbers = blocks.beside(len(copying))
         borders = layout.input_range(rank)[0], *layout.output_range(rank)
         counts = np.bincount(numbers, minlength=len(blocks.ends) + len(copying))
         rows, scratch = tree_steps(rank, own, numbers, counts, hops, sizes, firsts, borders, places)
         steps = shared.of(rows)
         steps_of = (tuple(steps[first:last]) for first, last in pairwise([0, *accumulate(blocks.counts)]))
-        ranks.append(_rank_program(layout, rank, scratch, blocks.ends, steps_of, copying))
+        ranks.append(_rank_program(layout, rank, scratch, blocks, steps_of, copying))
     return _program(name, layout, ranks)
+
+
+def _events(connections: IntArray, channels: IntArray, num_ranks: int) -> Iterator[tuple[IntArray, _Blocks]]:
+    """Yield, for each rank, the numbers of its transfers, int64 (events,), and their thread blocks."""
+    ends = connections.ravel()
+    order = np.argsort(narrow(ends), kind="stable")  # The two ends of transfer t are numbers 2 t and 2 t + 1.
+    limits = np.cumsum(np.bincount(ends, minlength=num_ranks)).tolist()
+    for begin, end in pairwise([0, *limits]):
+        own, sends = order[begin:end] // 2, order[begin:end] % 2 == 0
+        yield own, _Blocks.of(sends, ends[order[begin:end] ^ 1], channels[own])
 
 
 class _Blocks(NamedTuple):
@@ -262,8 +248,17 @@ class _Blocks(NamedTuple):
     """
 
     of_events: IntArray
-    ends: list[tuple[bool, int, int]]  # As in `_Endpoint`
+    ends: list[tuple[bool, int, int]]  # Whether it sends, its peer and channel
     counts: list[int]
+
+    @property
+    def receiving(self) -> int:
+        """How many receive."""
+        return sum(not sends for sends, _, _ in self.ends)
+
+    def beside(self, copying: int) -> IntArray:
+        """Return the blocks of events if so many that copy come before those that send."""
+        return self.of_events + copying * (self.of_events >= self.receiving)
 
     @classmethod
     def of(cls, sends: BoolArray, peers: IntArray, channels: IntArray) -> _Blocks:
