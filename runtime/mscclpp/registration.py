@@ -37,8 +37,8 @@ def write_registration(
     check_choice("version", version, VERSIONS)
     if version not in STORING:
         raise UnsupportedError(
-            f"MSCCL++ {version} takes no selector written in Python; expected 0.10.0 or newer, or with 0.8.0 a folder of "
-            "plans, and MSCCLPP_EXECUTION_PLAN_DIR set to it"
+            f"MSCCL++ {version} takes no selector written in Python; expected 0.10.0 or newer, or with 0.8.0 a folder "
+            "of plans, and MSCCLPP_EXECUTION_PLAN_DIR set to it"
         )
     target = as_path(path)
     write_whole(target, registration_code(((file, read_mscclpp(file)) for file in map(as_path, plans)), target))

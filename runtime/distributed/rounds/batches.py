@@ -23,8 +23,6 @@ from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from ....errors import ProgramError
 from ...interpreter.interpret import run_program
 from ...programs.layout import Layout
@@ -137,23 +135,18 @@ def _posting_early(rounds: Sequence[RankRound], begins: Mapping[str, int]) -> tu
         begin = begins.get(piece.memory, 0)
         return "both" if piece.memory in begins else piece.memory, begin + piece.begin, begin + piece.end
 
+    def uses(number: int, memory: str, begin: int, end: int) -> bool:
+        return any(name == memory and first < end and begin < last for name, first, last in places[number])
+
     places = [[located(piece) for piece in part.pieces] for part in rounds]
-    edges: dict[str, set[int]] = defaultdict(set)
-    for memory, begin, end in chain(*places):
-        edges[memory] |= {begin, end}
-    number = {(memory, edge): at for memory, found in edges.items() for at, edge in enumerate(sorted(found))}
-    free = {memory: np.zeros(len(found), dtype=np.int64) for memory, found in edges.items()}
     receives: list[list[Operation]] = [[] for _ in rounds]
     posted: dict[int, int] = defaultdict(int)
-    for at, (part, touched) in enumerate(zip(rounds, places, strict=True)):
+    for number, part in enumerate(rounds):
         for each in part.operations:
             if not each.is_send:
-                memory, begin, end = located(each.piece)
-                soonest = int(free[memory][number[memory, begin] : number[memory, end]].max())
-                posted[each.peer] = max(posted[each.peer], soonest)
+                place, first = located(each.piece), posted[each.peer]
+                posted[each.peer] = next((at + 1 for at in range(number - 1, first - 1, -1) if uses(at, *place)), first)
                 receives[posted[each.peer]].append(each)
-        for memory, begin, end in touched:
-            free[memory][number[memory, begin] : number[memory, end]] = at + 1
     return tuple(part._replace(receives=tuple(own)) for part, own in zip(rounds, receives, strict=True))
 
 
@@ -268,8 +261,10 @@ def packed_rounds(program: Program, slices: int, rank: int, elements: int) -> Ra
     """Return one rank's rounds, packed."""
     plain = rank_rounds(program, slices, rank, elements)
     packer = _Packer()
-    rounds = _posting_early([packer.packed(each) for each in plain.rounds], {})
-    return RankRounds(rounds, plain.scratch, packer.size)
+    rounds = [packer.packed(each)._replace(receives=()) for each in plain.rounds]
+    receives = tuple(each for part in rounds for each in part.operations if not each.is_send)
+    rounds[:1] = [part._replace(receives=receives) for part in rounds[:1]]
+    return RankRounds(tuple(rounds), plain.scratch, packer.size)
 
 
 class _Packer:

@@ -6,7 +6,7 @@ overwrites memory, and signals without waits hang this call or the next.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from ....errors import UnsupportedError
 from ....schedules import ALL_TO_ALL, REDUCE_SCATTER
@@ -36,23 +36,8 @@ from .execution_plan import (
 from .operations import PlanError
 from .switch_channels import check_switch_groups, check_switch_operation
 
-
-class Site(NamedTuple):
-    """Where an operation stands: `inner` in a pipeline, or -1."""
-
-    rank: int
-    block: int
-    at: int
-    inner: int
-
-    def __str__(self) -> str:
-        """Spell it out for messages."""
-        inside = "" if self.inner < 0 else f" op {self.inner}"
-        return f"gpu {self.rank} threadblock {self.block} op {self.at}{inside}"
-
-
-Step = tuple[Site, Operation, tuple[int, int] | None]
-"""Where an operation stands, the operation, and unit and chunks of its pipeline."""
+Step = tuple[str, int, int, Operation, tuple[int, int] | None]
+"""Where an operation stands, its rank, its thread block, the operation, and unit and chunks of its pipeline."""
 
 
 def check_execution_plan(plan: ExecutionPlan, where: str) -> None:
@@ -89,10 +74,11 @@ class _Checker:
         for rank, gpu in enumerate(self.plan.gpus):
             for number, block in enumerate(gpu.thread_blocks):
                 for at, operation in enumerate(block):
-                    yield Site(rank, number, at, -1), operation, None
+                    place = f"gpu {rank} threadblock {number} op {at}"
+                    yield place, rank, number, operation, None
                     pipeline = operation.unit_bytes, operation.num_chunks
                     for inner_at, inner in enumerate(operation.body):
-                        yield Site(rank, number, at, inner_at), inner, pipeline
+                        yield f"{place} op {inner_at}", rank, number, inner, pipeline
 
     def _check_sizes(self) -> None:
         plan = self.plan
@@ -151,8 +137,10 @@ class _Checker:
                 message = f"gpu {rank} uses {kind} channel {shared[0]} in several threadblocks; each has its own"
                 self._fail(message, "hangs")
 
-    def _check_operation(self, where: Site, operation: Operation, pipeline: tuple[int, int] | None) -> None:
-        gpu = self.plan.gpus[where.rank]
+    def _check_operation(
+        self, where: str, rank: int, _: int, operation: Operation, pipeline: tuple[int, int] | None
+    ) -> None:
+        gpu = self.plan.gpus[rank]
         if len(operation.channels) > MAX_CHANNELS_PER_OPERATION:
             self._fail(f"{where} has {len(operation.channels)} channels; the limit is {MAX_CHANNELS_PER_OPERATION}")
         if len(set(operation.channels)) < len(operation.channels) and operation.name not in DATA_OPERATIONS:
@@ -168,7 +156,7 @@ class _Checker:
         if len(set(operation.semaphores)) < len(operation.semaphores):
             self._fail(f"{where} names a semaphore twice", "hangs")
         if strange := [each for each in operation.semaphores if each >= len(gpu.semaphores)]:
-            self._fail(f"{where} uses semaphore {strange[0]}, but gpu {where.rank} has {len(gpu.semaphores)}")
+            self._fail(f"{where} uses semaphore {strange[0]}, but gpu {rank} has {len(gpu.semaphores)}")
         if operation.name not in DATA_OPERATIONS:
             return
         self._check_shape(where, operation)
@@ -176,11 +164,11 @@ class _Checker:
         for place in (*sources, *targets):
             self._check_place(where, place, pipeline, writes=place in targets)
         if operation.channel_type == "switch":
-            check_switch_operation(self.plan, str(where), where.rank, operation, self._fail)
+            check_switch_operation(self.plan, where, rank, operation, self._fail)
         elif operation.channel_type is not None:
             self._check_put(where, gpu, operation)
 
-    def _check_shape(self, where: Site, operation: Operation) -> None:
+    def _check_shape(self, where: str, operation: Operation) -> None:
         sources, targets = len(operation.sources), len(operation.targets)
         fits = sources == targets
         if operation.name == "re":
@@ -201,7 +189,7 @@ class _Checker:
         ):
             self._fail(f"{where} adds chunks at an offset onto themselves")
 
-    def _check_place(self, where: Site, place: Place, pipeline: tuple[int, int] | None, *, writes: bool) -> None:
+    def _check_place(self, where: str, place: Place, pipeline: tuple[int, int] | None, *, writes: bool) -> None:
         chunks = self.plan.gpus[place.rank].chunks[place.buffer]
         if place.start + place.count > chunks:
             self._fail(
@@ -214,7 +202,7 @@ class _Checker:
             # The executor subtracts the offset of the slice from the size without looking.
             self._fail(f"{where} moves {place.count} chunks in a pipeline of {pipeline[1]}; the numbers must be equal")
 
-    def _check_put(self, where: Site, gpu: Gpu, operation: Operation) -> None:
+    def _check_put(self, where: str, gpu: Gpu, operation: Operation) -> None:
         assert operation.channel_type is not None
         if len(operation.channels) != len(operation.targets):
             self._fail(f"{where} has {len(operation.channels)} channels for {len(operation.targets)} targets")
@@ -226,7 +214,7 @@ class _Checker:
                 self._fail(f"{where} puts to gpu {target.rank} by a channel to gpu {peer}")
 
     def _check_pipelines(self) -> None:
-        found = {pipeline for _, _, pipeline in self.steps if pipeline is not None}
+        found = {pipeline for _, _, _, _, pipeline in self.steps if pipeline is not None}
         if len(found) > 1:
             raise UnsupportedError(
                 f"{self.where}: pipelines have slices of {len(found)} kinds; collopt runs plans in which all have the "
@@ -248,7 +236,7 @@ class _Checker:
         """Each signal has a wait at the other end, in the same pipeline or outside of all."""
         signaled: Counter[tuple[int, ChannelType, int, bool]] = Counter()
         waited: Counter[tuple[int, ChannelType, int, bool]] = Counter()
-        for (rank, *_), operation, pipeline in self.steps:
+        for _, rank, _, operation, pipeline in self.steps:
             for channel in operation.channels if operation.channel_type in CHANNEL_TYPES else ():
                 assert operation.channel_type is not None  # The reader knows which operations have one.
                 end = (rank, operation.channel_type, channel)
@@ -269,7 +257,7 @@ class _Checker:
         uses: dict[tuple[int, int], dict[str, list[tuple[int, bool]]]] = defaultdict(
             lambda: {name: [] for name in SEMAPHORE_OPERATIONS}
         )
-        for (rank, block, *_), operation, pipeline in self.steps:
+        for _, rank, block, operation, pipeline in self.steps:
             for semaphore in operation.semaphores:
                 uses[rank, semaphore][operation.name].append((block, pipeline is not None))
         for (rank, semaphore), found in sorted(uses.items()):
