@@ -1,6 +1,6 @@
 """CPU time of whole processes that plan an allgather at the optimum: start, imports, planning and verification.
 
-And the ratio of packing trees by batches to packing them with a test of every link, on random regular networks.
+And the ratio of packing trees untested to packing them with a test of every link, on random regular networks.
 
 Kernels are compiled once and cached on disk; the run that may compile is reported apart.
 """

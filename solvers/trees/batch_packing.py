@@ -1,18 +1,18 @@
 """Packing of spanning out-trees by batches of untested trees, each certified by one maximum flow per rank.
 
-Trees grow by level along the links with most capacity left.  By Theorem 8 of ForestColl, what is left carries the trees
-still wanted exactly if every rank can receive all of them at once, which one push-relabel sweep tells.  A batch that
-fails is taken back and quartered; after one that fits the next is twice as large.  Where even one root fails, some
-roots are packed with a test of every link (`tree_packing`).  Proof: docs/explanation/algorithms.md.
+`parent_exchange` packs the trees of a batch.  By Theorem 8 of ForestColl, what is left carries the trees still wanted
+exactly if every rank can receive all of them at once, which one push-relabel sweep tells.  A batch that fails
+is taken back and quartered; after one that fits the next is twice as large.  Where even one root fails, some roots are
+packed with a test of every link (`tree_packing`).  Proof: docs/explanation/algorithms.md.
 """
 
 import numpy as np
 
 from ...support import progress
-from ...support.arrays import IntArray, SmallArray
-from ...support.compiling.kernels import kernel
+from ...support.arrays import IntArray
 from ..flow.max_flow import check_capacities, paired_network
 from .bottleneck import violated_sink
+from .parent_exchange import exchanged_trees
 from .tree_packing import Packing, pack_roots
 
 MIN_FLOW_ENTRIES = 2**18
@@ -66,22 +66,13 @@ class Room:
     def grow(self, batch: IntArray) -> Packing | None:
         """Pack all trees of these roots untested; None, and nothing changed, if the rest would not fit."""
         left, wanted = self.left.copy(), self.wanted.copy()
-        roots, weights, trees = [], [], []
-        for root in batch.tolist():
-            while wanted[root]:
-                tree = np.full(len(wanted), -1, dtype=np.int32)
-                copies = _grow_tree(self.starts, self.heads, left, wanted[root], root, tree)
-                if not copies:
-                    return None
-                wanted[root] -= copies
-                roots.append(root)
-                weights.append(copies)
-                trees.append(tree)
-        if wanted.any() and not self._carries(left, wanted):
+        batch = batch[wanted[batch] > 0]
+        found = exchanged_trees(self.starts, self.tails, self.heads, left, batch, wanted[batch])
+        wanted[batch] = 0
+        if found is None or (wanted.any() and not self._carries(left, wanted)):
             return None
         self.left, self.wanted = left, wanted
-        links = self.numbers[np.array(trees, dtype=np.int32).reshape(-1, len(wanted))]
-        return Packing(np.array(roots, dtype=np.int64), np.array(weights, dtype=np.int64), links)
+        return found._replace(links=self.numbers[found.links])
 
     def _carries(self, left: IntArray, wanted: IntArray) -> bool:
         kept = left > 0
@@ -96,49 +87,3 @@ class Room:
         self.wanted[batch] = 0
         numbers = np.append(self.numbers[kept], self.numbers[-1:])
         return packing._replace(links=numbers[packing.links])
-
-
-@kernel
-def _grow_tree(starts: IntArray, heads: IntArray, left: IntArray, copies: int, root: int, tree: SmallArray) -> int:
-    """Grow one tree of up to `copies` copies, write its links into `tree` and return its copies; 0 if it cannot span.
-
-    Breadth first; each rank takes the link with most capacity left from the level before.  If no link out of the tree
-    has room for all copies, it goes on with as many as some link has.
-    """
-    depths = np.full(len(tree), -1, dtype=np.int64)
-    queue = np.empty(len(tree), dtype=np.int64)
-    depths[root], queue[0] = 0, root
-    done, found = 0, 1
-    while True:
-        while done < found:
-            depth = depths[queue[done]] + 1
-            for link in range(starts[queue[done]], starts[queue[done] + 1]):
-                head = heads[link]
-                if left[link] < copies:
-                    continue
-                if depths[head] < 0:
-                    depths[head], tree[head], queue[found] = depth, link, head
-                    found += 1
-                elif depths[head] == depth and left[link] > left[tree[head]]:
-                    tree[head] = link
-            done += 1
-        if found == len(tree):
-            break
-        copies, done = _most_left(starts, heads, left, queue[:found], depths), 0
-        if copies == 0:
-            return 0
-    for link in tree:
-        if link >= 0:
-            left[link] -= copies
-    return copies
-
-
-@kernel
-def _most_left(starts: IntArray, heads: IntArray, left: IntArray, grown: IntArray, depths: IntArray) -> int:
-    """Return the largest capacity left of a link from the ranks `grown` to those without a depth."""
-    most: int = 0
-    for tail in grown:
-        for link in range(starts[tail], starts[tail + 1]):
-            if depths[heads[link]] < 0:
-                most = max(most, left[link])
-    return most

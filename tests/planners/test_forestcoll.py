@@ -17,11 +17,15 @@ from collopt import Plan, bound, plan
 from collopt.errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
 from collopt.topologies import (
     Topology,
+    circulant,
     complete,
+    de_bruijn,
     dgx1_v100,
     dgx_a100,
     dgx_h100,
+    generalized_kautz,
     hypercube,
+    kautz,
     leaf_spine,
     mi250,
     mi300x,
@@ -406,13 +410,39 @@ def test_what_rounding_leaves_over_does_not_go_around_in_circles() -> None:
 @pytest.mark.parametrize("bandwidth", [1, 100])
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
 def test_large_irregular_networks_are_planned_at_the_bound(bandwidth: int, collective: str) -> None:
-    """By batches of trees, where every rank is tight; and untested where bandwidths, up to 100 GB/s, leave room."""
+    """Untested, where every rank is tight and where bandwidths, up to 100 GB/s, leave room."""
     chance = np.random.default_rng(0)
     links = [(*ends, int(chance.integers(1, bandwidth + 1))) for ends in nx.random_regular_graph(8, 256, seed=0).edges]
     made = plan(Topology.from_links(links, compute=range(256), bidirectional=True), collective)
     made.verify()
     assert made.gap == 0
-    assert ("tree_packing_s" in made.provenance) == (bandwidth == 1)
+    assert "tree_packing_s" not in made.provenance
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        kautz(4, 3),
+        kautz(2, 7),
+        kautz(15, 1),
+        generalized_kautz(4, 260),
+        generalized_kautz(8, 250),
+        de_bruijn(2, 9),
+        circulant(256, [1, 16]),
+        torus(16, 16),
+        torus(7, 7, 7),
+        hypercube(8),
+    ],
+    ids=lambda topology: topology.name,
+)
+def test_families_of_networks_are_planned_at_the_bound_by_exchange(topology: Topology) -> None:
+    """Every rank is tight, and no link is tested; trees are at most four hops higher than the network is wide."""
+    made = plan(topology, "allgather", planner="forestcoll")
+    made.verify()
+    assert made.gap == 0
+    assert "untested_trees_s" in made.provenance
+    assert "tree_packing_s" not in made.provenance
+    assert made.heights.highest <= topology.graph.diameter + 4
 
 
 @pytest.mark.slow

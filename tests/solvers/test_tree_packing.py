@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from collopt.errors import CapacityOverflowError, SolverError
 from collopt.solvers.trees.batch_packing import Room, pack_in_batches
 from collopt.solvers.trees.bottleneck import bottleneck_cut
+from collopt.solvers.trees.parent_exchange import exchanged_trees
 from collopt.solvers.trees.tree_packing import Packing, pack_trees
 from collopt.topologies import Topology, complete, hypercube, mi250, ring, torus
 from oracles.brute_force_cuts import supplies_fit
@@ -138,6 +139,27 @@ def test_a_single_untested_batch_fits_or_is_refused(problem: Problem) -> None:
     packing = Room(*problem).grow(np.arange(problem.num_ranks))
     if packing is not None:
         check(packing, problem)
+
+
+@given(critical_problems(), st.integers(0, 2**32))
+@settings(max_examples=examples(100))
+def test_exchanged_trees_span_and_account_for_what_is_left(problem: Problem, seed: int) -> None:
+    """For any roots: the trees fit, and the capacity left is what they do not use; bandwidths may be zero."""
+    chance = np.random.default_rng(seed)
+    roots = np.flatnonzero(chance.random(problem.num_ranks) < 0.7)
+    supplies = np.where(np.isin(np.arange(problem.num_ranks), roots), problem.supplies, 0)
+    order = np.argsort(problem.tails, kind="stable")
+    tails, heads = problem.tails[order], problem.heads[order]
+    capacities = problem.capacities[order] * (chance.random(len(order)) < 0.9)
+    starts = np.searchsorted(tails, np.arange(problem.num_ranks + 1))
+    left = capacities.copy()
+    found = exchanged_trees(starts, tails, heads, left, roots, supplies[roots])
+    if found is not None:
+        check(found, Problem(problem.num_ranks, tails, heads, capacities, supplies))
+        used = np.zeros_like(left)
+        for links, weight in zip(found.links, found.weights, strict=True):
+            used[links[links >= 0]] += weight
+        assert np.array_equal(left, capacities - used)
 
 
 @pytest.mark.parametrize(
