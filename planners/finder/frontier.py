@@ -108,12 +108,13 @@ class Frontier(Sequence[Candidate]):
     def room(self) -> dict[int, Fraction]:
         """By T_L, the part by which the least T_B of an allgather in so many steps could be lower at most.
 
-        Where it is 0 nothing better exists.  Elsewhere that is open: for no number of steps that the Moore bound allows
-        a lower bound on T_B above (N - 1)/N is known.
+        Where it is 0 nothing better exists, as ``docs/explanation/refutations.md`` proves next to the Moore bound.
         """
         best: dict[int, Fraction] = {}
-        for each in self:
-            best.setdefault(each.cost.steps, 1 - self.bounds.bandwidth_factor / each.cost.bandwidth_factor)
+        for steps, factor in (each.cost for each in self):
+            others = sum(self.degree**hops for hops in range(1, steps + 1))
+            shards = others if 2 * (others + 1 - self.nodes) < self.degree else self.nodes - 1
+            best.setdefault(steps, 1 - Fraction(shards, self.nodes) / factor)
         return best
 
     def to_frame(self) -> pd.DataFrame:

@@ -81,9 +81,9 @@ class TwoTierModel:
     def worst_factor(self, gpus_per_server: int) -> Fraction:
         """Bound what FAST takes over the optimum, for servers of m GPUs: ``1 + 2 (m - 1) B_2/B_1``, which is reached.
 
-        Theorem 3 of FAST does not hold as printed: see ``docs/explanation/refutations.md``.  Like the theorem, this
-        takes ``B_1 >= (m - 1) B_2`` and local traffic of at most 1/n of what each of n servers sends, is of the paper's
-        own pipeline, and leaves out wake-ups and the rounding to whole bytes.
+        Proved in ``docs/explanation/refutations.md``.  Like Theorem 3 of FAST, which fails, this takes ``B_1 >= (m - 1)
+        B_2`` and local traffic of at most 1/n of what each of n servers sends, is of the paper's own pipeline, and
+        leaves out wake-ups and the rounding to whole bytes.
         """
         ratio = Fraction(self.scale_out) / Fraction(self.scale_up)
         return 1 + 2 * (as_whole(gpus_per_server, "gpus_per_server") - 1) * ratio

@@ -122,6 +122,20 @@ def test_no_directed_moore_graph_is_hoped_for(nodes: int, degree: int, steps: in
     assert found.room()[steps] == 1 - bandwidth_optimum(nodes) / found[0].cost.bandwidth_factor
 
 
+@pytest.mark.parametrize("degree", [3, 4, 5])
+def test_frontiers_of_the_sizes_of_kautz_graphs_are_final(degree: int) -> None:
+    """One node below the Moore bound, some link brings d shards that no other can bring in two steps."""
+    nodes = degree**2 + degree
+    found = find_topologies(nodes, degree, all_to_all=False)
+    assert [each.cost for each in found] == [(2, 1), (3, bandwidth_optimum(nodes))]
+    assert found.room() == {2: 0, 3: 0}
+
+
+def test_a_frontier_further_from_the_moore_bound_stays_open() -> None:
+    """With two links, a single loss may concern both of them."""
+    assert find_topologies(6, 2, all_to_all=False).room()[2] == F(1, 6)
+
+
 def test_a_candidate_that_is_better_in_all_to_all_only_is_kept() -> None:
     """And one that is worse in everything is not; bounds of rates that overlap leave open which is better."""
     construction = Base("complete", (3,), "K(3)")
