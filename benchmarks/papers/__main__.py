@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.table import Table
 
+from collopt.report import save_figure
+
 from . import page
 from .papers import ITEMS, PAPERS_BY_NAME
 from .rows import Item, Row
@@ -47,7 +49,7 @@ def main() -> None:
 def _keep(paper: str, item: Item, rows: list[Row]) -> None:
     page.store(paper, {item.name: [page.as_text(row) for row in rows]})
     if item.plot is not None:
-        item.plot(rows).savefig(page.picture_of(paper, item), bbox_inches="tight", metadata={"Date": None})
+        save_figure(item.plot(rows), page.picture_of(paper, item))
 
 
 def _table(title: str, rows: Iterable[Row]) -> Table:

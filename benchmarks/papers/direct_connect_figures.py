@@ -217,7 +217,7 @@ def figure_18(small: bool) -> Iterator[Row]:
 def _axes(width: float = 6.0) -> tuple[Figure, object]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, 3.4))
+    figure = Figure(figsize=(width, 3.4), layout="constrained")
     return figure, figure.subplots()
 
 
@@ -236,17 +236,19 @@ def _plot_3(rows: Sequence[Row]) -> Figure:
 def _plot_7(rows: Sequence[Row]) -> Figure:
     del rows
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     panels = figure.subplots(1, 2)
-    times = runtimes_by_size.table(range(64, 1025, 64))
+    times = runtimes_by_size.table(range(64, 1025, 96))
     colors = dict(zip(sorted(set(times["topology"])), COLORS, strict=True))
     for axes, column in zip(panels, ("allreduce_us", "all_to_all_us"), strict=True):
         for name, part in times.dropna(subset=[column]).groupby("topology"):
-            axes.plot(part["nodes"], part[column], ".-", color=colors[name], label=name)
+            axes.plot(part["nodes"], part[column], color=colors[name])
         axes.set(yscale="log", xlabel="nodes", ylabel=column.replace("_us", ", µs").replace("_", "-"))
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
+    handles = [Line2D([], [], color=color, label=name) for name, color in colors.items()]
+    figure.legend(handles=handles, loc="outside right upper", fontsize=7)
     return figure
 
 

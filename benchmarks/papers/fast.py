@@ -184,7 +184,7 @@ def _lines(rows: list[Row], places: tuple[str, ...], label: str, height: str) ->
     """Curves of the rows whose cases are "<number><label>: <curve>"."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6, 3.4))
+    figure = Figure(figsize=(6, 3.4), layout="constrained")
     axes = figure.subplots()
     for curve, marker in zip(places, "os^", strict=False):
         points = [row for row in rows if row.case.endswith(f": {curve}") and isinstance(row.ours, int | float)]
