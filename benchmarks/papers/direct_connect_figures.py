@@ -15,6 +15,7 @@ import runtimes_by_size
 from collopt.planners import bfb_cost, find_topologies, sweep_topologies
 from collopt.planners.pairs.direct_connect_rate import all_to_all_rate_bounds
 from collopt.schedules import StepCost
+from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
 from collopt.topologies import (
     bandwidth_optimum,
     complete,
@@ -32,6 +33,7 @@ from collopt.topologies import (
 from .rows import Item, Row
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BASES = {
@@ -214,7 +216,7 @@ def figure_18(small: bool) -> Iterator[Row]:
         )
 
 
-def _axes(width: float = 6.0) -> tuple[Figure, object]:
+def _axes(width: float = 6.0) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, 3.4), layout="constrained")
@@ -226,10 +228,10 @@ def _plot_3(rows: Sequence[Row]) -> Figure:
     for name, color in zip(BASES, COLORS, strict=False):
         points = [row for row in rows if row.case.endswith(f"nodes: {name}")]
         xs, ys = [int(row.case.split()[0]) for row in points], [float(row.ours) for row in points]  # type: ignore[arg-type]
-        axes.plot(xs, ys, "o-", color=color, label=name)  # type: ignore[attr-defined]
-    axes.set(xscale="log", xlabel="nodes", ylabel="T_B over its optimum")  # type: ignore[attr-defined]
-    axes.grid(alpha=0.3)  # type: ignore[attr-defined]
-    axes.legend()  # type: ignore[attr-defined]
+        axes.plot(xs, ys, "o-", color=color, label=name)
+    axes.set(xscale="log", xlabel="nodes", ylabel="T_B over its optimum")
+    axes.grid(alpha=0.3)
+    axes.legend()
     return figure
 
 
@@ -252,6 +254,19 @@ def _plot_7(rows: Sequence[Row]) -> Figure:
     return figure
 
 
+def _plot_18(rows: Sequence[Row]) -> Figure:
+    del rows
+    figure, axes = _axes()
+    for degree, color in zip(kautz_bandwidth.DEGREES, COLORS, strict=False):
+        sizes = range(degree + 2, 2001, 18)
+        costs = [kautz_figures(degree, nodes).bandwidth_factor / bandwidth_optimum(nodes) for nodes in sizes]
+        axes.plot(sizes, [float(cost) for cost in costs], lw=1, color=color, label=f"d = {degree}")
+    axes.set(xlabel="nodes, every 18th size", ylabel="T_B over its optimum")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return figure
+
+
 FIGURES = (
     Item("figure-3", "line graphs of optimal base graphs", "Section 5.1", figure_3, plot=_plot_3),
     Item("figure-7", "allreduce and all-to-all by the number of nodes", "Section 8.3", figure_7,
@@ -262,5 +277,5 @@ FIGURES = (
          "Measured bandwidths are of machines; what a model has are T_L and T_B."),
     Item("figure-13", "hypercube and twisted hypercube", "Appendix A.1", figure_13),
     Item("figure-15", "the best construction by the number of nodes", "Appendix A.3", figure_15),
-    Item("figure-18", "generalized Kautz graphs", "Appendix F.2", figure_18),
+    Item("figure-18", "generalized Kautz graphs", "Appendix F.2", figure_18, plot=_plot_18),
 )  # fmt: skip
