@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_SLICES = 8  # Enough to see a pipeline, and few enough to draw
-MAX_EVENTS = 2**22  # Of a run with slices that nobody chose: seconds of work
+MAX_EVENTS = 2**20  # Of a run with slices that nobody chose: a few seconds of work
 TIE_TOLERANCE = 1e-9  # Links that are busy for times this close, as shares of the longest, are equally busy
 
 
