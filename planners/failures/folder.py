@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from .schema import CaseEntry
 
 INDEX, TOPOLOGY = "index.json", "topology.json"
+PAUSES = 20  # times as long as writing the index took, until it is written again
 
 
 class PlanFolder:
@@ -119,12 +122,13 @@ class PlanFolder:
             if any(each.name != TOPOLOGY or read_topology(each).digest != topology.digest for each in others):
                 raise UnsupportedError(f"{made.path} holds other files; give a new folder, or one that survive wrote")
             write_topology(topology, made.path / TOPOLOGY)
-            made._write_index()
+            made.save()
         return made
 
     def _start(self, options: Mapping[str, str | None]) -> None:
         ranks, root = self.topology.compute_nodes, options["root"]
         self.options, self.root = options, None if root is None else as_root(ranks, root)
+        self._due = 0.0  # time at which the index is written anew
         self._cases: dict[tuple[str, Failure], CaseEntry] = {}
         self._plans: dict[tuple[str, Failure], Plan] = {}
 
@@ -150,7 +154,10 @@ class PlanFolder:
         return case.status != "ok" or (not lost and self._loaded(case) is not None)
 
     def add(self, case: CaseEntry, made: Plan | None) -> None:
-        """Add a case, or replace it: first the file of its plan is written, then the index, each of them whole."""
+        """Add a case, or replace it: first the file of its plan is written, then the index, each of them whole.
+
+        The index waits until `save` while that takes more than a share of the time since it was last written.
+        """
         key = case.collective, failure_of(case)
         if old := self._cases.get(key):
             case = case.model_copy(update={"baselines": {**old.baselines, **case.baselines}})
@@ -160,8 +167,8 @@ class PlanFolder:
             if self.path is not None:
                 self._cases[key] = case = case.model_copy(update={"file": self._file_of(key)})
                 write_whole(self.path / str(case.file), document_text(made.to_json()))
-        if self.path is not None:
-            self._write_index()
+        if time.monotonic() >= self._due:
+            self.save()
 
     def pick(self, failures: str | Failure | Iterable[str | Failure] = (), collective: object = None) -> Plan:
         """Return the verified plan for what is left of the network.
@@ -237,11 +244,16 @@ class PlanFolder:
 
     def _file_of(self, key: tuple[str, Failure]) -> str:
         """Name the file of a case by its place, which it keeps when it is replaced."""
-        return f"{key[0]}-{list(self._cases).index(key)}.json"
+        later = sum(1 for _ in takewhile(lambda known: known != key, reversed(self._cases)))
+        return f"{key[0]}-{len(self._cases) - 1 - later}.json"
 
-    def _write_index(self) -> None:
+    def save(self) -> None:
+        """Write the index with all cases."""
+        if self.path is None:
+            return
         from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument, OptionsEntry
 
+        start = time.monotonic()
         document = IndexDocument(
             format=INDEX_FORMAT,
             version=INDEX_VERSION,
@@ -252,10 +264,10 @@ class PlanFolder:
             generators=encode_integers([mapping.tolist() for mapping in self.symmetries.generators]),
             cases=tuple(self.cases),
         )
-        assert self.path is not None
         write_whole(
             self.path / INDEX, json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
         )
+        self._due = time.monotonic() + PAUSES * (time.monotonic() - start)
 
 
 def failure_of(case: CaseEntry) -> Failure:

@@ -145,8 +145,11 @@ def survive(
     tasks = [_Task(topology, each, *case, planner, rooted, names) for each in known for case in listed]
     missing = [task for task in tasks if not home.is_complete(home.case_of(str(task.collective), task.failure), names)]
     with _running(executor, jobs, len(missing)) as chosen:
-        for task, answer in progress.iterate(_answers(missing, chosen, home), len(missing)):
-            home.add(_entry(task, answer), answer.plan)
+        try:
+            for task, answer in progress.iterate(_answers(missing, chosen, home), len(missing)):
+                home.add(_entry(task, answer), answer.plan)
+        finally:
+            home.save()
     found = {str(each): [home.case_of(str(each), failure) for _, _, failure in listed] for each in known}
     return pd.DataFrame([_row(case, rows[0], names) for rows in found.values() for case in rows if case and rows[0]])
 

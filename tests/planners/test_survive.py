@@ -16,6 +16,8 @@ import pytest
 import collopt
 from collopt.errors import BoundError, ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from collopt.planners import PlanFolder, survive
+from collopt.planners.failures.schema import CaseEntry, FaultEntry
+from collopt.schedules import ALLGATHER
 from collopt.topologies import Topology, dgx_a100, dgx_h100, failure_cases, hypercube, mi250, ring, torus
 from collopt.topologies.failures.orbits import Symmetries
 
@@ -96,6 +98,30 @@ def test_a_run_that_compares_with_more_replaces_its_cases(tmp_path: Path) -> Non
         assert frame["algbw_exact"].equals(first["algbw_exact"])
         assert {path.name for path in tmp_path.iterdir()} == names
     assert [set(case.baselines) for case in PlanFolder(tmp_path).cases] == [{"ring", "double-binary-tree"}] * 2
+
+
+def test_the_index_of_many_cases_is_written_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the clock stands still, before the first case and after the last; what was saved in between is whole."""
+    home = PlanFolder.create(tmp_path, ring(4), {"planner": "auto", "root": None})
+    entry = CaseEntry(
+        collective=str(ALLGATHER),
+        failure=(),
+        kind="intact",
+        count=1,
+        status="failed",
+        reason="none",
+        ranks=4,
+        bound=None,
+        algbw=None,
+        baselines={},
+        seconds=0,
+    )
+    monkeypatch.setattr("collopt.planners.failures.folder.time.monotonic", lambda: home._due - 1)
+    for node in ring(4).compute_nodes:
+        home.add(entry.model_copy(update={"failure": (FaultEntry(nodes=(node,)),), "kind": "gpu"}), None)
+        assert not PlanFolder(tmp_path).cases
+    home.save()
+    assert PlanFolder(tmp_path).cases == home.cases
 
 
 @pytest.mark.parametrize("lost", ["index.json", "allgather-1.json"])
