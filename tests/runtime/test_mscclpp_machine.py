@@ -45,10 +45,10 @@ def broadcast(*ends: Operation) -> ExecutionPlan:
 
 
 def test_a_kernel_may_not_end_before_its_data_has_been_read() -> None:
-    """By its port channel, which a signal from the other end shows."""
+    """By its port channel, which a signal from the other end shows, be it all that is read."""
     run_execution_plan(broadcast(Operation("wait", "port", (0,)), Operation("signal", "port", (0,))))
     with pytest.raises(ProgramError, match="rank 0 may end before port channel 0 of rank 0 has finished with shared"):
-        run_execution_plan(broadcast())
+        run_execution_plan(broadcast(), slices=1)
 
 
 @pytest.mark.parametrize(("kind", "number"), [("memory", 0), ("memory", 2), ("port", 1)])
