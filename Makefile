@@ -79,7 +79,7 @@ lowest: pyproject.toml constraints-lowest.txt ## run the tests with the lowest v
 	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with ensurepip found; name one: make lowest PYTHON=/path" >&2; exit 1; }
 	"$(PYTHON)" -m venv out/lowest
 	out/lowest/bin/python -m pip install -qq -c constraints-lowest.txt -e '.[torch,jax,plot,report,dev]'
-	NUMBA_CACHE_DIR=out/lowest/kernels out/lowest/bin/pytest -n auto --maxprocesses 2 --dist loadfile $(TESTFLAGS)
+	NUMBA_CACHE_DIR=$(CURDIR)/out/lowest/kernels out/lowest/bin/pytest -n auto --maxprocesses 2 --dist loadfile $(TESTFLAGS)
 
 clean: ## remove what the other targets made, except .venv
 	rm -rf out site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -168,7 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{start:4} to {last:4} nodes: {row[0]:12} graphs, {row[1]:9} fail, {100 * row[1] / row[0]:6.3f} %",
             flush=True,
         )
-    print(f"in all {total[0]} graphs, {total[1]} fail; the smallest has {first or 'no'} nodes")
+    smallest = f"; the smallest has {first} nodes" if first else ""
+    print(f"in all {total[0]} graphs, {total[1]} fail{smallest}")
     print(f"sizes at which no graph of least diameter has an optimal broadcast: {longer or 'none'}")
 
 

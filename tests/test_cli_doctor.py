@@ -15,6 +15,7 @@ from cli_calls import call, process
 from collopt.planners.plans.stages import on_stage
 from collopt.runtime.distributed.processes.torch_facts import TorchFacts, torch_facts
 from collopt.support.compiling.kernels import cache_problems
+from collopt.topologies import ring
 
 
 def test_a_healthy_installation(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,8 +140,9 @@ def test_a_missing_package_is_a_failure(tmp_path: Path, module: str) -> None:
 
 @pytest.mark.parametrize("module", ["numpy", "typer", "pydantic"])
 def test_every_command_names_the_package_that_it_misses(tmp_path: Path, module: str) -> None:
-    """In one sentence."""
-    answer = process("bound", "ring", "allgather", PYTHONPATH=str(hiding(tmp_path, module)))
+    """In one sentence; files are read with pydantic."""
+    collopt.write_topology(ring(3), tmp_path / "ring.json")
+    answer = process("bound", str(tmp_path / "ring.json"), "allgather", PYTHONPATH=str(hiding(tmp_path, module)))
     assert answer.status == 2
     assert answer.err == (
         f"collopt: error: collopt needs {module}, which is not installed; install it with: pip install {module}\n"

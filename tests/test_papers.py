@@ -51,6 +51,15 @@ def test_what_is_stored_replaces_only_its_items(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
+    ("printed", "ours", "verdict"),
+    [("320", 320, "same"), ("1.01-1.1", 1.05, "in the range"), ("1.0-1.1", (1.0, 1.1), "same"), ("", 320, "")],
+)
+def test_only_what_is_equal_is_called_the_same(printed: str, ours: object, verdict: str) -> None:
+    """A value within a printed range is no more than that."""
+    assert Row("case", "figure 1", printed, ours).verdict == verdict  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("printed", "ours", "text", "differs"),
     [
         ("320", Fraction(320), "320", False),

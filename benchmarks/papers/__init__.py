@@ -1,4 +1,4 @@
-"""Every table and figure of the four papers that a model can recompute: what is printed, what we find, and why."""
+"""Tables and figures of the papers, recomputed: what is printed, what we find, and why they differ."""
 
 import sys
 from pathlib import Path

@@ -55,8 +55,7 @@ def _keep(paper: str, item: Item, rows: list[Row]) -> None:
 def _table(title: str, rows: Iterable[Row]) -> Table:
     table = Table("case", "where", "printed", "ours", "unit", "", title=title)
     for row in rows:
-        verdict = row.why or ("same" if row.printed else "")
-        table.add_row(row.case, row.where, row.printed, row.text, row.unit, verdict)
+        table.add_row(row.case, row.where, row.printed, row.text, row.unit, row.verdict)
     return table
 
 

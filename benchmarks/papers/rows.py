@@ -61,6 +61,11 @@ class Row:
         return "-".join(dict.fromkeys(_written(end, self.printed) for end in ends))
 
     @property
+    def verdict(self) -> str:
+        """How the two compare, in a few words."""
+        return self.why or ("" if not self.printed else "same" if self.text == self.printed else "in the range")
+
+    @property
     def differs(self) -> bool:
         """Whether the paper prints something else; a range holds what lies in it."""
         printed = RANGE.fullmatch(self.printed)

@@ -33,7 +33,7 @@ def _least_time(topology: Topology, hops: np.ndarray, distance: int, rank: str, 
     waits = np.array([0 if shard_bytes is None else float(link.latency) for link in links])[useful]
     share = cp.Variable(allowed[:, useful].shape, nonneg=True)
     times = waits + cp.multiply(paces, cp.sum(share, axis=0))
-    limits = [cp.sum(share, axis=1) == 1, share[~allowed[:, useful]] == 0]
+    limits = [cp.sum(share, axis=1) == 1, cp.multiply(share, ~allowed[:, useful]) == 0]
     problem = cp.Problem(cp.Minimize(cp.max(times)), limits)
     problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     assert problem.status == cp.OPTIMAL

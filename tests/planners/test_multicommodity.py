@@ -209,7 +209,7 @@ def test_the_bound_is_a_cut_where_one_is_as_tight() -> None:
 
 
 def test_plans_come_back_from_files(tmp_path: Path) -> None:
-    """With traffic, paths and lengths; older versions had none of them."""
+    """With traffic, paths and lengths."""
     made = plan(torus(3, 3), "all_to_allv", traffic=np.arange(81).reshape(9, 9))
     path = tmp_path / "plan.json"
     made.save(path)

@@ -123,6 +123,14 @@ def test_receives_are_posted_when_their_memory_is_free() -> None:
         assert [len(part.receives) for part in rounds] == [2, 1, 0, 3, 0, 0]
 
 
+def test_one_staging_area_is_enough_where_no_receive_is_early() -> None:
+    """Two would take twice the memory of a GPU for nothing."""
+    program = lower(collopt.plan(ring(4), "allreduce", planner="ring").schedule, "allreduce")
+    one, two = (rank_rounds(program, 1, 0, 4096, areas=areas) for areas in (1, 2))
+    assert (one.staging, two.staging) == (1024, 2048)
+    assert [part.operations for part in one.rounds[3:]] == [part.operations for part in two.rounds[3:]]
+
+
 def test_messages_that_continue_each_other_are_joined() -> None:
     """Three trees over the same hop are one message of three chunks."""
     trees = [(root, 1, [(root, 1 - root)]) for root in range(2) for _ in range(3)]

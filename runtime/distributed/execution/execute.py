@@ -165,8 +165,12 @@ def prepared(
         output, input = (None, input) if program.collective.reduces else (output, None)  # noqa: A001
     call = Call(program, output, input, p2p_group(group, output, input), timeout, slices, op, async_op)
     elements = agree(call)
-    rounds_of_rank = packed_rounds if elements <= MAX_ELEMENTS and _posts_singly(call) else rank_rounds
-    return call, partial(_run, call, rank, rounds_of_rank(program, slices, rank, elements), tag_of(call, elements))
+    wanted = program, slices, rank, elements
+    if not _posts_singly(call):
+        work = rank_rounds(*wanted, areas=1)
+    else:
+        work = packed_rounds(*wanted) if elements <= MAX_ELEMENTS else rank_rounds(*wanted)
+    return call, partial(_run, call, rank, work, tag_of(call, elements))
 
 
 def _run(call: Call, rank: int, work: RankRounds, tag: int) -> None:

@@ -117,9 +117,9 @@ def works_in_place(program: Program) -> bool:
 
 
 @lru_cache(maxsize=128)
-def rank_rounds(program: Program, slices: int, rank: int, elements: int) -> RankRounds:
-    """Return one rank's rounds of a collective on `elements` in all."""
-    work = _translated(program, slices, rank, elements, checked_rounds(program, slices), areas=2)
+def rank_rounds(program: Program, slices: int, rank: int, elements: int, areas: int = 2) -> RankRounds:
+    """Return one rank's rounds of a collective on `elements` in all; a second staging area serves early receives."""
+    work = _translated(program, slices, rank, elements, checked_rounds(program, slices), areas=areas)
     layout, begins = program.layout, {}
     if not layout.in_pairs:
         # Input and output may be one memory.
