@@ -17,15 +17,26 @@ MAX_SINGLE = 16  # switches of which leaving out each one is tried
 
 
 def spannable(topology: Topology) -> tuple[str, ...]:
-    """Switches that multicast and aggregate among all their neighbors, so that trees may span them freely."""
+    """Switches that multicast and aggregate among all their neighbors, so that trees may span them freely.
+
+    Copies that a switch loops back go against the way that data came, so its links need opposites.
+    """
     able = topology.multicast & topology.aggregation
     groups = {limits.switch: limits.group for limits in topology.limits if limits.group is not None}
     ends = able | set(topology.compute_nodes)
     return tuple(
         switch
         for switch in topology.switch_nodes
-        if switch in able and (switch not in groups or len(_reached(topology, switch) & ends) <= groups[switch])
+        if switch in able
+        and (switch not in groups or len(_reached(topology, switch) & ends) <= groups[switch])
+        and (switch not in topology.loopback or _symmetric(topology, {switch, *_reached(topology, switch)}))
     )
+
+
+def _symmetric(topology: Topology, nodes: set[str]) -> bool:
+    """Whether each link of the switches among these nodes has an opposite."""
+    pairs = {link[:2] for link in topology.links if nodes.intersection(link[:2]).difference(topology.compute_nodes)}
+    return all((head, tail) in pairs for tail, head in pairs)
 
 
 def _reached(topology: Topology, switch: str) -> set[str]:

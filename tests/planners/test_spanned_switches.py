@@ -288,3 +288,17 @@ def test_no_trees_beat_the_bound_for_trees(topology: Topology, data: st.DataObje
     if sum(not part.isdisjoint(topology.compute_nodes) for part in parts) > 1 and switches:
         bound = Bound.from_witness(network, "allreduce", TreePartition(tuple(parts)))
         assert steiner_bound(network, "allreduce").algbw <= bound.algbw
+
+
+def test_a_switch_without_a_way_back_does_not_loop_copies() -> None:
+    """The fastest trees of the program would send copies of rank 0 back over a link that is not there."""
+    links = [(0, 1, 5), (1, 2, 4), (2, 3, 3), (3, 4, 3), (0, 3, 2), (2, 0, 1), (1, 3, 1), (2, 4, 7)]
+    rows = [(f"r{tail}", f"r{head}", width) for tail, head, width in links]
+    rows += [("r4", "s", 10), ("s", "t", 10), ("t", "u", 3), ("u", "r0", 3), ("r3", "s", 2), ("s", "r1", 2)]
+    rows += [("r1", "t", 2), ("t", "r0", 3), ("r3", "t", 1), ("t", "r2", 7)]
+    network = Topology.from_links(rows, compute=[f"r{rank}" for rank in range(5)], switches=["s", "t", "u"])
+    limits = tuple(SwitchLimits(switch, loopback=True) for switch in "st")
+    network = replace(network, multicast=frozenset("t"), aggregation=frozenset("st"), limits=limits)
+    plan = collopt.plan(network, "allreduce", planner="allreduce-lp")
+    plan.verify()
+    assert plan.algbw <= steiner_bound(network, "allreduce").algbw
