@@ -1,9 +1,9 @@
 """Blink (Wang et al., MLSys 2020): spanning trees from a single root, packed optimally, also with switches.
 
 The baseline that ForestColl (section 6.2) calls "Blink+Switch".  Broadcast and reduce are optimal.  Allreduce reduces
-and broadcasts along the same trees at the same time; a reduce-scatter with an allgather beats that (pipeline paper,
-appendix B).  Allgather is an allreduce without additions, as Blink suggests, but data is not sent back to where it came
-from: a shard climbs the trees from its rank and comes down everywhere else.
+and broadcasts along the same trees at the same time, which may beat a reduce-scatter followed by an allgather, and may
+not (docs/explanation/refutations.md).  Allgather is an allreduce without additions, as Blink suggests, but data is not
+sent back to where it came from: a shard climbs the trees from its rank and comes down everywhere else.
 """
 
 from collections.abc import Sequence
