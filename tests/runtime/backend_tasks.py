@@ -581,7 +581,10 @@ def plan_when_needed(rank: int, folder: str, topology: str) -> tuple[list[int], 
     join(rank, f"{folder}/store", seconds=100)
     dist.all_reduce(data := torch.full((5,), rank))
     dist.broadcast(data[:1], 3)
-    return data.tolist(), backend.usage().planned, message_of(lambda: backend.usage(dist.new_group(backend="gloo")))
+    told = message_of(lambda: backend.usage(dist.new_group(backend="gloo")))
+    # A rank that ends while others still connect the new group makes them fail.
+    dist.barrier()
+    return data.tolist(), backend.usage().planned, told
 
 
 def failing_rank(rank: int, folder: str, plans: str) -> tuple[str, list[str], bool]:
