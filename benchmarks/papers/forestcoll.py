@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from math import log
+from typing import TYPE_CHECKING
+from unittest.mock import patch
 
-from collopt import plan
-from collopt.topologies import mi250
+import numpy as np
+from saturation import BETWEEN, INSIDE, least_factor, two_boxes
 
+from collopt import bound, plan
+from collopt.planners.patterns import multitree
+from collopt.planners.trees.forest import bottleneck
+from collopt.planners.trees.problem import tree_problem
+from collopt.schedules import Cut
+from collopt.solvers.trees.routed_graph import RoutedGraph
+from collopt.solvers.trees.switch_removal import remove_switches
+from collopt.solvers.trees.tight_sets import tight_family
+from collopt.topologies import Topology, dgx_a100, mi250
+
+from .forestcoll_measured import COLORS, MEASURED
 from .rows import Item, Row
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 OPTIMAL_TREES = 83
+MACHINES: dict[str, tuple[Callable[..., Topology], int]] = {"A100": (dgx_a100, 8), "MI250": (mi250, 16)}
+SIZES = (16, 32, 64, 128, 256, 512, 1024)
+PEERS = ("multitree", "ring", "hierarchical-ring")
+LARGEST_PEER = {"multitree": 256, "ring": 512, "hierarchical-ring": 1024}
+BREAKDOWN = {"A100": ("2.2 s", "36.5 min"), "MI250": ("3.8 s", "37.7 min")}
+MINUTES = {("A100", 512): "4 min", ("A100", 1024): "37 min", ("MI250", 1024): "38 min", ("A100", 32): "below 1 s"}
+OTHER_MACHINE = "one core here and 128 there; boxes are tight sets, which are planned once"
 
 
 def fixed_counts(small: bool) -> Iterator[Row]:
@@ -25,4 +51,177 @@ def fixed_counts(small: bool) -> Iterator[Row]:
         yield Row(f"k = {count}", f"table 1, column {count}", printed, found.algbw, "GB/s")
 
 
-ITEMS = (Item("table-1", "algbw by the number of trees per root, 2 x MI250", "Section 5.5", fixed_counts),)
+def generation_times(small: bool) -> Iterator[Row]:
+    """Table 3, and how times grow."""
+    for name, (build, gpus) in MACHINES.items():
+        if small:
+            continue
+        plan(build(boxes=4), "allgather")  # loads the kernels
+        seconds = []
+        for size in SIZES[2:]:
+            topology = build(boxes=size // gpus)
+            start = time.process_time()
+            found = bound(topology, "allgather")
+            middle = time.process_time()
+            assert plan(topology, "allgather").bound == found
+            seconds.append((size, time.process_time() - middle, middle - start))
+        stages, total = BREAKDOWN[name]
+        where = f"table 3, row 1024-GPU {name}"
+        text = f"{seconds[-1][2]:.2f} s"
+        yield Row(f"{name}, optimality search", where, stages, text, "", OTHER_MACHINE, measured=True)
+        yield Row(f"{name}, total", where, total, f"{seconds[-1][1]:.2f} s", "", OTHER_MACHINE, measured=True)
+        slope = np.polyfit([log(size) for size, *_ in seconds], [log(each) for _, each, _ in seconds], 1)[0]
+        yield Row(f"{name}, growth from 64 GPUs", where, "", f"N^{slope:.1f}", "", "", measured=True)
+
+
+def large_networks(small: bool) -> Iterator[Row]:
+    """Figure 14: theoretical algbw, and time, of our planners by the number of GPUs."""
+    for name, (build, gpus) in MACHINES.items():
+        for size in SIZES[:2] if small else SIZES:
+            topology = build(boxes=size // gpus)
+            where = f"figure 14, {name}"
+            seconds = {}
+            for planner in ("forestcoll", *PEERS):
+                if size > LARGEST_PEER.get(planner, size) or (planner == "hierarchical-ring" and size == gpus):
+                    continue
+                start = time.process_time()
+                found = plan(topology, "allgather", planner=planner)
+                seconds[planner] = time.process_time() - start
+                yield Row(f"{name}, {size} GPUs, {planner}", where, "", found.algbw, "GB/s")
+            for planner, spent in {} if small else seconds.items():
+                printed = MINUTES.get((name, size), "") if planner == "forestcoll" else ""
+                case, text = f"{name}, {size} GPUs, {planner}: time", f"{spent:.2f} s"
+                why = OTHER_MACHINE if printed else ""
+                yield Row(case, f"{where}, section 6.5", printed, text, "", why, measured=True)
+    if not small:
+        yield from multitree_claims()
+
+
+def multitree_claims() -> Iterator[Row]:
+    """What the text says of MultiTree."""
+    shares = {}
+    for name, (build, gpus) in MACHINES.items():
+        for size in (size for size in SIZES if max(16, 2 * gpus) <= size <= LARGEST_PEER["multitree"]):
+            topology = build(boxes=size // gpus)
+            tree = plan(topology, "allgather", planner="multitree")
+            shares[name, size] = tree.algbw / tree.bound.algbw
+    low = shares["A100", 16]
+    with patch.object(multitree._Tree, "start_step", _by_senders):
+        other = plan(dgx_a100(boxes=2), "allgather", planner="multitree")
+    assert [share for (name, size), share in shares.items() if name == "A100" and size > 16] == [1] * 4
+    where, printed = "figure 14, section 6.5", "considerably lower at first, then equal"
+    why = "hops of fewer links go first in ours, which the description leaves open"
+    text = f"{float(low):.1%} at 16 GPUs, 100% from 32 on"
+    yield Row("A100, MultiTree of the optimum", where, printed, text, "", f"{why}; see the next row")
+    share = f"{float(other.algbw / other.bound.algbw):.1%} at 16 GPUs"
+    yield Row("A100, the same, one sender after the other, not short hops first", where, "", share)
+    gains = sorted(float(1 / share) - 1 for (name, _), share in shares.items() if name == "MI250")
+    text = f"{gains[0]:.0%} to {gains[-1]:.0%}"
+    yield Row("MI250, over MultiTree", "section 6.5", "50%+", text, "", "in the range")
+
+
+def _by_senders(tree: multitree._Tree, lengths: Sequence[int]) -> None:
+    tree._choices = [(length, sender) for sender in tree.members for length in lengths][::-1]
+
+
+def example_network(small: bool) -> Iterator[Row]:
+    """Figures 5 and 15: the bottleneck, and what rings in place of switches cost."""
+    topology = two_boxes()
+    found = plan(topology, "allgather")
+    assert isinstance(found.bound.witness, Cut)
+    inside = len(found.bound.witness.nodes & set(topology.compute_nodes))
+    across = found.bound.witness.crossing(topology, found.collective).bandwidth
+    yield Row("GPUs in the bottleneck cut", "figure 5(a)", "4", inside)
+    yield Row("bound of an allgather", "appendix D", "(M/N)(4/4b)", f"(M/N)({inside}/{across}b)")
+    yield Row("its plan's gap", "section 4", "", found.gap)
+    single = Fraction(1, INSIDE + BETWEEN)
+    yield Row("bound of a cut around one GPU", "appendix D", "(M/N)(1/11b)", f"(M/N)({single}b)")
+    yield Row("trees per root", "figure 7(d)", "1", found.bound.trees_per_root)
+    unwound = plan(topology, "allgather", planner="ring-unwinding")
+    yield Row("rings in place of switches", "figure 15(d)", "4", unwound.inverse_rate / found.inverse_rate, "x time")
+    for chunks in (1, 16) if small else (1, 4, 16, 64, 256):
+        ratio = found.simulate(8 * 10**6, slices=chunks) / 1000
+        text = f"{ratio:.5f}, at least {float(least_factor(chunks)):.5f}"
+        yield Row(f"time over the bound, {chunks} chunks per shard", "appendix D", "", text, "x")
+
+
+def logical_links(topology: Topology) -> dict[tuple[str, str], int]:
+    """Links that take the place of switches, in trees per root: G* of figures 7(d) and 16(b)."""
+    problem = tree_problem(topology, "broadcast", (1,) * topology.num_ranks)
+    best = bottleneck(problem)
+    supplies = problem.root_weights * best.capacity
+    graph = RoutedGraph(problem.num_nodes, problem.tails, problem.heads, problem.capacities * best.supply)
+    alive = graph.alive()
+    ends = (graph.tails[alive], graph.heads[alive], graph.units[alive])
+    remove_switches(graph, supplies, tight_family(graph.num_nodes, *ends, supplies, []))
+    left: dict[tuple[str, str], int] = {}
+    for link in graph.alive():
+        pair = topology.nodes[graph.tails[link]], topology.nodes[graph.heads[link]]
+        left[pair] = left.get(pair, 0) + int(graph.units[link])
+    return left
+
+
+def worked_example(_: bool) -> Iterator[Row]:
+    """Figures 7 and 16: from switches to logical links, and the tree that goes back."""
+    topology = two_boxes()
+    left = logical_links(topology)
+    logical = Topology.from_links([(*pair, units) for pair, units in left.items()], compute=topology.compute_nodes)
+    across = sum(units for (tail, head), units in left.items() if tail[1] != head[1])
+    yield Row("units between boxes, one way", "figure 7(d)", "4", across // 2)
+    out = {rank: sum(units for (tail, _), units in left.items() if tail == rank) for rank in topology.compute_nodes}
+    why = "any split that keeps every cut will do; ours gives each pair in a box what it needs"
+    text = ", ".join(map(str, sorted(set(out.values()))))
+    yield Row("units out of a GPU", "figure 16(b)", "11", text, "", "" if text == "11" else why)
+    yield Row("1/x* of the logical topology, in 1/b", "figure 16(b)", "1", bound(logical, "allgather").inverse_rate)
+    forest = plan(topology, "allgather").schedule
+    crossing = {sum(1 for edge in forest.edges(tree) if "w0" in _names(topology, edge.path)) for tree in range(8)}
+    yield Row("edges between boxes of each tree", "figure 16(d)", "1", "-".join(map(str, sorted(crossing))))
+
+
+def _names(topology: Topology, path: tuple[int, ...]) -> list[str]:
+    return [topology.nodes[node] for node in path]
+
+
+def _scale_plot(rows: list[Row]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, name in zip(panels, MACHINES, strict=True):
+        for planner, color in zip(("forestcoll", *PEERS), COLORS, strict=False):
+            cases = {f"{name}, {size} GPUs, {planner}": size for size in SIZES}
+            points = [(cases[row.case], float(row.ours)) for row in rows if row.case in cases]  # type: ignore[arg-type]
+            axes.plot(*zip(*points, strict=True), "o-", color=color, label=planner, ms=4)
+        axes.set(xscale="log", xlabel="GPUs", ylabel="algbw, GB/s", title=name, ylim=(0, None))
+        axes.grid(alpha=0.3)
+    panels[1].legend(fontsize=7)
+    return figure
+
+
+ITEMS = (
+    Item("table-1", "algbw by the number of trees per root, 2 x MI250", "Section 5.5", fixed_counts),
+    Item(
+        "table-3",
+        "time of planning for 1024 GPUs",
+        "Appendix C",
+        generation_times,
+        "Times of ours are CPU seconds of one process, and include verification.",
+    ),
+    *MEASURED,
+    Item(
+        "figure-14",
+        "planning at scale",
+        "Section 6.5",
+        large_networks,
+        "The figure's TACCL, TE-CCL and SyCCL are programs of others, which are not rerun.",
+        _scale_plot,
+    ),
+    Item(
+        "figure-15",
+        "two boxes of four GPUs: figures 5 and 15",
+        "Section 4, appendix D",
+        example_network,
+        "Proofs of the last rows are in [refutations and open questions](../explanation/refutations.md).",
+    ),
+    Item("figure-16", "edge splitting: figures 7 and 16", "Section 5.3, appendix E.2", worked_example),
+)

@@ -14,9 +14,8 @@ PICTURES = ROOT / "docs" / "pictures"
 RESULTS = Path(__file__).parent / "results"
 HEAD = """# The papers, recomputed
 
-Tables and figures of three papers: the printed value, ours, and why they differ where they do. Of ForestColl there is
-only table 1 so far, and nothing of its large-scale and measured figures. `python -m benchmarks.papers`, in a checkout,
-prints one of them or writes this page again:
+Tables and figures of the four papers: the printed value, ours, and why they differ where they do. `python -m
+benchmarks.papers`, in a checkout, prints one of them or writes this page again:
 
 <!-- not run: recomputes everything, which takes minutes -->
 ```console
@@ -39,6 +38,7 @@ PAPERS = {
         "Efficient Direct-Connect Topologies for Collective Communications",
     ),
     "fast": ("FAST", "An Efficient Scheduler for All-to-All GPU Communication"),
+    "pipeline": ("Pipeline schedules", "Bandwidth Optimal Pipeline Schedule for Collective Communication"),
 }
 """Heading and title of each paper."""
 Texts = list[dict[str, str]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
-from published_times import SERIES, SIZES, Series
+from papers.published_times import SERIES, SIZES, Series
 
 from collopt import plan
 from collopt.runtime import calibrate
