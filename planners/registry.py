@@ -11,8 +11,8 @@ from ..schedules import ALLREDUCE, COLLECTIVES, Collective
 from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
 from ..support.validation import as_flag, shown
 from ..topologies import RuntimeCosts, Topology
+from ..topologies.given_networks import NetworkLike, as_network
 from ..topologies.network.assumed_costs import CostsName, as_costs
-from ..topologies.network.topology import as_topology
 from .catalogue import PLANNERS, Planner, PlannerName
 from .fastest import plan_for_size
 from .plans.plan import Plan
@@ -33,7 +33,7 @@ DEFAULTS: tuple[dict[str, Any], ...] = ({}, {"in_network": True})  # options tha
 
 
 def plan(
-    topology: Topology,
+    topology: NetworkLike,
     collective: AnyCollective,
     *,
     planner: PlannerName | Planner = "auto",
@@ -50,6 +50,7 @@ def plan(
     in_network: bool | None = None,
     radix: int | None = None,
     aggregation: int | None = None,
+    **network: Any,
 ) -> Plan:
     """Plan a collective on a topology, and verify the plan.
 
@@ -94,16 +95,20 @@ def plan(
         Of ``"bruck"``: one more than the messages that a rank sends in a step.
     aggregation : int, optional
         Trees that ``"pat"`` sends through at once, a power of two.
+    **network
+        As for `collopt.bound`.
 
     Examples
     --------
+    >>> plan("dgx-a100", "allgather", boxes=2).algbw
+    Fraction(1040, 3)
     >>> from collopt.topologies import ring
     >>> plan(ring(4, bandwidth=25), "allgather").algbw
     Fraction(200, 3)
     >>> plan(ring(4, bandwidth=25), "allgather", planner="blink").algbw
     Fraction(40, 1)
     """
-    as_topology(topology)
+    topology = as_network(topology, network, plan)
     chosen = as_planner(planner)
     covered = [each for each in COLLECTIVES.values() if each.name in chosen.options]
     collective = as_collective(collective, covered, f"the planner {chosen.name!r} does not cover")

@@ -47,37 +47,40 @@ def nic_unit_warning(value: object, bandwidth: Fraction | None) -> str | None:
     )
 
 
-SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+SUFFIXES = ("", "K", "M", "G", "T")
 MAX_DIGITS = 18  # decimal digits of a size, which fit into 64 bits
 WHITESPACE = " \t\n\r\f\v"
 
 
-def as_bytes(size: int | str) -> int:
-    """Read a size as nccl-tests does: ``"1G"`` is 2^30 bytes.
+def as_bytes(size: float | str) -> int:
+    """Read a size: ``"1G"`` is 2^30 bytes, as for nccl-tests, and so is ``"1GiB"``; ``"1GB"`` is 10^9.
 
     Parameters
     ----------
-    size : int or str
-        A whole number of bytes from 1 to below 10^18, or a number with one of the suffixes K, M, G, T (powers of 1024;
-        ``"64KB"`` and ``"64KiB"`` mean the same); otherwise `UnsupportedError`.
+    size : int, float or str
+        A whole number of bytes from 1 to below 10^18, or a number with one of the suffixes K, M, G, T or KiB, MiB, GiB,
+        TiB (powers of 1024) or KB, MB, GB, TB (powers of 1000); otherwise `UnsupportedError`.
 
     Examples
     --------
-    >>> as_bytes("1G"), as_bytes("0.5M"), as_bytes(4096)
-    (1073741824, 524288, 4096)
+    >>> as_bytes("1G"), as_bytes("0.5M"), as_bytes("64KB"), as_bytes(1e6)
+    (1073741824, 524288, 64000, 1000000)
     """
     refusal = UnsupportedError(
         f"size {shown(size)} is not understood; expected bytes such as 4096, '64K', '1M' or '2.5G'"
     )
+    if isinstance(size, float) and size.is_integer():
+        size = int(size)
     if not isinstance(size, str) and not is_whole(size):
         raise refusal
     if isinstance(size, str):
-        match = re.fullmatch(r"(\d+)(\.\d{1,9})?\s*([KMGT]?)(?:I?B)?", size.strip(WHITESPACE), re.IGNORECASE | re.ASCII)
+        match = re.fullmatch(r"(\d+)(\.\d{1,9})?\s*([KMGT]?)(I?B)?", size.strip(WHITESPACE), re.IGNORECASE | re.ASCII)
         if not match:
             raise refusal
         # Parsing millions of digits takes long; one digit too many is enough to refuse.
         digits = (match[1].lstrip("0") or "0")[: MAX_DIGITS + 1]
-        exact = Fraction(digits + (match[2] or "")) * 2 ** SUFFIXES[match[3].upper()]
+        unit = 1000 if (match[4] or "").upper() == "B" else 1024
+        exact = Fraction(digits + (match[2] or "")) * unit ** SUFFIXES.index(match[3].upper())
     else:
         exact = Fraction(int(size))
     if exact.denominator != 1 or exact < 1:

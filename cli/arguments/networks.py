@@ -13,6 +13,7 @@ from ...support.quantities import as_bandwidth, nic_unit_warning
 from ...support.validation import shown
 from ...topologies import CatalogueEntry, Failure, Topology, build
 from ...topologies.builders import BUILDERS, find_entry
+from ...topologies.given_networks import looks_like_path
 from ..terminal.output import note
 from .network_options import FLAGS, NetworkOptions, as_typed
 from .parameters import UsageError, whole_number
@@ -56,11 +57,6 @@ def network_file(name: str) -> Path | None:
     if name.replace("_", "-") in BUILDERS:
         return None
     return path if looks_like_path(name) or path.exists() else None
-
-
-def looks_like_path(name: str) -> bool:
-    """Whether `name` looks like a path, whether or not the file exists: ``a/b`` or ``a.xml``."""
-    return bool(Path(name).suffix) or any(mark in name for mark in (os.sep, os.altsep) if mark)
 
 
 def flag_of(option: str) -> str:

@@ -50,7 +50,7 @@ def topologies(name: NameArgument = None, as_json: JsonOption = False, as_csv: C
 def _refuse_path(name: str) -> None:
     """Refuse a path by naming the command for files."""
     from ...support.files.file_kinds import kind_of
-    from ..arguments.networks import looks_like_path
+    from ...topologies.given_networks import looks_like_path
 
     if looks_like_path(name):
         if not Path(name).exists():

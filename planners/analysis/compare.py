@@ -29,6 +29,7 @@ from ...support import progress
 from ...support.seed import current_seed, seeded
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology
+from ...topologies.given_networks import NetworkLike, as_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound
@@ -281,7 +282,7 @@ BOUNDS: dict[str, Callable[[Topology, Collective, dict[str, Any]], Bound]] = {
 
 
 def compare(
-    topology: Topology,
+    topology: NetworkLike,
     collective: AnyCollective,
     *,
     planners: Sequence[str] | None = None,
@@ -292,6 +293,7 @@ def compare(
     weights: Sequence[object] | None = None,
     traffic: Any = None,
     executor: Executor | None = None,
+    **network: Any,
 ) -> pd.DataFrame:
     """Plan a collective with several planners, and compare the results with the bounds.
 
@@ -313,6 +315,8 @@ def compare(
         As for `collopt.bound`.
     executor : concurrent.futures.Executor, optional
         Where to run planners at the same time, such as a ``ProcessPoolExecutor``; one after the other by default.
+    **network
+        As for `collopt.bound`.
 
     Returns
     -------
@@ -342,7 +346,7 @@ def compare(
      plan       ring       640/3 0.384615
     """
     found = iter_outcomes(
-        topology,
+        as_network(topology, network, compare),
         collective,
         planners=planners,
         bounds=bounds,

@@ -16,6 +16,7 @@ from ...support import progress
 from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
 from ...topologies import Link, Topology
+from ...topologies.given_networks import NetworkLike, as_network
 from ..trees.problem import TreeProblem, check_request, shard_weights
 from .lp_bounds import build_program, counted
 
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 
 
 def sensitivity(
-    topology: Topology,
+    topology: NetworkLike,
     collective: AnyCollective,
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     step: Exact = "1/10",
     together: Callable[[Link], Hashable] | None = None,
+    **network: Any,
 ) -> pd.DataFrame:
     """Compute for every link the gain from more bandwidth.
 
@@ -42,8 +44,8 @@ def sensitivity(
 
     Parameters
     ----------
-    topology : Topology
-        Every rank that data goes to must be in reach.
+    topology : Topology, networkx.Graph, str or path
+        As for `collopt.bound`; every rank that data goes to must be in reach.
     collective : str or Collective
         As for `collopt.bound`; an allreduce is one by trees, as in `collopt.formulations.allreduce`.
     root, weights
@@ -52,6 +54,8 @@ def sensitivity(
         By which part of its bandwidth a link is widened to see what that gains; positive.
     together : callable, optional
         Links for which it returns the same hashable value are widened at the same time; each by itself by default.
+    **network
+        As for `collopt.bound`.
 
     Returns
     -------
@@ -83,6 +87,7 @@ def sensitivity(
     >>> frame[["tail", "head", "dual", "gain"]].iloc[0].tolist()
     ['gpu1', 'gpu2', Fraction(4, 3), Fraction(20, 1)]
     """
+    topology = as_network(topology, network, sensitivity)
     collective = check_request(topology, collective)
     sizes = shard_weights(topology, collective, root, weights)
     part = as_factor(step, "step")

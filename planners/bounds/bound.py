@@ -9,8 +9,8 @@ from ...schedules import COLLECTIVES, Bound, SizeBound
 from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...support.quantities import as_several_bytes
 from ...topologies import RuntimeCosts, Topology, reached_network
+from ...topologies.given_networks import NetworkLike, as_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
-from ...topologies.network.topology import as_topology
 from ..trees.problem import shard_weights
 
 MANY_RANKS = 1024  # above which symmetries are looked for first
@@ -18,7 +18,7 @@ MANY_RANKS = 1024  # above which symmetries are looked for first
 
 @overload
 def bound(
-    topology: Topology,
+    topology: NetworkLike,
     collective: AnyCollective,
     *,
     size: None = None,
@@ -26,12 +26,13 @@ def bound(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
+    **network: Any,
 ) -> Bound: ...
 
 
 @overload
 def bound(
-    topology: Topology,
+    topology: NetworkLike,
     collective: AnyCollective,
     *,
     size: int | str,
@@ -39,11 +40,12 @@ def bound(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
+    **network: Any,
 ) -> SizeBound: ...
 
 
 def bound(
-    topology: Topology,
+    topology: NetworkLike,
     collective: AnyCollective,
     *,
     size: int | str | None = None,
@@ -51,6 +53,7 @@ def bound(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
+    **network: Any,
 ) -> Bound | SizeBound:
     """Bound the rate of any schedule of a collective on a topology, or its time for some amount of data.
 
@@ -59,9 +62,10 @@ def bound(
 
     Parameters
     ----------
-    topology : Topology
-        Every rank must reach every other; every switch must take in as much bandwidth as it gives out.  For the
-        last two collectives, ranks must reach those that they have something for, and switches are free.
+    topology : Topology, networkx.Graph, str or path
+        A name of the catalogue, such as ``"dgx-a100"``, or a file, is built or read with the options in `network`.
+        Every rank must reach every other; every switch must take in as much bandwidth as it gives out.  For the last
+        two collectives, ranks must reach those that they have something for, and switches are free.
     collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"`` or
         ``"all_to_allv"``; or one that was registered.
@@ -76,6 +80,8 @@ def bound(
         Relative sizes of the shards in rank order, for allgather and reduce_scatter.
     traffic : matrix of number, shape (ranks, ranks), optional
         What each rank (row) has for each other (column), for all_to_allv.
+    **network
+        Options of the named network, as for `collopt.topologies.build`, or of the file, as for `read_topology`.
 
     Examples
     --------
@@ -85,16 +91,16 @@ def bound(
     >>> print(bound(dgx_a100(boxes=2), "allgather", size="1M", costs="fused"))
     allgather of 1048576 bytes: at least 8.98 µs (not calibrated), by its flow
     """
+    topology = as_network(topology, network, bound)
     if size is not None:
         return bound_sizes(topology, collective, [size], costs=costs, root=root, weights=weights, traffic=traffic)[0]
     if costs is not None:
         raise UnsupportedError("costs of the software matter at a size; give size too, such as '64K'")
-    as_topology(topology)
     return _rate_bound(topology, collective, root, weights, traffic)
 
 
 def bound_sizes(
-    topology: Topology,
+    topology: NetworkLike,
     collective: AnyCollective,
     sizes: Iterable[int | str],
     *,
@@ -102,6 +108,7 @@ def bound_sizes(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
+    **network: Any,
 ) -> list[SizeBound]:
     """Bound the time of a collective for each of several amounts of data, in their order.
 
@@ -116,7 +123,7 @@ def bound_sizes(
     """
     from .timed_cuts import bounds_at_sizes
 
-    as_topology(topology)
+    topology = as_network(topology, network, bound_sizes)
     amounts = as_several_bytes(sizes)
     known = as_costs(costs, topology)
     rate = _rate_bound(reached_network(topology, known), collective, root, weights, traffic)

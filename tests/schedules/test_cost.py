@@ -39,7 +39,10 @@ def chains() -> Forest:
         ("007", 7),
         ("1K", 2**10),
         ("1k", 2**10),
-        ("64KB", 2**16),
+        ("64KB", 64_000),
+        ("2.5gb", 2_500_000_000),
+        (1e6, 10**6),
+        (np.float64(4096), 4096),
         ("64KiB", 2**16),
         ("64kib", 2**16),
         ("1M", 2**20),
@@ -54,7 +57,7 @@ def chains() -> Forest:
     ],
 )
 def test_sizes_are_read_as_nccl_tests_reads_them(size: int | str, expected: int) -> None:
-    """Powers of 1024, whatever the letters after the first."""
+    """Powers of 1024 by one letter or with iB, and of 1000 with B alone."""
     assert as_bytes(size) == expected
     assert type(as_bytes(size)) is int
 
@@ -66,12 +69,13 @@ def test_sizes_are_read_as_nccl_tests_reads_them(size: int | str, expected: int)
         -1,
         True,
         False,
-        1.0,
+        0.5,
         2.5,
+        float("inf"),
         None,
         [1],
         b"1G",
-        np.float64(4),
+        np.float64("nan"),
         np.bool_(True),
         Fraction(4),
         "",

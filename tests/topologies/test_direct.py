@@ -108,7 +108,7 @@ def test_a_complete_graph_links_every_pair() -> None:
         (lambda: ring(4, latency=-1), "latency of link"),
         (torus, "the shape of the torus is empty"),
         (lambda: torus(4, 1), "dimension 1 of the torus is 1; expected a whole number from 2"),
-        (lambda: torus((4, 4)), r"dimension 0 of the torus is \(4, 4\)"),
+        (lambda: torus((4, 4), 2), r"dimension 0 of the torus is \(4, 4\)"),
         (lambda: torus(1000, 1000), "torus 1000x1000 would have 4000000 links"),
         (lambda: torus(2, 3, bandwidth="x"), "bandwidth of torus-2x3"),
         (lambda: hypercube(0), "dimension is 0"),

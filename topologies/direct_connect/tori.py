@@ -1,5 +1,6 @@
 """Rings, plain and twisted tori and hypercubes, and complete graphs, by default of unit bandwidth and no latency."""
 
+from collections.abc import Sequence
 from itertools import permutations, product
 from math import prod
 
@@ -8,7 +9,7 @@ import numpy as np
 from ...errors import TopologyError
 from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bandwidth
-from ...support.validation import as_flag, as_size, check_links, shown
+from ...support.validation import as_flag, as_list, as_size, check_links, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
 from ..switched.box_files import even_twists, torus_links
@@ -46,7 +47,7 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
 
 
 def torus(
-    *shape: int, bandwidth: Exact = 1, latency: Exact = 0, routers: bool = False, single: bool = False
+    *shape: int | Sequence[int], bandwidth: Exact = 1, latency: Exact = 0, routers: bool = False, single: bool = False
 ) -> Topology:
     """Torus: a grid of compute nodes in which every row is a bidirectional ring.
 
@@ -56,7 +57,7 @@ def torus(
     Parameters
     ----------
     *shape : int
-        Nodes along each dimension, each 2 or more: ``torus(4, 4, 2)``.
+        Nodes along each dimension, each 2 or more: ``torus(4, 4, 2)``, or ``torus((4, 4, 2))``.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
     routers : bool
@@ -75,9 +76,9 @@ def torus(
     Fraction(64, 1)
     """
     with_routers, one_port = as_flag(routers, "routers"), as_flag(single, "single")
-    if not shape:
+    sizes = _sizes(shape)
+    if not sizes:
         raise TopologyError("the shape of the torus is empty; expected one size per dimension, such as torus(4, 4)")
-    sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
     label = "x".join(map(str, sizes)) + "-single" * one_port
     check_links(2 * len(sizes) * prod(sizes), f"torus {label}")
     links = torus_links(sizes, [True] * len(sizes))
@@ -145,7 +146,9 @@ def _with_routers(arcs: IntArray, names: list[str], name: str, bandwidth: Exact,
     return Topology.from_links(links, compute=names, switches=routers, name=name)
 
 
-def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+def twisted_torus(
+    *shape: int | Sequence[int], twist: int | None = None, bandwidth: Exact = 1, latency: Exact = 0
+) -> Topology:
     """Torus whose wraparound links are shifted along other dimensions.
 
     Twisted tori of Cámara et al. (IEEE Transactions on Parallel and Distributed Systems 21, 2010), which the
@@ -172,7 +175,7 @@ def twisted_torus(*shape: int, twist: int | None = None, bandwidth: Exact = 1, l
     >>> twisted_torus(3, 5, twist=2)
     <Topology 'TwistedTorus(3, 5, twist 2)': 15 ranks, 60 links>
     """
-    sizes = [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(shape)]
+    sizes = _sizes(shape)
     name = f"TwistedTorus({', '.join(map(str, sizes))}{'' if twist is None else f', twist {shown(twist)}'})"
     twists = _twists(sizes) if twist is None else [[0, _as_twist(twist, sizes)], [0, 0]]
     check_graph(name, prod(sizes), 2 * len(sizes))
@@ -191,6 +194,14 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))
     heads[:4, 0] = 3, 2, 1, 0
     return topology_from_heads(heads, f"TwistedQ({dimension})", bandwidth, latency)
+
+
+def _sizes(shape: tuple[object, ...]) -> list[int]:
+    """Read the sizes of dimensions, or one sequence of them, as numpy's functions of shapes do."""
+    listed = (
+        as_list(shape[0], "the shape of the torus") if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    )
+    return [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(listed)]
 
 
 def _as_twist(twist: object, sizes: list[int]) -> int:
