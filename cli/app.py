@@ -31,6 +31,7 @@ from .planning.family import family
 from .planning.find import find
 from .planning.groups import groups
 from .planning.plan import plan
+from .planning.sensitivity import sensitivity
 from .planning.survive import survive
 from .running.bench import bench
 from .running.calibrate import calibrate
@@ -44,7 +45,7 @@ SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 SHOW_COMPLETION, INSTALL_COMPLETION = "--show-completion", "--install-completion"
 PROGRAM, COMPLETION_VARIABLE = "collopt", "_COLLOPT_COMPLETE"
 COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (
-    (bound, plan, groups, family, compare, survive, score, show, bench, find),
+    (bound, plan, groups, family, compare, survive, sensitivity, score, show, bench, find),
     (run, lint),
 )
 FURTHER_OPTIONS = {
@@ -52,8 +53,8 @@ FURTHER_OPTIONS = {
     **dict.fromkeys(COMMANDS_WITH_SEED, ("seed",)),
 }
 COMMANDS = (
-    import_network, bound, plan, groups, export, family, compare, survive, verify, score, show, report, run, lint,
-    bench, calibrate, find, topologies, doctor,
+    import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, show, report, run,
+    lint, bench, calibrate, find, topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

@@ -37,6 +37,7 @@ COMMANDS = [
     "family",
     "compare",
     "survive",
+    "sensitivity",
     "verify",
     "score",
     "show",

@@ -1,0 +1,68 @@
+"""`collopt sensitivity`."""
+
+import csv
+from fractions import Fraction
+
+import pytest
+
+from cli_calls import call
+from collopt import bound, sensitivity
+from collopt.topologies import dgx1_v100, dgx_a100, torus
+
+
+def test_classes_of_links_are_widened_together(capsys: pytest.CaptureFixture[str]) -> None:
+    """The gain is that of the bounds with all links of the class 10 % wider."""
+    data = call(capsys, "sensitivity", "dgx-a100", "--boxes", 2, "allgather", "--json").data
+    intact = dgx_a100(boxes=2)
+    for row in data["links"]:
+        kinds = set(row["group"].split("-"))
+        widened = intact.with_bandwidths(
+            {
+                (link.tail, link.head): link.bandwidth * Fraction(11, 10)
+                for link in intact.links
+                if kinds == {end.split("/")[-1].rstrip("0123456789") for end in (link.tail, link.head)}
+            }
+        )
+        gain = bound(widened, "allgather").algbw - bound(intact, "allgather").algbw
+        assert Fraction(row["gain"]) == 10 * gain <= Fraction(row["worth"])
+    assert [row["links"] for row in data["links"]] == [32, 32, 32]
+    assert sum(Fraction(row["worth"]) for row in data["links"]) == bound(intact, "allgather").algbw
+
+
+def test_single_links_are_those_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    """One row for each link, the most rewarding first; people read the first 32."""
+    text = call(capsys, "sensitivity", "torus", "--shape", "3x3", "allgather", "--links", "--csv").out
+    rows = list(csv.DictReader(text.splitlines()))
+    frame = sensitivity(torus(3, 3), "allgather")
+    columns = (frame[name] for name in ("tail", "head", "worth"))
+    worth = {f"{tail}--{head}": str(each) for tail, head, each in zip(*columns, strict=True)}
+    assert {row["group"]: row["worth"] for row in rows} == worth
+    assert len(rows) == 36
+    shown = call(capsys, "sensitivity", "torus", "--shape", "3x3", "allgather", "--links").out.splitlines()
+    assert (len(shown), shown[-1]) == (35, "and 4 more; --csv has all")
+
+
+def test_people_read_gains_in_bandwidth(capsys: pytest.CaptureFixture[str]) -> None:
+    """Twice the links of one kind in a DGX-1."""
+    answer = call(capsys, "sensitivity", "dgx1-v100", "allgather", "--step", 1)
+    assert answer.out.splitlines()[1].split("  ")[-2:] == ["gain at +100 %", "at +100 %, at most"]
+    gain = bound(dgx1_v100().scaled(1), "allgather").algbw * Fraction(2, 3)
+    assert answer.out.splitlines()[2].split("  ")[-1].strip() == f"{float(gain):.2f} GB/s"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ring", "--nodes", 4, "all_to_all"), "trees do not implement the collective 'all_to_all'"),
+        (("ring", "--nodes", 4, "allgather", "--step", 0), "--step is '0'; expected a positive number"),
+        (("ring", "--nodes", 4, "broadcast"), "broadcast needs"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[object, ...], message: str
+) -> None:
+    """In one line."""
+    answer = call(capsys, "sensitivity", *arguments)
+    assert answer.status == 2
+    assert message in answer.err
+    assert answer.out == ""
