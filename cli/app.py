@@ -53,8 +53,8 @@ FURTHER_OPTIONS = {
     **dict.fromkeys(COMMANDS_WITH_SEED, ("seed",)),
 }
 COMMANDS = (
-    import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, show, report, run,
-    lint, bench, calibrate, find, topologies, doctor,
+    import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, show, report,
+    run, lint, bench, calibrate, find, topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

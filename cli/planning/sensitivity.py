@@ -53,7 +53,7 @@ def sensitivity(
     elif as_csv:
         emit_csv(plain_rows(table))
     else:
-        emit(f"{known} on {network.name}: {rate_text(table['worth'].sum())} of algbw rest on these links")
+        emit(f"{known} on {network.name}: {rate_text(sum(table['worth'].tolist()))} of algbw rest on these links")
         _print(table, part)
 
 
@@ -80,9 +80,9 @@ def _print(table: pd.DataFrame, part: Any) -> None:
     shown = number_table(
         "links", "number", "GB/s each", f"gain at +{100 * float(part):g} %", "at +100 %, at most", text={"links"}
     )
-    for row in table.head(MAX_ROWS).itertuples():
-        gains = (bandwidth_text(value, 2) for value in (row.gain * part, row.worth))
-        shown.add_row(str(row.group), str(row.links), f"{float(row.bandwidth):g}", *gains)
+    for row in table.head(MAX_ROWS).to_dict("records"):
+        gains = (bandwidth_text(value, 2) for value in (row["gain"] * part, row["worth"]))
+        shown.add_row(row["group"], str(row["links"]), f"{float(row['bandwidth']):g}", *gains)
     emit(shown)
     if len(table) > MAX_ROWS:
         emit(f"and {len(table) - MAX_ROWS} more; --csv has all")
