@@ -1,14 +1,12 @@
-"""Which packages are here and work, and the functions that they have registered as entry points."""
+"""Which packages are here and work."""
 
 import importlib
-import inspect
 import re
-from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, entry_points, requires, version
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import NamedTuple
 
-from ..errors import MissingDependencyError, UnsupportedError
-from .validation import shown
+from ..errors import MissingDependencyError
 
 ABSENT = "is not installed"
 MODULES = {
@@ -91,23 +89,3 @@ def _numbers(text: str) -> tuple[int, ...]:
     """Parse the leading numbers of a version."""
     found = re.match(r"\d{1,9}(?:\.\d{1,9})*", text)
     return tuple(map(int, found[0].split("."))) if found else ()
-
-
-def call_registered(
-    group: str, kind: str, name: object, arguments: tuple[object, ...], options: Mapping[str, object]
-) -> Any:
-    """Call the function that is registered in an entry point group under a name."""
-    known = entry_points(group=group)
-    if not isinstance(name, str) or name not in known.names:
-        raise UnsupportedError(f"there is no {kind} {shown(name)}; expected one of {', '.join(sorted(known.names))}")
-    function = known[name].load()
-    signature = inspect.signature(function)
-    try:
-        call = signature.bind(*arguments, **options)
-    except TypeError as error:
-        problem = str(error).replace("got an unexpected keyword argument", "it has no option")
-        taken = [each.name for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY]
-        raise UnsupportedError(
-            f"the {kind} {name} cannot be used with these options: {problem}; it has {', '.join(taken) or 'none'}"
-        ) from None
-    return function(*call.args, **call.kwargs)

@@ -28,7 +28,7 @@ def export(plan: PlanArgument, form: FormatOption, output: OutputOption, setting
     from ...planners import load_plan
     from ...planners.plans.plan import EXPORTERS
     from ...runtime.mscclpp.export import mscclpp_notes
-    from ...support.packages import call_registered
+    from ...support.plugins.registered import call_registered
 
     options = _options(settings or [])
     check_targets({"--output": output}, sources=(plan,))

@@ -19,6 +19,7 @@ from ...schedules import (
     verified_step_loads,
 )
 from ...schedules.traffic.collective import ALL_TO_ALL, EVERY_ROOT, AnyCollective, Direction, as_collective
+from ...support.plugins.views import Viewed
 from ...support.quantities import Exact, as_factor, as_latency
 from ...topologies import DirectGraph, Topology, bandwidth_optimum, moore_steps, undirected_moore_steps
 from .constructions import Construction
@@ -77,7 +78,7 @@ class FrontierBounds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(Viewed):
     """A topology with an allgather and a reduce-scatter of known cost; `find_topologies` finds them.
 
     Attributes

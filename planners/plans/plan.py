@@ -29,7 +29,8 @@ from ...schedules.bounds.bound import witness_to_json
 from ...schedules.traffic.collective import collective_or_given
 from ...support.arrays import read_only
 from ...support.formatting import bandwidth_text, percentage_text
-from ...support.packages import call_registered
+from ...support.plugins.registered import call_registered
+from ...support.plugins.views import Viewed
 from ...support.validation import as_kind, shown
 from ...support.writing import write_whole
 from ...topologies import RuntimeCosts, Topology
@@ -88,7 +89,7 @@ class Heights(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Viewed):
     """A schedule for one collective on one topology, with the certificate that says how good it is.
 
     The certificate consists of `bound`, `inverse_rate` and `link_loads`; `verify` checks all of it against the

@@ -6,10 +6,13 @@ figures can be made in threads and without a screen.  matplotlib is in the extra
 
 from __future__ import annotations
 
+import base64
 import io
 import math
 import os
 from collections.abc import Mapping
+from functools import cache
+from html import escape
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,7 +40,8 @@ COARSEST, FINEST = 10, 1200  # Dots per inch: more would only take memory
 
 def empty_figure(width: float = 6.4, height: float = 4.2) -> Figure:
     """Make a figure of so many inches; raises `MissingDependencyError` without matplotlib."""
-    return _figure_type()(figsize=(width, height), layout="constrained")
+    check_extra("figures", "plot")
+    return _shown_figure()(figsize=(width, height), layout="constrained")
 
 
 def color(number: int) -> str:
@@ -129,11 +133,35 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: 
     write_whole(path, drawn.getvalue())
 
 
+def image_of(figure: Figure, description: str) -> str:
+    """Return a figure as an HTML image, which says what it shows to those who do not see it."""
+    from matplotlib import rc_context
+
+    drawn = io.BytesIO()
+    # Letters as text take a third of the space of their outlines.
+    with rc_context({"svg.hashsalt": "collopt", "svg.fonttype": "none"}):
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    data = base64.b64encode(drawn.getvalue()).decode()
+    return f'<img alt="{escape(description)}" style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
+
+
 def _figure_type() -> type[Figure]:
     check_extra("figures", "plot")
     from matplotlib.figure import Figure
 
     return Figure
+
+
+@cache
+def _shown_figure() -> type[Figure]:
+    """Define figures that notebooks show, as matplotlib is imported late."""
+    from matplotlib.figure import Figure
+
+    class ShownFigure(Figure):
+        def _repr_html_(self) -> str:
+            return image_of(self, "; ".join(axes.get_title() for axes in self.axes))
+
+    return ShownFigure
 
 
 Content = Literal["text", "number", "positive", "positive or missing"]

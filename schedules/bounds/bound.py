@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import CertificateError, UnsupportedError
 from ...support.formatting import bandwidth_text
+from ...support.plugins.views import Viewed
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
 from ..traffic.collective import COLLECTIVES, AnyCollective, Collective, as_collective, collective_or_given
@@ -30,7 +31,7 @@ WITNESS_KINDS: dict[str, type[Witness]] = {
 
 
 @dataclass(frozen=True)
-class Bound:
+class Bound(Viewed):
     """No schedule of the collective within `scope` is faster than this, and `witness` shows why.
 
     Attributes

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ...errors import ColloptError, TopologyError, UnsupportedError
 from ...support.arrays import IntArray
+from ...support.plugins.views import Viewed
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_kind, as_list, as_name, as_names, as_title, check_links, shown
 from .direct_graph import DirectGraph
@@ -44,7 +45,7 @@ __all__ = ["Link", "LinkArrays", "SwitchLimits", "Topology"]
 
 
 @dataclass(frozen=True)
-class Topology(WhatIf):
+class Topology(WhatIf, Viewed):
     """A network of compute nodes (ranks) and switches joined by directed links.
 
     Build one with `Topology.from_links`, `Topology.from_networkx`, `read_topology` or a function of

@@ -1,0 +1,91 @@
+"""What notebooks show, and figures by method."""
+
+import base64
+import re
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from matplotlib.figure import Figure
+
+from collopt import bound, find_topologies, plan
+from collopt.errors import MissingDependencyError, UnsupportedError
+from collopt.report import save_figure, topology_figure
+from collopt.topologies import dgx_a100, ring
+
+NETWORK = dgx_a100(boxes=2)
+
+
+def picture(page: str | None) -> str:
+    """Return the SVG in a page; there must be one image, with a description."""
+    assert page is not None
+    found = re.findall(r'<img alt="([^"]+)"[^>]* src="data:image/svg\+xml;base64,([^"]+)">', page)
+    assert len(found) == 1
+    return base64.b64decode(found[0][1]).decode()
+
+
+def test_objects_show_a_text_and_a_small_figure() -> None:
+    """Offline, below 200 kB, with titles as text that can be searched."""
+    candidate = find_topologies(8, 2, all_to_all=False)[0]
+    for shown, title in (
+        (NETWORK, "16 ranks"),
+        (bound(NETWORK, "allgather"), "at most 346.67"),
+        (plan(NETWORK, "allgather"), "at most 346.67"),
+        (candidate, "8 ranks"),
+    ):
+        page = shown._repr_html_()
+        drawn = picture(page)
+        assert escape(repr(shown)[1:12]) in str(page)
+        assert title in drawn
+        assert not re.search(r'href="(?!#)|<script|url\((?!#)', drawn)
+        assert len(str(page)) < 200_000
+
+
+def test_large_networks_show_text() -> None:
+    """Nobody tells a thousand nodes apart."""
+    network = dgx_a100(boxes=64)
+    assert network._repr_html_() == f"<div><p><code>{escape(repr(network)[1:-1])}</code></p></div>"
+
+
+def test_without_matplotlib_notebooks_show_the_text() -> None:
+    """None makes them take `repr`; asked for a figure, the error says what to install."""
+    with patch("collopt.report.figures.style.check_extra", side_effect=MissingDependencyError("no figures")):
+        assert ring(4)._repr_html_() is None
+        with pytest.raises(MissingDependencyError, match="no figures"):
+            ring(4).plot()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (None, {}),
+        ("topology", {}),
+        ("cut", {}),
+        ("utilization", {}),
+        ("trees", {"root": 1}),
+        ("steps", {"size": "1M"}),
+        ("curves", {"sizes": ["1M", "1G"]}),
+    ],
+)
+def test_plans_have_every_figure(kind: str | None, options: dict[str, object]) -> None:
+    """Those of `collopt.report`, which notebooks show too."""
+    figure = plan(ring(4, bandwidth=25, latency=1), "allgather").plot(kind, **options)
+    assert isinstance(figure, Figure)
+    assert picture(figure._repr_html_()).count("<svg") == 1  # type: ignore[attr-defined]
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    """The message names what can be."""
+    with pytest.raises(UnsupportedError, match="figure of this object 'tree'; did you mean trees"):
+        plan(ring(4), "allgather").plot("tree")
+    with pytest.raises(UnsupportedError, match="there is no figure of this object 'cut'; expected one of topology"):
+        ring(4).plot("cut")
+    with pytest.raises(UnsupportedError, match=r"the figure steps cannot be used .* 'sise'; it has size, slices"):
+        plan(ring(4), "allgather").plot("steps", sise="1M")
+
+
+def test_figures_are_still_those_of_matplotlib(tmp_path: Path) -> None:
+    """They can be saved, and so can figures that matplotlib made."""
+    save_figure(topology_figure(ring(4)), tmp_path / "ours.svg")
+    save_figure(Figure(), tmp_path / "other.svg")
+    assert (tmp_path / "ours.svg").stat().st_size > (tmp_path / "other.svg").stat().st_size
