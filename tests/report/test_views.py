@@ -2,6 +2,7 @@
 
 import base64
 import re
+from html import escape
 from pathlib import Path
 from unittest.mock import patch
 
