@@ -7,18 +7,18 @@ from functools import singledispatch
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UnsupportedError
-from ..planners import Candidate, Plan
-from ..planners.registry import unknown_name
-from ..schedules import Bound
-from ..support.plugins.registered import call_with_options
-from ..support.validation import shown
-from ..topologies import Topology
-from .figures.network import topology_figure
-from .figures.plan import bandwidth_figure, gantt_figure, utilization_figure
-from .figures.style import image_of
-from .figures.trees import tree_figure
-from .tables.plan_tables import Model, curve_table
+from ...errors import UnsupportedError
+from ...planners import Candidate, Plan
+from ...planners.registry import unknown_name
+from ...schedules import Bound
+from ...support.plugins.registered import call_with_options
+from ...support.validation import shown
+from ...topologies import Topology
+from ..figures.network import topology_figure
+from ..figures.plan import bandwidth_figure, gantt_figure, utilization_figure
+from ..figures.style import image_of
+from ..figures.trees import tree_figure
+from ..tables.plan_tables import Model, curve_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
