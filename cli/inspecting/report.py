@@ -25,15 +25,23 @@ OutputOption = Annotated[
 SizesOption = Annotated[
     list[str] | None, sizes_option("Show timelines for this total size in bytes (default: 1M, 64M and 1G).")
 ]
+ScriptOption = Annotated[
+    bool, option("--shared-script", "Write plotly.js beside the page, once for a folder of pages, not into it.")
+]
 TitleOption = Annotated[str | None, option("--title TEXT", "Title of the page.")]
 
 
 def report(
-    plans: PlansArgument, output: OutputOption = None, size: SizesOption = None, title: TitleOption = None
+    plans: PlansArgument,
+    output: OutputOption = None,
+    size: SizesOption = None,
+    title: TitleOption = None,
+    shared_script: ScriptOption = False,
 ) -> None:
     """Write an HTML report on plans: the certificate of the bound, and the utilization of each link over time."""
     from ...planners import load_plan
     from ...report import write_report
+    from ...report.html.page import shared_script_name
 
     if output is None and not plans[0].name:
         raise UsageError(f"{str(plans[0])!r} is a folder; expected plan files")
@@ -48,5 +56,6 @@ def report(
     with working(f"verifying {', '.join(map(str, plans))}"):
         loaded = {name: load_plan(path) for name, path in zip(named, plans, strict=True)}
     with working(f"writing {target}"), name_errors_after(target):
-        write_report(loaded if len(plans) > 1 else list(loaded.values()), target, sizes=size, title=title)
-    note(f"wrote {target}")
+        shown = loaded if len(plans) > 1 else list(loaded.values())
+        write_report(shown, target, sizes=size, title=title, shared_script=shared_script)
+    note(f"wrote {target}" + f", with {shared_script_name()} beside it" * shared_script)

@@ -1,4 +1,4 @@
-"""`write_report`: one self-contained HTML page about a plan, or several plans of one collective on one network."""
+"""`write_report`: an HTML page about a plan, or several plans of one collective on one network."""
 
 import base64
 import hashlib
@@ -15,8 +15,8 @@ from ...planners import Plan
 from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.packages import check_extra
-from ...support.validation import as_kind, as_list, as_path, shown
-from ...support.writing import write_whole
+from ...support.validation import as_flag, as_kind, as_list, as_path, shown
+from ...support.writing import write_all_whole
 from ..tables.plan_tables import is_predictable, link_table, predicted_times
 from ..tables.summary import check_rows, hop_heights, schedule_rows
 from .certificate import certificate
@@ -31,9 +31,14 @@ Plans = Plan | Iterable[Plan] | Mapping[str, Plan]
 
 
 def write_report(
-    plans: Plans, path: str | os.PathLike[str], *, sizes: Iterable[int | str] | None = None, title: str | None = None
+    plans: Plans,
+    path: str | os.PathLike[str],
+    *,
+    sizes: Iterable[int | str] | None = None,
+    title: str | None = None,
+    shared_script: bool = False,
 ) -> None:
-    """Write a self-contained page about plans atomically.
+    """Write a page about plans atomically; it loads nothing from the network.
 
     Raises `CertificateError` if a plan does not prove what it claims: the page states nothing that was not checked;
     `UnsupportedError` if there are no plans, or they are not for the same purpose, or a size or the path is not
@@ -50,13 +55,33 @@ def write_report(
         Bytes in all, to show time lines of and compare times for; 1M, 64M and 1G by default.
     title : str, optional
         Of the page; collective and network by default.
+    shared_script : bool, optional
+        Write plotly.js, 4.8 MB, beside the page, where all pages of a folder share it.  By default it is in the page,
+        which then is a single file.
     """
-    target = as_path(path)
-    write_whole(target, report_page(plans, sizes=sizes, title=title))
+    target, script = as_path(path), shared_script_name() if as_flag(shared_script, "shared_script") else None
+    contents = {target: report_page(plans, sizes=sizes, title=title, script=script)}
+    if script is not None:
+        contents[target.parent / script] = _plotly().encode()
+    write_all_whole(contents)
 
 
-def report_page(plans: Plans, *, sizes: Iterable[int | str] | None = None, title: str | None = None) -> bytes:
-    """Return the page that `write_report` writes, as HTML in UTF-8; parameters and errors are the same."""
+def shared_script_name() -> str:
+    """Return the name of the file with plotly.js beside pages, which has its version."""
+    check_extra("reports", "report")
+    from plotly.offline import get_plotlyjs_version
+
+    return f"plotly-{get_plotlyjs_version()}.min.js"
+
+
+def report_page(
+    plans: Plans,
+    *,
+    sizes: Iterable[int | str] | None = None,
+    title: str | None = None,
+    script: str | None = None,
+) -> bytes:
+    """Return the page that `write_report` writes, as HTML in UTF-8; `script` is the file of plotly.js beside it."""
     check_extra("reports", "report")
     named, amounts = _named(plans), _sizes(sizes)
     if title is not None and not isinstance(title, str):
@@ -79,6 +104,7 @@ def report_page(plans: Plans, *, sizes: Iterable[int | str] | None = None, title
         "most_terms": MAX_TERMS,
         "most_names": MAX_LINK_NAMES,
         "version": version("collopt"),
+        "shared_script": script,
     }
     data = {
         "network": network_data(plan.topology),
@@ -153,22 +179,28 @@ def _subtitle(named: Mapping[str, Plan]) -> str:
 def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Render the template; text from plans is escaped."""
     from jinja2 import Environment, StrictUndefined
-    from plotly.offline import get_plotlyjs
 
     templates = files(__package__) / "templates"
     css, script, page = (
         (templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js", "report.html.j2")
     )
-    plotly = get_plotlyjs()
-    # A script that got in with a name would not run: only those with these digests do.
+    plotly = "" if context["shared_script"] else _plotly()
+    # A script that got in with a name would not run: only those with these digests do, and files beside the page.
+    other = _digest(plotly) if plotly else "'self' file:"
     policy = (
-        f"default-src 'none'; script-src {_digest(plotly)} {_digest(script)}; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src {other} {_digest(script)}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     template = environment.from_string(page)
     return str(template.render(context, policy=policy, css=css, plotly=plotly, script=script, data=data))
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
 
 
 def _digest(script: str) -> str:

@@ -80,6 +80,21 @@ def test_every_kind_of_schedule_is_drawn(
     check_quiet(browser.open(path), path)
 
 
+def test_pages_may_share_a_script(browser: Browser, tmp_path: Path) -> None:
+    """All plots are there; without the file the page says what it lacks."""
+    path = tmp_path / "report.html"
+    write_report(collopt.plan(dgx_a100(boxes=2), "allgather"), path, shared_script=True)
+    (script,) = tmp_path.glob("plotly-*.min.js")
+    page = browser.open(path)
+    assert page.run("document.documentElement.dataset.drawn") == str(PLOTS)
+    assert page.console == []
+    asked = {address for address in page.requests if not address.startswith("data:")}
+    assert asked == {each.resolve().as_uri() for each in (path, script)}
+    script.unlink()
+    lacking = browser.open(path)
+    assert lacking.run("document.getElementById('no-plots').hidden") is False
+
+
 def test_hostile_names_stay_names(browser: Browser, tmp_path: Path) -> None:
     """No script of theirs runs, no picture or link of theirs is made, and plots show them letter by letter."""
     links = list(zip(HOSTILE, HOSTILE[1:] + HOSTILE[:1], [10] * 3, strict=True))

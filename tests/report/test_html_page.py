@@ -16,7 +16,7 @@ pytest.importorskip("jinja2", reason="reports need jinja2")
 pytest.importorskip("plotly", reason="reports need plotly")
 
 import collopt
-from collopt.errors import CertificateError, MissingDependencyError, UnsupportedError
+from collopt.errors import CertificateError, ColloptError, MissingDependencyError, UnsupportedError
 from collopt.planners import Plan
 from collopt.report import write_report
 from collopt.report.html import page as entries
@@ -284,6 +284,20 @@ def test_sizes_are_those_asked_for(made: Plan) -> None:
     page = text_of(made, sizes=["4M", 2**22, "1G"])
     assert re.findall(r"<option value=\"\d\"(?: selected)?>(.*?)</option>", page) == ["4M", "1G"]
     assert len(data_of(page)["plans"][0]["timelines"]) == 2
+
+
+def test_pages_of_a_folder_share_a_script(made: Plan, tmp_path: Path) -> None:
+    """The page is small then, and allows no other scripts than files and its own."""
+    for name in ("one.html", "two.html"):
+        write_report(made, tmp_path / name, shared_script=True)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".html", ".html", ".js"]
+    (script,) = tmp_path.glob("*.js")
+    page = (tmp_path / "one.html").read_text(encoding="utf-8")
+    assert len(page) < 500_000 < script.stat().st_size
+    assert f'<script src="{script.name}"></script>' in page
+    assert "script-src &#39;self&#39; file: &#39;sha256-" in page
+    with pytest.raises(ColloptError, match="shared_script is 'yes'; expected True or False"):
+        write_report(made, tmp_path / "one.html", shared_script="yes")  # type: ignore[arg-type]
 
 
 def test_a_missing_package_is_named(made: Plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,5 +1,10 @@
 "use strict";
 (function () {
+  if (typeof Plotly === "undefined") {
+    document.getElementById("no-plots").hidden = false;
+    document.documentElement.dataset.drawn = "0";
+    return;
+  }
   const data = JSON.parse(document.getElementById("report-data").textContent);
   const network = data.network;
   const root = document.documentElement;
