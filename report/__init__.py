@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         runtime_figure,
         timeline_figure,
     )
+    from .figures.logical import logical_figure
     from .figures.network import topology_figure
     from .figures.plan import bandwidth_figure, gantt_figure, utilization_figure
     from .figures.style import save_figure
@@ -23,12 +24,21 @@ if TYPE_CHECKING:
     from .tables.plan_tables import bound_links, curve_table, link_table, step_table, tree_table
 
 __all__ = ["best_runtime_figure", "pareto_figure", "relative_bandwidth_figure", "runtime_figure", "timeline_figure"]
-__all__ += ["bandwidth_figure", "gantt_figure", "save_figure", "topology_figure", "tree_figure", "utilization_figure"]
+__all__ += [
+    "bandwidth_figure",
+    "gantt_figure",
+    "logical_figure",
+    "save_figure",
+    "topology_figure",
+    "tree_figure",
+    "utilization_figure",
+]
 __all__ += ["bound_links", "curve_table", "link_table", "step_table", "tree_table"]
 __all__ += ["link_curves", "node_layout", "write_report"]
 
 _MODULES = {
     "figures.evaluation": "best_runtime_figure pareto_figure relative_bandwidth_figure runtime_figure timeline_figure",
+    "figures.logical": "logical_figure",
     "figures.network": "topology_figure",
     "figures.plan": "bandwidth_figure gantt_figure utilization_figure",
     "figures.style": "save_figure",

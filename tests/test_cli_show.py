@@ -144,7 +144,7 @@ def test_the_ending_says_which_format(
             "torus allgather --shape 3x3 --figure topology",
             "--figure topology shows no collective; leave 'allgather' out",
         ),
-        ("torus --shape 3x3 --figure pie", "--figure is 'pie'; expected one of topology, cut, trees,"),
+        ("torus --shape 3x3 --figure pie", "--figure is 'pie'; expected one of topology, cut, logical, trees,"),
         (
             "torus --shape 3x3 --figure pareto",
             "--figure pareto is drawn from a table printed by `collopt find --csv`",

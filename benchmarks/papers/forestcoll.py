@@ -13,13 +13,9 @@ import numpy as np
 from saturation import BETWEEN, INSIDE, least_factor, two_boxes
 
 from collopt import bound, plan
+from collopt.planners import logical_topology
 from collopt.planners.patterns import multitree
-from collopt.planners.trees.forest import bottleneck
-from collopt.planners.trees.problem import tree_problem
 from collopt.schedules import Cut
-from collopt.solvers.trees.routed_graph import RoutedGraph
-from collopt.solvers.trees.switch_removal import remove_switches
-from collopt.solvers.trees.tight_sets import tight_family
 from collopt.topologies import Topology, dgx_a100, mi250
 
 from .forestcoll_measured import COLORS, MEASURED
@@ -145,26 +141,10 @@ def example_network(small: bool) -> Iterator[Row]:
         yield Row(f"time over the bound, {chunks} chunks per shard", "appendix D", "", text, "x")
 
 
-def logical_links(topology: Topology) -> dict[tuple[str, str], int]:
-    """Links that take the place of switches, in trees per root: G* of figures 7(d) and 16(b)."""
-    problem = tree_problem(topology, "broadcast", (1,) * topology.num_ranks)
-    best = bottleneck(problem)
-    supplies = problem.root_weights * best.capacity
-    graph = RoutedGraph(problem.num_nodes, problem.tails, problem.heads, problem.capacities * best.supply)
-    alive = graph.alive()
-    ends = (graph.tails[alive], graph.heads[alive], graph.units[alive])
-    remove_switches(graph, supplies, tight_family(graph.num_nodes, *ends, supplies, []))
-    left: dict[tuple[str, str], int] = {}
-    for link in graph.alive():
-        pair = topology.nodes[graph.tails[link]], topology.nodes[graph.heads[link]]
-        left[pair] = left.get(pair, 0) + int(graph.units[link])
-    return left
-
-
 def worked_example(_: bool) -> Iterator[Row]:
     """Figures 7 and 16: from switches to logical links, and the tree that goes back."""
     topology = two_boxes()
-    left = logical_links(topology)
+    left = logical_topology(bound(topology, "allgather")).multiplicities
     logical = Topology.from_links([(*pair, units) for pair, units in left.items()], compute=topology.compute_nodes)
     across = sum(units for (tail, head), units in left.items() if tail[1] != head[1])
     yield Row("units between boxes, one way", "figure 7(d)", "4", across // 2)

@@ -25,11 +25,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ...planners import Plan
-    from ...schedules import Collective
+    from ...schedules import Bound, Collective
     from ...topologies import Topology
 
 PLAN_FIGURES = ("trees", "utilization", "steps", "curves")
-REQUIRED_INPUT = {"topology": "network", "cut": "bound"} | dict.fromkeys(PLAN_FIGURES, "plan") | {"pareto": "table"}
+REQUIRED_INPUT = (
+    {"topology": "network", "cut": "bound", "logical": "bound"}
+    | dict.fromkeys(PLAN_FIGURES, "plan")
+    | {"pareto": "table"}
+)
 """Input that each figure requires; a plan includes its bound and network."""
 FIGURE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--planner": PLAN_FIGURES,
@@ -82,8 +86,8 @@ FigureOption = Annotated[
     str | None,
     option(
         "--figure KIND",
-        "topology, cut, trees, utilization, steps, curves or pareto (default: topology for a network, cut with "
-        "a collective, trees or steps for a plan, pareto for a table).",
+        "topology, cut, logical, trees, utilization, steps, curves or pareto (default: topology for a network, cut "
+        "with a collective, trees or steps for a plan, pareto for a table).",
         autocompletion=lambda incomplete: [kind for kind in REQUIRED_INPUT if kind.startswith(incomplete)],
     ),
 ]
@@ -203,6 +207,7 @@ def _drawn(
     what: str, kind_of_file: str, kind: str, options: NetworkOptions, request: Request
 ) -> tuple[tuple[str, Figure], str]:
     """Draw the figure; return its kind, the figure and a default file name."""
+    from ...planners import bound
     from ..arguments.networks import find_network
 
     if kind_of_file == "table":
@@ -223,8 +228,8 @@ def _drawn(
         return (kind, topology_figure(network)), _file_name(network.name)
     name = _file_name(f"{network.name}-{request.collective}")
     with computing(f"drawing {request.collective} on {network.name}"):
-        if kind == "cut":
-            return (kind, _figure_of_bound(network, request)), name
+        if REQUIRED_INPUT[kind] == "bound":
+            return (kind, _figure_of_bound(kind, bound(network, request.collective, **request.shards))), name
         return (kind, _figure_of_plan(kind, _plans_of(network, kind, request), request)), name
 
 
@@ -233,15 +238,14 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-.")[:100] or "network"
 
 
-def _figure_of_bound(network: Topology, request: Request) -> Figure:
-    """Draw the bound of a collective on a network."""
-    from ...planners import bound
-    from ...report import topology_figure
+def _figure_of_bound(kind: str, found: Bound) -> Figure:
+    """Draw what a bound counts, or the links without switches that it holds for."""
+    from ... import planners, report
 
-    assert request.collective is not None  # Without one, there is no cut to draw.
-    found = bound(network, request.collective, **request.shards)
+    if kind == "logical":
+        return report.logical_figure(planners.logical_topology(found))
     found.verify()
-    return topology_figure(network, found)
+    return report.topology_figure(found.topology, found)
 
 
 def _plans_of(network: Topology, kind: str, request: Request) -> list[Plan]:
@@ -271,7 +275,8 @@ def _figure_of_plan(kind: str, plans: Sequence[Plan], request: Request) -> Figur
     plan, size = plans[0], (request.sizes or [DEFAULT_SIZE])[0]
     draw: Mapping[str, Callable[[], Figure]] = {
         "topology": lambda: report.topology_figure(plan.topology),
-        "cut": lambda: report.topology_figure(plan.topology, plan.bound),
+        "cut": lambda: _figure_of_bound(kind, plan.bound),
+        "logical": lambda: _figure_of_bound(kind, plan.bound),
         "trees": lambda: report.tree_figure(plan, *_tree(request.tree)),
         "utilization": lambda: report.utilization_figure(plan),
         "steps": lambda: report.gantt_figure(plan, size),

@@ -157,7 +157,7 @@ def draw_nodes(canvas: Canvas) -> list[Artist]:
     axes.scatter(points[:ranks, 0], points[:ranks, 1], s=area, color=RANK, lw=0, zorder=NODES, gid="ranks")
     numbers = [str(rank) for rank in range(ranks)]
     size = min(1.05 * scale.radius, _fitting(numbers, 1.7 * scale.radius))
-    _write(canvas, points[:ranks], numbers, size, "white")
+    write(canvas, points[:ranks], numbers, size, "white")
     handles: list[Artist] = [Line2D([], [], ls="", marker="o", ms=7, color=RANK, label="rank (with number)")]
     if canvas.topology.switch_nodes:
         axes.scatter(
@@ -213,7 +213,7 @@ def _name_switches(canvas: Canvas) -> None:
         words = [names[node] for node in nodes]
         nearest = float(np.diff(np.sort(placed.x[nodes])).min(initial=10.0))
         size = min(7.0, 0.9 * scale.radius, _fitting(words, 0.88 * scale.unit * nearest))
-        _write(canvas, canvas.points[nodes], words, size, "0.2", -away if row < 0 else away)
+        write(canvas, canvas.points[nodes], words, size, "0.2", -away if row < 0 else away)
 
 
 def _fitting(words: Sequence[str], points: float) -> float:
@@ -221,7 +221,7 @@ def _fitting(words: Sequence[str], points: float) -> float:
     return points / (LETTER * max(1, *map(len, words)))
 
 
-def _write(canvas: Canvas, points: FloatArray, words: Sequence[str], size: float, ink: str, above: float = 0.0) -> None:
+def write(canvas: Canvas, points: FloatArray, words: Sequence[str], size: float, ink: str, above: float = 0.0) -> None:
     """Write a word at each point, or none where they would be too small to read."""
     from matplotlib.patheffects import withStroke
 

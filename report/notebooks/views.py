@@ -8,12 +8,13 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
-from ...planners import Candidate, Plan
+from ...planners import Candidate, Plan, logical_topology
 from ...planners.registry import unknown_name
 from ...schedules import Bound
 from ...support.plugins.registered import call_with_options
 from ...support.validation import shown
 from ...topologies import Topology
+from ..figures.logical import logical_figure
 from ..figures.network import topology_figure
 from ..figures.plan import bandwidth_figure, gantt_figure, utilization_figure
 from ..figures.style import image_of
@@ -62,7 +63,11 @@ def _of_candidate(viewed: Candidate) -> dict[str, Callable[..., Figure]]:
 
 @_figures.register(Bound)
 def _of_bound(viewed: Bound) -> dict[str, Callable[..., Figure]]:
-    return {"cut": lambda: topology_figure(viewed.topology, viewed), **_of_topology(viewed.topology)}
+    own = {
+        "cut": lambda: topology_figure(viewed.topology, viewed),
+        "logical": lambda: logical_figure(logical_topology(viewed)),
+    }
+    return {**own, **_of_topology(viewed.topology)}
 
 
 @_figures.register(Plan)

@@ -25,8 +25,8 @@ class Viewed:
         Parameters
         ----------
         kind : str, optional
-            ``"topology"``; of bounds and plans also ``"cut"``, the default there; of plans also ``"utilization"``,
-            ``"trees"``, ``"steps"`` and ``"curves"``.
+            ``"topology"``; of bounds and plans also ``"cut"``, the default there, and ``"logical"``; of plans also
+            ``"utilization"``, ``"trees"``, ``"steps"`` and ``"curves"``.
         **options
             Of the function for that kind in `collopt.report`, such as ``size="64M"`` for ``"steps"``.
         """
