@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_NUMBERS = 64
-AT_TAIL, HALFWAY = 5, 8
-"""Points of a curve, of 0 to 16."""
+AT_TAIL = 4
+"""Point of a curve, of 0 to 16: halfway, the numbers of all diameters would lie on each other."""
 
 
 def logical_figure(logical: LogicalTopology) -> Figure:
     """Draw the ranks and links that edge splitting leaves, with the number of trees of each link.
 
-    One number stands for both directions; where they differ, each is nearer to the tail.  Networks of more than 64
-    connected pairs have no numbers.  Raises `UnsupportedError` if the argument is no `LogicalTopology`.
+    Each number is near the tail of its link; networks of more than 64 connected
+    pairs have none.  Raises `UnsupportedError` if the argument is no `LogicalTopology`.
     """
     logical = as_kind(logical, LogicalTopology, "the logical topology")
     placed = places(logical.topology)
@@ -45,15 +45,8 @@ def logical_figure(logical: LogicalTopology) -> Figure:
 
 
 def _write_numbers(canvas: Canvas, logical: LogicalTopology) -> None:
-    """Write how many trees each link carries."""
-    names = logical.topology.nodes
-    points, words = [], []
-    for (first, last), curve in canvas.curves.items():
-        there = logical.multiplicities.get((names[first], names[last]))
-        back = logical.multiplicities.get((names[last], names[first]))
-        both = [(HALFWAY, there)] if there == back else [(AT_TAIL, there), (-1 - AT_TAIL, back)]
-        for place, number in both:
-            if number is not None:
-                points.append(curve[place])
-                words.append(str(number))
-    write(canvas, np.array(points).reshape(-1, 2), words, 7.0, "0.1")
+    """Write how many trees each link carries, near its tail."""
+    pairs, names = sorted(canvas.ends), logical.topology.nodes
+    curves = [canvas.curves[tail, head] if tail < head else canvas.curves[head, tail][::-1] for tail, head in pairs]
+    words = [str(logical.multiplicities[names[tail], names[head]]) for tail, head in pairs]
+    write(canvas, np.array([curve[AT_TAIL] for curve in curves]), words, 6.5, "0.1")

@@ -227,7 +227,7 @@ def write(canvas: Canvas, points: FloatArray, words: Sequence[str], size: float,
 
     if size < SMALLEST_WORDS:
         return
-    around = [withStroke(linewidth=1.5, foreground="white")] if above else []
+    around = [] if ink == "white" else [withStroke(linewidth=1.5, foreground="white")]
     side = "bottom" if above > 0 else "top" if above < 0 else "center_baseline"
     for (across, up), word in zip(points.tolist(), words, strict=True):
         canvas.axes.annotate(
