@@ -94,7 +94,7 @@ def test_every_picture_is_drawn_and_shown() -> None:
     shown = {name for text in pages for name in re.findall(r"!\[[^\]]+\]\([\w./-]*pictures/([\w-]+\.svg)\)", text)}
     drawn |= {picture_of(paper, item).name for paper, items in ITEMS.items() for item in items if item.plot is not None}
     assert {picture.name for picture in PICTURES.iterdir()} == shown == drawn & shown
-    assert sum(picture.stat().st_size for picture in PICTURES.iterdir()) < 2_000_000
+    assert sum(picture.stat().st_size for picture in PICTURES.iterdir()) < 1_500_000
 
 
 def test_picture_that_came_out_differently_is_noticed(tmp_path: Path) -> None:

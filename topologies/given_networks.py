@@ -19,17 +19,17 @@ NetworkLike = Union[Topology, "nx.Graph", str, os.PathLike[str]]
 """What functions take for a network: strings are names of the catalogue, or else paths."""
 
 
-def as_network(
-    given: object, options: Mapping[str, Any] | None = None, of: Callable[..., object] | None = None
-) -> Topology:
-    """Return the topology that is meant by an argument of the function `of`, whose other options `options` are.
+def as_network(given: object, options: Mapping[str, Any], of: Callable[..., object]) -> Topology:
+    """Return the topology that an argument of the function `of` means, given the options that are not `of`'s own.
 
-    These are the builder's or the file's; a topology and a graph have none.
+    They are the builder's or the file's; a topology and a graph have none.
     """
-    if isinstance(given, (str, os.PathLike)):
-        return _by_name(given, dict(options or {}))
-    for option in options or {}:
-        known = inspect.signature(of).parameters if of else ()
+    if isinstance(given, os.PathLike) or (isinstance(given, str) and names_file(given)):
+        return read_topology(given, **options)
+    if isinstance(given, str):
+        return build(find_entry(given, ", or the path of a file").name, **options)
+    for option in options:
+        known = inspect.signature(of).parameters
         raise UnsupportedError(
             f"there is no option {shown(option)}{hint(option, known)}; those of a network go with its name, such as "
             "plan('dgx-a100', 'allgather', boxes=2)"
@@ -44,13 +44,9 @@ def as_network(
     )
 
 
-def _by_name(given: str | os.PathLike[str], options: dict[str, Any]) -> Topology:
-    name = os.fspath(given)
-    if name.replace("_", "-") not in BUILDERS:
-        if isinstance(given, os.PathLike) or looks_like_path(name) or Path(name).exists():
-            return read_topology(given, **options)
-        find_entry(name, ", or the path of a file")
-    return build(name, **options)
+def names_file(name: str) -> bool:
+    """Whether a network's name is a file's: none of the catalogue, and one that exists or looks like a path."""
+    return name.replace("_", "-") not in BUILDERS and (looks_like_path(name) or Path(name).exists())
 
 
 def looks_like_path(name: str) -> bool:

@@ -12,8 +12,8 @@ from ...errors import FileFormatError, TopologyError
 from ...support.quantities import as_bandwidth, nic_unit_warning
 from ...support.validation import shown
 from ...topologies import CatalogueEntry, Failure, Topology, build
-from ...topologies.builders import BUILDERS, find_entry
-from ...topologies.given_networks import looks_like_path
+from ...topologies.builders import find_entry
+from ...topologies.given_networks import names_file
 from ..terminal.output import note
 from .network_options import FLAGS, NetworkOptions, as_typed
 from .parameters import UsageError, whole_number
@@ -53,10 +53,7 @@ def network_file(name: str) -> Path | None:
     """Return the path of a network file, standard input for ``-``, or None for a catalogue name."""
     if name == "-":
         return Path("/dev/stdin")
-    path = Path(name)
-    if name.replace("_", "-") in BUILDERS:
-        return None
-    return path if looks_like_path(name) or path.exists() else None
+    return Path(name) if names_file(name) else None
 
 
 def flag_of(option: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ...planners import Plan
-    from ...schedules import Bound, Collective
+    from ...schedules import Collective
     from ...topologies import Topology
 
 PLAN_FIGURES = ("trees", "utilization", "steps", "curves")
@@ -223,13 +223,13 @@ def _drawn(
             return (kind, _figure_of_plan(kind, [plan], request)), _file_name(Path(what).stem)
     network = find_network(what, options)
     if request.collective is None:
-        from ...report import topology_figure
-
-        return (kind, topology_figure(network)), _file_name(network.name)
+        return (kind, network.plot()), _file_name(network.name)
     name = _file_name(f"{network.name}-{request.collective}")
     with computing(f"drawing {request.collective} on {network.name}"):
         if REQUIRED_INPUT[kind] == "bound":
-            return (kind, _figure_of_bound(kind, bound(network, request.collective, **request.shards))), name
+            found = bound(network, request.collective, **request.shards)
+            found.verify()
+            return (kind, found.plot(kind)), name
         return (kind, _figure_of_plan(kind, _plans_of(network, kind, request), request)), name
 
 
@@ -238,22 +238,12 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-.")[:100] or "network"
 
 
-def _figure_of_bound(kind: str, found: Bound) -> Figure:
-    """Draw what a bound counts, or the links without switches that it holds for."""
-    from ... import planners, report
-
-    if kind == "logical":
-        return report.logical_figure(planners.logical_topology(found))
-    found.verify()
-    return report.topology_figure(found.topology, found)
-
-
 def _plans_of(network: Topology, kind: str, request: Request) -> list[Plan]:
     """Plan the collective with each of the planners."""
     from ...planners import plan
     from ...planners.registry import as_planner
 
-    assert request.collective is not None  # As of `_figure_of_bound`.
+    assert request.collective is not None  # `_check_kind` has refused that.
     collective = request.collective
     planned_for = (request.sizes or [DEFAULT_SIZE])[0] if kind == "steps" else None
     return [
@@ -272,19 +262,14 @@ def _figure_of_plan(kind: str, plans: Sequence[Plan], request: Request) -> Figur
     """Draw a plan, or curves of several."""
     from ... import report
 
-    plan, size = plans[0], (request.sizes or [DEFAULT_SIZE])[0]
-    draw: Mapping[str, Callable[[], Figure]] = {
-        "topology": lambda: report.topology_figure(plan.topology),
-        "cut": lambda: _figure_of_bound(kind, plan.bound),
-        "logical": lambda: _figure_of_bound(kind, plan.bound),
-        "trees": lambda: report.tree_figure(plan, *_tree(request.tree)),
-        "utilization": lambda: report.utilization_figure(plan),
-        "steps": lambda: report.gantt_figure(plan, size),
-        "curves": lambda: report.bandwidth_figure(
-            report.curve_table(plans, request.sizes or SIZES, model=request.model or "estimate")  # type: ignore[arg-type] # which it checks
-        ),
+    if kind == "curves":
+        model: Any = request.model or "estimate"  # The table checks it.
+        return report.bandwidth_figure(report.curve_table(plans, request.sizes or SIZES, model=model))
+    options: dict[str, dict[str, Any]] = {
+        "trees": dict(zip(("root", "tree"), _tree(request.tree), strict=True)),
+        "steps": {"size": (request.sizes or [DEFAULT_SIZE])[0]},
     }
-    return draw[kind]()
+    return plans[0].plot(kind, **options.get(kind, {}))
 
 
 def _tree(text: str | None) -> tuple[int | str | None, int | None]:

@@ -25,8 +25,8 @@ AT_TAIL = 4
 def logical_figure(logical: LogicalTopology) -> Figure:
     """Draw the ranks and links that edge splitting leaves, with the number of trees of each link.
 
-    Each number is near the tail of its link; networks of more than 64 connected
-    pairs have none.  Raises `UnsupportedError` if the argument is no `LogicalTopology`.
+    Each number is near the tail of its link; networks of more than 64 connected pairs have none.  Raises
+    `UnsupportedError` if the argument is no `LogicalTopology`.
     """
     logical = as_kind(logical, LogicalTopology, "the logical topology")
     placed = places(logical.topology)

@@ -123,25 +123,25 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: 
         raise UnsupportedError(
             f"dots_per_inch is {shown(dots_per_inch)}; expected a number from {COARSEST} to {FINEST}"
         )
+    write_whole(path, _drawn(figure, suffix, dots))
+
+
+def _drawn(figure: Figure, form: str, dots: float = 100) -> bytes:
+    """Return the file of a figure."""
     from matplotlib import rc_context
 
     drawn = io.BytesIO()
     # Without a date, and with identifiers that are not random, the same figure is the same file.
-    metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"CreationDate": None} if suffix == "pdf" else {}
-    with rc_context({"svg.hashsalt": "collopt"}):
-        figure.savefig(drawn, format=suffix, dpi=dots, metadata=metadata)
-    write_whole(path, drawn.getvalue())
+    metadata: dict[str, Any] = {"Date": None} if form == "svg" else {"CreationDate": None} if form == "pdf" else {}
+    # Letters as text can be searched, and take a fraction of the space of their outlines.
+    with rc_context({"svg.hashsalt": "collopt", "svg.fonttype": "none"}):
+        figure.savefig(drawn, format=form, dpi=dots, metadata=metadata)
+    return drawn.getvalue()
 
 
 def image_of(figure: Figure, description: str) -> str:
     """Return a figure as an HTML image, which says what it shows to those who do not see it."""
-    from matplotlib import rc_context
-
-    drawn = io.BytesIO()
-    # Letters as text take a third of the space of their outlines.
-    with rc_context({"svg.hashsalt": "collopt", "svg.fonttype": "none"}):
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    data = base64.b64encode(drawn.getvalue()).decode()
+    data = base64.b64encode(_drawn(figure, "svg")).decode()
     return f'<img alt="{escape(description)}" style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
 
 

@@ -56,8 +56,8 @@ def write_report(
     title : str, optional
         Of the page; collective and network by default.
     shared_script : bool, optional
-        Write plotly.js, 4.8 MB, beside the page, where all pages of a folder share it.  By default it is in the page,
-        which then is a single file.
+        Write plotly.js, nearly 5 MB, beside the page, where all pages of a folder share it.  By default it is in the
+        page, which then is a single file.
     """
     target, script = as_path(path), shared_script_name() if as_flag(shared_script, "shared_script") else None
     contents = {target: report_page(plans, sizes=sizes, title=title, script=script)}

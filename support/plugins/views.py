@@ -1,4 +1,4 @@
-"""Views of objects: what notebooks show, figures and tables.  A layer above registers how they are made."""
+"""Views of objects: figures, and what notebooks show.  A layer above registers how they are made."""
 
 from __future__ import annotations
 

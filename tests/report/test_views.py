@@ -62,6 +62,7 @@ def test_without_matplotlib_notebooks_show_the_text() -> None:
         (None, {}),
         ("topology", {}),
         ("cut", {}),
+        ("logical", {}),
         ("utilization", {}),
         ("trees", {"root": 1}),
         ("steps", {"size": "1M"}),

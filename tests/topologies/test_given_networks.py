@@ -31,14 +31,18 @@ def test_each_function_takes_names_with_options() -> None:
     assert table["algbw_exact"].tolist() == [plan(ring(5), "allgather").algbw] * 2
 
 
-def test_graphs_and_files_are_networks(tmp_path: Path) -> None:
-    """A graph by its bandwidths, a file by its path, also one with the name of nothing in the catalogue."""
+def test_graphs_and_files_are_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph by its bandwidths, a file by its path; of text, names of the catalogue come first."""
     assert plan(square(), "allgather").algbw == plan(ring(4, bandwidth=10), "allgather").algbw
     write_topology(ring(3), tmp_path / "lab.json")
     for path in (tmp_path / "lab.json", str(tmp_path / "lab.json")):
         assert bound(path, "allgather") == bound(ring(3), "allgather")
-    (tmp_path / "lab").write_bytes((tmp_path / "lab.json").read_bytes())
-    assert bound(tmp_path / "lab", "allgather").topology.num_ranks == 3
+    for name in ("lab", "torus"):
+        (tmp_path / name).write_bytes((tmp_path / "lab.json").read_bytes())
+        monkeypatch.chdir(tmp_path)
+        assert bound(Path(name), "allgather").topology.num_ranks == 3
+    assert bound("lab", "allgather").topology.num_ranks == 3
+    assert bound("torus", "allgather", shape="2x2").topology.num_ranks == 4
 
 
 @pytest.mark.parametrize(
