@@ -9,18 +9,19 @@ import time
 
 import collopt
 from collopt import Plan
-from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, dragonfly, fat_tree, mi300x, torus
+from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, dragonfly, fat_tree, mi250, mi300x, torus
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")
 NETWORKS = (
     dgx_a100(boxes=2),
     dgx_h100(boxes=4),
     mi300x(boxes=4),
+    mi250(boxes=2),
     torus(8, 8, bandwidth=25, latency="0.5"),
     dragonfly(4, 2, 2),
     fat_tree(8),
 )
-SIZES = ("1K", "64K", "1M", "64M", "1G")
+SIZES = ("1K", "64K", "1M", "64M", "256M", "1G")
 COLLECTIVES = ("allgather", "allreduce")
 SIMULATED = {"1K", "64K", "1M"}
 """Sizes for which the peer is simulated; for more data it would take minutes, and is estimated."""

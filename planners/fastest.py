@@ -23,12 +23,15 @@ CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many 
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
 FEW_RANKS = 8  # up to which more planners are tried
 SEARCHED_RANKS = 16  # up to which searches are quick
+FEW_TREES_RANKS = 32  # up to which so many forests are planned and run in seconds
 RING_RANKS = 64  # up to which rings take little longer than what else was tried
 MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks take gigabytes
 
 Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
 """Planners, and the options that they are tried with."""
-FEWER_TREES: Candidates = (("forestcoll", {"trees_per_root": 1}),)
+LEAST_TREES: Candidates = (("forestcoll", {"trees_per_root": 1}),)
+FEW_TREES: Candidates = tuple(("forestcoll", {"trees_per_root": count}) for count in (2, 3, 4, 6, 8, 12, 16))
+"""Numbers with many divisors: rounding divides the links of boxes and rails evenly among so many."""
 AT_SWITCHES: Candidates = (("nvls", {}),)
 DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubling")
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
@@ -63,10 +66,14 @@ def plan_for_size(
         # Where each root has one tree already, there are no fewer.
         has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
         able = topology.multicast | topology.aggregation and options.get("in_network", True)
-        trees = (() if has_fewest else FEWER_TREES) + (AT_SWITCHES if able else ())
+        trees = (() if has_fewest else LEAST_TREES) + (AT_SWITCHES if able else ())
         more = () if in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
         for name, options_of in (*trees, *((name, {}) for name in more)):
             if search.is_near_the_bound():
+                break
+            search.try_planner(name, options_of)
+        for name, options_of in FEW_TREES if not has_fewest and topology.num_ranks <= FEW_TREES_RANKS else ():
+            if search.is_near_the_bound() or not search.may_gain_by_trees():
                 break
             search.try_planner(name, options_of)
         rings = ("ring",) if topology.num_ranks <= RING_RANKS else ()
@@ -96,10 +103,14 @@ class _Search:
         self._costs = as_costs(None, topology)
         self._hop = self._costs.alpha + min(latency for _, latency in topology.columns.rates)
         self._tried: list[_Tried] = []
+        self._names: set[str] = set()
         self._large: _Tried | None = None
 
     def add(self, plan: Plan) -> None:
-        """Predict the time of a plan."""
+        """Predict the time of a plan, unless its busiest link alone takes longer than the fastest plan."""
+        self._names.add(plan.planner)
+        if self._tried and self._least_time(plan.algbw, 0) >= self._fastest().time:
+            return
         known = plan.provenance.get("predicted_us")
         time = Predictor(plan.schedule, plan.topology, self._costs).time(self._bytes) if known is None else known
         self._tried.append(_Tried(plan, Fraction(time)))
@@ -107,7 +118,7 @@ class _Search:
     def add_for_large(self, plan: Plan) -> None:
         """Add the plan for endless data, which is kept if it is as fast as any."""
         self.add(plan)
-        self._large = self._tried[-1]
+        self._large = next((tried for tried in self._tried if tried.plan is plan), None)
 
     def add_for_reached(self, exact: Callable[[Topology], Plan]) -> None:
         """Add the plan for the bandwidths that data reaches, if these are not the line rates."""
@@ -119,7 +130,7 @@ class _Search:
 
     def has_tried(self, name: str) -> bool:
         """Whether a plan of a planner is there."""
-        return any(tried.plan.planner == name for tried in self._tried)
+        return name in self._names
 
     def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({})) -> bool:
         """Plan with a planner, if it suits; return whether it does."""
@@ -145,7 +156,7 @@ class _Search:
             return False
         messages = (self._topology.num_ranks - 1) * len(self._collective.phases)
         fastest = self._fastest()
-        return fastest.time <= self._least_time(fastest.plan, messages)
+        return fastest.time <= self._least_time(fastest.plan.bound.algbw, messages)
 
     def beats_all_rings(self) -> bool:
         """Whether a plan is faster than the N - 1 hops of any ring; counted as such for very many ranks."""
@@ -159,16 +170,21 @@ class _Search:
         if not self._tried:
             return False
         fastest = self._fastest()
-        return fastest.time <= near * self._least_time(fastest.plan, 0)
+        return fastest.time <= near * self._least_time(fastest.plan.bound.algbw, 0)
+
+    def may_gain_by_trees(self) -> bool:
+        """Whether few trees per root may be faster: than many, or where the fastest plan wastes a hop's time."""
+        fastest = self._fastest()
+        wasted = fastest.plan.gap * self._bytes / (fastest.plan.algbw * NS_PER_US)
+        return fastest is self._large or wasted > self._hop
 
     def _fastest(self) -> _Tried:
         """Return the plan with the least time."""
         return min(self._tried, key=lambda tried: tried.time)
 
-    def _least_time(self, plan: Plan, messages: int) -> Fraction:
-        """Time in µs that so many messages of one rank and the bandwidth bound take at least, and one hop."""
-        wire = self._bytes / (plan.bound.algbw * NS_PER_US)
-        return self._costs.launch + self._hop + max(messages * self._costs.send, wire)
+    def _least_time(self, rate: Fraction, messages: int) -> Fraction:
+        """Time in µs that so many messages of one rank and a rate in GB/s take at least, and one hop."""
+        return self._costs.launch + self._hop + max(messages * self._costs.send, self._bytes / (rate * NS_PER_US))
 
     def result(self) -> Plan:
         """Return the fastest."""

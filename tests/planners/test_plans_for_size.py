@@ -9,7 +9,7 @@ import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange
-from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, fat_tree, mi300x, ring, torus
+from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")
 
@@ -52,6 +52,18 @@ def test_a_megabyte_takes_a_third_more_than_the_bound(network: collopt.Topology)
     plan = collopt.plan(network, "allgather", size="1M", costs=COSTS)
     least = collopt.bound(network, "allgather", size="1M", costs=COSTS).time
     assert least <= simulate(plan, "1M").time <= Fraction(135, 100) * least
+
+
+@pytest.mark.parametrize(("network", "ratio"), [(dgx_a100(boxes=2), "1.01"), (mi250(boxes=2), "1.065")])
+def test_a_few_trees_per_root_beat_one_and_many(network: collopt.Topology, ratio: str) -> None:
+    """Between what rounding to one tree loses and what many trees take to fill their pipelines."""
+    plan = collopt.plan(network, "allgather", size="256M", costs=COSTS)
+    assert 1 < plan.options["trees_per_root"] < 10
+    for count in (1, None):
+        other = collopt.plan(network, "allgather", planner="forestcoll", trees_per_root=count, costs=COSTS)
+        assert simulate(plan, "256M").time < simulate(other, "256M").time
+    least = collopt.bound(network, "allgather", size="256M", costs=COSTS).time
+    assert least <= simulate(plan, "256M").time <= Fraction(ratio) * least
 
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "broadcast", "all_to_all"])
