@@ -10,15 +10,13 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from .arguments.network_options import NetworkOptions
-from .arguments.parameters import count_option, option
+from .arguments.parameters import described, option
 from .arguments.runtime_files import RuntimeFiles
 from .arguments.shared import ShardOptions
 from .terminal.output import note
 
 GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles)  # Groups of options; a command has one parameter for each group
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
-MAX_THREADS = 1024
-MAX_SEED = 2**31 - 1  # The limit of `collopt.solvers.seeded`
 
 VerboseOption = Annotated[
     int,
@@ -29,17 +27,14 @@ VerboseOption = Annotated[
         show_default=False,
     ),
 ]
-THREADS = "Threads of the LP solver (default: chosen by HiGHS). All other work is single-threaded."
-ThreadsOption = Annotated[int | None, count_option("--threads N", THREADS, 1, MAX_THREADS)]
-SeedOption = Annotated[int | None, count_option("--seed N", "Random seed (default: 0).", 0, MAX_SEED)]
-SOLVER_OPTIONS = {"threads": ThreadsOption, "seed": SeedOption}
+SOLVER_OPTIONS = {"threads": int | None, "seed": int | None}
 
 
 def with_common_options(command: Callable[..., None], *, options: Collection[str]) -> Callable[..., None]:
     """Add ``--verbose`` and the named solver options to a command; expand its option groups."""
     own = inspect.signature(command, eval_str=True)
     groups = {each.name: each.annotation for each in own.parameters.values() if each.annotation in GROUPS}
-    common = {name: SOLVER_OPTIONS[name] for name in SOLVER_OPTIONS if name in options}
+    common = {name: described("shared", name, kind) for name, kind in SOLVER_OPTIONS.items() if name in options}
     further = {"context": typer.Context, "verbose": VerboseOption} | common
     defaults: dict[str, int | None] = {"verbose": 0, **dict.fromkeys(SOLVER_OPTIONS)}
 
@@ -60,7 +55,8 @@ def with_common_options(command: Callable[..., None], *, options: Collection[str
         inspect.Parameter(name, kind, annotation=annotation, default=defaults.get(name, inspect.Parameter.empty))
         for name, annotation in further.items()
     ]
-    taken = [each.replace(kind=kind) for parameter in own.parameters.values() for each in _expand(parameter)]
+    expanded = [_expand(command.__name__, parameter) for parameter in own.parameters.values()]
+    taken = [each.replace(kind=kind) for group in expanded for each in group]
     wrapper.__signature__ = inspect.Signature([*taken, *appended])  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in (*taken, *appended)}
     return wrapper
@@ -78,14 +74,14 @@ def _apply(around: ExitStack, given: Mapping[str, int | None]) -> None:
         around.enter_context(seeded(seed))
 
 
-def _expand(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """Return the options of a group, or the parameter itself."""
-    if parameter.annotation not in GROUPS:
-        return [parameter]
-    annotations = get_type_hints(parameter.annotation, include_extras=True)
+def _expand(command: str, parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """Return the options of a group, or the parameter itself, as they are described."""
+    group = parameter.annotation
+    if group not in GROUPS:
+        return [parameter.replace(annotation=described(command, parameter.name, group))]
     return [
-        inspect.Parameter(field, parameter.kind, annotation=annotations[field], default=None)
-        for field in parameter.annotation._fields
+        inspect.Parameter(field, parameter.kind, annotation=described(group.__name__, field, annotation), default=None)
+        for field, annotation in get_type_hints(group).items()
     ]
 
 

@@ -2,7 +2,7 @@
 
 from .chakra.export import plan_traces
 from .chakra.replay import Replay, replay_traces
-from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, read_trace, rotate_trace, write_trace
+from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, read_trace, write_trace
 from .distributed.all_to_allv.all_to_all_single import all_to_all_single
 from .distributed.all_to_allv.differentiable import differentiable_all_to_all
 from .distributed.execution.execute import execute
@@ -11,7 +11,7 @@ from .distributed.jax_programs.function import jax_function
 from .distributed.moe.dispatch import Dispatched, MoeHandle, moe_combine, moe_dispatch
 from .distributed.processes.rendezvous import launched_rank
 from .families.windows import lint_family
-from .families.write import SizeWindow, fastest_windows, write_family
+from .families.write import write_family
 from .interpreter.check import check_program
 from .interpreter.interpret import run_program
 from .lowering.lower import lower
@@ -24,24 +24,22 @@ from .msccl.lint.lint import lint_file
 from .msccl.reader import interpret_file, read_xml
 from .mscclpp.format.execution_plan import ExecutionPlan
 from .mscclpp.format.reader import read_mscclpp
-from .mscclpp.lowering.lower import to_execution_plan, write_mscclpp
 from .mscclpp.machine.machine import interpret_mscclpp
 from .nccl.tuner import write_nccl_tuner
 from .programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from .programs.transformations import without_receive_reduce
-from .scoring.readings import DataCheck
-from .scoring.score import Score, TimedSize, score
-from .simulation.simulate import Simulation, simulate, simulate_sizes
+from .scoring.score import Score, score
+from .simulation.simulate import Simulation, simulate
 
 __all__ = ["ChunkRange", "Dependency", "Instruction", "Program", "RankProgram", "ThreadBlock"]
 __all__ += ["check_program", "lower", "run_program", "without_receive_reduce"]
 __all__ += ["interpret_file", "lint_family", "lint_file", "read_xml", "to_xml_text", "write_xml"]
-__all__ += ["ExecutionPlan", "interpret_mscclpp", "read_mscclpp", "to_execution_plan", "write_mscclpp"]
-__all__ += ["SizeWindow", "fastest_windows", "write_family", "write_nccl_tuner"]
+__all__ += ["ExecutionPlan", "interpret_mscclpp", "read_mscclpp"]
+__all__ += ["write_family", "write_nccl_tuner"]
 __all__ += ["Attribute", "NodeKind", "Replay", "Trace", "TraceNode"]
-__all__ += ["plan_traces", "read_trace", "replay_traces", "rotate_trace", "write_trace"]
-__all__ += ["Simulation", "simulate", "simulate_sizes"]
-__all__ += ["DataCheck", "Score", "TimedSize", "score"]
+__all__ += ["plan_traces", "read_trace", "replay_traces", "write_trace"]
+__all__ += ["Simulation", "simulate"]
+__all__ += ["Score", "score"]
 __all__ += ["RunReport", "all_to_all_single", "execute", "jax_function", "launched_rank", "run_local"]
 __all__ += ["Dispatched", "MoeHandle", "differentiable_all_to_all", "moe_combine", "moe_dispatch"]
 __all__ += ["BenchReport", "Calibration", "MeasuredTimes", "Measurement", "calibrate", "measure_plans"]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import logging
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from cli_calls import call, process, refusal
+from collopt.cli.app import COMMANDS
+from collopt.cli.arguments import parameters
 from collopt.cli.arguments.parameters import complete_collective, complete_planner, complete_topology
+from collopt.cli.common_options import GROUPS
 from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
 from collopt.planners import PLANNERS
 from collopt.planners.plans.stages import Trace, on_stage
@@ -242,3 +247,23 @@ def test_traces_speak_through_the_standard_log(caplog: pytest.LogCaptureFixture)
         "found trees",
         "thinking",
     ]
+
+
+def test_options_and_their_table_are_the_same() -> None:
+    """Each parameter of a command or group has its line, and no line is of none."""
+    table = tomllib.loads((Path(parameters.__file__).parent / "options.toml").read_text(encoding="utf-8"))
+    shared = table.pop("shared")
+    groups = {group.__name__: set(group._fields) for group in GROUPS}
+    owners = groups | {
+        command.__name__: {
+            each.name
+            for each in inspect.signature(command, eval_str=True).parameters.values()
+            if each.annotation not in GROUPS
+        }
+        for command in COMMANDS
+    }
+    for owner, names in owners.items():
+        described = table.pop(owner, {}).keys() - {"panel"}
+        assert described <= names <= described | shared.keys(), owner
+    assert not table
+    assert shared.keys() == {"threads", "seed"} | (shared.keys() & set().union(*owners.values()))

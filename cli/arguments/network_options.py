@@ -1,46 +1,20 @@
 """Options that describe a network, and messages that name them as they are typed."""
 
 import re
-from functools import partial
-from typing import Annotated, NamedTuple
-
-from .parameters import option
-
-_option = partial(option, panel="Network")
+from typing import NamedTuple
 
 
 class NetworkOptions(NamedTuple):
     """Options given besides the network's name, as text; its builder, or the reader of its file, parses them."""
 
-    boxes: Annotated[str | None, _option("--boxes N", "Number of boxes.")] = None
-    fabric: Annotated[
-        str | None,
-        _option("--fabric NAME", "Network between boxes, for a file that describes one box: full, rail or leaf_spine."),
-    ] = None
-    nodes: Annotated[str | None, _option("--nodes N", "Number of nodes of a ring or complete graph.")] = None
-    shape: Annotated[str | None, _option("--shape", "Dimensions of a torus, such as 4x4.")] = None
-    ranks: Annotated[str | None, _option("--ranks", "Keep only these ranks, by number, range or name: 0-7,16-23.")] = (
-        None
-    )
-    relay: Annotated[
-        bool, _option("--relay", "With --ranks: let the other compute nodes pass on data that they do not keep.")
-    ] = False
-    settings: Annotated[
-        list[str] | None,
-        _option(
-            "--set NAME=VALUE",
-            "Any other option. For a name: those listed by `collopt topologies NAME`. For a file that describes one "
-            "box: gpu, figures, nic_bandwidth, pcie_bandwidth, nics, oversubscription, boxes_per_leaf. Bandwidths are "
-            "in GB/s unless they have a unit, such as 400Gb/s. Repeatable.",
-        ),
-    ] = None
-    without: Annotated[
-        list[str] | None,
-        _option(
-            "--without NODE|NODE--NODE",
-            "What-if analysis: remove a failed GPU, NIC or switch, or the failed link between two nodes. Repeatable.",
-        ),
-    ] = None
+    boxes: str | None = None
+    fabric: str | None = None
+    nodes: str | None = None
+    shape: str | None = None
+    ranks: str | None = None
+    relay: bool = False
+    settings: list[str] | None = None
+    without: list[str] | None = None
 
     def given(self) -> list[str]:
         """Flags of the options that were given."""

@@ -1,16 +1,20 @@
-"""Options of typer from their usage, with completion in shells, and parsers of numbers."""
+"""Options of typer from the table of their usage and help, with completion in shells, and parsers of numbers."""
 
 import math
 import re
+import tomllib
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
+from ...errors import UnsupportedError
+from ...support.quantities import as_bytes
 from ...support.validation import shown
 
 
@@ -106,28 +110,47 @@ def number_between(name: str, least: float, most: float) -> Callable[[object], f
     return read
 
 
+def size_in_bytes(name: str) -> Callable[[object], int]:
+    """Return a parser of sizes in bytes; see `whole_number`."""
+
+    def read(value: object) -> int:
+        try:
+            return as_bytes(str(value))
+        except UnsupportedError as error:
+            raise UsageError(f"{name}: {error}") from None
+
+    return read
+
+
+COMPLETIONS = {"topology": complete_topology, "collective": complete_collective, "planner": complete_planner}
+PARSERS: dict[Any, Callable[..., Any]] = {int: whole_number, int | None: whole_number, float: number_between}
+
+
+@cache
+def _descriptions() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(files(__package__).joinpath("options.toml").read_text(encoding="utf-8"))
+
+
+def described(owner: str, name: str, annotation: Any) -> Any:
+    """Annotate a parameter of a command or group with what `options.toml` says of it."""
+    own, shared = _descriptions().get(owner, {}), _descriptions()["shared"]
+    if (about := own.get(name, shared.get(name))) is None:
+        return annotation
+    usage, more = about["usage"], {key: about[key] for key in ("show_default",) if key in about}
+    parser = size_in_bytes if about.get("parser") == "bytes" else PARSERS.get(annotation)
+    if parser is not None:
+        more["parser"] = parser(usage.split(maxsplit=1)[0], *about.get("range", ()))
+    if "complete" in about:
+        more["autocompletion"] = COMPLETIONS[about["complete"]]
+    if "choices" in about:
+        more["autocompletion"] = lambda incomplete: [each for each in about["choices"] if each.startswith(incomplete)]
+    if not usage.startswith("-"):
+        return Annotated[annotation, typer.Argument(metavar=usage, help=about["help"], **more)]
+    return Annotated[annotation, option(usage, about["help"], panel=about.get("panel", own.get("panel")), **more)]
+
+
 def option(usage: str, text: str, *, panel: str | None = None, **more: Any) -> Any:
     """Make an option from its usage, such as ``--output -o FILE``, and its help text."""
     flags = [word for word in usage.split() if word.startswith("-")]
     metavar = usage.rsplit(maxsplit=1)[-1] if len(flags) < len(usage.split()) else None
     return typer.Option(*flags, metavar=metavar, help=text, rich_help_panel=panel, **more)
-
-
-def count_option(usage: str, text: str, least: int | None = None, most: int | None = None, **more: Any) -> Any:
-    """Make an option whose value is a whole number."""
-    return option(usage, text, parser=whole_number(usage.split(maxsplit=1)[0], least, most), **more)
-
-
-def sizes_option(text: str) -> Any:
-    """Make the repeatable option ``--size`` with its help."""
-    return option("--size SIZE", f"{text} Repeatable.")
-
-
-def topology_option(what: str, panel: str, more: str = "") -> Any:
-    """Make the option ``--topology`` with what its network is for."""
-    text = f"{what}: name from `collopt topologies`, or path of a topology file{more}."
-    return option("--topology TOPOLOGY", text, panel=panel, autocompletion=complete_topology)
-
-
-collective_option = partial(option, "--collective NAME", autocompletion=complete_collective)
-planner_option = partial(option, "--planner NAME", autocompletion=complete_planner)

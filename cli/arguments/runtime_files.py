@@ -7,10 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TooLargeError
 from ...schedules import Collective
@@ -18,16 +17,12 @@ from ...support.quantities import as_bytes
 from ..terminal.output import note
 from ..terminal.progress import computing, handling, working
 from .output_files import name_errors_after
-from .parameters import UsageError, count_option, option
+from .parameters import UsageError
 from .requests import takes_option
 
 if TYPE_CHECKING:
     from ...planners import Plan
 
-
-_option = partial(option, panel="Export for runtimes")
-_count = partial(count_option, panel="Export for runtimes")
-THREAD_BLOCKS = "Thread blocks that the GPU runs concurrently (default: 108, as on an A100)."
 XML_OPTIONS = ("runtime", "protocol")
 EXPORT_OPTIONS = ("channels", "instances", "in_place", "min_bytes", "max_bytes", "max_thread_blocks")
 
@@ -35,40 +30,17 @@ EXPORT_OPTIONS = ("channels", "instances", "in_place", "min_bytes", "max_bytes",
 class RuntimeFiles(NamedTuple):
     """Options that export a plan for runtimes."""
 
-    mscclpp: Annotated[Path | None, _option("--mscclpp FILE", "Write an MSCCL++ execution plan to this file.")] = None
-    register: Annotated[
-        Path | None,
-        _option("--register FILE", "Write Python code that registers the MSCCL++ plan, and selects it, to this file."),
-    ] = None
-    xml: Annotated[Path | None, _option("--xml FILE", "Write MSCCL XML to this file.")] = None
-    runtime: Annotated[
-        str | None,
-        _option("--runtime", "Runtime that will load the XML: msccl-executor-nccl (default), msccl or rccl."),
-    ] = None
-    channels: Annotated[
-        int | None, _count("--channels N", "Channels to spread the transfers of every connection over.")
-    ] = None
-    instances: Annotated[
-        int | None,
-        _count(
-            "--instances N",
-            "Instances of the program: every transfer is split into N parts, each with its own thread blocks.",
-        ),
-    ] = None
-    in_place: Annotated[
-        bool, _option("--in-place", "Export for in-place calls. Without it, MSCCL++ plans are for out-of-place calls.")
-    ] = False
-    protocol: Annotated[
-        str | None,
-        _option("--protocol", "Protocol of the XML: Simple (default), LL (for broadcast and reduce) or LL128."),
-    ] = None
-    min_bytes: Annotated[
-        int | None, _count("--min-bytes N", "Smallest buffer, in bytes, for which the runtime uses the plan.")
-    ] = None
-    max_bytes: Annotated[
-        int | None, _count("--max-bytes N", "Largest buffer, in bytes, for which the runtime uses the plan.")
-    ] = None
-    max_thread_blocks: Annotated[int | None, _count("--max-thread-blocks N", THREAD_BLOCKS)] = None
+    mscclpp: Path | None = None
+    register: Path | None = None
+    xml: Path | None = None
+    runtime: str | None = None
+    channels: int | None = None
+    instances: int | None = None
+    in_place: bool = False
+    protocol: str | None = None
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    max_thread_blocks: int | None = None
 
     def check(self, collective: Collective) -> None:
         """Refuse options of files that are not written, and impossible files, before the work starts."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import FileFormatError
 from ...support.reading import read_bytes, read_text
-from .parameters import complete_collective, complete_topology, number_between, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,67 +17,13 @@ if TYPE_CHECKING:
 MAX_RANKS = 2**10  # Of a traffic matrix; files for runtimes hold all-to-alls of at most as many
 MAX_BYTES = 32 * MAX_RANKS**2  # Numbers of 24 characters, as numpy.savetxt writes them, and separators
 
-CollectiveArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="COLLECTIVE",
-        help="allgather, reduce_scatter, allreduce, broadcast, reduce, all_to_all or all_to_allv.",
-        autocompletion=complete_collective,
-    ),
-]
-PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by `collopt plan -o`.")]
-JsonOption = Annotated[bool, option("--json", "Print only JSON on standard output.")]
-CsvOption = Annotated[bool, option("--csv", "Print only CSV on standard output.")]
-TopologyArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="TOPOLOGY",
-        help="Name from `collopt topologies`, or path of a topology file.",
-        autocompletion=complete_topology,
-    ),
-]
-BackendOption = Annotated[str, option("--backend", "torch.distributed backend: gloo, or nccl (NCCL or RCCL).")]
-TimeoutOption = Annotated[
-    float,
-    option(
-        "--timeout S",
-        "Time limit in seconds, including startup of the ranks.",
-        parser=number_between("--timeout", 0.001, 10**6),
-    ),
-]
-RootOption = Annotated[
-    str | None, option("--root -r RANK", "Root of a broadcast or reduce: rank number or node name.", panel="Shards")
-]
-CostsOption = Annotated[
-    str | None,
-    option(
-        "--costs NAME",
-        "What the software adds at a size: links (nothing), generic or fused (guesses); else what the topology says.",
-    ),
-]
-
 
 class ShardOptions(NamedTuple):
     """Options that describe the data of each rank."""
 
-    root: RootOption = None
-    weights: Annotated[
-        str | None,
-        option(
-            "--weights",
-            "Relative shard sizes of an allgather or reduce_scatter, one per rank: 1,1,2,0.5.",
-            panel="Shards",
-        ),
-    ] = None
-    traffic: Annotated[
-        Path | None,
-        option(
-            "--traffic FILE",
-            "Traffic matrix of an all_to_allv, bytes from each rank (row) to each rank (column): CSV without a header, "
-            "or .npy.",
-            panel="Shards",
-        ),
-    ] = None
+    root: str | None = None
+    weights: str | None = None
+    traffic: Path | None = None
 
     def given(self) -> list[str]:
         """Flags of the options that were given."""

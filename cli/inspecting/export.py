@@ -3,27 +3,15 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 from ...support.validation import shown
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import UsageError, option
-from ..arguments.shared import PlanArgument
+from ..arguments.parameters import UsageError
 from ..terminal.output import note
 from ..terminal.progress import working
 
-FormatOption = Annotated[
-    str, option("--format NAME", "Export format: msccl-xml, mscclpp-json, nccl-graph-xml, nccl-tuner-csv or chakra-et.")
-]
-OutputOption = Annotated[
-    Path, option("--output -o FILE", "File to write; for chakra-et, the common prefix of its files.")
-]
-SetOption = Annotated[
-    list[str] | None, option("--set NAME=VALUE", "Option of the format, as documented on its page. Repeatable.")
-]
 
-
-def export(plan: PlanArgument, form: FormatOption, output: OutputOption, settings: SetOption = None) -> None:
+def export(plan: Path, form: str, output: Path, settings: list[str] | None = None) -> None:
     """Export a plan file in a format that a runtime, a simulator or NCCL reads."""
     from ...planners import load_plan
     from ...planners.plans.plan import EXPORTERS

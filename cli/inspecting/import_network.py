@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import UsageError, option
-from ..arguments.shared import JsonOption
+from ..arguments.parameters import UsageError
 from ..terminal.output import emit_json, emit_rows, note
 
 if TYPE_CHECKING:
     from ...topologies import LinkClass, Topology
 
-FilesArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILE...",
-        help="Output of NCCL, RCCL, nvidia-smi, rocm-smi or amd-smi, or an input file of another planner; - is "
-        "standard input. Several files are boxes that --fabric connects; name a file once per box.",
-    ),
-]
-OutputOption = Annotated[Path | None, option("--output -o FILE", "Write the network to this topology file.")]
-
 
 def import_network(
-    files: FilesArgument, described: NetworkOptions, output: OutputOption = None, as_json: JsonOption = False
+    files: list[str], described: NetworkOptions, output: Path | None = None, as_json: bool = False
 ) -> None:
     """Show the network that files of other tools describe, and write it as a topology file."""
     from ...topologies import link_classes, write_topology

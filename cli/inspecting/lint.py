@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..arguments.parameters import UsageError, count_option, option
-from ..arguments.runtime_files import THREAD_BLOCKS
-from ..arguments.shared import JsonOption
+from ..arguments.parameters import UsageError
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit, emit_json
 from ..terminal.progress import working
@@ -20,39 +18,18 @@ if TYPE_CHECKING:
     from ...runtime.interpreter.findings import Finding, LintReport
 
 FAILING = ("rejected", "hangs", "wrong data")
-MAX_BLOCKS = 1024
 WIDTH = len("environment")
 
-FilesArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="FILE...", help="MSCCL XML files or MSCCL++ plans from any source, or folders of them."),
-]
 RUNTIME_NAMES = "msccl, msccl-executor-nccl, rccl, or mscclpp for MSCCL++ plans"
-RuntimeOption = Annotated[
-    str | None,
-    option("--runtime NAME", f"Runtime that will load the files: {RUNTIME_NAMES} (may be omitted for these)."),
-]
-VersionOption = Annotated[
-    str | None,
-    option(
-        "--version V",
-        "ROCm release, for rccl: 6.4 (default: the last release with MSCCL); for mscclpp, "
-        "0.8.0, 0.9.0, 0.10.0 or main.",
-    ),
-]
-BlocksOption = Annotated[int | None, count_option("--max-thread-blocks N", THREAD_BLOCKS, 1, MAX_BLOCKS)]
-BoxOption = Annotated[
-    int | None, count_option("--gpus-per-box N", "For XML: GPUs of one box, beyond which a network connects them.", 1)
-]
 
 
 def lint(
-    files: FilesArgument,
-    runtime: RuntimeOption = None,
-    version: VersionOption = None,
-    max_thread_blocks: BlocksOption = None,
-    gpus_per_box: BoxOption = None,
-    as_json: JsonOption = False,
+    files: list[str],
+    runtime: str | None = None,
+    version: str | None = None,
+    max_thread_blocks: int | None = None,
+    gpus_per_box: int | None = None,
+    as_json: bool = False,
 ) -> None:
     """Check whether a runtime would reject a file, ignore it, deadlock or compute wrong results, and why."""
     from ...runtime.families.windows import lint_family

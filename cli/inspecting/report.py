@@ -1,42 +1,20 @@
 """``collopt report``: one HTML page about a plan, with its certificate in words."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ...schedules import as_bytes
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import UsageError, option, sizes_option
+from ..arguments.parameters import UsageError
 from ..terminal.output import note
 from ..terminal.progress import working
 
-PlansArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="PLAN...",
-        help="Plan files written by `collopt plan -o`; several plans of one collective on one network are compared.",
-    ),
-]
-OutputOption = Annotated[
-    Path | None,
-    option("--output -o FILE", "HTML page to write (default: the first plan's path with the suffix .html)."),
-]
-SizesOption = Annotated[
-    list[str] | None, sizes_option("Show timelines for this total size in bytes (default: 1M, 64M and 1G).")
-]
-ScriptOption = Annotated[
-    bool, option("--shared-script", "Write plotly.js beside the page, once for a folder of pages, not into it.")
-]
-TitleOption = Annotated[str | None, option("--title TEXT", "Title of the page.")]
-
 
 def report(
-    plans: PlansArgument,
-    output: OutputOption = None,
-    size: SizesOption = None,
-    title: TitleOption = None,
-    shared_script: ScriptOption = False,
+    plans: list[Path],
+    output: Path | None = None,
+    size: list[str] | None = None,
+    title: str | None = None,
+    shared_script: bool = False,
 ) -> None:
     """Write an HTML report on plans: the certificate of the bound, and the utilization of each link over time."""
     from ...planners import load_plan

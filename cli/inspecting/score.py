@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,15 +11,9 @@ from ...support.formatting import abbreviated_names, count_text, gap_text, perce
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     UsageError,
-    collective_option,
-    count_option,
-    option,
-    planner_option,
-    sizes_option,
-    topology_option,
 )
 from ..arguments.requests import check_planners
-from ..arguments.shared import CostsOption, CsvOption, JsonOption, RootOption, ShardOptions
+from ..arguments.shared import ShardOptions
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit, emit_csv, emit_json, emit_rows, number_table, plain_rows
 from ..terminal.progress import computing
@@ -30,39 +24,20 @@ if TYPE_CHECKING:
     from ...runtime import Score
     from ...topologies import Topology
 
-FileArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help="MSCCL XML, an MSCCL++ plan, a plan file, a list of sends, or Chakra traces: their prefix or one of them.",
-    ),
-]
-TopologyOption = Annotated[
-    str | None, topology_option("Network whose ranks run it", "Network", more=" (plan files have one)")
-]
-CollectiveOption = Annotated[str | None, collective_option("Collective of traces or sends that do not say.")]
-BytesOption = Annotated[
-    str | None, option("--bytes SIZE", "Total size in bytes that traces were made for, if they do not say.")
-]
-SizesOption = Annotated[list[str] | None, sizes_option("Simulate this total size in bytes (default: 1M, 64M and 1G).")]
-SLICES = "Pieces that each send is cut into (default: 64, or as many as pay, in files of runtimes; 1 in traces)."
-SlicesOption = Annotated[int | None, count_option("--slices N", SLICES, 1)]
-PlannerOption = Annotated[str, planner_option("Planner to compare with.")]
-
 
 def score(
-    file: FileArgument,
+    file: Path,
     described: NetworkOptions,
-    topology: TopologyOption = None,
-    collective: CollectiveOption = None,
-    root: RootOption = None,
-    num_bytes: BytesOption = None,
-    size: SizesOption = None,
-    slices: SlicesOption = None,
-    costs: CostsOption = None,
-    planner: PlannerOption = "auto",
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    topology: str | None = None,
+    collective: str | None = None,
+    root: str | None = None,
+    num_bytes: str | None = None,
+    size: list[str] | None = None,
+    slices: int | None = None,
+    costs: str | None = None,
+    planner: str = "auto",
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
     """Score a schedule from any source: data, loads of links, bandwidth against the bound, and simulated times."""
     from ...runtime import score as score_file

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import FileFormatError
 from ...schedules import as_bytes
@@ -15,7 +13,7 @@ from ...schedules.traffic.collective import as_collective
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import UsageError, complete_collective, complete_topology, option, planner_option
+from ..arguments.parameters import UsageError
 from ..arguments.requests import check_planners, size_option
 from ..arguments.shared import ShardOptions
 from ..terminal.output import note
@@ -65,60 +63,17 @@ class Request(NamedTuple):
         return {flag: value for flag, value in flags.items() if value}
 
 
-WhatArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="WHAT",
-        help="Network (name from `collopt topologies` or file), plan file written by `collopt plan -o`, or table "
-        "printed by `collopt find --csv`.",
-        autocompletion=complete_topology,
-    ),
-]
-OptionalCollective = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="COLLECTIVE",
-        help="Show the bottleneck of this collective on the network, or with --figure a plan of it.",
-        autocompletion=complete_collective,
-    ),
-]
-FigureOption = Annotated[
-    str | None,
-    option(
-        "--figure KIND",
-        "topology, cut, logical, trees, utilization, steps, curves or pareto (default: topology for a network, cut "
-        "with a collective, trees or steps for a plan, pareto for a table).",
-        autocompletion=lambda incomplete: [kind for kind in REQUIRED_INPUT if kind.startswith(incomplete)],
-    ),
-]
-OutputOption = Annotated[
-    Path | None, option("--output -o FILE", "File to write: .svg, .png or .pdf (default: NAME-KIND.svg).")
-]
-PlannersOption = Annotated[list[str] | None, planner_option("Planner to use (default: auto). Repeatable for curves.")]
-SizesOption = Annotated[
-    list[str] | None,
-    option(
-        "--size SIZE", "Total size in bytes, for steps and curves: 64M, 1G. Repeatable for curves (default: 1K to 1G)."
-    ),
-]
-TreeOption = Annotated[
-    str | None,
-    option("--tree RANK[:N]", "Show the trees of this rank, by number or name, or only its tree N, counted from 1."),
-]
-ModelOption = Annotated[str | None, option("--model NAME", "Time model of curves: estimate (default) or simulate.")]
-
-
 def show(
-    what: WhatArgument,
+    what: str,
     described: NetworkOptions,
     data: ShardOptions,
-    collective: OptionalCollective = None,
-    figure: FigureOption = None,
-    output: OutputOption = None,
-    planner: PlannersOption = None,
-    size: SizesOption = None,
-    tree: TreeOption = None,
-    model: ModelOption = None,
+    collective: str | None = None,
+    figure: str | None = None,
+    output: Path | None = None,
+    planner: list[str] | None = None,
+    size: list[str] | None = None,
+    tree: str | None = None,
+    model: str | None = None,
 ) -> None:
     """Draw a network, its bottleneck cut, or a plan: trees, steps, link utilization, bandwidth by size."""
     from ...report import save_figure

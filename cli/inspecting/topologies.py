@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ..arguments.parameters import UsageError, complete_topology
-from ..arguments.shared import CsvOption, JsonOption
+from ..arguments.parameters import UsageError
 from ..terminal.output import bare_table, emit, emit_csv, emit_json
 
 if TYPE_CHECKING:
     from ...topologies import CatalogueEntry
     from ...topologies.builders import Parameter
 
-NameArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="[NAME]", help="Topology whose options to list.", autocompletion=complete_topology),
-]
 
-
-def topologies(name: NameArgument = None, as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
+def topologies(name: str | None = None, as_json: bool = False, as_csv: bool = False) -> None:
     """List the topologies of the catalogue, or the options of one."""
     from ...topologies.builders import catalogue, find_entry
 

@@ -1,21 +1,16 @@
 """``collopt verify``: verifies a plan file and lists what was checked."""
 
-from typing import Annotated
+from pathlib import Path
 
 from ...errors import CertificateError
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import UsageError, topology_option
+from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import plan_figures
-from ..arguments.shared import JsonOption, PlanArgument
 from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import working
 
-TopologyOption = Annotated[str | None, topology_option("Network to check the plan against", "Network")]
 
-
-def verify(
-    plan: PlanArgument, described: NetworkOptions, topology: TopologyOption = None, as_json: JsonOption = False
-) -> None:
+def verify(plan: Path, described: NetworkOptions, topology: str | None = None, as_json: bool = False) -> None:
     """Verify everything that a plan file claims; nothing in the file is trusted."""
     from ...planners import load_plan
     from ..arguments.networks import find_network

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ...schedules import Cut, Partition, Witness
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import MAX_NAMES, abbreviated_names, bandwidth_text, exact, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import UsageError, sizes_option
+from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import rates, request_figures, witness_figures, witness_text
-from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
+from ..arguments.shared import ShardOptions
 from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, flat
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
     from ...schedules import Bound, SizeBound
 
-SizesOption = Annotated[list[str] | None, sizes_option("Bound the time for this total size in bytes instead: 64K, 1G.")]
-
 
 def bound(
-    topology: TopologyArgument,
-    collective: CollectiveArgument,
+    topology: str,
+    collective: str,
     described: NetworkOptions,
     data: ShardOptions,
-    size: SizesOption = None,
-    costs: CostsOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    size: list[str] | None = None,
+    costs: str | None = None,
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
     """Compute the exact bandwidth bound of a collective, and the bottleneck cut that proves it.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import UsageError, planner_option, sizes_option
+from ..arguments.parameters import UsageError
 from ..arguments.requests import check_planners
-from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
+from ..arguments.shared import ShardOptions
 from ..terminal.output import emit, emit_csv, emit_json, emit_rows, number_table, plain_rows
 from ..terminal.progress import computing
 
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-PlannersOption = Annotated[list[str] | None, planner_option("Planner to include (default: all). Repeatable.")]
-SizesOption = Annotated[
-    list[str] | None,
-    sizes_option("Predict the time for this total size in bytes: 64K, 1G; auto, few-steps and bfb plan for it."),
-]
 
 MICROSECONDS = 10**6
 SCHEDULES = {"trees": "num_trees", "hops": "max_height", "steps": "num_steps"}
@@ -30,15 +25,15 @@ SCHEDULES = {"trees": "num_trees", "hops": "max_height", "steps": "num_steps"}
 
 
 def compare(
-    topology: TopologyArgument,
-    collective: CollectiveArgument,
+    topology: str,
+    collective: str,
     described: NetworkOptions,
     data: ShardOptions,
-    planner: PlannersOption = None,
-    size: SizesOption = None,
-    costs: CostsOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    planner: list[str] | None = None,
+    size: list[str] | None = None,
+    costs: str | None = None,
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
     """Plan a collective with every planner, and compare the results with the proven bounds."""
     from ...planners.analysis.compare import check_feasible, iter_outcomes, outcome_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
@@ -13,11 +13,11 @@ from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets
-from ..arguments.parameters import UsageError, option
+from ..arguments.parameters import UsageError
 from ..arguments.requests import check_planners, size_option, takes_option
 from ..arguments.runtime_files import write_fitting
-from ..arguments.shared import CollectiveArgument, CostsOption, JsonOption, RootOption, ShardOptions, TopologyArgument
-from ..inspecting.lint import RUNTIME_NAMES, row
+from ..arguments.shared import ShardOptions
+from ..inspecting.lint import row
 from ..terminal.output import emit, emit_json, note, number_table
 from ..terminal.progress import computing, working
 
@@ -29,27 +29,19 @@ if TYPE_CHECKING:
     from ...planners import Plan
     from ...topologies import Topology
 
-PlannersOption = Annotated[str, option("--planners NAMES", "Planners to choose from, comma-separated: auto,ring,bfb.")]
-SizesOption = Annotated[str, option("--sizes LOW-HIGH", "Range of total sizes in bytes, smallest and largest: 1K-1G.")]
-RuntimeOption = Annotated[str, option("--runtime NAME", f"Runtime that will load the files: {RUNTIME_NAMES}.")]
-RegisterOption = Annotated[
-    Path | None, option("--register FILE", "For mscclpp: write Python code that registers the files, and selects one.")
-]
-FolderOption = Annotated[str, option("--output -o FOLDER", "Folder to write the files to; must be new or empty.")]
-
 
 def family(
-    topology: TopologyArgument,
-    collective: CollectiveArgument,
-    output: FolderOption,
-    planners: PlannersOption,
-    sizes: SizesOption,
+    topology: str,
+    collective: str,
+    output: str,
+    planners: str,
+    sizes: str,
     described: NetworkOptions,
-    runtime: RuntimeOption = "msccl-executor-nccl",
-    root: RootOption = None,
-    costs: CostsOption = None,
-    register: RegisterOption = None,
-    as_json: JsonOption = False,
+    runtime: str = "msccl-executor-nccl",
+    root: str | None = None,
+    costs: str | None = None,
+    register: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Export a folder of files from which a runtime picks the fastest plan for every size."""
     from ...runtime.families.write import format_of, free_folder, loading_notes, write_family

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ...errors import TopologyError
 from ...schedules.traffic.collective import as_collective
@@ -14,8 +12,7 @@ from ...support.formatting import bandwidth_text, count_text, time_text
 from ...support.quantities import as_factor, as_latency
 from ...support.validation import shown
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import UsageError, count_option, option, whole_number
-from ..arguments.shared import CsvOption, JsonOption
+from ..arguments.parameters import UsageError
 from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note, number_table, plain_rows
 from ..terminal.progress import computing
 
@@ -27,64 +24,25 @@ if TYPE_CHECKING:
     from ...schedules import Collective
     from ...schedules.traffic.collective import AnyCollective
 
-NodesArgument = Annotated[int, typer.Argument(metavar="NODES", parser=whole_number("NODES"), help="Number of nodes.")]
-DegreeOption = Annotated[int, count_option("--degree D", "Links out of each node, and as many into it.")]
-BidirectionalOption = Annotated[bool, option("--bidirectional", "Only topologies with symmetric bidirectional links.")]
-AlphaOption = Annotated[str, option("--alpha US", "Latency of a step, in µs.")]
-WorkloadOption = Annotated[
-    str,
-    option(
-        "--size SIZE",
-        "Size in bytes to optimize for: 64M, 1G; total size of an allgather, size per rank of the others.",
-    ),
-]
-BandwidthOption = Annotated[str, option("--bandwidth GBPS", "Total egress of a node, in GB/s.")]
-HostOption = Annotated[
-    str | None, option("--host GBPS", "What a node's host can send, its own data and what it passes on, if less.")
-]
-NicsOption = Annotated[str | None, option("--nics GBPS", "What the NICs of a node can send together, if less.")]
-NoAllToAllOption = Annotated[bool, option("--no-all-to-all", "Skip all-to-all.")]
-SaveOption = Annotated[Path | None, option("--save FILE", "Write the chosen topology to this topology file.")]
-PlanOption = Annotated[
-    Path | None, option("--plan FILE", "Write a plan with the topology's own schedule to this file.")
-]
-XmlOption = Annotated[Path | None, option("--xml FILE", "Export that schedule as MSCCL XML to this file.")]
-CollectiveOption = Annotated[
-    str,
-    option(
-        "--collective NAME", "Collective to rank by and to plan: allgather, reduce_scatter, allreduce or all_to_all."
-    ),
-]
-CallsOption = Annotated[
-    list[str] | None,
-    option(
-        "--call COLLECTIVE:SIZE[:COUNT]",
-        "Rank by the total time of such calls instead of one --collective of --size. Repeatable.",
-    ),
-]
-CandidateOption = Annotated[
-    int | None, count_option("--candidate K", "Number of the topology to write (default: the best for the collective).")
-]
-
 
 def find(
-    nodes: NodesArgument,
-    degree: DegreeOption = 4,
-    bidirectional: BidirectionalOption = False,
-    alpha: AlphaOption = "10",
-    size: WorkloadOption = "1M",
-    bandwidth: BandwidthOption = "12.5",
-    host: HostOption = None,
-    nics: NicsOption = None,
-    no_all_to_all: NoAllToAllOption = False,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-    collective: CollectiveOption = "allreduce",
-    call: CallsOption = None,
-    save: SaveOption = None,
-    plan: PlanOption = None,
-    xml: XmlOption = None,
-    candidate: CandidateOption = None,
+    nodes: int,
+    degree: int = 4,
+    bidirectional: bool = False,
+    alpha: str = "10",
+    size: str = "1M",
+    bandwidth: str = "12.5",
+    host: str | None = None,
+    nics: str | None = None,
+    no_all_to_all: bool = False,
+    as_json: bool = False,
+    as_csv: bool = False,
+    collective: str = "allreduce",
+    call: list[str] | None = None,
+    save: Path | None = None,
+    plan: Path | None = None,
+    xml: Path | None = None,
+    candidate: int | None = None,
 ) -> None:
     """Find the Pareto-optimal direct-connect topologies in latency, bandwidth and all-to-all, and build them.
 

@@ -6,15 +6,12 @@ import re
 from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ...support.formatting import count_text, percentage_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
-from ..arguments.parameters import UsageError, option
-from ..arguments.shared import CsvOption, JsonOption, TopologyArgument
+from ..arguments.parameters import UsageError
 from ..terminal.output import emit, emit_csv, emit_json, note, number_table, plain_rows
 from ..terminal.progress import computing
 
@@ -24,32 +21,18 @@ if TYPE_CHECKING:
     from ...planners import Group
     from ...topologies import Topology
 
-FileArgument = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="JSON file of groups; or give --mesh and --axis.")
-]
-MeshOption = Annotated[str | None, option("--mesh SHAPE", "Device mesh of all ranks, such as 2x8.")]
-AxisOption = Annotated[
-    list[str] | None,
-    option(
-        "--axis AXES:COLLECTIVE[:SIZE]",
-        "Groups along these axes of the mesh, the first is 0: 1:allgather:1G, or 0+1:all_to_all. Repeatable.",
-    ),
-]
-FolderOption = Annotated[
-    Path | None, option("--output -o FOLDER", "Write the plan of each group to FOLDER/GROUP.json.")
-]
 FIGURES = ("algbw", "limit", "gap", "link_share", "alone", "loss")
 
 
 def groups(
-    topology: TopologyArgument,
+    topology: str,
     described: NetworkOptions,
-    file: FileArgument = None,
-    mesh: MeshOption = None,
-    axis: AxisOption = None,
-    output: FolderOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    file: Path | None = None,
+    mesh: str | None = None,
+    axis: list[str] | None = None,
+    output: Path | None = None,
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
     """Plan for process groups that share a fabric, at the best rates in proportion to their sizes, proved together."""
     from ...planners import plan_groups, read_groups

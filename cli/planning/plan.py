@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ColloptError
 from ...schedules import EVERY_SCHEDULE, as_bytes
@@ -13,11 +13,11 @@ from ...support.formatting import count_text, percentage_text, rate_text, time_t
 from ...topologies.network.assumed_costs import as_costs
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
-from ..arguments.parameters import UsageError, count_option, option, planner_option
+from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import plan_figures
 from ..arguments.requests import check_planners, size_option
 from ..arguments.runtime_files import RuntimeFiles, write_fitting
-from ..arguments.shared import CollectiveArgument, CostsOption, CsvOption, JsonOption, ShardOptions, TopologyArgument
+from ..arguments.shared import ShardOptions
 from ..terminal.output import advise, emit_csv, emit_json, emit_rows, flat, note
 from ..terminal.progress import computing
 
@@ -25,56 +25,22 @@ if TYPE_CHECKING:
     from ...planners import Plan
     from ...schedules import Bound
 
-TreesOption = Annotated[
-    int | None,
-    count_option(
-        "--trees-per-root K", "Trees per root, or per unit of the root's shard (default: as many as attain the bound)."
-    ),
-]
-ChunksOption = Annotated[
-    int | None,
-    count_option(
-        "--chunks N",
-        "Chunks per shard for step schedules, or per unit of traffic (default: as many as the best plan needs).",
-    ),
-]
-SizeOption = Annotated[
-    str | None,
-    option(
-        "--size SIZE",
-        "Plan for this total size in bytes, 64K or 1G (auto, few-steps, bfb, nccl and fast do), or tell the time.",
-    ),
-]
-PlannerOption = Annotated[
-    str,
-    planner_option(
-        "Planner: auto, forestcoll, symmetric, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
-        "nvls, nvls-tree, collnet, recursive-halving-doubling, multitree, blink, few-steps, bfb, steiner, swing, bine, "
-        "trivance, torus-2-phase, recursive-doubling, recursive-halving-doubling-steps, bruck, pat, "
-        "ring-unwinding, nccl, multicommodity, shortest-paths or fast."
-    ),
-]
-NoInNetworkOption = Annotated[
-    bool, option("--no-in-network", "Let no switch copy or add, for runtimes and cards that cannot ask it to.")
-]
-OutputOption = Annotated[Path | None, option("--output -o FILE", "Write the plan to this file.")]
-
 
 def plan(
-    topology: TopologyArgument,
-    collective: CollectiveArgument,
+    topology: str,
+    collective: str,
     described: NetworkOptions,
     data: ShardOptions,
     files: RuntimeFiles,
-    trees_per_root: TreesOption = None,
-    chunks: ChunksOption = None,
-    planner: PlannerOption = "auto",
-    size: SizeOption = None,
-    costs: CostsOption = None,
-    no_in_network: NoInNetworkOption = False,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    trees_per_root: int | None = None,
+    chunks: int | None = None,
+    planner: str = "auto",
+    size: str | None = None,
+    costs: str | None = None,
+    no_in_network: bool = False,
+    output: Path | None = None,
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
     """Plan a collective, verify the plan, and write it as a plan file or export it for a runtime."""
     from ...planners import bound as find_bound

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import bandwidth_text, rate_text
 from ...support.quantities import as_factor
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import option
-from ..arguments.shared import CollectiveArgument, CsvOption, JsonOption, ShardOptions, TopologyArgument
+from ..arguments.shared import ShardOptions
 from ..terminal.output import emit, emit_csv, emit_json, number_table, plain_rows
 from ..terminal.progress import computing
 
@@ -18,20 +17,18 @@ if TYPE_CHECKING:
 
     from ...topologies import Topology
 
-StepOption = Annotated[str, option("--step FACTOR", "Widen by this part of the bandwidth: 1/10.")]
-LinksOption = Annotated[bool, option("--links", "Widen each link by itself, not all links of a class.")]
 MAX_ROWS = 32  # that people read; JSON and CSV have all
 
 
 def sensitivity(
-    topology: TopologyArgument,
-    collective: CollectiveArgument,
+    topology: str,
+    collective: str,
     described: NetworkOptions,
     data: ShardOptions,
-    step: StepOption = "1/10",
-    links: LinksOption = False,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    step: str = "1/10",
+    links: bool = False,
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
     """Compute what more bandwidth of links gains, the most rewarding first.
 

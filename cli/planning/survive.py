@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, percentage_text
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import count_option, option, planner_option
 from ..arguments.requests import check_planners
-from ..arguments.shared import CollectiveArgument, CsvOption, JsonOption, RootOption, ShardOptions, TopologyArgument
+from ..arguments.shared import ShardOptions
 from ..terminal.output import bare_table, emit, emit_csv, emit_json, note, plain_rows
 from ..terminal.progress import computing
 
@@ -18,41 +17,22 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-KindsOption = Annotated[
-    str, option("--failures KINDS", "Single failures to plan for, comma-separated: link,nic,gpu,switch, or none.")
-]
-DerateOption = Annotated[
-    list[str] | None, option("--derate FACTOR", "Also each link with this part of its bandwidth left: 1/2. Repeatable.")
-]
-PairsOption = Annotated[
-    list[str] | None,
-    option(
-        "--pairs KIND+KIND|FAILURE",
-        'Also all pairs of two kinds, nic+nic; or one failure, as for --without: "A + B--C". Repeatable.',
-    ),
-]
-PlannerOption = Annotated[str, planner_option("Planner of all plans.")]
-JobsOption = Annotated[int | None, count_option("--jobs N", "Processes (default: one for each processor).", 1, 1024)]
-FolderOption = Annotated[
-    Path | None,
-    option("--output -o FOLDER", "Folder of plans to write; one that an interrupted run left is completed."),
-]
 BASELINES = {"rings": "ring", "trees": "double-binary-tree"}  # those that `survive` compares with by default
 
 
 def survive(
-    topology: TopologyArgument,
-    collective: CollectiveArgument,
+    topology: str,
+    collective: str,
     described: NetworkOptions,
-    failures: KindsOption = "link,nic,gpu,switch",
-    derate: DerateOption = None,
-    pairs: PairsOption = None,
-    planner: PlannerOption = "auto",
-    root: RootOption = None,
-    jobs: JobsOption = None,
-    output: FolderOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    failures: str = "link,nic,gpu,switch",
+    derate: list[str] | None = None,
+    pairs: list[str] | None = None,
+    planner: str = "auto",
+    root: str | None = None,
+    jobs: int | None = None,
+    output: Path | None = None,
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
     """Plan for every failed link, NIC, GPU and switch, and say what each costs.
 

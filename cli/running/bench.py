@@ -6,17 +6,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import typer
-
-from ...errors import ProgramError, UnsupportedError
-from ...schedules import as_bytes
+from ...errors import ProgramError
 from ...schedules.traffic.collective import as_collective
 from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import UsageError, collective_option, count_option, option, planner_option, topology_option
+from ..arguments.parameters import UsageError
 from ..arguments.requests import check_planners
-from ..arguments.shared import BackendOption, CsvOption, JsonOption, ShardOptions, TimeoutOption
+from ..arguments.shared import ShardOptions
 from ..terminal.output import emit, emit_csv, emit_json
 from ..terminal.progress import computing, working
 from .launched import as_one_of_the_ranks, check_op, note_copies
@@ -26,77 +23,30 @@ if TYPE_CHECKING:
     from ...runtime import BenchReport
 
 
-MAX_COUNT = 10**9
 PLACES = ("out_of_place", "in_place")
-PANEL = "Plans made for this run"
-
-
-def _size_option(usage: str, text: str, **more: Any) -> Any:
-    """Make an option whose value is a size in bytes."""
-
-    def read(value: object) -> int:
-        try:
-            return as_bytes(str(value))
-        except UnsupportedError as error:
-            raise UsageError(f"{usage.split(maxsplit=1)[0]}: {error}") from None
-
-    return option(usage, text, parser=read, **more)
-
-
-PlansArgument = Annotated[
-    list[Path] | None, typer.Argument(metavar="[PLAN]...", help="Plan files written by `collopt plan -o`.")
-]
-MinBytesOption = Annotated[
-    int, _size_option("--minbytes -b SIZE", "Minimum size in bytes: 8, 64K, 1G (default: 32M).", show_default=False)
-]
-MaxBytesOption = Annotated[
-    int, _size_option("--maxbytes -e SIZE", "Maximum size in bytes (default: 32M).", show_default=False)
-]
-FactorOption = Annotated[
-    int | None, count_option("--stepfactor -f N", "Multiplication factor between sizes.", 2, MAX_COUNT)
-]
-StepOption = Annotated[
-    int | None,
-    _size_option("--stepbytes -i SIZE", "Increment between sizes (default: 1M, unless --stepfactor is given)."),
-]
-ItersOption = Annotated[int, count_option("--iters -n N", "Timed iterations.", 1, MAX_COUNT)]
-WarmupOption = Annotated[
-    int, count_option("--warmup_iters -w N", "Warm-up iterations, which are not timed.", 0, MAX_COUNT)
-]
-CheckOption = Annotated[int, count_option("--check -c N", "Iterations whose results are checked.", 0, MAX_COUNT)]
-DatatypeOption = Annotated[
-    str, option("--datatype -d", "Data type: int8, uint8, int32, int64, half, float, double or bfloat16.")
-]
-OpOption = Annotated[str | None, option("--op -o", "Reduction operation: sum (default), prod, min, max or avg.")]
-SlicesOption = Annotated[
-    int, count_option("--slices N", "Slices that the data is pipelined in through a plan.", 1, MAX_COUNT)
-]
-TopologyOption = Annotated[str | None, topology_option("Also plan for this network", PANEL)]
-CollectiveOption = Annotated[str | None, collective_option("Collective to plan for --topology.", panel=PANEL)]
-PlannersOption = Annotated[list[str] | None, planner_option("Planner to use (default: auto). Repeatable.", panel=PANEL)]
 
 
 def bench(
     described: NetworkOptions,
     data: ShardOptions,
-    plans: PlansArgument = None,
-    minbytes: MinBytesOption = 2**25,
-    maxbytes: MaxBytesOption = 2**25,
-    stepfactor: FactorOption = None,
-    stepbytes: StepOption = None,
-    iters: ItersOption = 20,
-    warmup_iters: WarmupOption = 5,
-    check: CheckOption = 1,
-    datatype: DatatypeOption = "float",
-    op: OpOption = None,
-    backend: BackendOption = "gloo",
-    slices: SlicesOption = 1,
-    timeout: TimeoutOption = 600.0,
-    topology: TopologyOption = None,
-    collective: CollectiveOption = None,
-    planner: PlannersOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    plans: list[Path] | None = None,
+    minbytes: int = 2**25,
+    maxbytes: int = 2**25,
+    stepfactor: int | None = None,
+    stepbytes: int | None = None,
+    iters: int = 20,
+    warmup_iters: int = 5,
+    check: int = 1,
+    datatype: str = "float",
+    op: str | None = None,
+    backend: str = "gloo",
+    slices: int = 1,
+    timeout: float = 600.0,
+    topology: str | None = None,
+    collective: str | None = None,
+    planner: list[str] | None = None,
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
     """Measure plans side by side with the backend's own collective, with the flags and columns of nccl-tests.
 

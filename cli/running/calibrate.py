@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError
 from ...support.formatting import count_text, percentage_text
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import UsageError, collective_option, option, topology_option
+from ..arguments.parameters import UsageError
 from ..arguments.requests import check_planners
-from ..arguments.shared import CsvOption, JsonOption
 from ..terminal.output import emit, emit_csv, emit_json, note, plain_table
 from ..terminal.progress import working
 
@@ -32,43 +29,18 @@ MAX_MEDIAN_ERROR, MAX_WORST_ERROR = 0.1, 0.3  # Relative; beyond, a model is sai
 NOT_IDENTIFIABLE = "not identifiable from these sizes"
 UNITS = {"launch": "µs", "alpha": "µs per hop", "reduction": "µs per MB", "latency": "µs"}
 
-FilesArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="[FILE]...", help="Output of nccl-tests or `collopt bench`, as text or JSON."),
-]
-ClassOption = Annotated[
-    list[str] | None,
-    option(
-        "--class NAMES=FILE",
-        "Times between two ranks over links of these classes, comma-separated: gpu-nic,nic-ib=times.txt. Repeatable.",
-    ),
-]
-TopologyOption = Annotated[str | None, topology_option("Network", "Network")]
-CollectiveOption = Annotated[
-    str | None, collective_option("Measured collective, if a file does not say; also sendrecv, gather and scatter.")
-]
-ByOption = Annotated[str | None, option("--by NAME", "Backend or plan whose times to use, if a file has several.")]
-PlannerOption = Annotated[
-    str | None,
-    option(
-        "--planner NAME",
-        "Planner whose plan models the measured collective (default: ring; shortest-paths for all-to-all).",
-    ),
-]
-OutputOption = Annotated[Path | None, option("--output -o FILE", "Write the calibrated network to this file.")]
-
 
 def calibrate(
     described: NetworkOptions,
-    files: FilesArgument = None,
-    classes: ClassOption = None,
-    topology: TopologyOption = None,
-    collective: CollectiveOption = None,
-    by: ByOption = None,
-    planner: PlannerOption = None,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    files: list[Path] | None = None,
+    classes: list[str] | None = None,
+    topology: str | None = None,
+    collective: str | None = None,
+    by: str | None = None,
+    planner: str | None = None,
+    output: Path | None = None,
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
     """Fit launch, alpha and efficiency of links to times measured by nccl-tests.
 

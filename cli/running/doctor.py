@@ -8,14 +8,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from ...errors import ColloptError, MissingDependencyError
 from ...support.packages import ABSENT, remedy, requirements
-from ..arguments.parameters import option
-from ..arguments.shared import JsonOption
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import computing, working
@@ -47,13 +45,7 @@ class Feature(NamedTuple):
     needs: str  # What to install, where it does not work; what is wrong besides, if something is there
 
 
-CompileOption = Annotated[
-    bool,
-    option("--compile", "First plan in all ways, so that their kernels are in the cache, such as that of an image."),
-]
-
-
-def doctor(compile_kernels: CompileOption = False, as_json: JsonOption = False) -> None:
+def doctor(compile_kernels: bool = False, as_json: bool = False) -> None:
     """Print versions, check that plans can be made and verified here, and list the available features.
 
     The exit status is 0 if all core checks pass, even if optional features are missing, and 1 otherwise.

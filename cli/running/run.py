@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ProgramError
-from ..arguments.parameters import count_option, option
-from ..arguments.shared import BackendOption, JsonOption, PlanArgument, TimeoutOption
 from ..terminal.output import emit, emit_json
 from ..terminal.progress import working
 from .launched import as_one_of_the_ranks, check_op, note_copies
@@ -16,27 +14,17 @@ from .launched import as_one_of_the_ranks, check_op, note_copies
 if TYPE_CHECKING:
     from ...runtime import RunReport
 
-MAX_ELEMENTS = 10**15
-MAX_COUNT = 10**9  # Of repeats and of slices
-
-ELEMENTS = "Elements per shard, per pair of ranks for an all-to-all, or in the whole buffer where there are no shards."
-ElementsOption = Annotated[int, count_option("--elements N", ELEMENTS, 1, MAX_ELEMENTS)]
-DtypeOption = Annotated[str, option("--dtype", "torch data type, such as float32, bfloat16 or int8.")]
-OpOption = Annotated[str, option("--op", "Reduction operation: sum, prod, min, max or avg.")]
-RepeatsOption = Annotated[int, count_option("--repeats N", "Timed runs, after one warm-up run.", 1, MAX_COUNT)]
-SlicesOption = Annotated[int, count_option("--slices N", "Slices that the data is pipelined in.", 1, MAX_COUNT)]
-
 
 def run(
-    plan: PlanArgument,
-    backend: BackendOption = "gloo",
-    elements: ElementsOption = 65536,
-    dtype: DtypeOption = "float32",
-    op: OpOption = "sum",
-    repeats: RepeatsOption = 3,
-    slices: SlicesOption = 1,
-    timeout: TimeoutOption = 120.0,
-    as_json: JsonOption = False,
+    plan: Path,
+    backend: str = "gloo",
+    elements: int = 65536,
+    dtype: str = "float32",
+    op: str = "sum",
+    repeats: int = 3,
+    slices: int = 1,
+    timeout: float = 120.0,
+    as_json: bool = False,
 ) -> None:
     """Run a plan on real tensors, one process per rank, and compare the result with torch's own collective.
 

@@ -8,7 +8,7 @@ import io
 import os
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from importlib.resources import files
@@ -18,7 +18,6 @@ from ...errors import FileFormatError, UnsupportedError
 from ...support.reading import name_of, read_bytes
 from ...support.validation import as_kind, shown
 from ...support.writing import write_whole
-from ..programs.checks import check_counts
 
 VALUE_KINDS = ("double", "float", "int32", "int64", "uint32", "uint64", "bool", "string", "bytes")
 """Of an attribute's value.  Others hold lists, or numbers written in rarer ways."""
@@ -44,8 +43,6 @@ def messages() -> Messages:
 
 
 SCHEMA = "0.0.4"
-
-PEERS = ("comm_src", "comm_dst")  # Attributes that name another rank
 
 Value = int | float | bool | str | bytes
 
@@ -176,35 +173,6 @@ def _add_attributes(message: Any, attributes: Sequence[Attribute]) -> None:
             message.attributes.add(name=name, **{kind: value})
         except (TypeError, ValueError):
             raise UnsupportedError(f"attribute {shown(name)} is {shown(value)}; expected a value of {kind}") from None
-
-
-def rotate_trace(trace: Trace, shift: int, num_ranks: int) -> Trace:
-    """Shift a trace and its peers by `shift` ranks, for schedules with rotational symmetry, such as a ring.
-
-    Parameters
-    ----------
-    trace : Trace
-        Of any rank.
-    shift, num_ranks : int
-        Ranks are counted modulo `num_ranks`.
-
-    Examples
-    --------
-    >>> node = TraceNode(0, "send", NodeKind.COMM_SEND, attributes=(Attribute("comm_dst", "int32", 1),))
-    >>> rotate_trace(Trace((node,)), 3, 4).nodes[0].value("comm_dst")
-    0
-    """
-    as_kind(trace, Trace, "the trace")
-    check_counts({"num_ranks": num_ranks})
-    check_counts({"shift": shift}, least=0)
-
-    def rotated(attribute: Attribute) -> Attribute:
-        if attribute.name not in PEERS or not isinstance(attribute.value, int):
-            return attribute
-        return attribute._replace(value=(attribute.value + shift) % num_ranks)
-
-    nodes = [replace(node, attributes=tuple(map(rotated, node.attributes))) for node in trace.nodes]
-    return replace(trace, nodes=tuple(nodes))
 
 
 GZIP = b"\x1f\x8b"

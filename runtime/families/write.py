@@ -32,35 +32,15 @@ if TYPE_CHECKING:
 
 
 class SizeWindow(NamedTuple):
-    """Range of sizes for which a plan is the fastest.
-
-    Attributes
-    ----------
-    plan : Plan
-    first, last : int
-        Bytes, both included.
-    """
+    """Range of sizes for which a plan is the fastest."""
 
     plan: Plan
-    first: int
+    first: int  # Bytes, as the last ones included
     last: int
 
 
 def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeWindow, ...]:
-    """Divide a range of sizes among plans by their estimates; see `write_family`.
-
-    Windows come by size, each beginning where the one before ends.
-
-    Parameters
-    ----------
-    plans : sequence of Plan
-        Of equally fast ones the first is taken.
-    first, last : int
-        Bytes, both included.
-
-    Examples
-    --------
-    Few hops for small sizes, much bandwidth for large ones:
+    """Divide a range of sizes, both ends included, among plans by their estimates; of equally fast ones the first wins.
 
     >>> import collopt
     >>> box = collopt.topologies.dgx1_v100()

@@ -72,6 +72,8 @@ def export_mscclpp_json(
 ) -> None:
     """Lower a plan for the MSCCL++ executor and write it as an execution plan.
 
+    It is for sums, whatever operation the caller of the collective requests: the executor has no other.
+
     Raises `UnsupportedError` if the plan's schedule cannot be lowered or does not fit the executor, saying what to
     change; `OSError` if the file cannot be written, leaving nothing behind.
 
@@ -86,9 +88,20 @@ def export_mscclpp_json(
     instances : int
         Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
     boxes : sequence of int, or None
-        As for `to_execution_plan`; None means those of `boxes_of`.
-    placement, slice_bytes, min_bytes, max_bytes, max_thread_blocks, threads_per_block
-        As for `to_execution_plan`.
+        Number of the box of each rank: boxes of one size, ranks numbered box by box; None means those of `boxes_of`.
+        Ranks of one box are joined by memory channels, others by port channels.
+    placement : {"out-of-place", "in-place"}
+        Calls that the plan is for: output and input apart, or the same memory.
+    slice_bytes : int or None
+        Size of the slices in which data moves along trees, a multiple of 16; all steps are then cut into steps of equal
+        size, because the executor slices only such.  None moves chunks as a whole.
+    min_bytes, max_bytes : int or None
+        Sizes for which the executor takes the plan: of the output for allgather, of the input otherwise.  By default
+        the smallest and the largest that the plan is right for.
+    max_thread_blocks : int
+        Thread blocks that the GPU runs at once; those of the program are merged until there are no more.
+    threads_per_block : int
+        A multiple of 32 of at most 1024.
     version : {"main", "0.10.0", "0.9.0", "0.8.0"}
         Of MSCCL++: before 0.10.0 there are no stores to switches, so ranks send each copy.  Sums run in all.
     """

@@ -38,18 +38,10 @@ Outcome = Literal["right", "wrong", "not checked"]
 
 
 class DataCheck(NamedTuple):
-    """Whether a schedule leaves the right data everywhere.
-
-    Attributes
-    ----------
-    outcome : {"right", "wrong", "not checked"}
-        What is known of it.
-    reason : str
-        How that is known.
-    """
+    """Whether a schedule leaves the right data everywhere."""
 
     outcome: Outcome
-    reason: str
+    reason: str  # How that is known
 
     def __str__(self) -> str:
         """On one line."""

@@ -35,27 +35,13 @@ MAX_PIECES = 2**20  # Of all sends on all links, unless people ask for more: som
 
 
 class TimedSize(NamedTuple):
-    """Simulated times of one size.
+    """Simulated times of one size."""
 
-    Attributes
-    ----------
-    num_bytes : int
-        As nccl-tests counts them.
-    microseconds : float
-        Of the file's schedule.
-    pieces : int
-        That each of its sends was cut into.
-    plan_microseconds : float or None
-        Of collopt's plan; None without one.
-    bound : SizeBound or None
-        What no schedule can beat at this size; None without one.
-    """
-
-    num_bytes: int
-    microseconds: float
-    pieces: int
-    plan_microseconds: float | None
-    bound: SizeBound | None
+    num_bytes: int  # As nccl-tests counts them
+    microseconds: float  # Of the file's schedule
+    pieces: int  # That each of its sends was cut into
+    plan_microseconds: float | None  # Of collopt's plan; None without one
+    bound: SizeBound | None  # What no schedule can beat at this size; None without one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +59,8 @@ class Score:
     collective : Collective or None
         None of traces that do not say.
     data : DataCheck
-        Whether the right data ends up everywhere, and how that is known.
+        Its `outcome`, right, wrong or not checked: whether the right data ends up everywhere; its `reason` says how
+        that is known.
     routes : str
         How the messages of ranks were put on links.
     link_loads : ndarray of int64, shape (links,), or None
@@ -87,7 +74,7 @@ class Score:
     costs : RuntimeCosts
         Of the software, in the times.
     times : tuple of TimedSize
-        None of a schedule whose data is wrong.
+        By size, of the schedule, the plan and the bound, in µs; none of a schedule whose data is wrong.
     remark : str
         Why there is no bound or plan; empty if there are.
     """

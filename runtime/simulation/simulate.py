@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial, wraps
@@ -19,7 +18,6 @@ from ...schedules.timing.run import Forwarding, Rules, Service, TimedSchedule, W
 from ...schedules.timing.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text
-from ...support.quantities import as_several_bytes
 from ...support.validation import as_kind
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
 from ...topologies.network.assumed_costs import CostsName, as_costs
@@ -80,72 +78,6 @@ def simulate(
     <Simulation: broadcast of 12000 bytes on row, 2 slices: 2.72 µs, 4.41 GB/s>
     """
     timed = _timed(plan, costs, steps=steps, forwarding=forwarding, service=service)
-    return _run(plan, timed, size, slices)
-
-
-@wraps(simulate, assigned=())
-def simulated_time(*arguments: Any, **options: Any) -> float:
-    """Return the time of `simulate` in µs; called by `Plan.simulate`, which checks options by the signature."""
-    return simulate(*arguments, **options).microseconds
-
-
-def simulate_sizes(
-    plan: Plan,
-    sizes: Iterable[int | str],
-    slices: int | None = None,
-    *,
-    costs: RuntimeCosts | CostsName | None = None,
-    steps: Waiting = "overlap",
-    forwarding: Forwarding = "cut-through",
-    service: Service = "pipeline",
-) -> pd.DataFrame:
-    """Simulate a plan with several amounts of data.
-
-    Parameters
-    ----------
-    plan : Plan
-        As for `simulate`.
-    sizes : iterable of int or str
-        Each as for `simulate`.
-    slices, costs, steps, forwarding, service
-        Each as for `simulate`.
-
-    Returns
-    -------
-    DataFrame
-        One row per size, named as by nccl-tests: ``size`` in bytes, ``time_us``, ``algbw`` and ``busbw`` in GB/s.
-
-    Examples
-    --------
-    >>> import collopt
-    >>> plan = collopt.plan(collopt.topologies.ring(4, bandwidth=25, latency=1), "allgather")
-    >>> print(simulate_sizes(plan, ["64K", "64M"], slices=1).round(2).to_string(index=False))
-        size  time_us  algbw  busbw
-       65536     2.66  24.68  18.51
-    67108864  1007.63  66.60  49.95
-    """
-    import pandas as pd
-
-    timed = _timed(plan, costs, steps=steps, forwarding=forwarding, service=service)
-    runs = [_run(plan, timed, size, slices) for size in as_several_bytes(sizes)]
-    rows = [(run.num_bytes, run.microseconds, run.algbw, run.busbw) for run in runs]
-    return pd.DataFrame(rows, columns=["size", "time_us", "algbw", "busbw"])
-
-
-def _timed(plan: Plan, costs: RuntimeCosts | CostsName | None, **rules: Any) -> TimedSchedule:
-    """Check a plan and the rules of its simulation, and list its transfers."""
-    as_kind(plan, Plan, "the plan")
-    for name, kind in (("steps", Waiting), ("forwarding", Forwarding), ("service", Service)):
-        check_choice(name, rules[name], get_args(kind))
-    if rules["steps"] == "wait" and not plan.schedule.num_steps:
-        raise UnsupportedError(
-            f"steps is 'wait', but the plan consists of {plan.schedule.parts}, which have none; leave steps out"
-        )
-    return TimedSchedule(plan.schedule, plan.topology, Rules(as_costs(costs, plan.topology), **rules))
-
-
-def _run(plan: Plan, timed: TimedSchedule, size: int | str, slices: int | None) -> Simulation:
-    """Simulate `size` bytes."""
     num_bytes = as_bytes(size)
     run = timed.run(num_bytes, slices)
     return Simulation(
@@ -160,6 +92,24 @@ def _run(plan: Plan, timed: TimedSchedule, size: int | str, slices: int | None) 
         plan.busbw / plan.algbw,
         timed.rules.costs,
     )
+
+
+@wraps(simulate, assigned=())
+def simulated_time(*arguments: Any, **options: Any) -> float:
+    """Return the time of `simulate` in µs; called by `Plan.simulate`, which checks options by the signature."""
+    return simulate(*arguments, **options).microseconds
+
+
+def _timed(plan: Plan, costs: RuntimeCosts | CostsName | None, **rules: Any) -> TimedSchedule:
+    """Check a plan and the rules of its simulation, and list its transfers."""
+    as_kind(plan, Plan, "the plan")
+    for name, kind in (("steps", Waiting), ("forwarding", Forwarding), ("service", Service)):
+        check_choice(name, rules[name], get_args(kind))
+    if rules["steps"] == "wait" and not plan.schedule.num_steps:
+        raise UnsupportedError(
+            f"steps is 'wait', but the plan consists of {plan.schedule.parts}, which have none; leave steps out"
+        )
+    return TimedSchedule(plan.schedule, plan.topology, Rules(as_costs(costs, plan.topology), **rules))
 
 
 NS_PER_US = 1000
@@ -215,11 +165,6 @@ class Simulation:
     def busbw(self) -> float:
         """Bus bandwidth in GB/s as in nccl-tests; see `collopt.schedules.bus_factor`."""
         return self.algbw * float(self.bus_factor)
-
-    @property
-    def num_events(self) -> int:
-        """Number of pieces sent over links."""
-        return self.starts.size
 
     @property
     def link_busy(self) -> pd.DataFrame:

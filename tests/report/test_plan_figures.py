@@ -273,7 +273,7 @@ def test_the_time_of_a_gantt_chart_is_that_of_the_last_byte() -> None:
 
 def test_a_chart_of_very_many_transfers_takes_fewer_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """By itself, down to one; what somebody asks for is done."""
-    hops = simulate(trees(), "1M", 1).num_events
+    hops = simulate(trees(), "1M", 1).starts.size
     monkeypatch.setattr("collopt.report.tables.busy_times.MAX_EVENTS", 3 * hops)
     assert gantt_figure(trees(), "1M").axes[0].get_title().endswith(" in 3 slices")
     monkeypatch.setattr("collopt.report.tables.busy_times.MAX_EVENTS", 1)

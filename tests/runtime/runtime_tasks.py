@@ -28,7 +28,14 @@ from collopt.errors import ColloptError
 from collopt.runtime import Program, execute, lower, run_local
 from collopt.runtime.distributed.calls.arguments import OPERATIONS
 from collopt.runtime.distributed.execution.execute import program_of
-from collopt.runtime.distributed.execution.launch import poison, reference, tensors
+from collopt.runtime.distributed.execution.workload import (
+    Workload,
+    by_torch,
+    count_wrong,
+    fill_incorrect,
+    fill_input,
+    make_tensors,
+)
 from collopt.runtime.distributed.rounds.batches import shard_elements
 
 RANKS = 4
@@ -166,13 +173,15 @@ def agrees(
 ) -> bool:
     """Run a plan on random data and compare with torch's own collective."""
     program = program_of(plan)
-    output, mine = tensors(program, rank, elements, dtype, torch.device("cpu"))
-    wanted = reference(program, rank, elements, mine, op)
+    workload = Workload(program.layout, program.num_ranks, rank, elements, str(dtype).removeprefix("torch."), op)
+    output, mine = make_tensors(workload, in_place=False, device=torch.device("cpu"))
+    fill_input(workload, mine)
+    wanted = by_torch(workload, mine)
     before = mine.clone()
     if in_place:
         output, mine = one_memory(program, rank, elements, output, mine)
     else:
-        poison(output, wanted)
+        fill_incorrect(output, wanted)
     # What a rank has no use for may be left out.
     root = program.layout.root
     execute(
@@ -182,7 +191,8 @@ def agrees(
         slices=slices,
         op=op,
     )
-    return wanted.accepts(output) and (in_place or same(mine, before))
+    right = not workload.has_output or count_wrong(workload, output, wanted) == 0
+    return right and (in_place or same(mine, before))
 
 
 def one_memory(

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from collopt.runtime.measuring.bench.bench import check_config
-from collopt.runtime.measuring.bench.buffers import (
-    DATATYPES,
+from collopt.runtime.distributed.execution.workload import (
     PERIOD,
     Workload,
     count_wrong,
@@ -20,6 +18,8 @@ from collopt.runtime.measuring.bench.buffers import (
     make_expected,
     make_tensors,
 )
+from collopt.runtime.measuring.bench.bench import check_config
+from collopt.runtime.measuring.bench.sizes import DATATYPES
 from collopt.runtime.programs.layout import Layout
 
 ELEMENTS = 3 * PERIOD + 17

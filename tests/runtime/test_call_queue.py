@@ -19,7 +19,7 @@ from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime.distributed.calls import call_queue
 from collopt.runtime.distributed.calls.arguments import check_process
 from collopt.runtime.distributed.calls.call_queue import AsyncWork, CallQueue
-from collopt.runtime.distributed.torch_backend.works import run_prepared
+from collopt.runtime.distributed.torch_backend.works import Tensors, run_prepared
 
 LONG_S = 30.0
 """Longer than anything here takes."""
@@ -204,7 +204,7 @@ def test_outputs_without_a_place_for_each_element_are_refused(results: tuple[tor
     """Before anything is sent: nothing else here is one of what it stands for."""
     output = torch.zeros(4) if results else torch.zeros(1).expand(2, 5)
     with pytest.raises(UnsupportedError, match=r"an output of shape \(2, 5\) has strides \(0, 0\), so several of its"):
-        run_prepared(lambda *_: (None, None), output, output, synchronous=False, results=results)
+        run_prepared(lambda *_: (None, None), Tensors(output, output, results), synchronous=False)
 
 
 def test_the_thread_ends_with_the_group_and_keeps_no_tensor() -> None:

@@ -30,7 +30,7 @@ from collopt.runtime.mscclpp.format.execution_plan import (
     to_mscclpp_text,
 )
 from collopt.runtime.mscclpp.format.reader import read_mscclpp
-from collopt.runtime.mscclpp.lowering.lower import to_execution_plan, write_mscclpp
+from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 from collopt.schedules import REDUCE
 from collopt.topologies import Topology, dgx1_v100, dgx_h100, generalized_kautz, hypercube, mi300x, ring
@@ -281,9 +281,9 @@ def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> Non
     """Files are written whole or not at all, and not before the plan is known to be right."""
     path = tmp_path / "plan.json"
     with pytest.raises(UnsupportedError):
-        write_mscclpp(lower(ring_forest(3), "allgather"), path, slice_bytes=1)
+        collopt.plan(ring(3), "allgather").export("mscclpp-json", path, slice_bytes=1)
     assert list(tmp_path.iterdir()) == []
-    write_mscclpp(lower(ring_forest(3), "allgather"), path)
+    collopt.plan(ring(3), "allgather").export("mscclpp-json", path)
     assert json.loads(path.read_text())["collective"] == "allgather"
 
 

@@ -14,7 +14,7 @@ import collopt
 from collopt import Topology
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import plan_of_schedule
-from collopt.runtime import Simulation, simulate, simulate_sizes
+from collopt.runtime import Simulation, simulate
 from collopt.schedules import Allreduce, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule, as_bytes
 from collopt.schedules.steps.cost import step_schedule_time
 from collopt.schedules.timing.schedule_transfers import transfers_of
@@ -249,21 +249,16 @@ def test_tables_add_up() -> None:
     sums = events.groupby(["tail", "head"])[["bytes", "busy_us"]].sum()
     used = links[links["pieces"] > 0]
     assert np.allclose(used[["bytes", "busy_us"]], sums.loc[used.index])
-    assert len(events) == run.num_events == used["pieces"].sum()
+    assert len(events) == run.starts.size == used["pieces"].sum()
     assert events["start_us"].is_monotonic_increasing
     scale = 2**20 / (plan.trees.trees_per_root * plan.trees.total_weight)
     assert np.allclose(links["bytes"], plan.link_loads * scale)
     assert links["share"].max() <= 1
 
 
-def test_sizes_are_tabulated_as_nccl_tests_does() -> None:
-    """One row per size: bytes, µs and both bandwidths."""
-    plan = collopt.plan(ring(4, bandwidth=25, latency=1), "allreduce")
-    frame = simulate_sizes(plan, ["1K", 2**20])
-    assert list(frame.columns) == ["size", "time_us", "algbw", "busbw"]
-    assert frame["size"].tolist() == [1024, 2**20]
-    run = simulate(plan, "1M")
-    assert frame.iloc[1].tolist() == [2**20, run.microseconds, run.algbw, run.busbw]
+def test_figures_are_those_of_nccl_tests() -> None:
+    """Bytes over time, and for an allreduce of four ranks one and a half times as much on the busiest link."""
+    run = simulate(collopt.plan(ring(4, bandwidth=25, latency=1), "allreduce"), "1M")
     assert run.busbw == pytest.approx(run.algbw * 1.5)
     assert run.algbw == pytest.approx(2**20 / run.microseconds / 1000)
 
@@ -300,7 +295,7 @@ def test_refuses_what_makes_no_sense(arguments: tuple[object, ...], options: dic
 
 
 def test_refuses_slices_of_steps_and_what_is_no_plan() -> None:
-    """Chunks of steps are sent whole; sizes come in lists."""
+    """Chunks of steps are sent whole."""
     plan = collopt.plan(ring(4), "allgather", planner="bfb")
     with pytest.raises(
         UnsupportedError, match=r"slices is 2, but the plan's steps send chunks whole; leave slices out"
@@ -308,8 +303,6 @@ def test_refuses_slices_of_steps_and_what_is_no_plan() -> None:
         simulate(plan, "1M", 2)
     with pytest.raises(UnsupportedError, match="the plan is 3; expected a Plan"):
         simulate(3, "1M")
-    with pytest.raises(UnsupportedError, match=r"the sizes are '1M'; expected several"):
-        simulate_sizes(plan, "1M")
 
 
 def test_refuses_schedules_that_do_not_belong_to_the_network() -> None:

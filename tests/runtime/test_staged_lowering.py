@@ -28,11 +28,11 @@ from collopt.runtime import (
     lower,
     read_xml,
     run_program,
-    write_mscclpp,
     write_xml,
 )
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.runtime.lowering import flow_transfers as staged_transfers
+from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
 from collopt.schedules import AllToAllvSchedule
 from sample_sizes import examples
 
@@ -252,7 +252,7 @@ def test_even_traffic_is_an_all_to_all_for_files(tmp_path: Path, runtime: str) -
     assert lint_file(path, runtime).runs
     interpret_file(path, interleavings=2)
     assert read_xml(path) == program
-    write_mscclpp(lower(even, "all_to_all", max_steps=5), tmp_path / "even.json")
+    (tmp_path / "even.json").write_text(to_execution_plan(lower(even, "all_to_all", max_steps=5)).text)
     interpret_mscclpp(tmp_path / "even.json", interleavings=1)
     with pytest.raises(UnsupportedError, match="all parts are of one size: plan all_to_all, or run the plan through"):
         write_xml(lower(even, "all_to_allv"), tmp_path / "uneven.xml", runtime=runtime)

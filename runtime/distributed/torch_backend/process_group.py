@@ -13,7 +13,7 @@ Facts about torch that this rests on (torch 2.13):
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from weakref import finalize
@@ -26,7 +26,17 @@ from ..calls.arguments import TYPES, check_process, import_torch
 from ..execution import execute
 from .failure_watch import FailureWatch
 from .plan_cache import BackendSettings, PlanCache, Request
-from .works import are_uniform, completed_work, flatten, list_arguments, misalignment, run_prepared, sizes_of, unflatten
+from .works import (
+    Tensors,
+    are_uniform,
+    completed_work,
+    flatten,
+    list_arguments,
+    misalignment,
+    run_prepared,
+    sizes_of,
+    unflatten,
+)
 
 torch, dist = import_torch()
 ProcessGroup: Any = dist.ProcessGroup
@@ -39,6 +49,19 @@ logger = logging.getLogger("collopt.runtime.backend")
 _logged: set[str] = set()
 _destroyed: list[Any] = []
 """Wrapped groups of destroyed groups that no model holds any more; Python destroys them when the next group is made."""
+
+
+def in_place(collective: Collective, name: str, options: Callable[[], Any]) -> Callable[..., Any]:
+    """Return the method of a collective that changes its tensor: of all ranks, or of the root or the others."""
+
+    def call(self: "PlannedGroup", tensors: list[Any], opts: Any = None) -> Any:
+        opts = opts or options()
+        if len(tensors) == 1 and (plan := self._plan_for(collective, tensors[0], tensors[0].numel(), opts)):
+            return self._run(plan, Tensors(tensors[0], tensors[0]), opts)
+        return getattr(self._wrapped, name)(tensors, opts)
+
+    call.__name__ = name
+    return list_arguments(call)
 
 
 class PlannedGroup(ProcessGroup):  # type: ignore[misc]
@@ -70,13 +93,9 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         """Name of the backend."""
         return "collopt"
 
-    @list_arguments
-    def allreduce(self, tensors: list[Any], opts: Any = None) -> Any:
-        """Reduce in place."""
-        opts = opts or dist.AllreduceOptions()
-        if len(tensors) == 1 and (plan := self._plan_for(ALLREDUCE, tensors[0], tensors[0].numel(), opts)):
-            return self._run(plan, tensors[0], tensors[0], opts)
-        return self._wrapped.allreduce(tensors, opts)
+    allreduce = in_place(ALLREDUCE, "allreduce", dist.AllreduceOptions)
+    broadcast = in_place(BROADCAST, "broadcast", dist.BroadcastOptions)
+    reduce = in_place(REDUCE, "reduce", dist.ReduceOptions)
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> Any:
         """Reduce several tensors as one."""
@@ -85,37 +104,21 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         uniform = len({(tensor.dtype, tensor.device) for tensor in tensors}) == 1
         if self._check_uniform(uniform, ALLREDUCE) and (plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts)):
             buffer = flatten(tensors)
-            return self._run(plan, buffer, buffer, opts, tensors, partial(unflatten, buffer, tensors))
+            return self._run(plan, Tensors(buffer, buffer, tensors, partial(unflatten, buffer, tensors)), opts)
         return self._wrapped.allreduce_coalesced(tensors, opts)
-
-    @list_arguments
-    def broadcast(self, tensors: list[Any], opts: Any = None) -> Any:
-        """Copy the root's tensor to all."""
-        opts = opts or dist.BroadcastOptions()
-        if len(tensors) == 1 and (plan := self._plan_for(BROADCAST, tensors[0], tensors[0].numel(), opts)):
-            return self._run(plan, tensors[0], tensors[0], opts)
-        return self._wrapped.broadcast(tensors, opts)
-
-    @list_arguments
-    def reduce(self, tensors: list[Any], opts: Any = None) -> Any:
-        """Reduce to the root, whose tensor alone changes."""
-        opts = opts or dist.ReduceOptions()
-        if len(tensors) == 1 and (plan := self._plan_for(REDUCE, tensors[0], tensors[0].numel(), opts)):
-            return self._run(plan, tensors[0], tensors[0], opts)
-        return self._wrapped.reduce(tensors, opts)
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:  # noqa: A002
         """Gather into one tensor."""
         opts = opts or dist.AllgatherOptions()
         if plan := self._plan_for(ALLGATHER, output, output.numel(), opts):
-            return self._run(plan, output, input, opts)
+            return self._run(plan, Tensors(output, input), opts)
         return self._wrapped._allgather_base(output, input, opts)
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:  # noqa: A002
         """Reduce one tensor, and scatter it."""
         opts = opts or dist.ReduceScatterOptions()
         if plan := self._plan_for(REDUCE_SCATTER, input, input.numel(), opts):
-            return self._run(plan, output, input, opts)
+            return self._run(plan, Tensors(output, input), opts)
         return self._wrapped._reduce_scatter_base(output, input, opts)
 
     @list_arguments
@@ -128,7 +131,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             plan := self._plan_for(ALLGATHER, own, elements, opts)
         ):
             buffer = torch.empty(elements, dtype=own.dtype, device=own.device)
-            return self._run(plan, buffer, own, opts, outputs, partial(unflatten, buffer, outputs))
+            return self._run(plan, Tensors(buffer, own, outputs, partial(unflatten, buffer, outputs)), opts)
         return self._wrapped.allgather(output_tensors, input_tensors, opts)
 
     @list_arguments
@@ -141,7 +144,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             plan := self._plan_for(REDUCE_SCATTER, own, elements, opts)
         ):
             buffer = flatten(inputs)
-            return self._run(plan, own, buffer, opts)
+            return self._run(plan, Tensors(own, buffer), opts)
         return self._wrapped.reduce_scatter(output_tensors, input_tensors, opts)
 
     def all_gather_single_coalesced(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
@@ -169,9 +172,9 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         splits = list(output_split_sizes or ()), list(input_split_sizes or ())
         if any(splits):
             if self._can_exchange(input):
-                return self._exchange(output, input, splits, opts)
+                return self._exchange(Tensors(output, input), splits, opts)
         elif plan := self._plan_for(ALL_TO_ALL, input, input.numel(), opts):
-            return self._run(plan, output, input, opts)
+            return self._run(plan, Tensors(output, input), opts)
         return self._wrapped.alltoall_base(output, input, output_split_sizes, input_split_sizes, opts)
 
     @list_arguments
@@ -182,7 +185,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         if uniform and self._can_exchange(input_tensors[0]):
             buffer, own = output_tensors[0].new_empty(sum(sizes := sizes_of(output_tensors))), flatten(input_tensors)
             done = partial(unflatten, buffer, output_tensors)
-            return self._exchange(buffer, own, (sizes, sizes_of(input_tensors)), opts, output_tensors, done)
+            return self._exchange(Tensors(buffer, own, output_tensors, done), (sizes, sizes_of(input_tensors)), opts)
         return self._wrapped.alltoall(output_tensors, input_tensors, opts)
 
     def _can_exchange(self, tensor: Any) -> bool:
@@ -195,17 +198,9 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             self._fall_back(ALL_TO_ALL, reason)
         return not reason
 
-    def _exchange(
-        self,
-        output: Any,
-        input: Any,  # noqa: A002
-        splits: tuple[list[int], list[int]],
-        opts: Any,
-        results: Sequence[Any] = (),
-        on_complete: Callable[[], object] = lambda: None,
-    ) -> Any:
+    def _exchange(self, tensors: Tensors, splits: tuple[list[int], list[int]], opts: Any) -> Any:
         """Run an all-to-all of unequal parts in stages between boxes."""
-        group = self.plan_group(output.device.type)
+        group = self.plan_group(tensors.output.device.type)
 
         def prepare(target: Any, source: Any) -> tuple[Any, Callable[[], None] | None]:
             boxes = self._cache.boxes
@@ -213,7 +208,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             size, nics = boxes
             return all_to_all_single.prepared(target, source, *splits, group, gpus_per_server=size, nics=nics or None)
 
-        return self._run_prepared(ALL_TO_ALLV, prepare, output, input, opts, results, on_complete)
+        return self._run_prepared(ALL_TO_ALLV, prepare, tensors, opts)
 
     # What torch before 2.13 calls them.
     _allgather_base = all_gather_single
@@ -274,35 +269,18 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             _logged.add(text)
             logger.log(logging.WARNING if self.rank() == 0 else logging.DEBUG, text)
 
-    def _run(
-        self,
-        plan: Plan,
-        output: Any,
-        input: Any,  # noqa: A002
-        opts: Any,
-        results: Sequence[Any] = (),
-        on_complete: Callable[[], object] = lambda: None,
-    ) -> Any:
+    def _run(self, plan: Plan, tensors: Tensors, opts: Any) -> Any:
         """Run a plan, asynchronously unless the caller will wait at once."""
         op = REDUCE_OPS[opts.reduceOp.op] if plan.collective.reduces else "sum"
-        group = self.plan_group(output.device.type)
+        group = self.plan_group(tensors.output.device.type)
         prepare = partial(execute.prepared, plan, group=group, slices=self._settings.slices, op=op)
-        return self._run_prepared(plan.collective, prepare, output, input, opts, results, on_complete)
+        return self._run_prepared(plan.collective, prepare, tensors, opts)
 
-    def _run_prepared(
-        self,
-        collective: Collective,
-        prepare: Callable[..., Any],
-        output: Any,
-        input: Any,  # noqa: A002
-        opts: Any,
-        results: Sequence[Any] = (),
-        on_complete: Callable[[], object] = lambda: None,
-    ) -> Any:
+    def _run_prepared(self, collective: Collective, prepare: Callable[..., Any], tensors: Tensors, opts: Any) -> Any:
         """Run a call, and count it."""
         # Older versions of torch do not tell whether the caller waits.
         is_sync = not getattr(opts, "asyncOp", False)
-        work = run_prepared(prepare, output, input, synchronous=is_sync, results=results, on_complete=on_complete)
+        work = run_prepared(prepare, tensors, synchronous=is_sync)
         self.planned[collective.name] += 1
         return work
 

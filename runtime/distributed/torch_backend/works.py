@@ -12,7 +12,7 @@ Facts about torch that this rests on (torch 2.13):
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....errors import UnsupportedError
 from ..calls.arguments import check_async, import_torch
@@ -47,23 +47,27 @@ class PlannedWork(Work):  # type: ignore[misc]
         return self._future
 
 
+class Tensors(NamedTuple):
+    """Output and input of a call; where these are copies, what it is for, and what copies the output back."""
+
+    output: Any
+    input: Any
+    results: Sequence[Any] = ()
+    on_complete: Callable[[], object] = lambda: None
+
+
 def run_prepared(
-    prepare: Callable[[Any, Any], tuple[Any, Callable[[], None] | None]],
-    output: Any,
-    input: Any,  # noqa: A002 - as in torch.distributed.
-    *,
-    synchronous: bool,
-    results: Sequence[Any] = (),
-    on_complete: Callable[[], object] = lambda: None,
+    prepare: Callable[[Any, Any], tuple[Any, Callable[[], None] | None]], tensors: Tensors, *, synchronous: bool
 ) -> Any:
     """Run, or start, what `prepare` returns for a contiguous output and input: a call, and its job if it has one."""
+    output, given, results, on_complete = tensors
     results = results or [output]
     for tensor in (output, *results):
         check_writable(tensor)
     # Unlike no_grad this also lets us write to tensors that were made so.
     with torch.inference_mode():
         target = contiguous(output)
-        source = target if input is output else contiguous(input)
+        source = target if given is output else contiguous(given)
     call, job = prepare(target, source)
 
     def copy_back() -> None:

@@ -17,6 +17,14 @@ from ....support.validation import shown
 from ...distributed.calls.arguments import OPERATIONS, check_operation
 from ...distributed.execution.execute import PlanLike, execute, program_of
 from ...distributed.execution.launch import ELEMENT_BYTES
+from ...distributed.execution.workload import (
+    Workload,
+    count_wrong,
+    fill_incorrect,
+    fill_input,
+    make_expected,
+    make_tensors,
+)
 from ...distributed.processes.local_ranks import notify, out_of_memory_as_error
 from ...distributed.processes.rendezvous import BACKENDS, Rendezvous, on_all_ranks
 from ...distributed.rounds.batches import works_in_place
@@ -24,19 +32,8 @@ from ...interpreter.check import check_program
 from ...programs.checks import check_choice, check_counts, check_seconds
 from ...programs.layout import Layout
 from ...programs.program import Program
-from .buffers import (
-    DATATYPES,
-    Extent,
-    Workload,
-    count_wrong,
-    extents,
-    fill_incorrect,
-    fill_input,
-    make_expected,
-    make_tensors,
-    sweep,
-)
 from .report import BenchReport, BenchRow, Device, Reading
+from .sizes import DATATYPES, Extent, extents, sweep
 
 IN_PLACE = (False, True)  # Out of place, and in place
 
@@ -104,7 +101,7 @@ def measure_plans(
     plans : mapping of str to Plan or Program
         By the names that the report is to have for them; all for the same ranks, collective, root and shares.
     minbytes, maxbytes, stepfactor, stepbytes : int
-        Sizes as nccl-tests counts them, see `collopt.runtime.measuring.bench.buffers`; without a factor, steps of
+        Sizes as nccl-tests counts them, see `collopt.runtime.measuring.bench.sizes`; without a factor, steps of
         `stepbytes`. They are rounded down to what all parts divide equally.
     iters, warmup_iters : int
         Timed calls of each size, one after the other, and calls before those.

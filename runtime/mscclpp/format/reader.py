@@ -38,7 +38,7 @@ MAX_TOKENS = 2**16  # In all semaphores of a GPU together
 
 
 def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
-    """Read an MSCCL++ execution plan; `write_mscclpp` round-trips.
+    """Read an MSCCL++ execution plan; what `Plan.export` writes round-trips.
 
     The plan is consistent; `interpret_mscclpp` finds out whether it moves the right data.  Raises `FileFormatError` if
     the file cannot be read, is not such a plan, or has missing, unknown or invalid values, with the file and the place;

@@ -5,18 +5,15 @@ The executor checks little of what it loads, so a plan is validated and run by t
 
 import hashlib
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import gcd
-from typing import Any
 
 from ....errors import TooLargeError, UnsupportedError
 from ....schedules import Collective
 from ....support.validation import is_int, shown
-from ....support.writing import write_whole
 from ...interpreter.check import check_program
 from ...programs.checks import check_choice, check_counts, require_program
 from ...programs.ordering import global_order
@@ -46,21 +43,6 @@ DEFAULT_THREAD_BLOCKS = 108  # SMs of an A100: all thread blocks must run at onc
 MAX_ITERATIONS = 2**16 - 1  # The executor counts the slices of a chunk in 16 bits
 
 
-def write_mscclpp(program: Program, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write a program as an MSCCL++ execution plan; errors are those of `to_execution_plan`.
-
-    Parameters
-    ----------
-    program : Program
-        What the ranks are to do.
-    path : str or path
-        An existing file is replaced.
-    **options
-        As for `to_execution_plan`.
-    """
-    write_whole(path, to_mscclpp_text(to_execution_plan(program, **options)))
-
-
 def to_execution_plan(
     program: Program,
     *,
@@ -73,37 +55,12 @@ def to_execution_plan(
     threads_per_block: int = MAX_THREADS,
     switch_groups: Sequence[Sequence[int]] = (),
 ) -> ExecutionPlan:
-    """Convert a program to an MSCCL++ execution plan, validated and run by the interpreter.
+    """Convert an out-of-place program to an MSCCL++ execution plan, validated and run by the interpreter.
 
-    It is for sums, whatever operation the caller of the collective requests: the executor has no other.  Raises
-    `UnsupportedError` if the executor cannot run the program, with the limit, the value and what to change;
-    `ProgramError` if the program itself is wrong.
+    Options are those of `export_mscclpp_json`, but without `boxes` there is one.  `switch_groups` are ranks of one box
+    whose switch copies what one of them sends to all others, no rank in two of them.  Raises `UnsupportedError` if the
+    executor cannot run the program, and `ProgramError` if the program itself is wrong.
 
-    Parameters
-    ----------
-    program : Program
-        Out of place, as `lower` makes it, with equal shards.  A plan for broadcast or reduce is right for its own root
-        alone, which the executor does not check.
-    boxes : sequence of int, or None
-        Number of the box of each rank: boxes of one size, ranks numbered box by box; None means a single box.  Ranks of
-        one box are joined by memory channels, others by port channels.
-    placement : {"out-of-place", "in-place"}
-        Calls that the plan is for: output and input apart, or the same memory.
-    slice_bytes : int or None
-        Size of the slices in which data moves along trees, a multiple of 16; all steps are then cut into steps of equal
-        size, because the executor slices only such.  None moves chunks as a whole.
-    min_bytes, max_bytes : int or None
-        Sizes for which the executor takes the plan: of the output for allgather, of the input otherwise.  By default
-        the smallest and the largest that the plan is right for.
-    max_thread_blocks : int
-        Thread blocks that the GPU runs at once; those of the program are merged until there are no more.
-    threads_per_block : int
-        A multiple of 32 of at most 1024.
-    switch_groups : sequence of sequences of int
-        Ranks of one box whose switch copies what one of them sends to all others, no rank in two of them.
-
-    Examples
-    --------
     >>> from collopt.schedules import Forest
     >>> from collopt.runtime.lowering.lower import lower
     >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])

@@ -1,8 +1,4 @@
-"""Sizes as nccl-tests counts them, and test data whose expected result every rank can compute.
-
-The size is that of the whole result: what all shards have together, what one rank has in all for all-to-all (on average
-for all-to-allv), and one rank's buffer elsewhere.  The *count* is that of one shard, or of what goes from one rank to
-another, where there are such parts, and of the buffer elsewhere.
+"""Test data whose expected result every rank can compute, and that of torch's own collectives.
 
 Each rank's numbers repeat every `PERIOD` elements, a prime, so the data of any rank, and their reduction, follow from
 one small table per rank.  Numbers are integers so small that every order of adding gives the same bits.  Factors are 1
@@ -17,13 +13,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ....errors import UnsupportedError
 from ....schedules import BROADCAST, REDUCE, Collective
-from ...distributed.rounds.batches import shard_elements
 from ...programs.layout import Layout
+from ..rounds.batches import shard_elements
 
 PERIOD = 8191
-MAX_EXACT = {"int8": 127, "uint8": 255, "bfloat16": 2**8, "float16": 2**11}
+MAX_EXACT = {"int8": 127, "uint8": 255, "int16": 2**15 - 1, "bfloat16": 2**8, "float16": 2**11}
 """Largest integer up to which a type is exact; `DEFAULT_MAX_EXACT` suffices for other types."""
 DEFAULT_MAX_EXACT = 2**16
 MAX_MAGNITUDE = 100  # Magnitude of what minima and maxima are taken of
@@ -137,6 +132,38 @@ def make_expected(workload: Workload, like: Any) -> Any:
     return expected
 
 
+def by_torch(workload: Workload, mine: Any) -> Any:
+    """Let torch's own collectives find out the output of a rank with this input; all ranks call this together.
+
+    Integers are added in 64 bits, of which the lower ones are the same, and other numbers in twice as many bits.
+    """
+    import torch
+    import torch.distributed as dist
+
+    kind, size = mine.dtype, mine.element_size()
+    result = torch.empty(workload.output_elements, dtype=kind, device=mine.device)
+    parts = result.view(torch.uint8)
+    if workload.layout.in_pairs:
+        takes, sends = ([size * part for part in each] for each in (workload.recv_counts, workload.send_counts))
+        dist.all_to_all_single(parts, mine.view(torch.uint8), takes, sends)
+        return result
+    if not workload.layout.reduces:
+        for owner, part in enumerate(parts.split([size * share for share in workload.shares])):
+            if owner == workload.rank:
+                part.copy_(mine.view(torch.uint8)[: len(part)])
+            if len(part):
+                dist.broadcast(part, src=owner)
+        return result
+    is_exact = not (kind.is_floating_point or kind.is_complex)
+    value = mine.to(torch.int64 if is_exact else torch.promote_types(kind, torch.float64), copy=True)
+    op = "SUM" if workload.op == "avg" else {"prod": "PRODUCT"}.get(workload.op, workload.op.upper())
+    dist.all_reduce(value, op=getattr(dist.ReduceOp, op))
+    if workload.op == "avg":
+        value /= workload.num_ranks
+    begin = workload.begin if workload.own == "output" else 0
+    return value[begin : begin + workload.output_elements].to(kind)
+
+
 def fill_incorrect(output: Any, expected: Any) -> None:
     """Overwrite the output so that no element is correct."""
     import torch
@@ -212,54 +239,3 @@ def _combined(workload: Workload) -> np.ndarray[Any, Any]:
     function = {"prod": np.multiply, "min": np.minimum, "max": np.maximum}.get(workload.op, np.add)
     result = reduce(function, (_table(workload, rank) for rank in range(workload.num_ranks)))
     return result / workload.num_ranks if workload.op == "avg" else result
-
-
-DATATYPES = {
-    "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64", "half": "float16", "float": "float32",
-    "double": "float64", "bfloat16": "bfloat16",
-}  # fmt: skip
-"""torch's names of element types by those of nccl-tests."""
-MAX_SIZES = 10**4
-
-
-@dataclass(frozen=True)
-class Extent:
-    """A size of a sweep."""
-
-    size: int  # Bytes
-    count: int  # Elements as nccl-tests counts them; the average for parts that are not equal
-    elements: int  # Of the whole collective; of an all-to-all(v), those of all ranks together
-
-
-def sweep(minbytes: int, maxbytes: int, stepfactor: int | None, stepbytes: int) -> tuple[int, ...]:
-    """List the sizes of a sweep, in bytes."""
-    if maxbytes < minbytes:
-        raise UnsupportedError(f"the sweep ends at {maxbytes} bytes and begins at {minbytes}; expected it to end later")
-    sizes: list[int] = []
-    size = minbytes
-    while size <= maxbytes:
-        if len(sizes) == MAX_SIZES:
-            raise UnsupportedError(
-                f"the sweep from {minbytes} to {maxbytes} bytes has more than {MAX_SIZES} sizes; take larger steps"
-            )
-        sizes.append(size)
-        size = size * stepfactor if stepfactor else size + stepbytes
-    return tuple(sizes)
-
-
-def extents(layout: Layout, num_ranks: int, sizes: tuple[int, ...], element_bytes: int) -> tuple[Extent, ...]:
-    """Round sizes, in bytes, down to whole elements of all parts; leave out empty and repeated ones."""
-    # Elements of the smallest whole, ranks among which its bytes are divided, and parts among which its elements are.
-    unit, ranks, parts = 1, 1, 1
-    if layout.in_pairs:
-        unit, ranks, parts = sum(layout.parts), num_ranks, num_ranks**2
-    elif layout.collective.is_sharded:
-        unit, parts = num_ranks, num_ranks
-    times = dict.fromkeys(size * ranks // (unit * element_bytes) for size in sizes)
-    times.pop(0, None)
-    if not times:
-        raise UnsupportedError(
-            f"sizes up to {max(sizes)} bytes are less than one element of {element_bytes} bytes for each part; "
-            f"go up to {-(-unit * element_bytes // ranks)} bytes at least"
-        )
-    return tuple(Extent(time * unit * element_bytes // ranks, time * unit // parts, time * unit) for time in times)
