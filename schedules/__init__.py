@@ -18,14 +18,6 @@ from .expansions.expansions import (
     degree_expansion_schedule,
     line_graph_schedule,
 )
-from .expansions.predicted_cost import (
-    bidirectional_cost_bound,
-    cartesian_power_cost,
-    cartesian_product_cost,
-    degree_expansion_cost,
-    is_line_graph_cost_exact,
-    line_graph_cost_bound,
-)
 from .expansions.reversal import (
     allreduce_schedule,
     base_reduce_scatter,
@@ -93,5 +85,3 @@ __all__ += ["FanOut", "RateAndHop", "SizeBound", "TimeWitness", "TimedCut", "Tim
 __all__ += ["allreduce_schedule", "reduce_scatter_schedule", "relabelled", "reversed_schedule", "without_repeats"]
 __all__ += ["base_reduce_scatter", "base_schedule", "bidirectional_schedule", "cartesian_power_schedule"]
 __all__ += ["degree_expansion_schedule", "line_graph_schedule"]
-__all__ += ["bidirectional_cost_bound", "cartesian_power_cost", "cartesian_product_cost", "degree_expansion_cost"]
-__all__ += ["is_line_graph_cost_exact", "line_graph_cost_bound"]

@@ -17,13 +17,7 @@ from collopt.schedules import (
     StepAllreduce,
     StepCost,
     StepSchedule,
-    bidirectional_cost_bound,
-    cartesian_power_cost,
-    cartesian_product_cost,
-    degree_expansion_cost,
     degree_expansion_schedule,
-    is_line_graph_cost_exact,
-    line_graph_cost_bound,
     line_graph_schedule,
     link_values,
     relabelled,
@@ -148,12 +142,6 @@ CALLS: dict[str, Call] = {
         TopologyError,
         "times is 65; expected a whole number from 1 to 64",
     ),
-    "the cost of a line graph of line graphs": (
-        lambda: line_graph_cost_bound(GRAPH, COST, times=60_000),
-        TopologyError,
-        "times is 60000; expected a whole number from 1 to 64",
-    ),
-    "exactness of nothing": (lambda: is_line_graph_cost_exact(None), UnsupportedError, "the graph is None"),  # type: ignore[arg-type]
     "JSON of nothing": (lambda: steps_to_json(None), UnsupportedError, "the schedule is None; expected a StepSchedule"),  # type: ignore[arg-type]
     "JSON of no schedule": (
         lambda: schedule_to_json(None),
@@ -172,13 +160,6 @@ CALLS: dict[str, Call] = {
         UnsupportedError,
         r"the mapping is \[True, False\]; expected each number from 0 to 1 once",
     ),
-    "a product of nothing": (lambda: cartesian_product_cost([]), UnsupportedError, "expected at least one factor"),
-    "a product of a number": (lambda: cartesian_product_cost(3), TopologyError, "the factors are 3; expected a list"),  # type: ignore[arg-type]
-    "a product of a graph": (
-        lambda: cartesian_product_cost([GRAPH]),  # type: ignore[list-item]
-        UnsupportedError,
-        "a factor is <DirectGraph .*; expected a DirectGraph and its StepCost",
-    ),
 }
 
 
@@ -189,27 +170,6 @@ def test_wrong_arguments_are_refused(case: str) -> None:
     with pytest.raises(kind, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        line_graph_cost_bound,
-        lambda graph, cost: degree_expansion_cost(graph, cost, 2),
-        lambda graph, cost: cartesian_power_cost(graph, cost, 2),
-        lambda graph, cost: cartesian_product_cost([(graph, cost)]),
-    ],
-)
-def test_predictions_are_about_graphs_and_costs(call: Callable[[Any, Any], StepCost]) -> None:
-    """Nothing that looks like them will do, not even a tuple of the same figures."""
-    assert isinstance(call(GRAPH, COST), StepCost)
-    for thing in (None, 3, (1, Fraction(1, 2))):
-        with pytest.raises(UnsupportedError, match=r"the graph is .*; expected a DirectGraph"):
-            call(thing, COST)
-        with pytest.raises(UnsupportedError, match=r"the cost is .*; expected a StepCost"):
-            call(GRAPH, thing)
-        with pytest.raises(UnsupportedError, match=r"the cost is .*; expected a StepCost"):
-            bidirectional_cost_bound(thing)  # type: ignore[arg-type]
 
 
 def test_costs_are_tuples_of_exact_numbers() -> None:
