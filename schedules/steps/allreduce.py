@@ -20,7 +20,7 @@ class StepAllreduce(AllreduceSchedule):
     """A reduce-scatter in steps, and after its last step an allgather.
 
     Anything but a `StepSchedule` raises `UnsupportedError`; whether the two belong together is for
-    `collopt.schedules.verified_step_schedule_loads` to say.
+    `collopt.schedules.verified_loads` to say.
 
     Attributes
     ----------

@@ -10,7 +10,6 @@ import numpy as np
 from ...errors import CapacityOverflowError
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ..paths.congestion import congestion
 from ..paths.schedule import AllreduceSchedule
 from .forest import Forest
 
@@ -100,10 +99,6 @@ class Allreduce(AllreduceSchedule):
     def latency(self, topology: Topology) -> Fraction:
         """Sum of both, in µs; see `Forest.latency`."""
         return sum((forest.latency(topology) for forest in self.halves), Fraction(0))
-
-    def congestion(self, topology: Topology) -> Fraction:
-        """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
-        return congestion(self.link_loads(topology), self.trees_per_root, topology)
 
     def __repr__(self) -> str:
         return (

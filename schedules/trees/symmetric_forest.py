@@ -14,7 +14,6 @@ from ...support.array_text import encode_integers
 from ...support.arrays import IntArray, components, read_only
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
-from ..paths.congestion import congestion
 from ..paths.schedule import Schedule
 from ..traffic.collective import Direction
 from .allreduce import Allreduce
@@ -138,10 +137,6 @@ class SymmetricForest(Schedule):
         orbits = link_orbits(self.generators, topology)
         sums = _orbit_sums(orbits, self.base.link_loads(topology))
         return (sums * (self.num_ranks // self.num_representatives) // np.bincount(orbits))[orbits]
-
-    def congestion(self, topology: Topology) -> Fraction:
-        """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
-        return congestion(self.link_loads(topology), self.trees_per_root, topology)
 
     @property
     def heights(self) -> IntArray:

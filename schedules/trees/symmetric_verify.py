@@ -17,33 +17,21 @@ from ...topologies import Topology
 from ..paths.schedule import verified_loads
 from ..paths.verify import check_kinds, refuse_if
 from .symmetric_forest import SymmetricAllreduce, SymmetricForest
-from .verify import LOAD_LIMIT, check_halves, summed_loads, verified_link_loads
+from .verify import LOAD_LIMIT, check_halves, summed_loads, verified_forest
 
 
 @verified_loads.register(SymmetricForest)
-def verified_symmetric_loads(schedule: SymmetricForest, topology: Topology) -> IntArray:
-    """Verify a symmetric forest on a topology, and sum the load of all its trees on every link.
+def _verified_images(schedule: SymmetricForest, topology: Topology) -> IntArray:
+    """Verify a symmetric forest on a topology, and sum the load of all its trees on every link; int64 (links,).
 
-    Checked: what `verified_link_loads` checks of the trees of representatives; the generators are commuting
-    permutations that keep ranks, links, bandwidths and latencies; every orbit of ranks has as many members as there are
-    products, and one representative.  Raises `CertificateError` naming the first thing that is wrong.
-
-    Parameters
-    ----------
-    schedule : SymmetricForest
-        Trusted in nothing.
-    topology : Topology
-        Trusted: it was checked when it was made.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,)
-        Tree copies on each link, in the order of ``topology.links``.
+    Checked: what `verified_forest` checks of the trees of representatives; the generators are commuting permutations
+    that keep ranks, links, bandwidths and latencies; every orbit of ranks has as many members as there are products,
+    and one representative.
     """
     check_kinds(schedule, SymmetricForest, topology)
     ranks, base = topology.num_ranks, schedule.base
     images = _checked_generators(schedule.generators, topology)
-    loads = verified_link_loads(base, topology)
+    loads = verified_forest(base, topology)
     if len(base.switches):
         raise CertificateError("trees of a symmetric forest branch at switches; expected trees that branch at ranks")
     size = prod(_order(generator) for generator in schedule.generators)

@@ -23,7 +23,7 @@ from collopt.schedules import (
     line_graph_schedule,
     reversed_schedule,
     step_cost,
-    verified_step_loads,
+    verified_loads,
 )
 from collopt.schedules.steps.schedule import Send
 from collopt.topologies import (
@@ -66,7 +66,7 @@ def reduce_scatter(graph: DirectGraph) -> StepSchedule:
 
 def verified_cost(graph: DirectGraph, schedule: StepSchedule) -> StepCost:
     """The cost of a schedule that the checker has passed."""
-    verified_step_loads(schedule, Topology.from_graph(graph))
+    verified_loads(schedule, Topology.from_graph(graph))
     return step_cost(graph, schedule)
 
 
@@ -263,7 +263,7 @@ def test_parallel_arcs_share_every_send_equally() -> None:
     graph = unidirectional_ring(2, 4).direct_graph()
     expanded = line_graph_schedule(graph, first_neighbor_schedule(graph))
     assert expanded.chunks_per_shard == 2
-    loads = verified_step_loads(expanded, Topology.from_graph(line_graph(graph)))
+    loads = verified_loads(expanded, Topology.from_graph(line_graph(graph)))
     # A node is spared its own shard in the last step, which is why the bound is not reached.
     assert [sorted(set(row.tolist())) for row in loads] == [[2], [2], [2], [1]]
 
