@@ -45,7 +45,7 @@ from ..topologies import Topology
 from ..topologies.network.topology import as_topology
 from .modelling.blocks import BlockModel, Blocks
 
-__all__ = ["AllreduceCutModel", "Hops", "build", "build_mirrored", "opposite_links"]
+__all__ = ["AllreduceCutModel", "Hops", "build", "build_mirrored"]
 
 
 class Hops(NamedTuple):
@@ -148,19 +148,7 @@ def build_mirrored(topology: Topology) -> AllreduceCutModel:
 
 
 def opposite_links(topology: Topology) -> IntArray | None:
-    """Number the opposite of every link, or return None if some link has none of its bandwidth.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,), or None
-        Position in ``topology.links`` of the link in the other direction.
-
-    Examples
-    --------
-    >>> from collopt.topologies import complete
-    >>> opposite_links(complete(2)).tolist()
-    [1, 0]
-    """
+    """Place in ``topology.links`` of each link's opposite, int64 (links,); None if one has none of its bandwidth."""
     tails, heads, capacities, _ = as_topology(topology).arrays
     size = len(topology.nodes)
     order, against = np.argsort(tails * size + heads), np.argsort(heads * size + tails)

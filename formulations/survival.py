@@ -61,14 +61,7 @@ class SurvivalModel(PyomoModel):
 
 
 def cables(topology: Topology) -> tuple[Cable, ...]:
-    """List the pairs of nodes with a link in one direction or both, each once, in the order of the links.
-
-    Examples
-    --------
-    >>> from collopt.topologies import ring
-    >>> cables(ring(3))
-    (('gpu0', 'gpu1'), ('gpu1', 'gpu2'), ('gpu2', 'gpu0'))
-    """
+    """List the pairs of nodes with a link in one direction or both, each once, in the order of the links."""
     pairs: dict[frozenset[str], Cable] = {}
     for link in as_topology(topology).links:
         pairs.setdefault(frozenset((link.tail, link.head)), (link.tail, link.head))

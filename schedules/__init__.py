@@ -53,7 +53,6 @@ from .traffic.collective import (
     REDUCE_SCATTER,
     TREE_COLLECTIVES,
     Collective,
-    bus_factor,
     register_collective,
 )
 from .trees import symmetric_verify  # noqa: F401
@@ -65,7 +64,7 @@ from .trees.symmetric_forest import SymmetricAllreduce, SymmetricForest
 from .trees.symmetric_ranks import RankEdges, RankTransfers, rank_transfers
 
 __all__ = ["ALLGATHER", "ALLREDUCE", "ALL_TO_ALL", "ALL_TO_ALLV", "BROADCAST", "REDUCE", "REDUCE_SCATTER"]
-__all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective", "as_bytes", "bus_factor"]
+__all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective", "as_bytes"]
 __all__ += ["register_collective"]
 __all__ += ["Schedule", "busiest_links", "congestion", "rate_of_loads", "schedule_time", "verified_loads"]
 __all__ += ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]

@@ -41,13 +41,7 @@ Edges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MulticastModel(BlockModel):
-    """The linear program of trees.
-
-    Attributes
-    ----------
-    trees : tuple of tuple
-        The edges of each tree, pairs of GPUs.
-    """
+    """The linear program of `trees`, each given by its edges, pairs of GPUs."""
 
     trees: tuple[Edges, ...]
 

@@ -39,14 +39,9 @@ MAX_STEPS = 1000
 
 
 class HopKind(NamedTuple):
-    """A kind of hops.
+    """A kind of hops: their `loads`, shards on each link, and the kind `before` them, by its place in the list.
 
-    Attributes
-    ----------
-    loads : array_like, shape (links,)
-        Shards that they put on each link.
-    before : int or None
-        The kind of the hops before them, by its place in the list; None if they start at the sources.
+    None is before hops that start at the sources.
     """
 
     loads: npt.ArrayLike

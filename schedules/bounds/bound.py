@@ -83,7 +83,7 @@ class Bound(Viewed):
 
     @property
     def busbw(self) -> Fraction:
-        """Largest bus bandwidth, GB/s as in nccl-tests; see `bus_factor`."""
+        """Largest bus bandwidth, GB/s as in nccl-tests; see `Collective.bus_factor`."""
         ranks = self.topology.num_ranks
         return self.algbw * self.collective.bus_factor(ranks, _own_root(self.collective, self.weights, ranks))
 

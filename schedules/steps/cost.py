@@ -19,17 +19,11 @@ class _Figures(NamedTuple):
 
 
 class StepCost(_Figures):
-    """T_L and T_B of a schedule for one topology (direct-connect paper, section 3.2).
+    """T_L, `steps` in multiples of alpha, and T_B, `bandwidth_factor` in multiples of M/B, of a schedule on a topology.
 
-    A tuple, so that costs can be compared, sorted and taken apart.  What is no number of at least 0, or not exact,
-    raises `UnsupportedError`.
-
-    Attributes
-    ----------
-    steps : int
-        Communication steps: T_L in multiples of alpha.
-    bandwidth_factor : Fraction
-        T_B in multiples of M/B, with M bytes in all and a total bandwidth B of each node's d ports.
+    Direct-connect paper, section 3.2, with M bytes in all and a total bandwidth B of each node's d ports.  A tuple, so
+    that costs can be compared, sorted and taken apart.  What is no number of at least 0, or not exact, raises
+    `UnsupportedError`.
 
     Examples
     --------

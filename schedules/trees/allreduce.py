@@ -18,17 +18,10 @@ LOAD_LIMIT = 2**62  # what `collopt.schedules.trees.verify` adds up to
 
 @dataclass(frozen=True, eq=False)
 class Allreduce(AllreduceSchedule):
-    """A reduce-scatter followed, shard by shard and chunk by chunk, by an allgather.
+    """A reduce-scatter, `reduce`, followed, shard by shard and chunk by chunk, by an allgather, `broadcast`.
 
     Both run at the same time once data flows, so a link's load is the sum of both.  All ranks end with all sums, so the
-    shards need not be equal, and some ranks, or all but one, can be without.
-
-    Attributes
-    ----------
-    reduce : Forest
-        Of direction "reduce".
-    broadcast : Forest
-        Of direction "broadcast", with the same shards.
+    shards need not be equal, and some ranks, or all but one, can be without; they are the same in both.
     """
 
     parts: ClassVar[str] = Forest.parts

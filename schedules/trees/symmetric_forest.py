@@ -196,13 +196,7 @@ class SymmetricForest(Schedule):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SymmetricAllreduce(Allreduce):
-    """An allreduce along trees of which only those of representatives are written down.
-
-    Attributes
-    ----------
-    reduce, broadcast : SymmetricForest
-        Of these directions.
-    """
+    """An allreduce, `reduce` and `broadcast`, along trees of which only those of representatives are written down."""
 
     reduce: SymmetricForest  # type: ignore[assignment]
     broadcast: SymmetricForest  # type: ignore[assignment]
