@@ -15,7 +15,7 @@ from fractions import Fraction
 import collopt
 from collopt.formulations import bfb as programs
 from collopt.planners import bfb_cost, bfb_schedule
-from collopt.schedules import step_cost, verified_step_loads
+from collopt.schedules import step_cost, verified_loads
 from collopt.topologies import Topology, hypercube, torus
 
 CASES = (
@@ -54,7 +54,7 @@ def measure() -> list[dict[str, object]]:
         schedule = bfb_schedule(graph)
         built = time.process_time() - start
         start = time.process_time()
-        verified_step_loads(schedule, topology)
+        verified_loads(schedule, topology)
         verified = time.process_time() - start
         if step_cost(graph, schedule) != cost:
             raise RuntimeError(f"the schedule for {topology} costs {step_cost(graph, schedule)} instead of {cost}")

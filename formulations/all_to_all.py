@@ -22,7 +22,7 @@ through switches in the same way), and f is multiplied by the traffic between s 
 The rate is exact: flows need no further condition, unlike trees.  With equal traffic and N ranks the
 algorithm bandwidth of nccl-tests is N f.
 
-Stated in `Blocks`, for 10^5 to 10^6 columns.
+Stated in `Blocks`, for 10^5 to 10^6 columns; ``flow`` is indexed by places in ``model.sources`` and `Topology.links`.
 
 Symmetries reduce it to one source s(i) of each orbit O(i) and one row of each orbit Q of links, with the same optimum
 (docs/formulations/all_to_all.md).  Any subgroup will do, so generators from a randomized search suffice.
@@ -47,25 +47,9 @@ from ..topologies.graphs.orbits import LinkOrbits, link_orbits, trivial_link_orb
 from ..topologies.network.topology import as_topology
 from .modelling.blocks import BlockModel, Blocks
 
-__all__ = ["AllToAllModel", "Variables", "build"]
+__all__ = ["AllToAllModel", "build"]
 
 NOTHING = "all traffic is 0; expected some rank to have data for another"
-
-
-@dataclass(frozen=True)
-class Variables:
-    """Columns of the variables, to index when extending the model.
-
-    Attributes
-    ----------
-    rate : ndarray of int64, shape ()
-        GB/s between the two ranks with most traffic.
-    flow : ndarray of int64, shape (sources, links)
-        GB/s on links, in the order of ``model.sources`` and of `Topology.links`.
-    """
-
-    rate: IntArray
-    flow: IntArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,20 +61,17 @@ class AllToAllModel(BlockModel):
     topology : Topology
         The network that it is for.
     shares : ndarray of float64, shape (ranks, ranks)
-        Traffic from each rank to each other over the largest one: at `Variables.rate` f a pair gets f times its share.
+        Traffic from each rank to each other over the largest one: at the ``rate`` f a pair gets f times its share.
     largest : Fraction
         The largest traffic, as it was given: it takes ``largest / f``, which is ns for bytes.
     orbits : LinkOrbits
         The ranks that send, one of each orbit, and the orbit of each link; without symmetries, each for itself.
-    variables : Variables
-        Those of the program, by what they stand for.
     """
 
     topology: Topology
     shares: FloatArray
     largest: Fraction
     orbits: LinkOrbits
-    variables: Variables
 
     @property
     def sources(self) -> IntArray:
@@ -151,8 +132,8 @@ def build(
     orbits = _orbits(topology, amounts, symmetries)
     blocks = Blocks(f"all-to-all of {topology.name}")
     rate = blocks.variables("rate", ())
-    flow = blocks.variables("flow", (len(orbits.sources), topology.num_links))
-    model = AllToAllModel(blocks, topology, amounts.shares, amounts.largest, orbits, Variables(rate, flow))
+    blocks.variables("flow", (len(orbits.sources), topology.num_links))
+    model = AllToAllModel(blocks, topology, amounts.shares, amounts.largest, orbits)
     _link_bandwidth(model)
     _delivery(model)
     model.maximize([(rate, 1)])

@@ -32,7 +32,9 @@ ranks would gain nothing, as they can be split there without reducing any cut, s
 With `relays`, switches take part like ranks without data, which copy and reduce: LP (5) without the indirection, if all
 switches are relays.  The objective is then an upper bound; trees that branch at switches need not reach it.
 
-Stated in Pyomo, to be read and extended.  `collopt.formulations.allreduce_cuts` is equivalent with fewer variables.
+Stated in Pyomo, to be read and extended: ``root_rate[root]``, ``*_share[tail, head]`` of ranks that a link, or a path
+through switches, joins, ``*_flow[rank, tail, head]`` of the same pairs, ``transit[origin, tail, head]``.
+`collopt.formulations.allreduce_cuts` is equivalent with fewer variables.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,40 +50,9 @@ from ..topologies.network.links import as_root
 from ..topologies.network.topology import as_topology
 from .modelling.pyomo_model import PyomoModel, total
 
-__all__ = ["AllreduceModel", "Variables", "build"]
+__all__ = ["AllreduceModel", "build"]
 
 Pair = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Variables:
-    """Handles of the variables, to index when extending the model.
-
-    Attributes
-    ----------
-    root_rate : Var
-        ``[root]``: GB/s that are reduced at a rank and broadcast from there.
-    broadcast_share, reduce_share : Var
-        ``[tail, head]``: GB/s from rank to rank for out-trees and for in-trees; the pairs are those that are joined by
-        a link, or by a path through switches.
-    broadcast_flow, reduce_flow : Var
-        ``[rank, tail, head]``: the witness of a rank, by the same pairs.
-    transit : Var
-        ``[origin, tail, head]``: GB/s that a link carries of what `origin` can send to other ranks.
-    """
-
-    root_rate: Any
-    broadcast_share: Any
-    reduce_share: Any
-    broadcast_flow: Any
-    reduce_flow: Any
-    transit: Any
-
-    def of(self, kind: Direction) -> tuple[Any, Any]:
-        """Share and flow of one kind of trees."""
-        if kind == "broadcast":
-            return self.broadcast_share, self.broadcast_flow
-        return self.reduce_share, self.reduce_flow
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,14 +69,11 @@ class AllreduceModel(PyomoModel):
         Ranks that may root trees.
     relays : tuple of str
         Switches that take part like ranks.
-    variables : Variables
-        Those of the program, by what they stand for.
     """
 
     topology: Topology
     roots: tuple[str, ...]
     relays: tuple[str, ...]
-    variables: Variables
 
     @property
     def rate(self) -> Any:
@@ -165,7 +133,8 @@ def build(
     chosen = _checked_roots(as_topology(topology), roots)
     able = _checked_relays(topology, relays)
     program = pyo.ConcreteModel(name=f"allreduce of {topology.name}")
-    model = AllreduceModel(program, topology, chosen, able, _add_variables(program, topology, chosen, able))
+    _add_variables(program, topology, chosen, able)
+    model = AllreduceModel(program, topology, chosen, able)
     _link_bandwidth(model)
     _switch_balance(model)
     _link_sharing(model)
@@ -178,7 +147,7 @@ def build(
     return model
 
 
-def _add_variables(program: Any, topology: Topology, roots: tuple[str, ...], relays: tuple[str, ...]) -> Variables:
+def _add_variables(program: Any, topology: Topology, roots: tuple[str, ...], relays: tuple[str, ...]) -> None:
     import pyomo.environ as pyo
 
     members = topology.compute_nodes + relays
@@ -195,8 +164,6 @@ def _add_variables(program: Any, topology: Topology, roots: tuple[str, ...], rel
     program.broadcast_flow = pyo.Var(topology.compute_nodes, program.pairs, domain=pyo.NonNegativeReals)
     program.reduce_flow = pyo.Var(topology.compute_nodes, program.pairs, domain=pyo.NonNegativeReals)
     program.transit = pyo.Var(transit, domain=pyo.NonNegativeReals)
-    flows = program.broadcast_flow, program.reduce_flow
-    return Variables(program.root_rate, program.broadcast_share, program.reduce_share, *flows, program.transit)
 
 
 def _link_bandwidth(model: AllreduceModel) -> None:
@@ -238,7 +205,7 @@ def _link_sharing(model: AllreduceModel) -> None:
 
 def _within(model: AllreduceModel, kind: Direction) -> None:
     """f(t; u, v) <= c(u, v) for each rank t and pair."""
-    share, flow = model.variables.of(kind)
+    share, flow = (getattr(model.variables, f"{kind}_{name}") for name in ("share", "flow"))
     index = model.topology.compute_nodes, model.program.pairs
     model.add_constraints(f"{kind}_within", *index, rule=lambda rank, *pair: flow[(rank, *pair)] <= share[pair])
 
@@ -271,7 +238,7 @@ def _rooted(model: AllreduceModel, node: str) -> Any:
 
 def _net_arrival(model: AllreduceModel, kind: Direction, rank: str, node: str) -> Any:
     """Into `node` minus out of it, in the witness of `rank`; of reduce, against the direction of the data."""
-    _, flow = model.variables.of(kind)
+    flow = getattr(model.variables, f"{kind}_flow")
     arriving = total(flow[(rank, *pair)] for pair in model.pairs_into.get(node, ()))
     leaving = total(flow[(rank, *pair)] for pair in model.pairs_out_of.get(node, ()))
     return arriving - leaving if kind == "broadcast" else leaving - arriving

@@ -45,7 +45,7 @@ from ..topologies import Topology
 from ..topologies.network.topology import as_topology
 from .modelling.blocks import BlockModel, Blocks
 
-__all__ = ["AllreduceCutModel", "Hops", "build", "build_mirrored", "opposite_links"]
+__all__ = ["AllreduceCutModel", "Hops", "build", "build_mirrored"]
 
 
 class Hops(NamedTuple):
@@ -80,15 +80,12 @@ class AllreduceCutModel(BlockModel):
         The network that it is for.
     roots : ndarray of int64, shape (roots,)
         Ranks that may root trees.
-    root_rate : ndarray of int64, shape (roots,)
-        Variables, in GB/s.
     hops : dict
         `Hops` by direction; of a mirrored model, "broadcast" alone.
     """
 
     topology: Topology
     roots: IntArray
-    root_rate: IntArray
     hops: dict[Direction, Hops]
 
     def add_cuts(self, name: str, direction: Direction, inside: BoolArray) -> None:
@@ -102,7 +99,7 @@ class AllreduceCutModel(BlockModel):
         columns, origins, heads = hops.columns[ends], hops.origins[ends], hops.heads[ends]
         cuts, leaving = np.nonzero(inside[:, origins] & ~inside[:, heads])
         rooting, rooted = np.nonzero(inside[:, self.roots])
-        terms = [(cuts, columns[leaving], 1.0), (rooting, self.root_rate[rooted], -1.0)]
+        terms = [(cuts, columns[leaving], 1.0), (rooting, self.variables.root_rate[rooted], -1.0)]
         self.blocks.constraint(name, len(inside), terms, lower=0.0)
 
 
@@ -120,14 +117,14 @@ def build(topology: Topology, *, num_roots: int | None = None) -> AllreduceCutMo
     """
     blocks = Blocks(f"allreduce cuts of {as_topology(topology).name}")
     roots = np.arange(topology.num_ranks if num_roots is None else num_roots)
-    root_rate = blocks.variables("root_rate", len(roots))
+    blocks.variables("root_rate", len(roots))
     tails, heads = topology.arrays.tails, topology.arrays.heads
     hops: dict[Direction, Hops] = {
         "broadcast": _add_hops(blocks, "broadcast", topology, tails, heads),
         "reduce": _add_hops(blocks, "reduce", topology, heads, tails),
     }
     _add_link_bandwidth(blocks, topology, [(side.links, side.columns) for side in hops.values()])
-    return _with_first_cuts(AllreduceCutModel(blocks, topology, roots, root_rate, hops))
+    return _with_first_cuts(AllreduceCutModel(blocks, topology, roots, hops))
 
 
 def build_mirrored(topology: Topology) -> AllreduceCutModel:
@@ -143,27 +140,15 @@ def build_mirrored(topology: Topology) -> AllreduceCutModel:
             f"{topology!r} has a link without an opposite of the same bandwidth; build() states the program without it"
         )
     blocks = Blocks(f"mirrored allreduce cuts of {topology.name}")
-    root_rate = blocks.variables("root_rate", 1)
+    blocks.variables("root_rate", 1)
     hops = _add_hops(blocks, "broadcast", topology, topology.arrays.tails, topology.arrays.heads)
     _add_link_bandwidth(blocks, topology, [(hops.links, hops.columns), (opposites[hops.links], hops.columns)])
     roots = np.zeros(1, dtype=np.int64)
-    return _with_first_cuts(AllreduceCutModel(blocks, topology, roots, root_rate, {"broadcast": hops}))
+    return _with_first_cuts(AllreduceCutModel(blocks, topology, roots, {"broadcast": hops}))
 
 
 def opposite_links(topology: Topology) -> IntArray | None:
-    """Number the opposite of every link, or return None if some link has none of its bandwidth.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,), or None
-        Position in ``topology.links`` of the link in the other direction.
-
-    Examples
-    --------
-    >>> from collopt.topologies import complete
-    >>> opposite_links(complete(2)).tolist()
-    [1, 0]
-    """
+    """Place in ``topology.links`` of each link's opposite, int64 (links,); None if one has none of its bandwidth."""
     tails, heads, capacities, _ = as_topology(topology).arrays
     size = len(topology.nodes)
     order, against = np.argsort(tails * size + heads), np.argsort(heads * size + tails)
@@ -178,7 +163,7 @@ def _with_first_cuts(model: AllreduceCutModel) -> AllreduceCutModel:
     for direction in model.hops:
         sets = np.concatenate([~alone, alone[model.roots]]) if len(alone) > 2 else ~alone
         model.add_cuts(f"{direction}_cuts_0", direction, sets)
-    model.maximize([(model.root_rate, 1.0)])
+    model.maximize([(model.variables.root_rate, 1.0)])
     return model
 
 

@@ -24,7 +24,8 @@ topology merges, as often as they are there.  The sum over the distances of the 
 `StepSchedule.inverse_rate` of the schedule: equation (2).
 
 One model holds the programs of all ranks at one distance, which share no variable.  Stated in Pyomo, to be read and
-extended, for up to about 5 * 10^4 shares; docs/formulations/bfb.md has a formula for more.
+extended, for up to about 5 * 10^4 shares: ``share[source, tail, head]``, ``busiest[rank]``.  docs/formulations/bfb.md
+has a formula for more.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,26 +42,10 @@ from ..topologies.network.topology import as_topology
 from .modelling.inputs import as_count, as_ranks, hop_distances
 from .modelling.pyomo_model import PyomoModel, new_program, total
 
-__all__ = ["BfbModel", "Variables", "build", "build_chunked", "build_timed"]
+__all__ = ["BfbModel", "build", "build_chunked", "build_timed"]
 
 
 NS_PER_US = 1000
-
-
-@dataclass(frozen=True)
-class Variables:
-    """Handles of the variables, to index when extending the model.
-
-    Attributes
-    ----------
-    share : Var
-        ``[source, tail, head]``: part of a source's shard, or its chunks, that comes over a link.
-    busiest : Var
-        ``[rank]``: the largest load over bandwidth, or time, of a link into a rank.
-    """
-
-    share: Any
-    busiest: Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,15 +65,12 @@ class BfbModel(PyomoModel):
         The ranks that get something in this program.
     parts : int
         Sum of the shares of a shard: 1, or the chunks per shard.
-    variables : Variables
-        Those of the program, by what they stand for.
     """
 
     topology: Topology
     distance: int
     ranks: tuple[str, ...]
     parts: int
-    variables: Variables
 
 
 def build(topology: Topology, distance: int, *, ranks: Iterable[str] | None = None) -> BfbModel:
@@ -165,7 +147,7 @@ def _build(
     _add_parameters(program, into, size)
     program.share = pyo.Var(offers, domain=getattr(pyo, domain))
     program.busiest = pyo.Var(chosen, domain=pyo.NonNegativeReals)
-    model = BfbModel(program, topology, distance, chosen, parts, Variables(program.share, program.busiest))
+    model = BfbModel(program, topology, distance, chosen, parts)
     away = {rank: hops[:, topology.node_index[rank]] for rank in chosen}
     due = [(names[source], rank) for rank in chosen for source in np.flatnonzero(away[rank] == distance)]
     _link_load(model, offers)

@@ -24,7 +24,8 @@ leaves a rank.  Sinks have no balance.  The optimum is concave in D.  Dual value
 µs from a node to the sinks: with ``w(e) = max(0, pi(tail) - pi(head) - tau(e))`` no schedule is faster than the least
 pi(a) if the sum of ``b(e) w(e)`` is at most D, which `collopt.schedules.TimedCut` checks.
 
-Stated in blocks of arrays, because it is solved for many sizes and sets of sources.
+Stated in blocks of arrays, because it is solved for many sizes and sets of sources; ``flow`` is in the order of
+`Topology.links`, ``supply`` in that of ``model.sources``.
 """
 
 from collections.abc import Iterable
@@ -44,28 +45,9 @@ from ..topologies.network.topology import as_topology
 from .modelling.blocks import BlockModel, Blocks, Numbers
 from .modelling.inputs import as_ranks
 
-__all__ = ["FlowOverTimeModel", "Variables", "build"]
+__all__ = ["FlowOverTimeModel", "build"]
 
 BYTES_PER_KB = 1000
-
-
-@dataclass(frozen=True)
-class Variables:
-    """Columns of the variables, to index when extending the model.
-
-    Attributes
-    ----------
-    period : ndarray of int64, shape ()
-        µs for each kB.
-    flow : ndarray of int64, shape (links,)
-        Shares of the data, in the order of `Topology.links`.
-    supply : ndarray of int64, shape (sources,)
-        Shares of the data, in the order of ``model.sources``.
-    """
-
-    period: IntArray
-    flow: IntArray
-    supply: IntArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,8 +64,6 @@ class FlowOverTimeModel(BlockModel):
         Ends of the links as data passes them; with the direction "reduce", links are turned around.
     delays : ndarray of float64, shape (links,)
         Transit times in µs.
-    variables : Variables
-        Those of the program, by what they stand for.
     """
 
     topology: Topology
@@ -92,7 +72,6 @@ class FlowOverTimeModel(BlockModel):
     tails: IntArray
     heads: IntArray
     delays: FloatArray
-    variables: Variables
 
     def carry(self, num_bytes: int | Fraction) -> None:
         """Set the amount of data."""
@@ -149,12 +128,10 @@ def build(
     delays = np.array([float(link.latency) for link in topology.links])
     delays += np.where(tails < topology.num_ranks, float(as_latency(alpha, "alpha")), 0.0)
     blocks = Blocks(f"flow over time on {topology.name}")
-    variables = Variables(
-        blocks.variables("period", ()),
-        blocks.variables("flow", topology.num_links),
-        blocks.variables("supply", len(starts)),
-    )
-    model = FlowOverTimeModel(blocks, topology, starts, ends, tails, heads, delays, variables)
+    blocks.variables("period", ())
+    blocks.variables("flow", topology.num_links)
+    blocks.variables("supply", len(starts))
+    model = FlowOverTimeModel(blocks, topology, starts, ends, tails, heads, delays)
     _link_bandwidth(model)
     _flow_balance(model)
     _all_supplied(model)

@@ -37,20 +37,7 @@ from .allreduce import AllreduceModel
 from .modelling.pyomo_model import PyomoModel, total
 from .throughput import ThroughputModel, add_switch_balance
 
-__all__ = ["SharingModel", "Variables", "build"]
-
-
-@dataclass(frozen=True)
-class Variables:
-    """Handles of the joint program's own variables; those of the parts are handled through the parts.
-
-    Attributes
-    ----------
-    least : Var
-        The smallest weighted rate.
-    """
-
-    least: Any
+__all__ = ["SharingModel", "build"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,13 +52,10 @@ class SharingModel(PyomoModel):
         Whose links are shared.
     parts : mapping of str to PyomoModel
         The collectives; index their variables to extend the joint model.
-    variables : Variables
-        Of the joint program itself.
     """
 
     topology: Topology
     parts: Mapping[str, Any]
-    variables: Variables
 
     def balance_switches(self) -> None:
         """Require of each part that the ingress of every switch equals its egress; see `ThroughputModel`.
@@ -113,7 +97,7 @@ def build(topology: Topology, parts: Mapping[str, Any], *, weights: Mapping[str,
     for name, part in parts.items():
         part.program.objective.deactivate()
         program.add_component(name, part.program)
-    model = SharingModel(program, topology, dict(parts), Variables(program.least))
+    model = SharingModel(program, topology, dict(parts))
     _link_shared(model)
     _least_rate(model, worth)
     model.maximize(model.variables.least)

@@ -42,16 +42,9 @@ __all__ = ["SteinerModel", "SteinerTree", "build"]
 
 
 class SteinerTree(NamedTuple):
-    """A tree that spans all ranks, and switches at which it branches.
+    """A tree from a `root` to all ranks, and switches at which it branches, by its `paths`, with its `direction`.
 
-    Attributes
-    ----------
-    root : int
-        A rank.
-    direction : {"broadcast", "reduce"}
-        Whether data runs away from the root or towards it.
-    paths : tuple of tuple of int
-        Node numbers from the root outwards: from a rank or a switch of the tree, past switches, to a rank or a switch.
+    Paths have node numbers from the root outwards: from a rank or a switch of the tree, past switches, to another one.
     """
 
     root: int

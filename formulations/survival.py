@@ -20,12 +20,11 @@ constraints
 The rate alone is the smallest bound over all failures, which exact combinatorial code finds faster; the model is for
 extensions, such as the cheapest reservation for a given rate.
 
-Stated in Pyomo, to be read and extended.
+Stated in Pyomo, to be read and extended: ``rate`` and ``reserved[tail, head]``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import UnsupportedError
 from ..support.validation import shown
@@ -35,25 +34,9 @@ from . import throughput
 from .modelling.pyomo_model import PyomoModel
 from .throughput import ThroughputModel
 
-__all__ = ["SurvivalModel", "Variables", "build", "cables"]
+__all__ = ["SurvivalModel", "build", "cables"]
 
 Cable = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Variables:
-    """Handles of the variables, to index when extending the model.
-
-    Attributes
-    ----------
-    rate : Var
-        GB/s per unit of weight.
-    reserved : Var
-        ``[tail, head]``: GB/s of a link.
-    """
-
-    rate: Any
-    reserved: Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,25 +53,15 @@ class SurvivalModel(PyomoModel):
         By name, such as ``"without_0"``.
     failures : mapping of str to tuple of str
         The cable that each scenario is without.
-    variables : Variables
-        Those of the program, by what they stand for.
     """
 
     topology: Topology
     scenarios: Mapping[str, ThroughputModel]
     failures: Mapping[str, Cable]
-    variables: Variables
 
 
 def cables(topology: Topology) -> tuple[Cable, ...]:
-    """List the pairs of nodes with a link in one direction or both, each once, in the order of the links.
-
-    Examples
-    --------
-    >>> from collopt.topologies import ring
-    >>> cables(ring(3))
-    (('gpu0', 'gpu1'), ('gpu1', 'gpu2'), ('gpu2', 'gpu0'))
-    """
+    """List the pairs of nodes with a link in one direction or both, each once, in the order of the links."""
     pairs: dict[frozenset[str], Cable] = {}
     for link in as_topology(topology).links:
         pairs.setdefault(frozenset((link.tail, link.head)), (link.tail, link.head))
@@ -119,7 +92,7 @@ def build(
         program.add_component(name, scenario.program)
     program.rate = pyo.Var(domain=pyo.NonNegativeReals)
     program.reserved = pyo.Var([(link.tail, link.head) for link in topology.links], domain=pyo.NonNegativeReals)
-    model = SurvivalModel(program, topology, scenarios, lost, Variables(program.rate, program.reserved))
+    model = SurvivalModel(program, topology, scenarios, lost)
     _link_reserved(model)
     _promise(model)
     _within(model)

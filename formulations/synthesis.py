@@ -22,7 +22,8 @@ leaves u no earlier than it can be there; docs/formulations/synthesis.md says wh
 A chunk takes a whole number of *ticks* on every link, in inverse proportion to the link's bandwidth, so durations are
 integers and an absolute optimality gap below one tick proves the optimum.
 
-Stated in Pyomo, to be read and extended; the search takes longer than building the model.
+Stated in Pyomo, to be read and extended: ``send[source, chunk, tail, head, step]``, only where it can happen, and
+``duration[step]``.  The search takes longer than building the model.
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ from ..topologies import Topology
 from .modelling.inputs import as_count, hop_distances
 from .modelling.pyomo_model import PyomoModel, total
 
-__all__ = ["SynthesisModel", "Variables", "as_schedule", "build"]
+__all__ = ["SynthesisModel", "as_schedule", "build"]
 
 MAX_TICKS = 10**6  # limit of ticks per chunk and link, beyond which solver tolerances are not small against a tick
 MAX_SENDS = 10**6
@@ -52,22 +53,6 @@ class Sending(NamedTuple):
     tail: str
     head: str
     step: int
-
-
-@dataclass(frozen=True)
-class Variables:
-    """Handles of the variables, to index when extending the model.
-
-    Attributes
-    ----------
-    send : Var
-        ``[source, chunk, tail, head, step]``: 1 if it happens, 0 if not; only where it can happen at all.
-    duration : Var
-        ``[step]``: whole ticks.
-    """
-
-    send: Any
-    duration: Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,15 +71,12 @@ class SynthesisModel(PyomoModel):
         Chunks per shard.
     tick : Fraction
         Length of a tick in ns per byte of shard: ``tick`` times the objective is `StepSchedule.inverse_rate`.
-    variables : Variables
-        Those of the program, by what they stand for.
     """
 
     topology: Topology
     steps: int
     chunks: int
     tick: Fraction
-    variables: Variables
 
 
 def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
@@ -123,7 +105,7 @@ def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
     program.ticks = pyo.Param(list(ticks), initialize=ticks, mutable=True, within=pyo.PositiveReals)
     program.send = pyo.Var(sendings, domain=pyo.Binary)
     program.duration = pyo.Var(range(steps), domain=pyo.NonNegativeIntegers)
-    model = SynthesisModel(program, topology, steps, chunks, tick, Variables(program.send, program.duration))
+    model = SynthesisModel(program, topology, steps, chunks, tick)
     incoming: dict[tuple[str, int, str], list[Sending]] = {}
     for sending in sendings:
         incoming.setdefault((sending.source, sending.chunk, sending.head), []).append(sending)

@@ -54,7 +54,7 @@ name                   meaning                                            equati
 stands in place of ``flow_in_share``, and the rate is that from each rank to each other (LP (3) in appendix A.5 of the
 direct-connect paper, by destination).  `collopt.formulations.all_to_all` states it in arrays, for large networks.
 
-Stated in Pyomo, to be read and extended.
+Stated in Pyomo, to be read and extended: ``rate``, ``share[tail, head]`` and ``flow[rank, tail, head]``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,26 +72,7 @@ from ..topologies.network.topology import as_topology
 from .modelling.inputs import as_count
 from .modelling.pyomo_model import PyomoModel, new_program, total
 
-__all__ = ["FixedCountModel", "ThroughputModel", "Variables", "build", "build_all_to_all", "build_fixed_count"]
-
-
-@dataclass(frozen=True)
-class Variables:
-    """Handles of the variables, to index when extending the model.
-
-    Attributes
-    ----------
-    rate : Var
-        GB/s per unit of weight: x.
-    share : Var
-        ``[tail, head]``: GB/s of a link that the collective may use.
-    flow : Var
-        ``[rank, tail, head]``: the witness of a rank, by names of nodes.
-    """
-
-    rate: Any
-    share: Any
-    flow: Any
+__all__ = ["FixedCountModel", "ThroughputModel", "build", "build_all_to_all", "build_fixed_count"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,14 +89,11 @@ class ThroughputModel(PyomoModel):
         Sizes of the shards in rank order; the algorithm bandwidth is their sum times the rate.
     direction : {"broadcast", "reduce"}
         Whether data runs from roots to ranks or from ranks to roots.
-    variables : Variables
-        Those of the program, by what they stand for.
     """
 
     topology: Topology
     weights: tuple[Fraction, ...]
     direction: Direction
-    variables: Variables
 
     @property
     def rate(self) -> Any:
@@ -140,14 +118,12 @@ class ThroughputModel(PyomoModel):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FixedCountModel(ThroughputModel):
-    """A throughput program with a fixed number of trees per root.
+    """A throughput program with a fixed number of trees per root, which ``variables.rate`` is.
 
     Attributes
     ----------
     weights : tuple of Fraction
-        Whole numbers without a common divisor; the other fields are those of `ThroughputModel`.
-    variables : Variables
-        Shares and flows in trees; ``variables.rate`` is the number of trees per root and unit of weight, no variable.
+        Whole numbers without a common divisor; shares and flows are in trees.
     inverse_bandwidth : Var
         Of one tree: U, in which ``U / unit`` is in 1/(GB/s).
     unit : Fraction
@@ -189,8 +165,8 @@ def build(
     _check_direction(direction)
     program = new_program(f"throughput of {topology.name}")
     program.rate = pyo.Var(domain=pyo.NonNegativeReals)
-    variables = _add_variables(program, topology, program.rate, pyo.NonNegativeReals)
-    model = ThroughputModel(program, topology, shards, direction, variables)
+    _add_variables(program, topology, pyo.NonNegativeReals)
+    model = ThroughputModel(program, topology, shards, direction)
     _link_bandwidth(model, 1, Fraction(1))
     _flow_in_share(model)
     _flow_balance(model)
@@ -251,10 +227,11 @@ def build_fixed_count(
     unit = Fraction(gcd(*(shard.numerator for shard in shards)), lcm(*(shard.denominator for shard in shards)))
     program = new_program(f"throughput of {topology.name} with {trees_per_root} trees per root")
     program.inverse_bandwidth = pyo.Var(domain=pyo.NonNegativeReals)
-    variables = _add_variables(program, topology, float(trees_per_root), pyo.NonNegativeIntegers)
+    program.rate = float(trees_per_root)
+    _add_variables(program, topology, pyo.NonNegativeIntegers)
     whole = tuple(shard / unit for shard in shards)
     fastest = max((link.bandwidth for link in topology.links), default=Fraction(1))
-    model = FixedCountModel(program, topology, whole, direction, variables, program.inverse_bandwidth, fastest)
+    model = FixedCountModel(program, topology, whole, direction, program.inverse_bandwidth, fastest)
     _link_bandwidth(model, model.inverse_bandwidth, fastest)
     add_switch_balance(model, "switch_balance", dict(model.variables.share.items()))
     _flow_in_share(model)
@@ -264,7 +241,7 @@ def build_fixed_count(
     return model
 
 
-def _add_variables(program: Any, topology: Topology, rate: Any, domain: Any) -> Variables:
+def _add_variables(program: Any, topology: Topology, domain: Any) -> None:
     import pyomo.environ as pyo
 
     links = [(link.tail, link.head) for link in topology.links]
@@ -272,7 +249,6 @@ def _add_variables(program: Any, topology: Topology, rate: Any, domain: Any) -> 
     program.bandwidth = pyo.Param(links, initialize=bandwidths, mutable=True, within=pyo.NonNegativeReals)
     program.share = pyo.Var(links, domain=domain)
     program.flow = pyo.Var(topology.compute_nodes, links, domain=pyo.NonNegativeReals)
-    return Variables(rate, program.share, program.flow)
 
 
 def _link_bandwidth(model: ThroughputModel, scale: Any, unit: Fraction) -> None:

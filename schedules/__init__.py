@@ -1,7 +1,7 @@
 """Schedules: forests of trees with routes, schedules in steps, flows, their bounds, checks and costs."""
 
 from ..support.quantities import as_bytes
-from .bounds.bound import Bound, bound_sensitivity, link_values
+from .bounds.bound import Bound, link_values
 from .bounds.cut_duals import CutDual
 from .bounds.cuts import Cut, Partition, RankCuts
 from .bounds.fan_out import FanOut
@@ -18,14 +18,6 @@ from .expansions.expansions import (
     degree_expansion_schedule,
     line_graph_schedule,
 )
-from .expansions.predicted_cost import (
-    bidirectional_cost_bound,
-    cartesian_power_cost,
-    cartesian_product_cost,
-    degree_expansion_cost,
-    is_line_graph_cost_exact,
-    line_graph_cost_bound,
-)
 from .expansions.reversal import (
     allreduce_schedule,
     base_reduce_scatter,
@@ -37,18 +29,18 @@ from .expansions.reversal import (
 )
 from .fast.schedule import AllToAllvSchedule, Stage
 from .fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
+from .flows import verify as flow_verify  # noqa: F401 - it registers its checks, as others do below
 from .flows.schedule import FlowPath, FlowSchedule
 from .flows.staged import StagedFlow
-from .flows.verify import verified_flow_loads
 from .paths.congestion import busiest_links, congestion
 from .paths.schedule import Schedule, rate_of_loads, schedule_time, verified_loads
 from .schedule_json import SCHEDULE_READERS, schedule_from_json, schedule_to_json
-from .steps import exchange_verify as exchange_verify  # registers its check
+from .steps import exchange_verify  # noqa: F401
+from .steps import verify as step_verify  # noqa: F401
 from .steps.allreduce import AnyStepSchedule, StepAllreduce
-from .steps.cost import StepCost, step_cost, step_schedule_time
+from .steps.cost import StepCost, step_cost
 from .steps.exchange import StepExchange
-from .steps.schedule import Send, StepSchedule, steps_from_json, steps_to_json
-from .steps.verify import verified_step_loads, verified_step_schedule_loads
+from .steps.schedule import Send, StepSchedule
 from .traffic.collective import (
     ALL_TO_ALL,
     ALL_TO_ALLV,
@@ -61,37 +53,29 @@ from .traffic.collective import (
     REDUCE_SCATTER,
     TREE_COLLECTIVES,
     Collective,
-    bus_factor,
     register_collective,
 )
+from .trees import symmetric_verify  # noqa: F401
+from .trees import verify as tree_verify  # noqa: F401
 from .trees.allreduce import Allreduce, TreeSchedule
 from .trees.forest import Forest, TreeEdge
-from .trees.forest_json import forest_from_json, forest_to_json
 from .trees.in_network import in_network
 from .trees.symmetric_forest import SymmetricAllreduce, SymmetricForest
 from .trees.symmetric_ranks import RankEdges, RankTransfers, rank_transfers
-from .trees.symmetric_verify import verified_symmetric_loads
-from .trees.verify import verified_link_loads, verified_schedule_loads
 
 __all__ = ["ALLGATHER", "ALLREDUCE", "ALL_TO_ALL", "ALL_TO_ALLV", "BROADCAST", "REDUCE", "REDUCE_SCATTER"]
-__all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective", "as_bytes", "bus_factor"]
+__all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective", "as_bytes"]
 __all__ += ["register_collective"]
 __all__ += ["Schedule", "busiest_links", "congestion", "rate_of_loads", "schedule_time", "verified_loads"]
 __all__ += ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
-__all__ += ["Allreduce", "Forest", "TreeEdge", "TreeSchedule", "forest_from_json", "in_network"]
-__all__ += ["SymmetricAllreduce", "SymmetricForest", "verified_symmetric_loads"]
+__all__ += ["Allreduce", "Forest", "SymmetricAllreduce", "SymmetricForest", "TreeEdge", "TreeSchedule", "in_network"]
 __all__ += ["RankEdges", "RankTransfers", "rank_transfers"]
-__all__ += ["forest_to_json", "verified_link_loads", "verified_schedule_loads"]
-__all__ += ["AnyStepSchedule", "Send", "StepAllreduce", "StepCost", "StepSchedule", "step_cost", "step_schedule_time"]
-__all__ += ["StepExchange"]
-__all__ += ["steps_from_json", "steps_to_json", "verified_step_loads", "verified_step_schedule_loads"]
-__all__ += ["FlowPath", "FlowSchedule", "StagedFlow", "verified_flow_loads"]
+__all__ += ["AnyStepSchedule", "Send", "StepAllreduce", "StepCost", "StepExchange", "StepSchedule", "step_cost"]
+__all__ += ["FlowPath", "FlowSchedule", "StagedFlow"]
 __all__ += ["H200", "MI300X", "PIPELINES", "AllToAllvSchedule", "Stage", "TwoTierModel", "TwoTierTimes"]
 __all__ += ["EVERY_SCHEDULE", "Bound", "Crossing", "Cut", "CutDual", "LengthDual", "LinkValue", "Partition", "RankCuts"]
-__all__ += ["TreeDual", "TreePartition", "Witness", "bound_sensitivity", "link_values"]
+__all__ += ["TreeDual", "TreePartition", "Witness", "link_values"]
 __all__ += ["FanOut", "RateAndHop", "SizeBound", "TimeWitness", "TimedCut", "TimedLink", "TimedRequest"]
 __all__ += ["allreduce_schedule", "reduce_scatter_schedule", "relabelled", "reversed_schedule", "without_repeats"]
 __all__ += ["base_reduce_scatter", "base_schedule", "bidirectional_schedule", "cartesian_power_schedule"]
 __all__ += ["degree_expansion_schedule", "line_graph_schedule"]
-__all__ += ["bidirectional_cost_bound", "cartesian_power_cost", "cartesian_product_cost", "degree_expansion_cost"]
-__all__ += ["is_line_graph_cost_exact", "line_graph_cost_bound"]

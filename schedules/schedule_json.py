@@ -18,7 +18,15 @@ from .trees.symmetric_json import symmetric_forest_from_json
 
 
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
-    """Return the JSON document of a schedule, or of both of an allreduce."""
+    """Return the JSON document of a schedule, or of both of an allreduce.
+
+    Examples
+    --------
+    >>> from collopt.schedules import Forest
+    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])
+    >>> schedule_to_json(forest)["trees"]
+    [[0, 1, [-1, 0]], [1, 1, [1, -1]]]
+    """
     if not isinstance(schedule, Schedule):
         raise UnsupportedError(
             f"the schedule is {shown(schedule)}; expected a Forest, a StepSchedule, an allreduce or a FlowSchedule"
@@ -27,9 +35,14 @@ def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def schedule_from_json(data: object, where: str) -> Schedule:
-    """Build a schedule of any kind from a decoded JSON value.
+    """Build a schedule of any kind from a decoded JSON value; only its form is checked.
 
-    Parameters as for `forest_from_json`; so are errors.
+    Parameters
+    ----------
+    data : dict
+        As `schedule_to_json` makes it.
+    where : str
+        Names the document in error messages.
     """
     where = where if isinstance(where, str) else shown(where)
     kind = data.get("kind") if isinstance(data, Mapping) else None

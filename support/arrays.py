@@ -54,6 +54,12 @@ def components(size: int, pairs: npt.ArrayLike) -> IntArray:
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
 
 
+def orbits(images: IntArray) -> IntArray:
+    """Number the orbits that permutations generate, by their first members; (generators, size) gives (size,)."""
+    count, size = images.shape
+    return components(size, np.column_stack((np.tile(np.arange(size), count), images.ravel())))
+
+
 def narrow(numbers: IntArray) -> npt.NDArray[np.unsignedinteger]:
     """Return numbers from 0 on in the narrowest type; those of up to 16 bits are sorted by digits, in linear time."""
     return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))

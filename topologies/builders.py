@@ -67,18 +67,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """One builder.
+    """A builder: its `name`, such as ``"fat-tree"``, `summary`, `function` and `parameters` in the signature's order.
 
-    Attributes
-    ----------
-    name : str
-        In kebab case, such as ``"fat-tree"``.
-    summary : str
-        The first line of the function's documentation.
-    function : callable
-        Returns the `Topology`.
-    parameters : tuple of Parameter
-        In the order of the signature.
+    The summary is the first line of the function's documentation.
     """
 
     name: str

@@ -8,6 +8,7 @@ A `BlockModel` is open to more constraints and other objectives, like models in 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -220,6 +221,11 @@ class Blocks:
         """Replace the objective by the greatest sum of ``(columns, coefficients)`` terms."""
         self._costs, self._maximize = self._objective(terms), True
 
+    @property
+    def columns(self) -> dict[str, IntArray]:
+        """Column numbers of all variables, by the names of their blocks."""
+        return {name: block.positions for name, block in self._columns.blocks.items()}
+
     def linear_program(self) -> LinearProgram:
         """Return the program as it stands, as arrays."""
         from scipy.sparse import coo_array
@@ -303,6 +309,11 @@ class BlockModel:
     """A linear program in blocks, to which constraints can be added and whose objective can be replaced."""
 
     blocks: Blocks  # for whole blocks of variables or constraints; what is added counts from the next solve on
+
+    @property
+    def variables(self) -> Any:
+        """Column numbers as attributes, by the variables' names in the formulation's table, in the blocks' shapes."""
+        return SimpleNamespace(**self.blocks.columns)
 
     def constrain(self, name: str, terms: Terms, *, lower: float = -np.inf, upper: float = np.inf) -> None:
         """Add a constraint."""

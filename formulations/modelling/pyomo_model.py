@@ -38,6 +38,11 @@ class PyomoModel:
         """One line in angle brackets."""
         return f"<{type(self).__name__} {self.program.name}>"
 
+    @property
+    def variables(self) -> Any:
+        """What has the variables as attributes, by their names in the formulation's table, to index in extensions."""
+        return self.program
+
     def constrain(self, name: str, expression: Any) -> None:
         """Add a constraint under a new name: linear in this model's variables, with ``<=``, ``>=`` or ``==``."""
         import pyomo.environ as pyo

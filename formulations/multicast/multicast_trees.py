@@ -28,7 +28,6 @@ from itertools import combinations, product
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bandwidth
 from ...support.validation import as_whole, is_whole, shown
 from ..modelling.blocks import BlockModel, Blocks
@@ -42,20 +41,8 @@ Edges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MulticastModel(BlockModel):
-    """The linear program of trees.
+    """The linear program of `trees`, each given by its edges, pairs of GPUs."""
 
-    Attributes
-    ----------
-    tokens : ndarray of int64, shape (trees,)
-        Variables, tokens along each tree.
-    time : ndarray of int64, shape ()
-        Variable, tokens per unit of bandwidth.
-    trees : tuple of tuple
-        The edges of each tree, pairs of GPUs.
-    """
-
-    tokens: IntArray
-    time: IntArray
     trees: tuple[Edges, ...]
 
 
@@ -95,9 +82,10 @@ def build(
     sizes = [float(count) for count in classes.values()]
     blocks.constraint("class_size", len(classes), [(of_class, tokens, 1.0)], lower=sizes, upper=sizes)
     widths = [float(as_bandwidth(scale_out, "scale_out")), float(as_bandwidth(scale_up, "scale_up"))]
-    _port_time(MulticastModel(blocks, tokens, time, trees), ranks, gpus_per_server, widths)
-    blocks.minimize([(time, 1.0)])
-    return MulticastModel(blocks, tokens, time, trees)
+    model = MulticastModel(blocks, trees)
+    _port_time(model, ranks, gpus_per_server, widths)
+    model.minimize([(time, 1.0)])
+    return model
 
 
 def _port_time(model: MulticastModel, ranks: int, gpus: int, widths: list[float]) -> None:
@@ -107,8 +95,8 @@ def _port_time(model: MulticastModel, ranks: int, gpus: int, widths: list[float]
     number, source, target = edges.T
     tier = (source // gpus == target // gpus).astype(np.int64)
     rows = np.arange(4 * ranks).reshape(2, 2, ranks)
-    used = [(rows[tier, way, end], model.tokens[number], 1.0) for way, end in enumerate((source, target))]
-    limit = (rows, model.time, -np.array(widths)[:, None, None])
+    used = [(rows[tier, way, end], model.variables.tokens[number], 1.0) for way, end in enumerate((source, target))]
+    limit = (rows, model.variables.time, -np.array(widths)[:, None, None])
     model.blocks.constraint("port_time", (2, 2, ranks), [*used, limit], upper=0.0)
 
 

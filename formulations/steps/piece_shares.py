@@ -23,54 +23,32 @@ Stated in `Blocks`, since it is solved for several numbers of steps.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ...support.arrays import FloatArray, IntArray
+from ...support.arrays import FloatArray
 from ...support.validation import as_whole, shown
 from ..modelling.blocks import BlockModel, Blocks, as_floats
 
-__all__ = ["HopKind", "PieceModel", "build"]
+__all__ = ["HopKind", "build"]
 
 MAX_STEPS = 1000
 
 
 class HopKind(NamedTuple):
-    """A kind of hops.
+    """A kind of hops: their `loads`, shards on each link, and the kind `before` them, by its place in the list.
 
-    Attributes
-    ----------
-    loads : array_like, shape (links,)
-        Shards that they put on each link.
-    before : int or None
-        The kind of the hops before them, by its place in the list; None if they start at the sources.
+    None is before hops that start at the sources.
     """
 
     loads: npt.ArrayLike
     before: int | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PieceModel(BlockModel):
-    """The linear program of the shares.
-
-    Attributes
-    ----------
-    share : ndarray of int64, shape (kinds, steps)
-        Variables, parts of a shard.
-    time : ndarray of int64, shape (steps,)
-        Variables, ns per byte of a shard if bandwidths are in GB/s.
-    """
-
-    share: IntArray
-    time: IntArray
-
-
-def build(kinds: Sequence[HopKind], bandwidths: npt.ArrayLike, steps: int) -> PieceModel:
+def build(kinds: Sequence[HopKind], bandwidths: npt.ArrayLike, steps: int) -> BlockModel:
     """State the least time of a pattern of hops in a number of steps.
 
     Raises `UnsupportedError` if the arguments are not of the form below, or the steps are fewer than the hops in a row.
@@ -94,7 +72,7 @@ def build(kinds: Sequence[HopKind], bandwidths: npt.ArrayLike, steps: int) -> Pi
     blocks = Blocks(f"shares of {len(kinds)} kinds of hops in {count} steps")
     share = blocks.variables("share", (len(kinds), count))
     time = blocks.variables("time", count)
-    model = PieceModel(blocks, share, time)
+    model = BlockModel(blocks)
     blocks.constraint("whole", len(kinds), [(np.arange(len(kinds))[:, None], share, 1.0)], lower=1.0, upper=1.0)
     _arrived(model, kinds)
     _link_time(model, loads, widths)
@@ -102,27 +80,29 @@ def build(kinds: Sequence[HopKind], bandwidths: npt.ArrayLike, steps: int) -> Pi
     return model
 
 
-def _arrived(model: PieceModel, kinds: Sequence[HopKind]) -> None:
+def _arrived(model: BlockModel, kinds: Sequence[HopKind]) -> None:
     """Sum of x(c, j) over j <= i is at most that of x(p(c), j) over j < i, for kinds that go on from others."""
     later = [place for place, kind in enumerate(kinds) if kind.before is not None]
     earlier = [kind.before for kind in kinds if kind.before is not None]
-    steps = len(model.time)
+    share = model.variables.share
+    steps = share.shape[1]
     through, step = np.tril_indices(steps)  # of steps j <= i
     before = through > step
     rows = np.arange(len(later))[:, None] * steps
     terms = [
-        (rows + through, model.share[later][:, step], 1.0),
-        (rows + through[before], model.share[earlier][:, step[before]], -1.0),
+        (rows + through, share[later][:, step], 1.0),
+        (rows + through[before], share[earlier][:, step[before]], -1.0),
     ]
     model.blocks.constraint("arrived", (len(later), steps), terms, upper=0.0)
 
 
-def _link_time(model: PieceModel, loads: FloatArray, widths: FloatArray) -> None:
+def _link_time(model: BlockModel, loads: FloatArray, widths: FloatArray) -> None:
     """Sum of load(c, e) x(c, i) is at most b(e) t(i), for each step and link."""
-    steps, links = len(model.time), len(widths)
+    share, time = model.variables.share, model.variables.time
+    steps, links = len(time), len(widths)
     rows = np.arange(steps)[:, None] * links + np.arange(links)
-    terms = [(rows, model.time[:, None], -widths)]
-    terms += [(rows, model.share[place][:, None], kind) for place, kind in enumerate(loads)]
+    terms = [(rows, time[:, None], -widths)]
+    terms += [(rows, share[place][:, None], kind) for place, kind in enumerate(loads)]
     model.blocks.constraint("link_time", (steps, links), terms, upper=0.0)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import CertificateError, UnsupportedError
 from ...formulations import synthesis
 from ...formulations.modelling.inputs import hop_distances
-from ...schedules import ALLGATHER, Bound, StepSchedule, congestion, verified_step_loads
+from ...schedules import ALLGATHER, Bound, StepSchedule, congestion, verified_loads
 from ...solvers.highs.options import HighsOptions
 from ...solvers.highs.session import solve
 from ...support import progress
@@ -194,7 +194,7 @@ def _listed(numbers: Iterable[int], what: str) -> list[int]:
 
 def _rate(schedule: StepSchedule, topology: Topology) -> Fraction:
     """Bandwidth time in ns per byte of shard, from verified loads."""
-    loads = verified_step_loads(schedule, topology)
+    loads = verified_loads(schedule, topology)
     return sum((congestion(row, schedule.chunks_per_shard, topology) for row in loads), Fraction(0))
 
 

@@ -40,7 +40,7 @@ def bfb_schedule(
 ) -> StepSchedule:
     """Build the breadth-first broadcast of the least bandwidth time.
 
-    It is the best for its number of chunks; `collopt.schedules.verified_step_loads` checks that it is a schedule.
+    It is the best for its number of chunks; `collopt.schedules.verified_loads` checks that it is a schedule.
     Raises `UnsupportedError` if there are switches or too many ranks, or an option is not of its form; `BoundError` if
     some rank cannot reach another; `CapacityOverflowError` if exact arithmetic would leave int64.
 

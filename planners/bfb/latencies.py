@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import StepSchedule, as_bytes, step_schedule_time
+from ...schedules import StepSchedule, as_bytes, schedule_time
 from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 from ...support.validation import as_kind
@@ -55,7 +55,7 @@ class TimedBfb:
     schedule : StepSchedule
         In whole chunks.
     time : Fraction
-        µs, worked out from the schedule: see `collopt.schedules.step_schedule_time`.
+        µs, worked out from the schedule: see `StepSchedule.time`.
     limit : Fraction
         µs that breadth-first broadcast takes if shards can be cut anywhere; `time` is more by what whole chunks cost.
     """
@@ -117,7 +117,7 @@ def timed_bfb(
     parts, times = _best_chunks(demands, shard, tried, limit)
     capacities = _capacities(problem, topology, times, shard / parts)
     schedule = schedule_of(problem, parts, share_out(problem.intake, parts, capacities), direction)
-    return TimedBfb(schedule, step_schedule_time(schedule, topology, num_bytes), limit)
+    return TimedBfb(schedule, schedule_time(schedule, topology, num_bytes), limit)
 
 
 def _best_chunks(

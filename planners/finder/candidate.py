@@ -16,7 +16,7 @@ from ...schedules import (
     StepSchedule,
     as_bytes,
     step_cost,
-    verified_step_loads,
+    verified_loads,
 )
 from ...schedules.traffic.collective import ALL_TO_ALL, EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.plugins.views import Viewed
@@ -195,7 +195,7 @@ class Candidate(Viewed):
 
         graph = self.graph()
         made = bfb_schedule(graph, direction=direction) if own is None else own()
-        verified_step_loads(made, Topology.from_graph(graph))
+        verified_loads(made, Topology.from_graph(graph))
         if (reached := step_cost(graph, made)) != cost:
             what = "allgather" if direction == "broadcast" else "reduce-scatter"
             raise CertificateError(

@@ -147,7 +147,7 @@ class Plan(Viewed):
 
     @property
     def busbw(self) -> Fraction:
-        """Bus bandwidth in GB/s as in nccl-tests; see `bus_factor`."""
+        """Bus bandwidth in GB/s as in nccl-tests; see `Collective.bus_factor`."""
         own = {} if self.collective.traffic is None else self.schedule.problem(self.collective)
         return self.algbw * self.collective.bus_factor(self.topology.num_ranks, own.get("root"))
 

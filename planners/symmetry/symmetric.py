@@ -15,9 +15,9 @@ from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Collective, Cut
 from ...schedules.bounds.witness import Witness
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
-from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest, link_orbits, orbit_numbers
+from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest, link_orbits
 from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, orbits
 from ...topologies import Topology
 from ...topologies.graphs.refinement import ColoredNetwork
 from ...topologies.graphs.translations import site_symmetries
@@ -91,8 +91,8 @@ def _symmetries(topology: Topology) -> Iterator[Symmetry]:
     if hosts is not None:
         generators = np.array(list(site_symmetries(network, hosts)), dtype=np.int64)
         if len(generators):
-            orbits = orbit_numbers(generators[:, : topology.num_ranks])
-            yield Symmetry(generators, np.argsort(orbits, kind="stable").reshape(orbits.max() + 1, -1).T, hosts)
+            of_ranks = orbits(generators[:, : topology.num_ranks])
+            yield Symmetry(generators, np.argsort(of_ranks, kind="stable").reshape(of_ranks.max() + 1, -1).T, hosts)
         return
     turned: list[IntArray] = []
     for turn in nested_turns(network, topology.num_ranks):

@@ -111,7 +111,7 @@ def _proved_rate(optimum: Solution) -> tuple[Fraction, Fraction]:
 
 def _fix_rate(model: AllreduceCutModel, rate: Fraction) -> Solution:
     """Fix the best rate and minimize traffic, so that rounds converge to one of many equivalent solutions."""
-    model.constrain("best_rate", [(model.root_rate, 1.0)], lower=float(rate))
+    model.constrain("best_rate", [(model.variables.root_rate, 1.0)], lower=float(rate))
     columns = np.concatenate([hops.columns for hops in model.hops.values()])
     model.minimize([(columns, np.random.default_rng(0).integers(1000, 1100, len(columns)) / 1000)])
     return solve(model, HighsOptions(algorithm=Algorithm.IPM))

@@ -9,7 +9,7 @@ splitting is the fallback.
 import numpy as np
 
 from ...errors import CapacityOverflowError, CertificateError, SolverError
-from ...schedules import Forest, verified_link_loads
+from ...schedules import Forest, verified_loads
 from ...solvers.flow.max_flow import check_capacities
 from ...solvers.trees.batch_packing import is_large
 from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
@@ -54,7 +54,7 @@ def best_forest(problem: TreeProblem, best: Bottleneck, count: int | None, trace
 
 def _check_fit(problem: TreeProblem, capacities: IntArray, forest: Forest) -> None:
     """Raise CertificateError unless these are spanning trees, no more on any link than its capacity."""
-    excess = verified_link_loads(forest, problem.topology) - capacities
+    excess = verified_loads(forest, problem.topology) - capacities
     if (excess > 0).any():
         link = problem.topology.link_at(int(excess.argmax()))
         raise CertificateError(

@@ -82,7 +82,7 @@ def _branched(schedule: TreeSchedule, topology: Topology) -> TreeSchedule:
     else:
         reduction = branched_at_switches(schedule.reduce, topology)
     branched = Allreduce(reduction, broadcast)
-    return branched if branched.congestion(topology) <= schedule.congestion(topology) else schedule
+    return branched if branched.inverse_rate(topology) <= schedule.inverse_rate(topology) else schedule
 
 
 def _directed_plan(

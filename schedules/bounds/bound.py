@@ -83,7 +83,7 @@ class Bound(Viewed):
 
     @property
     def busbw(self) -> Fraction:
-        """Largest bus bandwidth, GB/s as in nccl-tests; see `bus_factor`."""
+        """Largest bus bandwidth, GB/s as in nccl-tests; see `Collective.bus_factor`."""
         ranks = self.topology.num_ranks
         return self.algbw * self.collective.bus_factor(ranks, _own_root(self.collective, self.weights, ranks))
 
@@ -132,8 +132,16 @@ class Bound(Viewed):
             )
 
     def sensitivity(self) -> pd.DataFrame:
-        """Return `bound_sensitivity`, the links that the bound depends on."""
-        return bound_sensitivity(self)
+        """Tabulate `collopt.schedules.link_values`, the links that the bound depends on.
+
+        One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s and ``dual``, both exact.
+        """
+        import pandas as pd
+
+        duals = {(tail, head): dual for tail, head, dual in link_values(self)}
+        rows = [(*link[:3], duals.get(link[:2], Fraction(0))) for link in self.topology.links]
+        rows.sort(key=lambda row: row[3], reverse=True)
+        return pd.DataFrame(rows, columns=["tail", "head", "bandwidth", "dual"])
 
     def __str__(self) -> str:
         about = "" if self.scope == EVERY_SCHEDULE else f" for {self.scope}"
@@ -169,22 +177,6 @@ def link_values(bound: Bound) -> tuple[LinkValue, ...]:
     weights = witness.link_weights(topology, collective)
     amount, _ = witness.crossing(topology, collective, bound.weights)
     return tuple(LinkValue(*pair, weight * bound.total_weight / amount) for pair, weight in weights.items() if weight)
-
-
-def bound_sensitivity(bound: Bound) -> pd.DataFrame:
-    """Tabulate `link_values`.
-
-    One row per link, dearest first: ``tail``, ``head``, ``bandwidth`` in GB/s and ``dual``, both exact.
-    """
-    import pandas as pd
-
-    duals = {(tail, head): dual for tail, head, dual in link_values(bound)}
-    rows = [
-        (link.tail, link.head, link.bandwidth, duals.get((link.tail, link.head), Fraction(0)))
-        for link in bound.topology.links
-    ]
-    rows.sort(key=lambda row: row[3], reverse=True)
-    return pd.DataFrame(rows, columns=["tail", "head", "bandwidth", "dual"])
 
 
 def witness_to_json(witness: Witness) -> dict[str, Any]:

@@ -19,17 +19,12 @@ from .witness import Crossing, Pair, Witness, as_node_set, as_parts, check_known
 
 @dataclass(frozen=True)
 class Cut(Witness):
-    """A set of nodes S with some rank inside and some rank outside.
+    """A set S of `nodes`, ranks and switches, with some rank inside and some rank outside.
 
     *Allgather, broadcast*: the shards inside must leave it, so ``1 / x`` is at least their weight over ``B+(S)``
     (ForestColl section 4 (*); pipeline paper (5)).  *Reduce-scatter, reduce*: the same on the transposed network.
     *Allreduce*: every byte must leave it (pipeline paper, Theorem 16).  *All-to-all(v)*: what ranks inside have for
     ranks outside must leave it.
-
-    Attributes
-    ----------
-    nodes : frozenset of str
-        Ranks and switches inside.
 
     Examples
     --------
@@ -122,16 +117,11 @@ class Cut(Witness):
 
 @dataclass(frozen=True)
 class RankCuts(Witness):
-    """For every rank a cut that holds this rank alone: no rank can send faster than the widest of them.
+    """The `cuts` hold, in rank order, each rank alone: no rank can send faster than the widest of them.
 
     *Allreduce*: some rank sends ``2 (N - 1) / N`` of all bytes (pipeline paper, Theorem 17, due to Patarasuk and Yuan,
     and Corollary 18), unless switches can reduce data.  Where switches can copy, one send can be received often; what
     counts then is that some rank receives as much (see `Partition`), and the links that enter the cuts.
-
-    Attributes
-    ----------
-    cuts : tuple of Cut
-        In rank order.
     """
 
     field: ClassVar[str] = "rank_cuts"
@@ -199,19 +189,14 @@ class RankCuts(Witness):
 
 @dataclass(frozen=True)
 class Partition(Witness):
-    """All nodes in parts, p of which hold ranks: these must receive ``2 (p - 1)`` times all data between them.
+    """Every node is in one of the `parts`, p of which hold ranks: these must receive ``2 (p - 1)`` times all data.
 
     *Allreduce*: ``algbw <= B / (2 (p - 1))`` with B the bandwidth of the links that enter a part with ranks from
     another part; ``docs/explanation/allreduce.md`` proves it, for algorithms that send, copy and reduce elements and do
     not code several into one, like Theorem 17 of the pipeline paper.  On symmetric bidirectional links where every part
     holds ranks, the smallest such bound is the strength of the network (Tutte; Nash-Williams).  Single ranks as parts,
-    each with its own switches, give the mean where `RankCuts` have the maximum.
-
-    Attributes
-    ----------
-    parts : tuple of frozenset of str
-        Every node is in exactly one.  A part of switches only counts for nothing, and none of its switches can reduce
-        data.
+    each with its own switches, give the mean where `RankCuts` have the maximum.  A part of switches only counts for
+    nothing, and none of its switches can reduce data.
 
     Examples
     --------

@@ -17,18 +17,13 @@ from .time_witness import TimedRequest, TimeWitness, shards_to
 
 @dataclass(frozen=True)
 class FanOut(TimeWitness):
-    """A rank whose data must get to many others, each of which gets it from a message of a rank that has it.
+    """The data of a rank, `root`, must get to many others, each of which gets it from a message of a rank that has it.
 
     A message reaches its receiver no sooner than the least time of a hop after its sender began with it, and a sender
     begins one message for every `RuntimeCosts.send`.  Then the fastest is that every rank which has the data goes on
     sending it to others: Karp, Sahay, Santos and Schauser, "Optimal broadcast and summation in the LogP model", SPAA
     1993.  It holds however data is cut, or merged into messages.  Ranks that share a switch which copies or adds can
     all get it from one message, without cost to the sender, a hop after the first of them has it.
-
-    Attributes
-    ----------
-    root : str
-        The rank.
 
     Examples
     --------

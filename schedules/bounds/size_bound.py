@@ -101,7 +101,7 @@ class SizeBound:
 
     @property
     def busbw(self) -> Fraction:
-        """Largest bus bandwidth, GB/s as in nccl-tests; see `bus_factor`."""
+        """Largest bus bandwidth, GB/s as in nccl-tests; see `Collective.bus_factor`."""
         return self.algbw * self.rate.busbw / self.rate.algbw
 
     @property

@@ -16,16 +16,10 @@ BYTES_PER_KB = 1000
 
 
 class TimedLink(NamedTuple):
-    """A link as data passes it.
+    """A link as data passes it from `tail` to `head`, with its `bandwidth` in GB/s and its `delay` in µs.
 
-    Attributes
-    ----------
-    tail, head : str
-        Turned around where data is reduced, so that all data comes from what `TimedRequest.amount` calls sources.
-    bandwidth : Fraction
-        GB/s.
-    delay : Fraction
-        µs: the latency, and `RuntimeCosts.alpha` where the link leaves a rank.
+    Where data is reduced it is turned around, so that all data comes from what `TimedRequest.amount` calls sources.
+    The delay is the latency, and `RuntimeCosts.alpha` where the link leaves a rank.
     """
 
     tail: str

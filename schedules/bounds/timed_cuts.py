@@ -12,18 +12,13 @@ from .witness import as_node_set
 
 @dataclass(frozen=True)
 class TimedCut(TimeWitness):
-    """Potentials of nodes: µs that data needs at least from there to the sinks if little else is on its way.
+    """From ranks `sources` to `sinks`, see `TimedRequest.amount`, by `potentials` of all nodes in the topology's order.
+
+    These are the µs that data needs at least from a node to sinks if little else is on its way, at most 0 for sinks.
 
     With ``w(e) = max(0, pi(tail) - pi(head) - delay(e))`` no schedule is faster than the least potential of a source,
     if all links e together carry no more than the data from sources to sinks in the time w(e) each.
     `docs/explanation/every-size.md` has the proof, after Ford and Fulkerson (Operations Research 6(3), 1958).
-
-    Attributes
-    ----------
-    sources, sinks : frozenset of str
-        Ranks; see `TimedRequest.amount`.
-    potentials : tuple of Fraction
-        Of all nodes in µs, in the order of `Topology.nodes`; not above 0 for sinks.
 
     Examples
     --------

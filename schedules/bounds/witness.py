@@ -19,14 +19,9 @@ Pair = tuple[str, str]
 
 
 class Crossing(NamedTuple):
-    """What a collective must move, and over what: their ratio bounds ``1 / x`` from below.
+    """What a collective must move, an `amount` of data, over a `bandwidth` in GB/s.
 
-    Attributes
-    ----------
-    amount : Fraction
-        Units of data, of which the shard of a rank of weight w has w.
-    bandwidth : Fraction
-        GB/s.
+    Their ratio bounds ``1 / x`` from below.  The shard of a rank of weight w has w units of data.
     """
 
     amount: Fraction
@@ -95,15 +90,7 @@ class Witness(ABC):
 
 
 class LinkValue(NamedTuple):
-    """What a unit of bandwidth is worth.
-
-    Attributes
-    ----------
-    tail, head : str
-        A link, or the two ends of a hop.
-    dual : Fraction
-        In any unit, the same for all.
-    """
+    """What a unit of bandwidth from `tail` to `head`, of a link or of a hop, is worth: `dual`, in one unit for all."""
 
     tail: str
     head: str

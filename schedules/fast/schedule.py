@@ -22,17 +22,11 @@ if TYPE_CHECKING:
 
 
 class Stage(NamedTuple):
-    """One stage: GPU p of server i sends bytes ``begins[i]:ends[i]`` of a stream to GPU p of ``partners[i]``.
+    """A stage of at most `num_bytes` for each GPU: `partners` of servers, and bytes of streams, `begins` to `ends`.
 
-    A server whose partner is -1 sends nothing.  Streams that are shorter by one byte end before ``ends[i]``.  Where
-    servers are unequal, these are their parts.
-
-    Attributes
-    ----------
-    num_bytes : int
-        Bytes of the longest transfer.
-    partners, begins, ends : tuple of int
-        Per server, or part of one.
+    GPU p of server i sends bytes ``begins[i]:ends[i]`` of a stream to GPU p of ``partners[i]``.  A server whose partner
+    is -1 sends nothing.  Streams that are shorter by one byte end before ``ends[i]``.  Where servers are unequal, these
+    are their parts.
     """
 
     num_bytes: int

@@ -39,11 +39,6 @@ class TwoTierModel:
     scale_up_link : Fraction, optional
         GB/s from a GPU to each other one of its server, where these have a link each, as in a mesh of xGMI, instead of
         a switch.
-
-    Examples
-    --------
-    >>> TwoTierModel(450, 50).scale_out_time(10**6)
-    Fraction(22, 1)
     """
 
     scale_up: Exact
@@ -74,10 +69,6 @@ class TwoTierModel:
         link = None if self.scale_up_link is None else Fraction(self.scale_up_link) / unit
         return TwoTierModel(Fraction(self.scale_up) / unit, Fraction(self.scale_out) / unit, self.wake_up, link)
 
-    def scale_out_time(self, num_bytes: Exact) -> Fraction:
-        """Time in µs of one step in which the busiest GPU sends `num_bytes` to another server."""
-        return Fraction(self.wake_up) + Fraction(num_bytes) / Fraction(self.scale_out) / NS_PER_US
-
     def worst_factor(self, gpus_per_server: int) -> Fraction:
         """Bound what FAST takes over the optimum, for servers of m GPUs: ``1 + 2 (m - 1) B_2/B_1``, which is reached.
 
@@ -102,18 +93,9 @@ def check_model(model: object) -> None:
 
 
 class TwoTierTimes(NamedTuple):
-    """Breakdown of the time of a schedule, in µs.
+    """µs before the first stage, `balance`, of all `stages`, after the last, `tail`, and of the `local` part by itself.
 
-    Attributes
-    ----------
-    balance : Fraction
-        Before the first stage.
-    stages : Fraction
-        From the first stage's begin to the last one's end.
-    tail : Fraction
-        What is left to do inside servers after the last stage.
-    local : Fraction
-        What the local part takes by itself; it runs beside the stages.
+    The local part runs beside the stages.
     """
 
     balance: Fraction

@@ -48,7 +48,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     With a barrier after each step the rate is `step_rate`; with chunks pipelined in slices it approaches
     `inverse_rate`.
 
-    The arrays are read-only, not copied; `collopt.schedules.verified_flow_loads` checks them.
+    The arrays are read-only, not copied; `collopt.schedules.verified_loads` checks them.
 
     Attributes
     ----------

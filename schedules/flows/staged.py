@@ -21,16 +21,12 @@ from .schedule import FIELDS, FlowSchedule, flow_fields
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StagedFlow(FlowSchedule):
-    """A flow in which steps wait for each other, and ranks have one partner at a time in other servers.
+    """A flow in which steps wait for each other, and ranks have one partner at a time in other `servers`.
 
     In no step does a rank send to two ranks of other servers, or receive from two, so NICs see no incast.  All that a
     step does, such as balancing for the next stage between servers and redistributing after the last one, runs at the
     same time.  As in a `StepSchedule` loads have a row for each step, and the rate is that of all steps together.
-
-    Attributes
-    ----------
-    servers : ndarray of int64, shape (ranks,)
-        The server of each rank.
+    `servers`, int64 (ranks,), has the server of each rank.
 
     Examples
     --------

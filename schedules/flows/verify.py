@@ -18,17 +18,12 @@ LOAD_LIMIT = 2**62
 
 
 @verified_loads.register(FlowSchedule)
-def verified_flow_loads(schedule: FlowSchedule, topology: Topology) -> IntArray:
-    """Verify that a schedule delivers the traffic of every pair, and sum its load on every link.
+def _verified_flow(schedule: FlowSchedule, topology: Topology) -> IntArray:
+    """Verify that a schedule delivers the traffic of every pair, and sum its load on every link; int64 (links,).
 
     Checked: the arrays fit together; every path follows links of the topology and passes no node twice; its steps rise
     at ranks, and only there; something happens in every step; the paths of two ranks carry exactly the chunks of their
-    traffic.  Parameters as for `verified_loads`.  Raises `CertificateError` naming the first thing that is wrong.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,)
-        Chunks on each link, in the order of ``topology.links``.
+    traffic.
     """
     check_kinds(schedule, FlowSchedule, topology)
     hops = _verified_paths(schedule, topology)
@@ -76,7 +71,7 @@ def _verified_paths(schedule: FlowSchedule, topology: Topology) -> Hops:
 
 
 def check_flow(schedule: FlowSchedule) -> None:
-    """Check all that `verified_flow_loads` does without a topology, but for steps in which nothing happens."""
+    """Check all that `verified_loads` does without a topology, but for steps in which nothing happens."""
     _check_shapes(schedule, schedule.num_ranks)
     if len(schedule.weights):
         path = routed_paths(schedule.path_starts, schedule.path_nodes, schedule.num_ranks, "schedule")

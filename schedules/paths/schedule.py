@@ -22,6 +22,7 @@ from ...support.quantities import as_bytes
 from ...support.validation import as_whole, shown
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
 from ...topologies.network.assumed_costs import timed_network
+from ...topologies.network.topology import as_topology
 from ..traffic.collective import Collective, Direction
 from .congestion import congestion
 
@@ -315,7 +316,7 @@ def schedule_time(
     Trees and the paths of flows are pipelined: the latency of the deepest path, and the bandwidth time, bytes over
     algbw.  With m `slices`, data follows in that many pieces, so the last piece of a tree of height h passes ``h - 1``
     further hops, each of 1 / m of the time that the data of the largest tree takes; without, pieces are infinitely
-    small.  Steps wait for each other; see `step_schedule_time`.
+    small.  Steps wait for each other; see `StepSchedule.time`.
 
     With `costs`, every hop between ranks takes its alpha and the start of a message longer, no rank starts more
     messages than one after the other, and nothing else goes on while the rank that adds most adds.  Where starting one
@@ -353,7 +354,7 @@ def schedule_time(
         raise UnsupportedError(
             f"slices is {shown(slices)}, but the schedule has steps that wait for each other; leave slices out"
         )
-    network = timed_network(topology, costs)
+    network = timed_network(as_topology(topology), costs)
     rate = None if costs.efficiency else inverse_rate
     fixed = costs.launch
     if costs.reduction:

@@ -17,17 +17,10 @@ from .schedule import StepSchedule
 
 @dataclass(frozen=True, eq=False)
 class StepAllreduce(AllreduceSchedule):
-    """A reduce-scatter in steps, and after its last step an allgather.
+    """A reduce-scatter in steps, `reduce`, and after its last step an allgather, `broadcast`.
 
     Anything but a `StepSchedule` raises `UnsupportedError`; whether the two belong together is for
-    `collopt.schedules.verified_step_schedule_loads` to say.
-
-    Attributes
-    ----------
-    reduce : StepSchedule
-        Of direction "reduce".
-    broadcast : StepSchedule
-        Of direction "broadcast".
+    `collopt.schedules.verified_loads` to say.
     """
 
     parts: ClassVar[str] = StepSchedule.parts

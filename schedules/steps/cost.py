@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 
 from ...errors import UnsupportedError
 from ...support.quantities import Exact, as_bytes, as_factor, as_latency
-from ...support.validation import as_kind, is_int, is_whole, shown
+from ...support.validation import is_int, is_whole, shown
 from ...topologies import DirectGraph, Topology
 from ...topologies.network.direct_graph import as_direct_graph
 from .allreduce import AnyStepSchedule, check_fit
@@ -19,17 +19,11 @@ class _Figures(NamedTuple):
 
 
 class StepCost(_Figures):
-    """T_L and T_B of a schedule for one topology (direct-connect paper, section 3.2).
+    """T_L, `steps` in multiples of alpha, and T_B, `bandwidth_factor` in multiples of M/B, of a schedule on a topology.
 
-    A tuple, so that costs can be compared, sorted and taken apart.  What is no number of at least 0, or not exact,
-    raises `UnsupportedError`.
-
-    Attributes
-    ----------
-    steps : int
-        Communication steps: T_L in multiples of alpha.
-    bandwidth_factor : Fraction
-        T_B in multiples of M/B, with M bytes in all and a total bandwidth B of each node's d ports.
+    Direct-connect paper, section 3.2, with M bytes in all and a total bandwidth B of each node's d ports.  A tuple, so
+    that costs can be compared, sorted and taken apart.  What is no number of at least 0, or not exact, raises
+    `UnsupportedError`.
 
     Examples
     --------
@@ -71,7 +65,7 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     graph : DirectGraph
         Regular; what the schedule is for.
     schedule : StepSchedule or StepAllreduce
-        For as many ranks; not checked otherwise, see `collopt.schedules.verified_step_schedule_loads`.
+        For as many ranks; not checked otherwise, see `collopt.schedules.verified_loads`.
 
     Examples
     --------
@@ -84,26 +78,3 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     check_fit(schedule, as_direct_graph(graph))
     factor = Fraction(graph.degree, graph.num_nodes) * schedule.inverse_rate(Topology.from_graph(graph))
     return StepCost(schedule.num_steps, factor)
-
-
-def step_schedule_time(schedule: AnyStepSchedule, topology: Topology, num_bytes: int | str) -> Fraction:
-    """Predict the time in µs of a collective whose steps wait for each other, by the alpha-beta model.
-
-    A path that is used in a step takes the latencies of its links, one after the other, and as long as the busiest of
-    them takes for all that it carries in that step.  A step takes as long as the slowest path, the schedule as long as
-    all steps together: where paths are single links, ``sum over t of max over links of (alpha + M / (N B) * load)`` as
-    in the direct-connect paper, section E.3.  Links that are not used cost nothing.  Parameters as for `schedule_time`.
-
-    Examples
-    --------
-    Two ranks exchange shards of 50 kB over links of 25 GB/s and 3 µs:
-
-    >>> from collopt.schedules import StepSchedule
-    >>> from collopt.topologies import complete
-    >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
-    >>> step_schedule_time(exchange, complete(2, bandwidth=25, latency=3), 100_000)
-    Fraction(5, 1)
-    """
-    as_kind(topology, Topology, "the topology")
-    check_fit(schedule, topology)
-    return schedule.time(topology, num_bytes)

@@ -12,7 +12,6 @@ import numpy as np
 from ...errors import FileFormatError
 from ...support.arrays import BoolArray, IntArray
 from ...support.formatting import count_text
-from ...support.validation import shown
 from ..paths.written_paths import as_count, schedule_fields
 from ..traffic.collective import Direction
 from .sends import StepSends, as_columns, read_sends
@@ -129,7 +128,6 @@ class StepExchange(StepSends):
 
 def exchange_from_json(data: object, where: str) -> StepExchange:
     """Build the schedule that a decoded JSON value describes; see `steps_from_json`."""
-    where = where if isinstance(where, str) else shown(where)
     fields = schedule_fields(data, "exchange", ("kind", *COUNTS, "paths", *COLUMNS), where)
     found = read_sends(fields, COUNTS, COLUMNS, where)
     if (found["adds"] > 1).any():

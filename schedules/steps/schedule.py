@@ -12,9 +12,7 @@ import numpy as np
 from ...errors import FileFormatError
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
-from ...support.validation import as_kind, shown
-from ...topologies import Topology
-from ..paths.congestion import congestion
+from ...support.validation import shown
 from ..paths.written_paths import as_count, schedule_fields
 from ..traffic.collective import Direction
 from .sends import StepSends, as_columns, read_sends
@@ -45,7 +43,7 @@ class StepSchedule(StepSends):
     comes as number ``T - 1 - t``, a path is passed from its end to its start, and the rank at the start reduces what
     arrives with what it has (direct-connect paper, Definition 5 and Theorem 1).
 
-    The arrays are read-only, not copied; `collopt.schedules.verified_step_loads` checks them.
+    The arrays are read-only, not copied; `collopt.schedules.verified_loads` checks them.
 
     Attributes
     ----------
@@ -145,16 +143,6 @@ class StepSchedule(StepSends):
         for step, source, lower, upper, route in zip(*columns, strict=True):
             yield Send(step, source, lower, upper, paths[route])
 
-    def inverse_rate(self, topology: Topology) -> Fraction:
-        """Sum over the steps of the largest ``load / bandwidth``, in 1/(GB/s): ns per byte of shard.
-
-        With shards of m bytes the bandwidth term of the schedule's time is ``m * inverse_rate`` ns; the algorithm
-        bandwidth is ``num_ranks / inverse_rate``.  Where N ranks have d links of bandwidth b each, the direct-connect
-        paper's T_B is ``d b / N`` times this, in its unit M/B with B = d b.
-        """
-        times = (congestion(loads, self.chunks_per_shard, topology) for loads in self.link_loads(topology))
-        return sum(times, Fraction(0))
-
     @property
     def most_added(self) -> Fraction:
         """Data that a rank adds in all steps."""
@@ -166,7 +154,7 @@ class StepSchedule(StepSends):
         return Fraction(int(added.max()), self.chunks_per_shard)
 
     def to_json(self) -> dict[str, Any]:
-        """As `collopt.schedules.steps_to_json`."""
+        """Describe it by lists and integers, ready for `json.dumps`; sends are columns, as there can be millions."""
         return {
             "kind": "steps",
             "direction": self.direction,
@@ -181,28 +169,8 @@ class StepSchedule(StepSends):
         )
 
 
-def steps_to_json(schedule: StepSchedule) -> dict[str, Any]:
-    """Describe a schedule in steps by lists and integers, ready for `json.dumps`.
-
-    Sends are columns, for there can be millions of them.
-
-    Examples
-    --------
-    >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
-    >>> fields = steps_to_json(exchange)
-    >>> fields["paths"], fields["sources"]
-    ([[0, 1], [1, 0]], [0, 1])
-    """
-    as_kind(schedule, StepSchedule, "the schedule")
-    return schedule.to_json()
-
-
 def steps_from_json(data: object, where: str) -> StepSchedule:
-    """Build the schedule in steps that a decoded JSON value describes; only its form is checked.
-
-    Parameters as for `forest_from_json`.
-    """
-    where = where if isinstance(where, str) else shown(where)
+    """Build the schedule in steps that a decoded JSON value describes; only its form is checked."""
     fields = schedule_fields(data, "steps", ("kind", "direction", *COUNTS, "paths", *COLUMNS), where)
     if fields["direction"] not in ("broadcast", "reduce"):
         raise FileFormatError(

@@ -104,7 +104,13 @@ class StepSends(RoutedSchedule):
         slices: int | None = None,  # noqa: ARG002 - chunks are sent whole
         inverse_rate: Fraction | None = None,  # noqa: ARG002 - as are steps
     ) -> Fraction:
-        """Time in µs if steps wait for each other, whatever the rate; see `collopt.schedules.step_schedule_time`."""
+        """Time in µs if steps wait for each other, whatever the rate, by the alpha-beta model.
+
+        A path that is used in a step takes the latencies of its links, one after the other, and as long as the busiest
+        of them takes for all that it carries in that step.  A step takes as long as the slowest path: where paths are
+        single links, ``max over links of (alpha + M / (N B) * load)`` as in the direct-connect paper, section E.3.
+        Links that are not used cost nothing.
+        """
         self.check_fit(topology)
         whole = as_bytes(num_bytes)
         if not self.num_sends:

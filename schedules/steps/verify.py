@@ -23,18 +23,14 @@ from .sends import StepSends
 LOAD_LIMIT = 2**62
 
 
-def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
-    """Verify that a schedule is an allgather, or reversed a reduce-scatter, and sum its load on every link.
+@verified_loads.register(StepSchedule)
+def _verified_steps(schedule: StepSchedule, topology: Topology) -> IntArray:
+    """Verify that a schedule is an allgather, or reversed a reduce-scatter, and sum its loads; int64 (steps, links).
 
     Checked: the arrays fit together; every path follows links of the topology, passes only switches and no node twice;
     something happens in every step; a rank sends only what it holds at the beginning of the step; in the end every rank
     has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for it would reduce
-    it twice.  Parameters as for `verified_loads`.  Raises `CertificateError` naming the first thing that is wrong.
-
-    Returns
-    -------
-    ndarray of int64, shape (steps, links)
-        Chunks on each link, in the order of ``topology.links``; steps as the schedule numbers them.
+    it twice.
     """
     check_kinds(schedule, StepSchedule, topology)
     _check_shapes(schedule, topology.num_ranks)
@@ -48,7 +44,7 @@ def verified_step_loads(schedule: StepSchedule, topology: Topology) -> IntArray:
 
 
 def check_steps(schedule: AnyStepSchedule) -> None:
-    """Check all that `verified_step_schedule_loads` does without a topology, but for steps in which nothing happens."""
+    """Check all that `verified_loads` does without a topology, but for steps in which nothing happens."""
     if isinstance(schedule, StepAllreduce):
         _check_halves(schedule)
     for part in schedule.schedules:
@@ -60,20 +56,11 @@ def check_steps(schedule: AnyStepSchedule) -> None:
             pass
 
 
-def verified_step_schedule_loads(schedule: AnyStepSchedule, topology: Topology) -> tuple[IntArray, ...]:
-    """Verify all parts of a schedule, and that they match; sum their load on every link.
-
-    Parameters as for `verified_loads`.
-
-    Returns
-    -------
-    tuple of ndarray of int64, shape (steps, links)
-        As of `verified_step_loads`, one for each of ``schedule.schedules``, in units of its own chunks.
-    """
-    if isinstance(schedule, StepAllreduce):
-        _check_halves(schedule)
-        return tuple(verified_step_loads(part, topology) for part in (schedule.reduce, schedule.broadcast))
-    return (verified_step_loads(schedule, topology),)
+@verified_loads.register(StepAllreduce)
+def _verified_halves(schedule: StepAllreduce, topology: Topology) -> IntArray:
+    """Verify both parts of an allreduce, and that they match; rows of loads are those of one after the other."""
+    _check_halves(schedule)
+    return np.concatenate([_verified_steps(part, topology) for part in (schedule.reduce, schedule.broadcast)])
 
 
 def _check_halves(schedule: StepAllreduce) -> None:
@@ -86,13 +73,6 @@ def _check_halves(schedule: StepAllreduce) -> None:
             f"the allreduce's schedules are for {schedule.reduce.num_ranks} and {schedule.broadcast.num_ranks} ranks; "
             "expected the same ranks in both"
         )
-
-
-@verified_loads.register(StepSchedule)
-@verified_loads.register(StepAllreduce)
-def _verified_rows(schedule: AnyStepSchedule, topology: Topology) -> IntArray:
-    """Concatenate the rows of `verified_step_schedule_loads`."""
-    return np.concatenate(verified_step_schedule_loads(schedule, topology))
 
 
 def add_loads(loads: IntArray, schedule: StepSends, numbers: IntArray, links: IntArray) -> None:

@@ -164,7 +164,11 @@ class Collective:
         raise error(f"the traffic is not that of the collective {self.name!r}{whatever}")
 
     def bus_factor(self, num_ranks: int, root: int | None = None) -> Fraction:
-        """Divide bus bandwidth by algorithm bandwidth; see `collopt.schedules.bus_factor`."""
+        """Divide bus bandwidth by algorithm bandwidth, as nccl-tests defines them.
+
+        It is the share of all data that the busiest rank must send or receive.  A registered collective with one root,
+        whose traffic may depend on it, needs `root`.
+        """
         num_ranks = as_whole(num_ranks, "num_ranks")
         if self.traffic is not None and num_ranks > 1:  # of what a rank has on average
             if self.has_one_root:
@@ -275,28 +279,6 @@ def register_collective(collective: Collective) -> Collective:
         raise UnsupportedError(f"traffic of the collective {name!r} is {shown(traffic)}; expected a function")
     COLLECTIVES[name] = collective
     return collective
-
-
-def bus_factor(collective: AnyCollective, num_ranks: int, root: int | None = None) -> Fraction:
-    """Divide bus bandwidth by algorithm bandwidth, as nccl-tests defines them.
-
-    It is the share of all data that the busiest rank must send or receive.
-
-    Parameters
-    ----------
-    collective : str or Collective
-        Such as ``"allgather"``.
-    num_ranks : int
-        At least 1.
-    root : int, optional
-        Needed for a registered collective with one root, whose traffic may depend on it.
-
-    Examples
-    --------
-    >>> bus_factor("reduce_scatter", 8)
-    Fraction(7, 8)
-    """
-    return as_collective(collective).bus_factor(num_ranks, root)
 
 
 def as_collective(

@@ -10,7 +10,6 @@ import numpy as np
 from ...errors import CapacityOverflowError
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ..paths.congestion import congestion
 from ..paths.schedule import AllreduceSchedule
 from .forest import Forest
 
@@ -19,17 +18,10 @@ LOAD_LIMIT = 2**62  # what `collopt.schedules.trees.verify` adds up to
 
 @dataclass(frozen=True, eq=False)
 class Allreduce(AllreduceSchedule):
-    """A reduce-scatter followed, shard by shard and chunk by chunk, by an allgather.
+    """A reduce-scatter, `reduce`, followed, shard by shard and chunk by chunk, by an allgather, `broadcast`.
 
     Both run at the same time once data flows, so a link's load is the sum of both.  All ranks end with all sums, so the
-    shards need not be equal, and some ranks, or all but one, can be without.
-
-    Attributes
-    ----------
-    reduce : Forest
-        Of direction "reduce".
-    broadcast : Forest
-        Of direction "broadcast", with the same shards.
+    shards need not be equal, and some ranks, or all but one, can be without; they are the same in both.
     """
 
     parts: ClassVar[str] = Forest.parts
@@ -100,10 +92,6 @@ class Allreduce(AllreduceSchedule):
     def latency(self, topology: Topology) -> Fraction:
         """Sum of both, in µs; see `Forest.latency`."""
         return sum((forest.latency(topology) for forest in self.halves), Fraction(0))
-
-    def congestion(self, topology: Topology) -> Fraction:
-        """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
-        return congestion(self.link_loads(topology), self.trees_per_root, topology)
 
     def __repr__(self) -> str:
         return (

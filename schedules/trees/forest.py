@@ -14,7 +14,7 @@ from ...errors import UnsupportedError
 from ...support.arrays import BoolArray, IntArray, SmallArray, joined_rows, read_only
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import INT64_LIMIT, congestion, path_latencies, path_links, slowest_path
+from ..paths.congestion import INT64_LIMIT, path_latencies, path_links, slowest_path
 from ..paths.schedule import RoutedSchedule
 from ..traffic.collective import Collective, Direction
 from .switch_vertices import branching, columns, joined_routes, without_leaves
@@ -269,10 +269,6 @@ class Forest(RoutedSchedule):
         np.add.at(loads, links, np.repeat(users, hops))
         return loads
 
-    def congestion(self, topology: Topology) -> Fraction:
-        """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
-        return congestion(self.link_loads(topology), self.trees_per_root, topology)
-
     def hop_rate(self, topology: Topology) -> Fraction:
         """Longest time that the data of one tree takes on one link, in 1/(GB/s): see `Schedule.hop_rate`."""
         heaviest = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
@@ -322,7 +318,7 @@ class Forest(RoutedSchedule):
         return Fraction(int(arrival.max()), scale)
 
     def to_json(self) -> dict[str, Any]:
-        """As `collopt.schedules.forest_to_json`."""
+        """Describe it by lists and integers, ready for `json.dumps`."""
         trees = zip(self.roots.tolist(), self.weights.tolist(), self.routes.tolist(), strict=True)
         return {
             "kind": "forest",

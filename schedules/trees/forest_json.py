@@ -13,28 +13,8 @@ from .forest import Forest
 FIELDS = ("kind", "direction", "trees_per_root", "root_weights", "paths", "trees")
 
 
-def forest_to_json(forest: Forest) -> dict[str, Any]:
-    """Describe a forest by lists and integers, ready for `json.dumps`.
-
-    Examples
-    --------
-    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 2, 1)]), (1, 1, [(1, 2, 0)])])
-    >>> forest_to_json(forest)["trees"]
-    [[0, 1, [-1, 0]], [1, 1, [1, -1]]]
-    """
-    return forest.to_json()
-
-
 def forest_from_json(data: object, where: str) -> Forest:
-    """Build the forest that a decoded JSON value describes; only its form is checked.
-
-    Parameters
-    ----------
-    data : dict
-        As `forest_to_json` makes it.
-    where : str
-        Names the document in error messages.
-    """
+    """Build the forest that a decoded JSON value describes; only its form is checked."""
     own = isinstance(data, Mapping) and "switches" in data
     fields = schedule_fields(data, "forest", (*FIELDS, "switches") if own else FIELDS, where)
     count = whole_count(fields["trees_per_root"], f"{where}: field schedule.trees_per_root")

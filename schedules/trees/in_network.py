@@ -73,7 +73,7 @@ def _abilities(forest: Forest, topology: Topology) -> Abilities:
         links = path_links(forest.path_starts, forest.path_nodes, topology, forest.direction)
         opposite[~last] = reverse[links]
         loads = forest.link_loads(topology)
-        most = forest.congestion(topology) * forest.trees_per_root
+        most = forest.inverse_rate(topology) * forest.trees_per_root
         room[:] = [int(most * link.bandwidth) - load for link, load in zip(topology.links, loads.tolist(), strict=True)]
     return Abilities(branches, loops, np.array([each or UNLIMITED for each in group]), opposite, room)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,16 +12,19 @@ import numpy.typing as npt
 
 from ...errors import CertificateError, UnsupportedError
 from ...support.array_text import encode_integers
-from ...support.arrays import IntArray, components, read_only
+from ...support.arrays import IntArray, orbits, read_only
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
-from ..paths.congestion import congestion
 from ..paths.schedule import Schedule
-from ..traffic.collective import Direction
 from .allreduce import Allreduce
 from .forest import Forest
 
 MAX_EXPANDED = 2**28  # entries of the routes of all trees
+
+
+def _of_base(name: str) -> Any:
+    """Make a property, or method, that is the one of the trees of representatives."""
+    return property(attrgetter(f"base.{name}"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,30 +63,11 @@ class SymmetricForest(Schedule):
         """Copy and pickle by construction, as `Forest` does."""
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
-    @property
-    def num_ranks(self) -> int:
-        """Compute nodes that every tree spans."""
-        return self.base.num_ranks
-
-    @property
-    def trees_per_root(self) -> int:
-        """The paper's k; see `Forest`."""
-        return self.base.trees_per_root
-
-    @property
-    def direction(self) -> Direction:
-        """Whether data runs away from the roots or towards them."""
-        return self.base.direction
-
-    @property
-    def phases(self) -> tuple[Direction, ...]:
-        """That of all trees, alone."""
-        return self.base.phases
-
-    @property
-    def load_units(self) -> tuple[int, ...]:
-        """Copies of trees that carry a unit of data: k."""
-        return self.base.load_units
+    num_ranks, trees_per_root, direction, phases, load_units = map(
+        _of_base, ("num_ranks", "trees_per_root", "direction", "phases", "load_units")
+    )
+    # Images of trees are as high, and take as long.
+    heights, depth, latency, hop_rate = map(_of_base, ("heights", "depth", "latency", "hop_rate"))
 
     @cached_property
     def root_weights(self) -> IntArray:
@@ -116,7 +101,7 @@ class SymmetricForest(Schedule):
     @cached_property
     def orbits(self) -> IntArray:
         """The number of the orbit of each rank, shape (ranks,)."""
-        return read_only(orbit_numbers(self.generators[:, : self.num_ranks]))
+        return read_only(orbits(self.generators[:, : self.num_ranks]))
 
     @cached_property
     def expanded(self) -> Forest:
@@ -135,31 +120,9 @@ class SymmetricForest(Schedule):
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Tree copies on each link, shape (links,)."""
-        orbits = link_orbits(self.generators, topology)
-        sums = _orbit_sums(orbits, self.base.link_loads(topology))
-        return (sums * (self.num_ranks // self.num_representatives) // np.bincount(orbits))[orbits]
-
-    def congestion(self, topology: Topology) -> Fraction:
-        """The schedule's own value of 1/x, in 1/(GB/s); see `collopt.schedules.congestion`."""
-        return congestion(self.link_loads(topology), self.trees_per_root, topology)
-
-    @property
-    def heights(self) -> IntArray:
-        """Height of each tree of a representative; its images are as high."""
-        return self.base.heights
-
-    @property
-    def depth(self) -> int:
-        """Height of the highest tree, in hops between ranks."""
-        return self.base.depth
-
-    def latency(self, topology: Topology) -> Fraction:
-        """Largest sum of link latencies between a root and a rank along a tree, in µs."""
-        return self.base.latency(topology)
-
-    def hop_rate(self, topology: Topology) -> Fraction:
-        """Longest time that the data of one tree takes on one link; see `Schedule.hop_rate`."""
-        return self.base.hop_rate(topology)
+        of_links = link_orbits(self.generators, topology)
+        sums = _orbit_sums(of_links, self.base.link_loads(topology))
+        return (sums * (self.num_ranks // self.num_representatives) // np.bincount(of_links))[of_links]
 
     @property
     def messages(self) -> IntArray:
@@ -201,13 +164,7 @@ class SymmetricForest(Schedule):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SymmetricAllreduce(Allreduce):
-    """An allreduce along trees of which only those of representatives are written down.
-
-    Attributes
-    ----------
-    reduce, broadcast : SymmetricForest
-        Of these directions.
-    """
+    """An allreduce, `reduce` and `broadcast`, along trees of which only those of representatives are written down."""
 
     reduce: SymmetricForest  # type: ignore[assignment]
     broadcast: SymmetricForest  # type: ignore[assignment]
@@ -246,13 +203,7 @@ def link_orbits(generators: IntArray, topology: Topology) -> IntArray:
     for row, image in enumerate(images):
         if (image < 0).any():
             raise CertificateError(f"generator {row} takes a link to where the topology has none")
-    return orbit_numbers(np.array(images))
-
-
-def orbit_numbers(images: IntArray) -> IntArray:
-    """Number the orbits that permutations generate, by their first members; (generators, size) gives (size,)."""
-    count, size = images.shape
-    return components(size, np.column_stack((np.tile(np.arange(size), count), images.ravel())))
+    return orbits(np.array(images))
 
 
 def _orbit_sums(orbits: IntArray, values: IntArray) -> IntArray:

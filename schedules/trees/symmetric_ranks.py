@@ -10,18 +10,10 @@ from .symmetric_forest import SymmetricForest
 
 
 class RankEdges(NamedTuple):
-    """Edges of trees at one rank, by how far they are from their roots.
+    """By edges of trees at a rank, shape (edges,): `roots`, `trees` in ``schedule.base``, `peers`, and `depths`.
 
-    Attributes
-    ----------
-    roots : ndarray of int64, shape (edges,)
-        Rank whose shard the tree carries.
-    trees : ndarray of int64, shape (edges,)
-        Tree of the representative of that rank, as in ``schedule.base``.
-    peers : ndarray of int64, shape (edges,)
-        Rank at the other end.
-    depths : ndarray of int64, shape (edges,)
-        Hops between the root and the farther end of the edge.
+    The root is the rank whose shard the tree carries, the peer that at the other end; edges are sorted by their depths,
+    hops between the root and the farther end.
     """
 
     roots: IntArray
@@ -31,14 +23,9 @@ class RankEdges(NamedTuple):
 
 
 class RankTransfers(NamedTuple):
-    """All edges of trees at one rank; with direction "reduce", data runs against them.
+    """Edges of trees `above` a rank, from those that it receives from, and `below`, to those that it sends to.
 
-    Attributes
-    ----------
-    above : RankEdges
-        Edges from the rank that this one receives from.
-    below : RankEdges
-        Edges to the ranks that this one sends to.
+    With direction "reduce", data runs against them.
     """
 
     above: RankEdges

@@ -12,50 +12,38 @@ from math import prod
 import numpy as np
 
 from ...errors import CertificateError
-from ...support.arrays import IntArray, components
+from ...support.arrays import IntArray, orbits
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
 from ..paths.verify import check_kinds, refuse_if
 from .symmetric_forest import SymmetricAllreduce, SymmetricForest
-from .verify import LOAD_LIMIT, check_halves, summed_loads, verified_link_loads
+from .verify import LOAD_LIMIT, check_halves, summed_loads, verified_forest
 
 
 @verified_loads.register(SymmetricForest)
-def verified_symmetric_loads(schedule: SymmetricForest, topology: Topology) -> IntArray:
-    """Verify a symmetric forest on a topology, and sum the load of all its trees on every link.
+def _verified_images(schedule: SymmetricForest, topology: Topology) -> IntArray:
+    """Verify a symmetric forest on a topology, and sum the load of all its trees on every link; int64 (links,).
 
-    Checked: what `verified_link_loads` checks of the trees of representatives; the generators are commuting
-    permutations that keep ranks, links, bandwidths and latencies; every orbit of ranks has as many members as there are
-    products, and one representative.  Raises `CertificateError` naming the first thing that is wrong.
-
-    Parameters
-    ----------
-    schedule : SymmetricForest
-        Trusted in nothing.
-    topology : Topology
-        Trusted: it was checked when it was made.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,)
-        Tree copies on each link, in the order of ``topology.links``.
+    Checked: what `verified_forest` checks of the trees of representatives; the generators are commuting permutations
+    that keep ranks, links, bandwidths and latencies; every orbit of ranks has as many members as there are products,
+    and one representative.
     """
     check_kinds(schedule, SymmetricForest, topology)
     ranks, base = topology.num_ranks, schedule.base
     images = _checked_generators(schedule.generators, topology)
-    loads = verified_link_loads(base, topology)
+    loads = verified_forest(base, topology)
     if len(base.switches):
         raise CertificateError("trees of a symmetric forest branch at switches; expected trees that branch at ranks")
     size = prod(_order(generator) for generator in schedule.generators)
-    orbits = _orbits(schedule.generators[:, :ranks])
-    members = np.bincount(orbits)
+    of_ranks = orbits(schedule.generators[:, :ranks])
+    members = np.bincount(of_ranks)
     refuse_if(members != size, f"orbit {{}} of ranks does not have as many members as the group, {size}")
     refuse_if((base.root_weights != 0) & (base.root_weights != 1), "rank {} has a shard of a weight other than 0 and 1")
-    written = np.bincount(orbits, weights=base.root_weights).astype(np.int64)
+    written = np.bincount(of_ranks, weights=base.root_weights).astype(np.int64)
     refuse_if(written != 1, "orbit {} of ranks does not have exactly one representative")
     if int(base.weights.sum()) * ranks * size >= LOAD_LIMIT:
         raise CertificateError(f"{base.trees_per_root} trees per root could overflow the 64-bit sums of this check")
-    link_orbits = _orbits(images)
+    link_orbits = orbits(images)
     sums = np.zeros(link_orbits.max() + 1, dtype=np.int64)
     np.add.at(sums, link_orbits, loads)
     return np.asarray((sums * size // np.bincount(link_orbits))[link_orbits])
@@ -97,11 +85,6 @@ def _checked_generators(generators: IntArray, topology: Topology) -> IntArray:
         if (generators[one][generators[other]] != generators[other][generators[one]]).any():
             raise CertificateError(f"generators {one} and {other} of the symmetric forest do not commute")
     return images
-
-
-def _orbits(images: IntArray) -> IntArray:
-    count, size = images.shape
-    return components(size, np.column_stack((np.tile(np.arange(size), count), images.ravel())))
 
 
 def _order(generator: IntArray) -> int:

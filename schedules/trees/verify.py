@@ -24,19 +24,12 @@ BLOCK_ENTRIES = 2**19  # tree entries that are checked at a time: what fits the 
 
 
 @verified_loads.register(Forest)
-def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
-    """Verify a forest on a topology, and sum its load on every link.
+def verified_forest(forest: Forest, topology: Topology) -> IntArray:
+    """Verify a forest on a topology, and sum the tree copies on every link; int64 (links,).
 
     Checked: the arrays fit together; every route follows links of the topology, passes only switches and no node twice;
     every tree reaches every rank from its root, and branches at switches that can, within their limits; the weights of
-    each root's trees add up to `trees_per_root`.  Raises `CertificateError` naming the first thing that is wrong.
-
-    Parameters as for `verified_loads`.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,)
-        Tree copies on each link, in the order of ``topology.links``.
+    each root's trees add up to `trees_per_root`.
     """
     check_kinds(forest, Forest, topology)
     _check_shapes(forest, topology.num_ranks)
@@ -64,24 +57,12 @@ def verified_link_loads(forest: Forest, topology: Topology) -> IntArray:
 
 
 @verified_loads.register(Allreduce)
-def verified_schedule_loads(schedule: TreeSchedule, topology: Topology) -> IntArray:
-    """Verify all forests of a schedule, and that they match; sum their load on every link.
-
-    Parameters as for `verified_loads`.
-
-    Returns
-    -------
-    ndarray of int64, shape (links,)
-        In multiples of ``1 / schedule.trees_per_root`` units of data.
-    """
-    if isinstance(schedule, Forest):
-        return verified_link_loads(schedule, topology)
-    if not isinstance(schedule, Allreduce):
-        raise CertificateError(f"the schedule is {shown(schedule)}; expected a Forest or an Allreduce")
+def _verified_halves(schedule: Allreduce, topology: Topology) -> IntArray:
+    """Verify both forests of an allreduce, and that they match; sum their load on every link."""
     halves = schedule.reduce, schedule.broadcast
     check_halves(*halves)
     return summed_loads(
-        [forest.trees_per_root for forest in halves], [verified_link_loads(forest, topology) for forest in halves]
+        [forest.trees_per_root for forest in halves], [verified_forest(forest, topology) for forest in halves]
     )
 
 
@@ -95,7 +76,7 @@ def summed_loads(counts: Sequence[int], loads: Sequence[IntArray]) -> IntArray:
 
 
 def check_trees(schedule: TreeSchedule) -> None:
-    """Check all that `verified_schedule_loads` does without a topology, for trees that any switches may branch."""
+    """Check all that `verified_loads` does without a topology, for trees that any switches may branch."""
     if isinstance(schedule, Allreduce):
         check_halves(schedule.reduce, schedule.broadcast)
     for forest in schedule.forests:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collopt.errors import UnsupportedError
 from collopt.formulations import bfb
 from collopt.formulations.bfb_rounding import as_sends, excess_bound, least_chunks, round_shares
-from collopt.schedules import StepSchedule, verified_step_loads
+from collopt.schedules import StepSchedule, verified_loads
 from collopt.solvers.highs.session import solve
 from collopt.topologies import Topology, complete, hypercube, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load
@@ -74,7 +74,7 @@ def test_what_is_almost_whole_is_rounded_to_it() -> None:
 def test_rounded_schedules_keep_the_bound_of_theorem_20(topology: Topology, degree: int, chunks: int) -> None:
     """The schedule holds; against whole chunks at their best, ceil(P U), and against parts it loses little."""
     schedule = rounded_schedule(topology, chunks)
-    verified_step_loads(schedule, topology)
+    verified_loads(schedule, topology)
     parts = least_loads(topology)
     assert schedule.num_steps == len(parts)
     unit = Fraction(degree, topology.num_ranks)
@@ -90,7 +90,7 @@ def test_rounded_schedules_keep_the_bound_of_theorem_20(topology: Topology, degr
 def test_rounded_schedules_hold_on_random_networks(topology: Topology, chunks: int) -> None:
     """No link gets as much as a chunk more per source than its share of the linear program."""
     schedule = rounded_schedule(topology, chunks)
-    loads = verified_step_loads(schedule, topology)
+    loads = verified_loads(schedule, topology)
     for distance, row in enumerate(loads.tolist(), start=1):
         shares = solve(bfb.build(topology, distance)).values["share"]
         for link, load in zip(topology.links, row, strict=True):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import BoundError, UnsupportedError
 from collopt.formulations import synthesis
-from collopt.schedules import StepSchedule, verified_step_loads
+from collopt.schedules import StepSchedule, verified_loads
 from collopt.solvers.highs.session import solve
 from collopt.solvers.highs.solution import PrimalStatus, Termination
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring
@@ -27,7 +27,7 @@ def best(topology: Topology, steps: int, chunks: int) -> tuple[StepSchedule, Fra
     model = synthesis.build(topology, steps=steps, chunks=chunks)
     solution = solve(model)
     schedule = synthesis.as_schedule(model, solution.values["send"])
-    verified_step_loads(schedule, topology)
+    verified_loads(schedule, topology)
     assert schedule.inverse_rate(topology) == round(solution.objective) * model.tick
     return schedule, schedule.inverse_rate(topology)
 
@@ -102,7 +102,7 @@ def test_a_link_can_be_kept_free_in_a_step() -> None:
         if key[2:4] == ("gpu0", "gpu1"):
             over[key[4]].append(variable)
     model.constrain("quiet_start", sum(over[0]) == 0)
-    loads = verified_step_loads(synthesis.as_schedule(model, solve(model).values["send"]), topology)
+    loads = verified_loads(synthesis.as_schedule(model, solve(model).values["send"]), topology)
     quiet = [link[:2] for link in topology.links].index(("gpu0", "gpu1"))
     assert loads[0, quiet] == 0 < loads[1, quiet]
     model.constrain("quiet_end", sum(over[1]) == 0)

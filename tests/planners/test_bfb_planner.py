@@ -21,9 +21,9 @@ from collopt.schedules import (
     Partition,
     StepAllreduce,
     StepSchedule,
+    schedule_time,
     step_cost,
-    step_schedule_time,
-    verified_step_loads,
+    verified_loads,
 )
 from collopt.solvers.highs.session import solve
 from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, hypercube, ring, torus
@@ -94,7 +94,7 @@ def test_linear_programs_say_the_same(graph: DirectGraph) -> None:
 def test_schedules_are_valid_and_cost_what_is_promised(graph: DirectGraph, chunks: int | None) -> None:
     """The checker accepts them, and their loads add up to the formulas' values."""
     schedule = bfb_schedule(graph, chunks=chunks)
-    verified_step_loads(schedule, Topology.from_graph(graph))
+    verified_loads(schedule, Topology.from_graph(graph))
     assert step_cost(graph, schedule) == (bfb_cost(graph) if chunks is None else chunked_cost(graph, chunks))
 
 
@@ -104,7 +104,7 @@ def test_schedules_on_unequal_links_reach_the_linear_program(topology: Topology,
     """In both directions, on networks that are not regular."""
     direction: Any = data.draw(st.sampled_from(["broadcast", "reduce"]))
     schedule = bfb_schedule(topology, direction=direction)
-    verified_step_loads(schedule, topology)
+    verified_loads(schedule, topology)
     loads = bfb_loads(topology, direction=direction)
     assert schedule.direction == direction
     assert schedule.num_steps == len(loads)
@@ -116,7 +116,7 @@ def test_schedules_on_unequal_links_reach_the_linear_program(topology: Topology,
 def test_whole_chunks_are_shared_out_as_the_integer_program_would(topology: Topology, chunks: int) -> None:
     """Integer program (13) with links of different bandwidth, step by step."""
     schedule = bfb_schedule(topology, chunks=chunks)
-    loads = verified_step_loads(schedule, topology)
+    loads = verified_loads(schedule, topology)
     for distance in range(1, diameter_of(topology) + 1):
         best = max(solve(programs.build_chunked(topology, distance, chunks)).values["busiest"].values())
         reached = max(
@@ -210,7 +210,7 @@ def test_too_many_chunks_are_not_what_anybody_wants() -> None:
     links: list[Any] = [("a", "b", "1.0000003"), ("c", "b", "1.0000001"), *((*pair, 1) for pair in ends)]
     topology = Topology.from_links(links, compute="abcd")
     schedule = bfb_schedule(topology)
-    verified_step_loads(schedule, topology)
+    verified_loads(schedule, topology)
     assert schedule.chunks_per_shard <= 256
     best = sum(found.load for found in bfb_loads(topology))
     assert best <= schedule.inverse_rate(topology) <= best * Fraction(101, 100)
@@ -302,8 +302,8 @@ def test_timed_schedules_are_valid_and_tell_their_time(topology: Topology, data:
     chunks = data.draw(st.one_of(st.none(), st.integers(1, 5)))
     size = 3000 * topology.num_ranks
     found = timed_bfb(topology, size, chunks=chunks, direction=direction)
-    verified_step_loads(found.schedule, topology)
-    assert found.time == step_schedule_time(found.schedule, topology, size)
+    verified_loads(found.schedule, topology)
+    assert found.time == schedule_time(found.schedule, topology, size)
     assert found.limit == sum(timed_loads(topology, size, direction=direction)) <= found.time
     slowest = min(link.bandwidth for link in topology.links)
     chunk = Fraction(3, found.schedule.chunks_per_shard) / slowest

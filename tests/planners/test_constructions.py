@@ -20,7 +20,7 @@ from collopt.planners.finder.constructions import (
     TwoWay,
     transposed,
 )
-from collopt.schedules import step_cost, verified_step_loads
+from collopt.schedules import step_cost, verified_loads
 from collopt.topologies import Topology, bandwidth_optimum, isomorphism
 from graph_symmetry import is_reverse_symmetric
 
@@ -53,7 +53,7 @@ def test_bases_are_what_the_database_says(nodes: int, degree: int) -> None:
         for schedule, cost in zip(
             (entry.construction.schedule(), entry.construction.reduce_scatter()), costs, strict=True
         ):
-            verified_step_loads(schedule, Topology.from_graph(graph))
+            verified_loads(schedule, Topology.from_graph(graph))
             assert step_cost(graph, schedule) == cost, entry
 
 
@@ -92,12 +92,12 @@ def test_expansions_build_and_cost_what_the_theorems_say(
     assert construction.name == str(construction) == name
     graph, schedule = construction.graph(), construction.schedule()
     assert graph.name == name
-    verified_step_loads(schedule, Topology.from_graph(graph))
+    verified_loads(schedule, Topology.from_graph(graph))
     if cost is not None:
         assert step_cost(graph, schedule) == cost
     back = construction.reduce_scatter()
     assert back.direction == "reduce"
-    verified_step_loads(back, Topology.from_graph(graph))
+    verified_loads(back, Topology.from_graph(graph))
     if construction.reverse_symmetric or "Diamond" in name:
         assert step_cost(graph, back) == step_cost(graph, schedule)
     elif isinstance(construction, LineGraph):
@@ -168,5 +168,5 @@ def test_a_line_graph_can_do_better_than_theorem_10_says() -> None:
     graph = LineGraph(base).graph()
     assert bfb_cost(graph) == bfb_cost(graph, solver="lp") == (5, Fraction(17, 18))
     schedule = bfb_schedule(graph)
-    verified_step_loads(schedule, Topology.from_graph(graph))
+    verified_loads(schedule, Topology.from_graph(graph))
     assert step_cost(graph, schedule) == (5, Fraction(17, 18))

@@ -10,7 +10,7 @@ from papers.direct_connect_tables import TABLE_8, TABLES_4_AND_7, Printed
 
 from collopt import topologies
 from collopt.planners import bfb_cost, bfb_schedule
-from collopt.schedules import StepCost, base_schedule, step_cost, verified_step_loads
+from collopt.schedules import StepCost, base_schedule, step_cost, verified_loads
 from collopt.topologies import (
     Topology,
     bandwidth_optimum,
@@ -57,7 +57,7 @@ def test_the_verified_schedules_of_tables_4_and_7_cost_what_is_printed(row: Prin
     """T_L and T_B come from what the schedule puts on the links, and round to the printed figures."""
     graph, schedule = row.construction.graph(), row.construction.schedule()
     assert (graph.num_nodes, graph.degree) == (row.nodes, 4)
-    verified_step_loads(schedule, Topology.from_graph(graph))
+    verified_loads(schedule, Topology.from_graph(graph))
     cost = step_cost(graph, schedule)
     assert cost.steps == row.steps
     # 21/16 is printed as 1.312: half a unit of the last digit is rounded to even.
@@ -88,7 +88,7 @@ def test_the_distance_regular_graphs_of_table_8_have_optimal_broadcasts(
     graph = distance_regular(nodes).direct_graph()
     assert (moore_steps(nodes, 4), undirected_moore_steps(nodes, 4)) == (moore, undirected)
     schedule = bfb_schedule(graph)
-    verified_step_loads(schedule, Topology.from_graph(graph))
+    verified_loads(schedule, Topology.from_graph(graph))
     assert step_cost(graph, schedule) == StepCost(steps, bandwidth_optimum(nodes))
 
 
@@ -140,7 +140,7 @@ def test_the_flags_of_table_9_hold(row: Flags) -> None:
     else:
         assert breadth_first.bandwidth_factor > best
         schedule = base_schedule(graph.name)
-        verified_step_loads(schedule, Topology.from_graph(graph))
+        verified_loads(schedule, Topology.from_graph(graph))
         assert step_cost(graph, schedule).bandwidth_factor == best
 
 
@@ -168,5 +168,5 @@ def test_the_networks_of_table_6_have_optimal_breadth_first_schedules(topology: 
     assert bfb_cost(graph) == StepCost(graph.diameter, bandwidth_optimum(graph.num_nodes))
     if graph.num_nodes <= 1024:
         schedule = bfb_schedule(graph)
-        verified_step_loads(schedule, topology)
+        verified_loads(schedule, topology)
         assert step_cost(graph, schedule) == bfb_cost(graph)

@@ -21,7 +21,7 @@ from collopt.planners.finder.costs import Costing
 from collopt.planners.finder.frontier import pareto_efficient
 from collopt.planners.finder.table import FinderTable
 from collopt.planners.plans.stages import Trace
-from collopt.schedules import StepCost, step_cost, verified_step_loads
+from collopt.schedules import StepCost, step_cost, verified_loads
 from collopt.topologies import Topology, bandwidth_optimum
 from graph_symmetry import is_reverse_symmetric
 from slow_cases import slow_where
@@ -444,7 +444,7 @@ def test_a_sweep_counts_both_directions() -> None:
                 (entry.construction.schedule(), row["bandwidth_factor_exact"]),
                 (entry.construction.reduce_scatter(), row["reduce_scatter_factor_exact"]),
             ):
-                verified_step_loads(schedule, Topology.from_graph(graph))
+                verified_loads(schedule, Topology.from_graph(graph))
                 assert step_cost(graph, schedule) == (entry.steps, factor)
             both = 2 * entry.steps * 10 + entry.both_factors * F(2**20, 12500)
             assert row["allreduce_us"] == pytest.approx(float(both))

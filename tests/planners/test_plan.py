@@ -135,7 +135,7 @@ def test_several_changes_are_accepted_exactly_if_a_slow_checker_accepts_them(
         made = data.draw(changed_plans(made, [name]))
     if restated and forest_holds(made.schedule, made.topology):
         loads = np.array(loads_of(made.schedule, made.topology))
-        made = replace(made, link_loads=loads, inverse_rate=made.schedule.congestion(made.topology))
+        made = replace(made, link_loads=loads, inverse_rate=made.schedule.inverse_rate(made.topology))
     if plan_holds(made):
         made.verify()
     else:

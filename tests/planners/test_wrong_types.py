@@ -15,7 +15,7 @@ from collopt.errors import CertificateError, ColloptError, TopologyError, Unsupp
 from collopt.planners.bfb.bfb import bfb_cost, bfb_schedule, plan_bfb
 from collopt.planners.trees.forestcoll import bound_trees, plan_trees
 from collopt.planners.trees.strength import allreduce_bound
-from collopt.schedules import Forest, in_network, verified_link_loads, verified_schedule_loads
+from collopt.schedules import Forest, in_network, verified_loads
 from collopt.topologies import ring
 
 RING = ring(3)
@@ -89,12 +89,12 @@ CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
         "the plan's schedule is 'trees'; expected trees",
     ),
     "loads of something": (
-        lambda: verified_schedule_loads("trees", RING),
+        lambda: verified_loads("trees", RING),
         CertificateError,
         "the schedule is 'trees'; expected a Forest or an Allreduce",
     ),
     "loads of a forest of something": (
-        lambda: verified_link_loads("trees", RING),
+        lambda: verified_loads("trees", RING),
         CertificateError,
         "the schedule is 'trees'; expected a Forest",
     ),

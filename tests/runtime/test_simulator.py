@@ -15,8 +15,16 @@ from collopt import Topology
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import plan_of_schedule
 from collopt.runtime import Simulation, simulate
-from collopt.schedules import Allreduce, FlowSchedule, Forest, StepAllreduce, StepSchedule, TreeSchedule, as_bytes
-from collopt.schedules.steps.cost import step_schedule_time
+from collopt.schedules import (
+    Allreduce,
+    FlowSchedule,
+    Forest,
+    StepAllreduce,
+    StepSchedule,
+    TreeSchedule,
+    as_bytes,
+    schedule_time,
+)
 from collopt.schedules.timing.schedule_transfers import transfers_of
 from collopt.topologies import SwitchLimits, complete, dgx_a100, dgx_h100, hypercube, kautz, mi250, ring, torus
 from sample_sizes import examples
@@ -106,7 +114,7 @@ def test_steps_that_are_waited_for_take_what_the_model_says(topology: Topology, 
     plan = collopt.plan(topology, collective, planner="bfb")
     for size in (1, 4096, "1M"):
         waited = simulate(plan, size, steps="wait").time
-        assert waited == step_schedule_time(plan.schedule, topology, size)
+        assert waited == schedule_time(plan.schedule, topology, size)
         assert shortest_time(plan, size) <= waited
         assert simulate(plan, size).time <= waited
 

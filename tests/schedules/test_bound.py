@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from collopt import bound
 from collopt.errors import CertificateError
-from collopt.schedules import TREE_COLLECTIVES, Bound, Cut, RankCuts, bus_factor
+from collopt.schedules import TREE_COLLECTIVES, Bound, Cut, RankCuts
 from collopt.topologies import Topology, dgx_a100, mi250, ring
 from oracles.slow_check import bound_holds
 from strategies import eulerian_topologies, switch_free_topologies
@@ -156,7 +156,7 @@ def test_nothing_is_stated_that_would_be_refused(collective: str, weights: tuple
 
 def test_bus_bandwidth_counts_what_a_rank_sends() -> None:
     """As nccl-tests does."""
-    factors = {str(collective): bus_factor(collective, 4) for collective in TREE_COLLECTIVES}
+    factors = {str(collective): collective.bus_factor(4) for collective in TREE_COLLECTIVES}
     assert factors == {
         "allgather": Fraction(3, 4),
         "reduce_scatter": Fraction(3, 4),

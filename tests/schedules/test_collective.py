@@ -25,7 +25,6 @@ from collopt.schedules import (
     Bound,
     Collective,
     Cut,
-    bus_factor,
     register_collective,
 )
 from collopt.schedules.traffic.collective import as_collective, collective_or_given
@@ -121,7 +120,7 @@ def test_bus_factors_of_nccl_tests() -> None:
         "all_to_all": Fraction(3, 4),
         "all_to_allv": Fraction(3, 4),
     }
-    assert {name: bus_factor(name, 4) for name in COLLECTIVES} == four  # type: ignore[arg-type]
+    assert {name: as_collective(name).bus_factor(4) for name in COLLECTIVES} == four  # type: ignore[arg-type]
     assert all(each.bus_factor(1) == each.has_one_root for each in COLLECTIVES.values())
 
 
@@ -342,9 +341,9 @@ def test_bus_factors_are_those_of_the_root() -> None:
             ("a", 0, "num_ranks is 'a'"),
         ):
             with pytest.raises(UnsupportedError, match=problem):
-                bus_factor("scatter", ranks, root)  # type: ignore[arg-type]
+                as_collective("scatter").bus_factor(ranks, root)  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="num_ranks is 0"):
-        bus_factor("allgather", 0)
+        as_collective("allgather").bus_factor(0)
 
 
 def test_copies_of_a_registered_collective_are_the_same_object() -> None:

@@ -22,7 +22,6 @@ from collopt.schedules import (
     schedule_from_json,
     schedule_time,
     schedule_to_json,
-    verified_flow_loads,
     verified_loads,
 )
 from collopt.topologies import Topology, ring
@@ -57,7 +56,7 @@ def test_switches_hold_nothing_back() -> None:
     schedule = flow(paths=paths)
     assert schedule.transfers.tolist() == [1] * 6
     assert schedule.num_steps == 1
-    assert verified_flow_loads(schedule, STAR).tolist() == [2] * 6
+    assert verified_loads(schedule, STAR).tolist() == [2] * 6
     assert schedule.step_rate(STAR) == schedule.inverse_rate(STAR) == Fraction(1, 15)
 
 
@@ -71,7 +70,7 @@ def test_traffic_counts_what_ranks_keep_for_the_algorithm_bandwidth_only() -> No
     """As nccl-tests count the whole buffer."""
     traffic = ONES + 4 * np.eye(3, dtype=np.int64)
     assert flow(traffic=traffic).total_weight == 7
-    assert verified_flow_loads(flow(traffic=traffic), RING).tolist() == [3, 3, 3]
+    assert verified_loads(flow(traffic=traffic), RING).tolist() == [3, 3, 3]
     assert repr(flow(traffic=traffic)).startswith("<FlowSchedule: all-to-all of 3 ranks")
     uneven = flow(traffic=np.array([[0, 2, 0], [0, 0, 1], [0, 0, 0]]), paths=[(2, (0, 1), (0,)), (1, (1, 2), (0,))])
     assert repr(uneven) == "<FlowSchedule: all-to-allv of 3 ranks, 2 paths, 1 step, 1 chunk per unit>"
@@ -114,7 +113,7 @@ def with_array(name: str, place: Any, value: int) -> Callable[[], FlowSchedule]:
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
-    "kind": (lambda: "flow", "expected a FlowSchedule"),
+    "kind": (lambda: "flow", "expected a Forest or an Allreduce"),
     "ranks": (lambda: replace(flow(), num_ranks=4), "is for 4 ranks; the topology has 3"),
     "chunks": (lambda: replace(flow(), chunks_per_unit=0), "has 0 chunks per unit"),
     "many chunks": (lambda: replace(flow(), chunks_per_unit=2**70), "chunks per unit; expected 1 to"),
@@ -154,17 +153,17 @@ def test_the_check_names_what_is_wrong(name: str) -> None:
     """Whatever it is."""
     make, message = WRONG[name]
     with pytest.raises(CertificateError, match=message):
-        verified_flow_loads(make(), RING)
+        verified_loads(make(), RING)
 
 
 def test_steps_change_at_ranks_and_not_at_switches() -> None:
     """What a switch passes on does not wait there."""
     paths = [(1, (s, 3, d), (0, int(s == 0))) for s in range(3) for d in range(3) if s != d]
     with pytest.raises(CertificateError, match="steps of path 0 do not stay the same at a switch"):
-        verified_flow_loads(flow(paths=paths), STAR)
+        verified_loads(flow(paths=paths), STAR)
     into_switch = [(1, (0, 3), (0,))]
     with pytest.raises(CertificateError, match="path 0 does not run from a rank to a rank"):
-        verified_flow_loads(flow(paths=into_switch), STAR)
+        verified_loads(flow(paths=into_switch), STAR)
 
 
 @pytest.mark.parametrize(
@@ -244,6 +243,6 @@ def test_loads_are_those_of_plain_loops(data: st.DataObject) -> None:
         for tail, head in pairwise(path):
             loads[network.nodes[tail], network.nodes[head]] += chunks
     schedule = FlowSchedule.from_paths(traffic, 1, paths)
-    assert verified_flow_loads(schedule, network).tolist() == list(loads.values())
+    assert verified_loads(schedule, network).tolist() == list(loads.values())
     assert schedule.link_loads(network).tolist() == list(loads.values())
     assert schedule.step_loads(network).sum(axis=0).tolist() == list(loads.values())

@@ -114,8 +114,8 @@ def test_loads_are_those_of_a_slow_count(topology: Topology) -> None:
 
 def test_congestion_is_the_largest_share_of_a_link() -> None:
     """Three copies out of two per root on the direct link of 1 GB/s."""
-    assert chain_and_star().congestion(STAR) == Fraction(3, 2)
-    assert chain_and_star().congestion(STAR.derate("sw", "gpu3", "1/8")) == Fraction(4, 2) / Fraction(4, 8)
+    assert chain_and_star().inverse_rate(STAR) == Fraction(3, 2)
+    assert chain_and_star().inverse_rate(STAR.derate("sw", "gpu3", "1/8")) == Fraction(4, 2) / Fraction(4, 8)
 
 
 def test_rings_over_two_dgx_a100_boxes_cross_the_fabric_twice() -> None:
@@ -135,11 +135,11 @@ def test_rings_over_two_dgx_a100_boxes_cross_the_fabric_twice() -> None:
                     through = [f"box{here}/nic{tail % 8}", ib, f"box{there}/nic{head % 8}"]
                 paths.append((tail, *(node[name] for name in through), head))
             trees.append((root, 1, paths))
-    assert Forest.from_paths(16, 8, trees).congestion(topology) == Fraction(3, 65) * Fraction(1625, 1000)
+    assert Forest.from_paths(16, 8, trees).inverse_rate(topology) == Fraction(3, 65) * Fraction(1625, 1000)
 
 
 def test_a_route_without_a_link_has_no_load() -> None:
-    """`verified_link_loads` says which link is missing."""
+    """`verified_loads` says which link is missing."""
     forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
     one_way = Topology.from_links([("a", "b", 1)], compute=["a", "b"])
     with pytest.raises(CertificateError, match="a link that the topology does not have"):
@@ -147,7 +147,7 @@ def test_a_route_without_a_link_has_no_load() -> None:
     beyond = Forest.from_paths(3, 1, [(0, 1, [(1, 2)])])
     cycle = Topology.from_links([("a", "b", 1), ("b", "a", 1)], compute=["a", "b"])
     with pytest.raises(CertificateError, match="a link that the topology does not have"):
-        beyond.congestion(cycle)
+        beyond.inverse_rate(cycle)
 
 
 def walked_depths(forest: Forest) -> list[list[int]]:

@@ -14,7 +14,7 @@ from hypothesis import given
 
 from collopt.errors import FileFormatError
 from collopt.planners import plan
-from collopt.schedules import Forest, forest_from_json, forest_to_json
+from collopt.schedules import Forest, schedule_from_json, schedule_to_json
 from collopt.topologies import Topology
 from strategies import eulerian_topologies
 
@@ -24,14 +24,14 @@ ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes")
 def document() -> dict[str, Any]:
     """Two ranks around a switch, two trees each, as `json.loads` gives it."""
     star = [(0, 1, [(0, 2, 1)]), (0, 1, [(0, 1)]), (1, 2, [(1, 2, 0)])]
-    return json.loads(json.dumps(forest_to_json(Forest.from_paths(2, 2, star))))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(schedule_to_json(Forest.from_paths(2, 2, star))))  # type: ignore[no-any-return]
 
 
 @given(eulerian_topologies())
 def test_forests_come_back_as_they_were(topology: Topology) -> None:
     """Through JSON text, arrays with their types."""
     made = plan(topology, "allgather").schedule
-    again = forest_from_json(json.loads(json.dumps(forest_to_json(made))), "text")
+    again = schedule_from_json(json.loads(json.dumps(schedule_to_json(made))), "text")
     assert (again.num_ranks, again.trees_per_root) == (made.num_ranks, made.trees_per_root)
     for name in ARRAYS:
         assert np.array_equal(getattr(again, name), getattr(made, name))
@@ -51,7 +51,7 @@ def test_only_the_form_is_checked() -> None:
     """What makes no sense on a network is for the checker to refuse."""
     made = document()
     made["trees"][0] = [7, -3, [99, 99]]
-    assert forest_from_json(made, "here").roots.tolist() == [7, 0, 1]
+    assert schedule_from_json(made, "here").roots.tolist() == [7, 0, 1]
 
 
 def put(value: object, *place: str | int) -> Callable[[dict[str, Any]], object]:
@@ -108,7 +108,7 @@ def test_what_is_no_forest_is_refused(case: str) -> None:
     change(made)
     before = copy.deepcopy(made)
     with pytest.raises(FileFormatError, match=rf"^here: .*{message}"):
-        forest_from_json(made, "here")
+        schedule_from_json(made, "here")
     assert made == before
 
 
@@ -116,4 +116,4 @@ def test_what_is_no_forest_is_refused(case: str) -> None:
 def test_what_is_no_object_is_refused(value: object) -> None:
     """Before any field is looked at."""
     with pytest.raises(FileFormatError, match=r"^here: field schedule"):
-        forest_from_json(value, "here")
+        schedule_from_json(value, "here")

@@ -53,7 +53,7 @@ def test_everyone_still_gets_everything_once_and_no_link_becomes_a_bottleneck(
     after = in_network(before, topology)
     loads = verified_loads(after, topology)
     assert np.array_equal(loads, after.link_loads(topology))
-    assert after.congestion(topology) <= before.congestion(topology)
+    assert after.inverse_rate(topology) <= before.inverse_rate(topology)
     assert (after.heights <= before.heights).all()
     if not topology.loopback:
         assert (loads <= before.link_loads(topology)).all()

@@ -17,8 +17,7 @@ from collopt.schedules import (
     relabelled,
     reversed_schedule,
     step_cost,
-    verified_step_loads,
-    verified_step_schedule_loads,
+    verified_loads,
     without_repeats,
 )
 from collopt.topologies import DirectGraph, Topology, complete, diamond, unidirectional_ring
@@ -44,7 +43,7 @@ def test_an_allgather_makes_a_reduce_scatter_and_an_allreduce(graph: DirectGraph
                 make(graph, schedule)
         return
     both = allreduce_schedule(graph, schedule)
-    verified_step_schedule_loads(both, Topology.from_graph(graph))
+    verified_loads(both, Topology.from_graph(graph))
     assert both.reduce.direction == "reduce"
     assert step_cost(graph, both.reduce) == step_cost(graph, schedule)
     assert columns(reduce_scatter_schedule(graph, schedule)) == columns(both.reduce)
@@ -57,7 +56,7 @@ def test_reversing_gives_the_other_collective_on_the_transpose(graph: DirectGrap
     schedule = first_neighbor_schedule(graph)
     turned = reversed_schedule(schedule)
     assert steps_hold(turned, Topology.from_graph(graph.transpose()))
-    verified_step_loads(turned, Topology.from_graph(graph.transpose()))
+    verified_loads(turned, Topology.from_graph(graph.transpose()))
     again = reversed_schedule(turned)
     assert again.direction == "broadcast"
     assert columns(again) == columns(schedule)
@@ -73,7 +72,7 @@ def test_renumbered_schedules_are_for_the_renumbered_graph(graph: DirectGraph, r
     other = DirectGraph(graph.num_nodes, mapping[graph.tails], mapping[graph.heads], "renumbered")
     schedule = first_neighbor_schedule(graph)
     moved = relabelled(schedule, order)
-    verified_step_loads(moved, Topology.from_graph(other))
+    verified_loads(moved, Topology.from_graph(other))
     assert step_cost(other, moved) == step_cost(graph, schedule)
     assert columns(relabelled(moved, np.argsort(mapping))) == columns(schedule)
 
@@ -84,7 +83,7 @@ def test_switches_keep_their_numbers() -> None:
     schedule = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 2, 1)), (1, 1, 0, 1, (1, 2, 0))])
     moved = relabelled(schedule, [1, 0])
     assert [tuple(send) for send in moved.sends()] == [(0, 1, 0, 1, (1, 2, 0)), (1, 0, 0, 1, (0, 2, 1))]
-    verified_step_loads(moved, star)
+    verified_loads(moved, star)
 
 
 RING = unidirectional_ring(1, 3).direct_graph()
@@ -106,7 +105,7 @@ REPEATS = [
 def test_of_repeated_arrivals_the_first_is_kept() -> None:
     """Of one step, the one listed first; a step that is left with nothing goes."""
     schedule = StepSchedule.from_sends(3, 6, REPEATS)
-    verified_step_loads(schedule, Topology.from_graph(RING))
+    verified_loads(schedule, Topology.from_graph(RING))
     kept = without_repeats(schedule)
     assert [tuple(send) for send in kept.sends()] == [
         *REPEATS[:4],
@@ -115,7 +114,7 @@ def test_of_repeated_arrivals_the_first_is_kept() -> None:
         *REPEATS[6:8],
     ]
     assert kept.num_steps == 3
-    verified_step_loads(reversed_schedule(schedule), Topology.from_graph(RING.transpose()))
+    verified_loads(reversed_schedule(schedule), Topology.from_graph(RING.transpose()))
 
 
 def test_a_send_may_be_cut_into_several() -> None:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
-from collopt.schedules import Send, StepAllreduce, StepSchedule, schedule_from_json, schedule_to_json
+from collopt.schedules import SCHEDULE_READERS, Send, StepAllreduce, StepSchedule, schedule_from_json, schedule_to_json
 from collopt.schedules.schedule_json import schedule_kind
-from collopt.schedules.steps.schedule import ARRAYS, steps_from_json, steps_to_json
+from collopt.schedules.steps.schedule import ARRAYS
 from sample_sizes import examples
 
 NUMBERS = st.integers(0, 2**63 - 1)
@@ -99,7 +99,7 @@ def test_what_is_malformed_is_refused(case: str) -> None:
     """In one line that names the document and the field."""
     changes, message = BAD[case]
     with pytest.raises(FileFormatError, match=f"^plan.json: {message}") as caught:
-        steps_from_json(steps_to_json(EXCHANGE) | changes, "plan.json")
+        schedule_from_json(schedule_to_json(EXCHANGE) | changes, "plan.json")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
@@ -108,7 +108,7 @@ def test_what_is_malformed_is_refused(case: str) -> None:
 def test_what_has_no_fields_is_refused(data: object) -> None:
     """Whatever it is."""
     with pytest.raises(FileFormatError, match="field schedule is not a schedule in steps; expected the fields"):
-        steps_from_json(data, "plan.json")
+        SCHEDULE_READERS["steps"](data, "plan.json")
 
 
 def test_allreduces_are_of_one_kind() -> None:

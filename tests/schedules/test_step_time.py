@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.schedules import Send, StepAllreduce, StepSchedule, schedule_time, step_schedule_time
+from collopt.schedules import Send, StepAllreduce, StepSchedule, schedule_time
 from collopt.topologies import Topology, complete, ring
 from sample_sizes import examples
 
@@ -121,7 +121,7 @@ def test_slices_are_refused(schedule: StepSchedule | StepAllreduce) -> None:
 def test_links_that_are_not_there_are_refused() -> None:
     """As by the loads."""
     with pytest.raises(CertificateError, match="a path uses a link that the topology does not have"):
-        step_schedule_time(StepSchedule.from_sends(3, 1, [(0, 1, 0, 1, (1, 0))]), MIXED, BYTES)
+        schedule_time(StepSchedule.from_sends(3, 1, [(0, 1, 0, 1, (1, 0))]), MIXED, BYTES)
 
 
 @given(st.data())

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError
+from collopt.schedules import verified_loads
 from collopt.schedules.steps import arrivals
 from collopt.schedules.steps.allreduce import StepAllreduce
 from collopt.schedules.steps.schedule import Send, StepSchedule
-from collopt.schedules.steps.verify import verified_step_loads, verified_step_schedule_loads
 from collopt.support import arrays
 from collopt.topologies import Topology, hypercube, ring, torus
 from oracles.slow_steps import step_loads_of, steps_hold
@@ -75,7 +75,7 @@ def changed(name: str, place: int, value: int) -> StepSchedule:
 
 def test_loads_of_a_correct_schedule() -> None:
     """Added up by hand for the first step, by a slow count for all."""
-    loads = verified_step_loads(schedule(), TOPOLOGY)
+    loads = verified_loads(schedule(), TOPOLOGY)
     first = dict(zip([link[:2] for link in TOPOLOGY.links], loads[0].tolist(), strict=True))
     assert {link: load for link, load in first.items() if load} == {
         ("a", "s"): 4, ("b", "s"): 4, ("c", "s"): 4, ("s", "a"): 7, ("s", "b"): 4, ("s", "c"): 1,
@@ -199,50 +199,48 @@ def test_a_broken_schedule_is_refused_for_what_is_wrong(case: str) -> None:
     """One message each, naming the send, path, step, rank or source."""
     broken, message = BROKEN[case]
     with pytest.raises(CertificateError, match="^" + message):
-        verified_step_loads(broken(), TOPOLOGY)
+        verified_loads(broken(), TOPOLOGY)
 
 
 def test_an_allgather_may_bring_a_chunk_twice() -> None:
     """What came first counts, even if it comes again in a later step, or back to its source."""
     again = with_more(Send(2, 2, 0, 4, (0, 3, 1)), Send(2, 0, 1, 3, (1, 3, 0)), Send(0, 2, 1, 3, (2, 3, 0)))
-    assert verified_step_loads(again, TOPOLOGY).tolist() == step_loads_of(again, TOPOLOGY)
+    assert verified_loads(again, TOPOLOGY).tolist() == step_loads_of(again, TOPOLOGY)
 
 
 def test_a_reduce_scatter_adds_no_chunk_twice() -> None:
     """The reversed schedule holds; one in which a rank would send its part twice does not."""
-    loads = verified_step_loads(schedule(direction="reduce"), TOPOLOGY)
+    loads = verified_loads(schedule(direction="reduce"), TOPOLOGY)
     assert loads.tolist() == step_loads_of(schedule(direction="reduce"), TOPOLOGY)
     for extra, message in (
         (Send(2, 2, 1, 3, (0, 3, 1)), "rank 1 would send chunk 1 of the shard of rank 2 2 times$"),
         (Send(1, 0, 3, 4, (1, 3, 0)), "rank 0 would send chunk 3 of the shard of rank 0 2 times$"),
     ):
         again = with_more(extra)
-        verified_step_loads(again, TOPOLOGY)
+        verified_loads(again, TOPOLOGY)
         with pytest.raises(CertificateError, match="^" + message):
-            verified_step_loads(replace(again, direction="reduce"), TOPOLOGY)
+            verified_loads(replace(again, direction="reduce"), TOPOLOGY)
 
 
 def test_a_reduce_scatter_needs_links_against_its_paths() -> None:
     """On a one-way ring an allgather cannot be turned around."""
     topology = ring(3, bidirectional=False)
     sends = [(hop, rank, 0, 1, ((rank + hop) % 3, (rank + hop + 1) % 3)) for rank in range(3) for hop in range(2)]
-    assert verified_step_loads(StepSchedule.from_sends(3, 1, sends), topology).tolist() == [[1, 1, 1]] * 2
+    assert verified_loads(StepSchedule.from_sends(3, 1, sends), topology).tolist() == [[1, 1, 1]] * 2
     with pytest.raises(CertificateError, match="which does not exist"):
-        verified_step_loads(StepSchedule.from_sends(3, 1, sends, "reduce"), topology)
+        verified_loads(StepSchedule.from_sends(3, 1, sends, "reduce"), topology)
 
 
 def test_both_halves_of_an_allreduce_are_checked() -> None:
     """Their directions, and each for itself."""
     spread, added = schedule(), schedule(direction="reduce")
-    parts = verified_step_schedule_loads(StepAllreduce(added, spread), TOPOLOGY)
-    assert [part.tolist() for part in parts] == [step_loads_of(half, TOPOLOGY) for half in (added, spread)]
-    (alone,) = verified_step_schedule_loads(spread, TOPOLOGY)
-    assert np.array_equal(alone, parts[1])
+    both = verified_loads(StepAllreduce(added, spread), TOPOLOGY)
+    assert both.tolist() == [*step_loads_of(added, TOPOLOGY), *step_loads_of(spread, TOPOLOGY)]
     for first, second in ((spread, spread), (added, added), (spread, added)):
         with pytest.raises(CertificateError, match=r"^the allreduce does not consist of one schedule that reduces"):
-            verified_step_schedule_loads(StepAllreduce(first, second), TOPOLOGY)
+            verified_loads(StepAllreduce(first, second), TOPOLOGY)
     with pytest.raises(CertificateError, match="never gets"):
-        verified_step_schedule_loads(StepAllreduce(replace(without(9), direction="reduce"), spread), TOPOLOGY)
+        verified_loads(StepAllreduce(replace(without(9), direction="reduce"), spread), TOPOLOGY)
 
 
 @pytest.mark.parametrize("topology", [ring(7), torus(3, 4), hypercube(5)], ids=lambda topology: topology.name)
@@ -261,9 +259,9 @@ def test_a_broadcast_along_shortest_paths_holds(topology: Topology) -> None:
                 sends.append(Send(step, source, 0, 1, (giver, rank)))
             distance |= new
     made = StepSchedule.from_sends(len(ranks), 1, sends)
-    assert verified_step_loads(made, topology).tolist() == step_loads_of(made, topology)
+    assert verified_loads(made, topology).tolist() == step_loads_of(made, topology)
     backwards = replace(made, direction="reduce")
-    assert verified_step_loads(backwards, topology).tolist() == step_loads_of(backwards, topology)
+    assert verified_loads(backwards, topology).tolist() == step_loads_of(backwards, topology)
 
 
 def routes(topology: Topology) -> Iterator[tuple[int, ...]]:
@@ -319,10 +317,10 @@ def test_schedules_are_accepted_exactly_if_a_slow_checker_accepts_them(
     for direction in ("broadcast", "reduce"):
         made = replace(StepSchedule.from_sends(topology.num_ranks, chunks, sends), direction=direction)
         if steps_hold(made, topology):
-            assert verified_step_loads(made, topology).tolist() == step_loads_of(made, topology)
+            assert verified_loads(made, topology).tolist() == step_loads_of(made, topology)
         else:
             with pytest.raises(CertificateError):
-                verified_step_loads(made, topology)
+                verified_loads(made, topology)
 
 
 def answer(made: StepSchedule, topology: Topology, block: int = arrivals.BLOCK, dense: int = arrays.DENSE) -> object:
@@ -331,7 +329,7 @@ def answer(made: StepSchedule, topology: Topology, block: int = arrivals.BLOCK, 
         patch.setattr(arrivals, "BLOCK", block)
         patch.setattr(arrays, "DENSE", dense)
         try:
-            return verified_step_loads(made, topology).tolist()
+            return verified_loads(made, topology).tolist()
         except CertificateError as refusal:
             return str(refusal)
 
@@ -380,16 +378,16 @@ def test_places_fit_64_bits_up_to_the_largest_number_of_chunks() -> None:
     """Two ranks and as many chunks as are let through."""
     whole = 2**61 - 1
     most = StepSchedule.from_sends(2, whole, [(0, 0, 0, whole, (0, 1)), (0, 1, 0, whole, (1, 0))])
-    assert verified_step_loads(most, ring(2)).sum() == 2 * whole
+    assert verified_loads(most, ring(2)).sum() == 2 * whole
 
 
 def test_what_is_no_schedule_or_no_topology_is_refused() -> None:
     """By name, instead of by whatever fails first."""
     for made, network, message in (
         (schedule(), None, "the topology is None; expected a Topology"),
-        (None, TOPOLOGY, "the schedule is None; expected a StepSchedule"),
+        (None, TOPOLOGY, "the schedule is None; expected a Forest or an Allreduce"),
         (schedule(direction="x\n" * 1000), TOPOLOGY, "the schedule's direction is 'x"),
     ):
         with pytest.raises(CertificateError, match=message) as caught:
-            verified_step_schedule_loads(made, network)  # type: ignore[arg-type]
+            verified_loads(made, network)  # type: ignore[arg-type]
         assert len(str(caught.value)) < 200

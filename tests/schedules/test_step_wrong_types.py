@@ -17,23 +17,15 @@ from collopt.schedules import (
     StepAllreduce,
     StepCost,
     StepSchedule,
-    bidirectional_cost_bound,
-    cartesian_power_cost,
-    cartesian_product_cost,
-    degree_expansion_cost,
     degree_expansion_schedule,
-    is_line_graph_cost_exact,
-    line_graph_cost_bound,
     line_graph_schedule,
     link_values,
     relabelled,
     reversed_schedule,
+    schedule_from_json,
     schedule_time,
     schedule_to_json,
     step_cost,
-    step_schedule_time,
-    steps_from_json,
-    steps_to_json,
     without_repeats,
 )
 from collopt.topologies import build, circulant, complete
@@ -111,16 +103,16 @@ CALLS: dict[str, Call] = {
     ),
     **{
         f"the time of {size!r} bytes": (
-            lambda size=size: step_schedule_time(EXCHANGE, PAIR, size),  # type: ignore[misc]
+            lambda size=size: schedule_time(EXCHANGE, PAIR, size),  # type: ignore[misc]
             UnsupportedError,
             "size .* is not understood",
         )
         for size in (-1000, True, Fraction(1, 2), None)
     },
-    "the time of nothing": (lambda: step_schedule_time(None, PAIR, 1), UnsupportedError, "the schedule is None"),  # type: ignore[arg-type]
-    "the time on nothing": (lambda: step_schedule_time(EXCHANGE, None, 1), UnsupportedError, "the topology is None"),  # type: ignore[arg-type]
+    "the time of nothing": (lambda: schedule_time(None, PAIR, 1), UnsupportedError, "the schedule is None"),  # type: ignore[arg-type]
+    "the time on nothing": (lambda: schedule_time(EXCHANGE, None, 1), UnsupportedError, "the topology is None"),  # type: ignore[arg-type]
     "the time on another network": (
-        lambda: step_schedule_time(EXCHANGE, build("mi250"), 1),
+        lambda: schedule_time(EXCHANGE, build("mi250"), 1),
         UnsupportedError,
         "the schedule is for 2 ranks; expected one for the 16 of ",
     ),
@@ -137,7 +129,7 @@ CALLS: dict[str, Call] = {
         UnsupportedError,
         "the schedule has 1000000001 steps",
     ),
-    "the time of steps far away": (lambda: step_schedule_time(FAR, PAIR, 1), UnsupportedError, "has 1000000001 steps"),
+    "the time of steps far away": (lambda: schedule_time(FAR, PAIR, 1), UnsupportedError, "has 1000000001 steps"),
     "copies of nothing": (
         lambda: degree_expansion_schedule(None, 2, EXCHANGE),  # type: ignore[arg-type]
         UnsupportedError,
@@ -148,13 +140,6 @@ CALLS: dict[str, Call] = {
         TopologyError,
         "times is 65; expected a whole number from 1 to 64",
     ),
-    "the cost of a line graph of line graphs": (
-        lambda: line_graph_cost_bound(GRAPH, COST, times=60_000),
-        TopologyError,
-        "times is 60000; expected a whole number from 1 to 64",
-    ),
-    "exactness of nothing": (lambda: is_line_graph_cost_exact(None), UnsupportedError, "the graph is None"),  # type: ignore[arg-type]
-    "JSON of nothing": (lambda: steps_to_json(None), UnsupportedError, "the schedule is None; expected a StepSchedule"),  # type: ignore[arg-type]
     "JSON of no schedule": (
         lambda: schedule_to_json(None),
         UnsupportedError,
@@ -162,7 +147,7 @@ CALLS: dict[str, Call] = {
     ),  # type: ignore[arg-type]
     "repeats of nothing": (lambda: without_repeats(None), UnsupportedError, "the schedule is None"),  # type: ignore[arg-type]
     "a document without a name": (
-        lambda: steps_from_json({}, Rude()),  # type: ignore[arg-type]
+        lambda: schedule_from_json({"kind": "steps"}, Rude()),  # type: ignore[arg-type]
         FileFormatError,
         "Rude instance at .*: field schedule is not a schedule in steps",
     ),
@@ -171,13 +156,6 @@ CALLS: dict[str, Call] = {
         lambda: relabelled(EXCHANGE, [True, False]),
         UnsupportedError,
         r"the mapping is \[True, False\]; expected each number from 0 to 1 once",
-    ),
-    "a product of nothing": (lambda: cartesian_product_cost([]), UnsupportedError, "expected at least one factor"),
-    "a product of a number": (lambda: cartesian_product_cost(3), TopologyError, "the factors are 3; expected a list"),  # type: ignore[arg-type]
-    "a product of a graph": (
-        lambda: cartesian_product_cost([GRAPH]),  # type: ignore[list-item]
-        UnsupportedError,
-        "a factor is <DirectGraph .*; expected a DirectGraph and its StepCost",
     ),
 }
 
@@ -191,27 +169,6 @@ def test_wrong_arguments_are_refused(case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        line_graph_cost_bound,
-        lambda graph, cost: degree_expansion_cost(graph, cost, 2),
-        lambda graph, cost: cartesian_power_cost(graph, cost, 2),
-        lambda graph, cost: cartesian_product_cost([(graph, cost)]),
-    ],
-)
-def test_predictions_are_about_graphs_and_costs(call: Callable[[Any, Any], StepCost]) -> None:
-    """Nothing that looks like them will do, not even a tuple of the same figures."""
-    assert isinstance(call(GRAPH, COST), StepCost)
-    for thing in (None, 3, (1, Fraction(1, 2))):
-        with pytest.raises(UnsupportedError, match=r"the graph is .*; expected a DirectGraph"):
-            call(thing, COST)
-        with pytest.raises(UnsupportedError, match=r"the cost is .*; expected a StepCost"):
-            call(GRAPH, thing)
-        with pytest.raises(UnsupportedError, match=r"the cost is .*; expected a StepCost"):
-            bidirectional_cost_bound(thing)  # type: ignore[arg-type]
-
-
 def test_costs_are_tuples_of_exact_numbers() -> None:
     """They unpack, compare, sort and copy as tuples do, and take text for bytes."""
     made = StepCost(np.int64(2), 1)  # type: ignore[arg-type]
@@ -223,4 +180,4 @@ def test_costs_are_tuples_of_exact_numbers() -> None:
     assert isinstance(made._replace(steps=3), StepCost)
     assert repr(COST) == "StepCost(steps=1, bandwidth_factor=Fraction(1, 2))"
     assert runtime("1M") == runtime(2**20) == 10 + Fraction(2**20, 2 * 25_000)
-    assert step_schedule_time(EXCHANGE, PAIR, "1K") == step_schedule_time(EXCHANGE, PAIR, 1024)
+    assert schedule_time(EXCHANGE, PAIR, "1K") == schedule_time(EXCHANGE, PAIR, 1024)

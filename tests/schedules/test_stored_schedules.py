@@ -12,8 +12,7 @@ from collopt.schedules import (
     base_reduce_scatter,
     base_schedule,
     step_cost,
-    verified_step_loads,
-    verified_step_schedule_loads,
+    verified_loads,
 )
 from collopt.topologies import (
     DirectGraph,
@@ -45,7 +44,7 @@ def optimum(name: str) -> StepCost:
 def test_allgathers_are_bandwidth_optimal(name: str) -> None:
     """Every link carries the same in each step, on the graph itself."""
     graph, schedule = graph_of(name), base_schedule(name)
-    loads = verified_step_loads(schedule, Topology.from_graph(graph))
+    loads = verified_loads(schedule, Topology.from_graph(graph))
     assert np.array_equal(loads.min(axis=1), loads.max(axis=1))
     assert schedule.direction == "broadcast"
     assert step_cost(graph, schedule) == optimum(name)
@@ -55,7 +54,7 @@ def test_allgathers_are_bandwidth_optimal(name: str) -> None:
 def test_reduce_scatters_on_the_same_graph_cost_the_same(name: str) -> None:
     """Though most of these graphs are not isomorphic to their transposes."""
     graph, schedule = graph_of(name), base_reduce_scatter(name)
-    loads = verified_step_loads(schedule, Topology.from_graph(graph))
+    loads = verified_loads(schedule, Topology.from_graph(graph))
     assert np.array_equal(loads.min(axis=1), loads.max(axis=1))
     assert schedule.direction == "reduce"
     assert step_cost(graph, schedule) == optimum(name)
@@ -65,7 +64,7 @@ def test_reduce_scatters_on_the_same_graph_cost_the_same(name: str) -> None:
 def test_both_make_an_allreduce_at_twice_the_cost(name: str) -> None:
     """They cut shards into as many chunks, so that one can follow the other."""
     graph, allreduce = graph_of(name), StepAllreduce(base_reduce_scatter(name), base_schedule(name))
-    verified_step_schedule_loads(allreduce, Topology.from_graph(graph))
+    verified_loads(allreduce, Topology.from_graph(graph))
     steps, factor = optimum(name)
     assert step_cost(graph, allreduce) == StepCost(2 * steps, 2 * factor)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collopt.errors import CertificateError
-from collopt.schedules import Allreduce, Forest, forest_from_json, forest_to_json, verified_loads
+from collopt.schedules import Allreduce, Forest, schedule_from_json, schedule_to_json, verified_loads
 from collopt.topologies import SwitchLimits, Topology
 
 
@@ -140,11 +140,11 @@ def test_trees_may_leave_switches_out() -> None:
 
 def test_files_keep_switches() -> None:
     """And forests without them look as before."""
-    data = json.loads(json.dumps(forest_to_json(star_forest())))
-    again = forest_from_json(data, "here")
+    data = json.loads(json.dumps(schedule_to_json(star_forest())))
+    again = schedule_from_json(data, "here")
     assert again.switches.tolist() == [4]
     assert again.routes.tolist() == star_forest().routes.tolist()
-    assert "switches" not in forest_to_json(star_forest().unicast)
+    assert "switches" not in schedule_to_json(star_forest().unicast)
 
 
 CHAIN = [(0, 1, [(0, 3), (3, 1), (3, 2)])]

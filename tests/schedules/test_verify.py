@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import CertificateError
 from collopt.planners import plan
-from collopt.schedules import Allreduce, Forest, verified_link_loads, verified_schedule_loads
+from collopt.schedules import Allreduce, Forest, verified_loads
 from collopt.topologies import SwitchLimits, Topology, dgx_a100, ring
 from oracles.slow_check import forest_holds, loads_of
 from sample_sizes import examples
@@ -77,9 +77,7 @@ def without_tree(number: int) -> Forest:
 
 def test_loads_of_a_correct_forest() -> None:
     """Added up by hand."""
-    loads = dict(
-        zip([link[:2] for link in TOPOLOGY.links], verified_link_loads(forest(), TOPOLOGY).tolist(), strict=True)
-    )
+    loads = dict(zip([link[:2] for link in TOPOLOGY.links], verified_loads(forest(), TOPOLOGY).tolist(), strict=True))
     assert loads == {
         ("a", "b"): 2,
         ("b", "a"): 2,
@@ -225,60 +223,60 @@ def test_a_broken_forest_is_refused_for_what_is_wrong(case: str) -> None:
     """One message each, naming the tree, path or rank."""
     broken, message = BROKEN[case]
     with pytest.raises(CertificateError, match="^" + message):
-        verified_link_loads(broken(), TOPOLOGY)
+        verified_loads(broken(), TOPOLOGY)
 
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_trees_are_checked_alike_in_small_blocks(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large forests are gone through in parts; trees keep their numbers in messages."""
     monkeypatch.setattr("collopt.schedules.trees.verify.BLOCK_ENTRIES", 3)
-    assert np.array_equal(verified_link_loads(forest(), TOPOLOGY), forest().link_loads(TOPOLOGY))
+    assert np.array_equal(verified_loads(forest(), TOPOLOGY), forest().link_loads(TOPOLOGY))
     test_a_broken_forest_is_refused_for_what_is_wrong(case)
 
 
 def test_reducing_trees_load_the_opposite_links() -> None:
     """The same trees with data running towards the roots; one-way links are missing then."""
-    loads = verified_link_loads(forest(direction="reduce"), TOPOLOGY).tolist()
+    loads = verified_loads(forest(direction="reduce"), TOPOLOGY).tolist()
     forward = dict(zip([link[:2] for link in TOPOLOGY.links], forest().link_loads(TOPOLOGY).tolist(), strict=True))
     assert loads == [forward[link.head, link.tail] for link in TOPOLOGY.links]
     one_way = TOPOLOGY.without_link("b", "a", bidirectional=False)
     paths = [[(0, 1), (0, 3, 2)], [(1, 3, 0), (1, 3, 2)], [(2, 3, 0), (2, 3, 1)]]
     made = Forest.from_paths(3, 1, [(root, 1, ways) for root, ways in enumerate(paths)])
-    assert sum(verified_link_loads(made, one_way).tolist()) == 11
+    assert sum(verified_loads(made, one_way).tolist()) == 11
     with pytest.raises(CertificateError, match=r"^path 0 uses a link from 'b' to 'a', which does not exist$"):
-        verified_link_loads(replace(made, direction="reduce"), one_way)
+        verified_loads(replace(made, direction="reduce"), one_way)
 
 
 def test_ranks_without_a_shard_root_no_tree() -> None:
     """As in a broadcast."""
     one = Forest.from_paths(3, 3, [(1, 3, [(1, 0), (1, 3, 2)])])
     made = replace(one, root_weights=np.array([0, 1, 0]))
-    assert verified_link_loads(made, TOPOLOGY).sum() == 9
+    assert verified_loads(made, TOPOLOGY).sum() == 9
     with pytest.raises(CertificateError, match=r"^the trees of root 1 weigh 3 together; expected 6$"):
-        verified_link_loads(replace(made, root_weights=np.array([0, 2, 0])), TOPOLOGY)
+        verified_loads(replace(made, root_weights=np.array([0, 2, 0])), TOPOLOGY)
 
 
 def test_both_halves_of_an_allreduce_are_checked() -> None:
     """Their directions, their shards, and that their loads can be added up, in the smallest common unit."""
     spread, added = forest(), forest(direction="reduce")
-    both = verified_schedule_loads(Allreduce(added, spread), TOPOLOGY)
-    assert np.array_equal(both, verified_link_loads(spread, TOPOLOGY) + verified_link_loads(added, TOPOLOGY))
+    both = verified_loads(Allreduce(added, spread), TOPOLOGY)
+    assert np.array_equal(both, verified_loads(spread, TOPOLOGY) + verified_loads(added, TOPOLOGY))
     thrice = forest(trees_per_root=6, weights=3 * forest().weights)
-    assert np.array_equal(verified_schedule_loads(Allreduce(added, thrice), TOPOLOGY), 3 * both)
+    assert np.array_equal(verified_loads(Allreduce(added, thrice), TOPOLOGY), 3 * both)
     for first, second in ((spread, spread), (added, added), (spread, added)):
         with pytest.raises(
             CertificateError, match=r"^the allreduce does not consist of one forest that reduces and one"
         ):
-            verified_schedule_loads(Allreduce(first, second), TOPOLOGY)
+            verified_loads(Allreduce(first, second), TOPOLOGY)
     with pytest.raises(CertificateError, match=r"^the allreduce broadcasts other shards than it reduces$"):
-        verified_schedule_loads(Allreduce(added, forest(root_weights=np.array([1, 1, 2]))), TOPOLOGY)
+        verified_loads(Allreduce(added, forest(root_weights=np.array([1, 1, 2]))), TOPOLOGY)
     with pytest.raises(CertificateError, match=r"^the trees of root 0 weigh 2 together; expected 6$"):
-        verified_schedule_loads(Allreduce(replace(added, trees_per_root=6), spread), TOPOLOGY)
+        verified_loads(Allreduce(replace(added, trees_per_root=6), spread), TOPOLOGY)
     large = [forest(trees_per_root=2 * count, weights=count * forest().weights) for count in (2**40 - 1, 2**40)]
     with pytest.raises(
         CertificateError, match=r"^loads in units of 1/\d+ could overflow the 64-bit sums of this check$"
     ):
-        verified_schedule_loads(Allreduce(replace(large[0], direction="reduce"), large[1]), TOPOLOGY)
+        verified_loads(Allreduce(replace(large[0], direction="reduce"), large[1]), TOPOLOGY)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 15, 16, 17, 33, 100])
@@ -290,19 +288,19 @@ def test_long_chains_span(ranks: int) -> None:
         for root in range(ranks)
     ]
     made = Forest.from_paths(ranks, 1, chains)
-    loads = dict(zip([link[:2] for link in topology.links], verified_link_loads(made, topology).tolist(), strict=True))
+    loads = dict(zip([link[:2] for link in topology.links], verified_loads(made, topology).tolist(), strict=True))
     assert loads["gpu0", "gpu1"] == ranks - 1
     assert sum(loads.values()) == ranks * (ranks - 1)
     if ranks > 2:
         chains[0] = (0, 1, [*chains[0][2][:-2], (ranks - 1, ranks - 2), (ranks - 2, ranks - 1)])
         with pytest.raises(CertificateError, match=f"^tree 0 does not reach rank {ranks - 2} from its root$"):
-            verified_link_loads(Forest.from_paths(ranks, 1, chains), topology)
+            verified_loads(Forest.from_paths(ranks, 1, chains), topology)
 
 
 def test_large_numbers_of_trees_are_added_up_exactly() -> None:
     """Just below what could overflow."""
     many = 2**57
-    loads = verified_link_loads(forest(trees_per_root=2 * many, weights=forest().weights * many), TOPOLOGY)
+    loads = verified_loads(forest(trees_per_root=2 * many, weights=forest().weights * many), TOPOLOGY)
     assert loads.tolist() == [load * many for load in forest().link_loads(TOPOLOGY).tolist()]
 
 
@@ -331,17 +329,17 @@ def test_forests_are_accepted_exactly_if_a_slow_checker_accepts_them(damaged: tu
     """And then their loads are what a slow count says."""
     made, topology = damaged
     if forest_holds(made, topology):
-        assert verified_link_loads(made, topology).tolist() == loads_of(made, topology)
+        assert verified_loads(made, topology).tolist() == loads_of(made, topology)
     else:
         with pytest.raises(CertificateError):
-            verified_link_loads(made, topology)
+            verified_loads(made, topology)
 
 
 def test_a_topology_of_as_many_ranks_is_not_enough() -> None:
     """Routes over the NVSwitch do not exist on a ring."""
     made = plan(dgx_a100(), "allgather").schedule
     with pytest.raises(CertificateError, match=r"is not a node of the topology|which does not exist"):
-        verified_link_loads(made, ring(8))
+        verified_loads(made, ring(8))
 
 
 def test_what_is_no_schedule_or_no_topology_is_refused() -> None:
@@ -353,4 +351,4 @@ def test_what_is_no_schedule_or_no_topology_is_refused() -> None:
         (Allreduce(None, None), ring(3), "the schedule is None; expected a Forest"),  # type: ignore[arg-type]
     ):
         with pytest.raises(CertificateError, match=message):
-            verified_schedule_loads(made, network)  # type: ignore[arg-type]
+            verified_loads(made, network)  # type: ignore[arg-type]

@@ -25,14 +25,9 @@ MAX_FAILURES = 2**18  # of one kind
 
 
 class FailureCase(NamedTuple):
-    """Failures that are alike.
+    """The `members` are failures of one `kind` that are alike; the first stands for all.
 
-    Attributes
-    ----------
-    kind : str
-        Such as ``"nic"``, ``"link x 1/2"`` or ``"nic + nic"``; ``"chosen"`` for what was named.
-    members : tuple of Failure
-        The first stands for all.
+    Kinds are such as ``"nic"``, ``"link x 1/2"`` or ``"nic + nic"``, and ``"chosen"`` for what was named.
     """
 
     kind: str

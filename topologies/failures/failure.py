@@ -20,15 +20,7 @@ TIMES = " x "  # between a link and what is left of it
 
 
 class Fault(NamedTuple):
-    """A GPU, NIC or switch that fails, or a link, in both directions.
-
-    Attributes
-    ----------
-    nodes : tuple of str
-        The node, or both ends of the link.
-    factor : Fraction
-        What is left of the bandwidth of the link; 0 if it is gone.
-    """
+    """A GPU, NIC or switch that fails, or a link, by its `nodes`; of a link a `factor` is left, in both directions."""
 
     nodes: tuple[str, ...]
     factor: Fraction = Fraction(0)
@@ -39,12 +31,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """What fails together; nothing, for the intact network.
-
-    Attributes
-    ----------
-    faults : tuple of Fault
-        In the order of their nodes in the topology.
+    """What fails together: `faults` in the order of their nodes in the topology; none, for the intact network.
 
     Examples
     --------

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ...support.arrays import IntArray, components
+from ...support.arrays import IntArray, orbits
 
 
 class LinkOrbits(NamedTuple):
@@ -44,7 +44,7 @@ def link_orbits(
             )
         if different and (demands[np.ix_(mapping[:num_ranks], mapping[:num_ranks])] != demands).any(where=apart):
             raise UnsupportedError(f"row {row} of the symmetries does not take every demand to an equal one")
-    kinds, classes = _merged(symmetries[:, :num_ranks]), _merged(images)
+    kinds, classes = orbits(symmetries[:, :num_ranks]), orbits(images)
     _, first, counts = np.unique(kinds, return_index=True, return_counts=True)
     sending = _sends(demands)[first]
     return LinkOrbits(first[sending], counts[sending], classes, np.bincount(classes))
@@ -64,12 +64,6 @@ def link_images(tails: IntArray, heads: IntArray, capacities: IntArray, symmetri
             raise UnsupportedError(f"row {row} of the symmetries does not take every link to one of the same capacity")
         images[row, image] = order
     return images
-
-
-def _merged(mappings: IntArray) -> IntArray:
-    """Number the orbits that mappings generate."""
-    count, size = mappings.shape
-    return components(size, np.column_stack((np.tile(np.arange(size), count), mappings.ravel())))
 
 
 def _sends(demands: IntArray) -> npt.NDArray[np.bool_]:

@@ -22,18 +22,9 @@ TRANSPOSED = "^T"  # suffix of the names of `DirectGraph.transpose`
 
 @dataclass(frozen=True, eq=False)
 class BaseSchedule:
-    """An allgather in steps, with a row for every chunk sent over a link.
+    """An allgather on a `graph` in `num_steps`, the paper's T_L, with P `chunks` per shard, and `rows` of sends.
 
-    Attributes
-    ----------
-    graph : DirectGraph
-        The graph.
-    chunks : int
-        Chunks of equal size per shard: the paper's P.
-    num_steps : int
-        The paper's T_L, in units of alpha.
-    rows : ndarray of int64, shape (sends, 5)
-        Source of the shard, chunk, tail, head and step, from 1; read-only.
+    The columns are source of the shard, chunk, tail, head and step, from 1; int64 (sends, 5), read-only.
     """
 
     graph: DirectGraph

@@ -81,7 +81,7 @@ def read_box(
     options = BoxOptions.of(figures=figures, gpu=gpu, nic_bandwidth=nic_bandwidth, pcie_bandwidth=pcie_bandwidth)
     document = read_document(path)
     format_ = find_format(document)
-    if format_ is None or format_.box_reader is None:
+    if format_ is None or format_.is_network:
         raise document.error(
             "it describes a whole network, not a box that could be joined to others; read_topology reads it"
         )
@@ -101,6 +101,4 @@ def read_format(document: Document, format_: Format, options: BoxOptions) -> Box
         raise document.error(
             f"{unused[0]} does not go with a file of the format {format_.name}, which {taken}; leave it out"
         )
-    reader = format_.box_reader or format_.network_reader
-    assert reader is not None, f"{format_.module} reads neither boxes nor networks"
-    return reader(document, options)
+    return format_.read(document, options)

@@ -1,7 +1,6 @@
 """Registry of imported formats and their detection by content; readers are imported on demand."""
 
 import re
-from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
@@ -12,57 +11,46 @@ from .sources.options import OPTIONS, BoxOptions
 
 
 class Format(NamedTuple):
-    """One file format."""
+    """A file format and its reader, a module of this package with ``matches(document) -> bool``, which never raises.
+
+    It has ``read_network(document, options) -> Imported``, or ``read_box(document, options) -> Box``.
+    """
 
     name: str  # for messages and documentation
-    # Its reader, relative to this package.  It has ``matches(document) -> bool``, which never raises, and either
-    # ``read_box(document, options) -> Box`` or ``read_network(document, options) -> Imported``; ``OPTIONS`` names the
-    # fields of `BoxOptions` that it uses (default: all), and ``STATES_LATENCIES`` is true if files of boxes state
-    # latencies.
     module: str
+    options: tuple[str, ...] = OPTIONS  # the fields of `BoxOptions` that it uses
+    is_network: bool = False  # whether it describes whole networks, not one box
+    states_latencies: bool = False  # whether those of a box are read from the file, not assumed
 
     def matches(self, document: Document) -> bool:
         """Return whether the content looks like this format; never raises."""
         found: bool = self._reader().matches(document)
         return found
 
-    @property
-    def box_reader(self) -> Callable[[Document, BoxOptions], Box] | None:
-        """The reader of a box, or None if the format describes whole networks."""
-        return getattr(self._reader(), "read_box", None)
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Names of the options that the reader uses."""
-        return getattr(self._reader(), "OPTIONS", OPTIONS)
-
-    @property
-    def states_latencies(self) -> bool:
-        """Whether the latencies of a box are read from the file, not assumed."""
-        return getattr(self._reader(), "STATES_LATENCIES", False)
-
-    @property
-    def network_reader(self) -> Callable[[Document, BoxOptions], Imported] | None:
-        """The reader of a network, or None if the format describes one box."""
-        return getattr(self._reader(), "read_network", None)
+    def read(self, document: Document, options: BoxOptions) -> Box | Imported:
+        """Read a document."""
+        made: Box | Imported = getattr(self._reader(), "read_network" if self.is_network else "read_box")(
+            document, options
+        )
+        return made
 
     def _reader(self) -> ModuleType:
         return import_module(f".{self.module}", __package__)
 
 
 FORMATS = (
-    Format("collopt box", "sources.box_file"),
+    Format("collopt box", "sources.box_file", ("nic_bandwidth",), states_latencies=True),
     Format("NCCL or RCCL topology XML", "nccl.nccl_xml"),
     Format("nvidia-smi topo -m", "vendor_tools.nvidia_smi"),
     Format("rocm-smi --shownodesbw", "vendor_tools.rocm_smi_bandwidth"),
     Format("rocm-smi --showtopo", "vendor_tools.rocm_smi_topology"),
     Format("amd-smi topology", "vendor_tools.amd_smi"),
     Format("xgmi_num_links of AMD's driver", "vendor_tools.amd_sysfs"),
-    Format("TACCL topology", "other_planners.taccl"),
-    Format("TE-CCL input", "other_planners.teccl"),
-    Format("MSCCL topology JSON", "other_planners.msccl_tools"),
-    Format("ASTRA-sim network YAML", "other_planners.astra_sim"),
-    Format("physical topology of ns-3", "other_planners.ns3"),
+    Format("TACCL topology", "other_planners.taccl", ("nic_bandwidth",), states_latencies=True),
+    Format("TE-CCL input", "other_planners.teccl", (), is_network=True),
+    Format("MSCCL topology JSON", "other_planners.msccl_tools", ("figures", "gpu"), is_network=True),
+    Format("ASTRA-sim network YAML", "other_planners.astra_sim", (), is_network=True),
+    Format("physical topology of ns-3", "other_planners.ns3", (), is_network=True),
 )
 """In the order in which they are tried."""
 

@@ -50,7 +50,7 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
         data = parse_json(document.text, document.where, TOPOLOGY_FORMAT, TOPOLOGY_VERSION)
         return Imported(topology_from_json(data, document.where))
     _check_known(given)
-    if format_.network_reader is not None:
+    if format_.is_network:
         _refuse({name: value for name, value in given.items() if name not in format_.options}, document)
     for_box = BoxOptions.of(**{name: given[name] for name in OPTIONS if name in given})
     made = read_format(document, format_, for_box)

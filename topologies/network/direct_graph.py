@@ -22,13 +22,9 @@ from .hop_distances import hop_distances
 
 
 class Adjacency(NamedTuple):
-    """Links between different nodes, parallel ones once; sorted by tail, then head.
+    """Links from `tails` to other nodes, `heads`, parallel ones once, and their `multiplicities`; int64 (links,) each.
 
-    Attributes
-    ----------
-    tails, heads : ndarray of int64, shape (links,)
-    multiplicities : ndarray of int64, shape (links,)
-        Parallel arcs that make up the link.
+    They are sorted by tail, then head.
     """
 
     tails: IntArray

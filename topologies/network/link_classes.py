@@ -12,16 +12,9 @@ from .topology import Topology, as_topology
 
 @dataclass(frozen=True)
 class LinkClass:
-    """Links, in either direction, between nodes of two kinds, that have the same bandwidth.
+    """The `links`, in either direction, between nodes of two `kinds`, that have the same bandwidth; with a `name`.
 
-    Attributes
-    ----------
-    name : str
-        Such as ``gpu-nvswitch``; with the bandwidth where kinds alone are ambiguous, as in ``gpu-gpu:50``.
-    kinds : str
-        Such as ``gpu-gpu``.
-    links : tuple of Link
-        In the order of `Topology.links`.
+    Names are such as ``gpu-nvswitch``, with the bandwidth where kinds alone are ambiguous, as in ``gpu-gpu:50``.
     """
 
     name: str

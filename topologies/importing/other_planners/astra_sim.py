@@ -20,8 +20,6 @@ from ..sources.document import Document, Imported
 from ..sources.json_text import as_decimal
 from ..sources.options import BoxOptions
 
-OPTIONS: tuple[str, ...] = ()  # the file says everything
-
 MAX_CHARACTERS = 2**16
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 MAX_NPUS = 2**16

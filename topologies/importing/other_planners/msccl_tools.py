@@ -16,8 +16,6 @@ from ..sources.document import Document, Imported
 from ..sources.json_text import decode, looks_like
 from ..sources.options import BoxOptions
 
-OPTIONS = ("figures", "gpu")  # of `BoxOptions`; the file says the rest
-
 MAX_NODES = 512
 MAX_UNITS = 10**6
 MAX_BOUNDS = 2**16

@@ -17,8 +17,6 @@ from ...network.topology import Link, Topology
 from ..sources.document import Document, Imported
 from ..sources.options import BoxOptions
 
-OPTIONS: tuple[str, ...] = ()  # the file says everything
-
 MAX_NODES = 2**16
 MAX_WORD = 32
 LONGEST = 10**9

@@ -19,9 +19,6 @@ from ..sources.document import Document
 from ..sources.json_text import Fields, decode, looks_like
 from ..sources.options import BoxOptions
 
-OPTIONS = ("nic_bandwidth",)  # of `BoxOptions`; the file says the rest
-STATES_LATENCIES = True
-
 NDV2_FAST = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
 """Pairs of GPUs of an NDv2 that are joined by two NVLinks, as TACCL numbers them."""
 NDV2_SLOW = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))  # pairs that are joined by one

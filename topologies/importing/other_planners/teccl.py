@@ -13,8 +13,6 @@ from ..sources.json_text import Fields, decode, looks_like
 from ..sources.options import BoxOptions
 from .taccl import NDV2_FAST, NDV2_SLOW
 
-OPTIONS: tuple[str, ...] = ()  # the file says everything
-
 AMD_LINKS = {
     0: {1: 4, 4: 2, 8: 1},
     1: {5: 1, 9: 1, 10: 1},

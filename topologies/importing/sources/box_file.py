@@ -9,9 +9,6 @@ from ...switched.scale_out import Box
 from .document import Document
 from .options import BoxOptions
 
-OPTIONS = ("nic_bandwidth",)
-STATES_LATENCIES = True
-
 
 def matches(document: Document) -> bool:
     """Return whether the text names this format; never raises."""
