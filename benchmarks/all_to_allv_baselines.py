@@ -185,7 +185,7 @@ def unbalanced_birkhoff(traffic: Traffic, *, servers: int, gpus_per_server: int)
 
     What stays inside servers goes in the first step.  Parameters as for `schedule_all_to_allv`.
     """
-    from collopt.solvers.fast.birkhoff import decompose
+    from collopt.solvers.fast.birkhoff import DECOMPOSITIONS, matchings
 
     matrix, n, m = as_traffic(traffic, servers, gpus_per_server)
     source, destination = _others(matrix)
@@ -196,7 +196,7 @@ def unbalanced_birkhoff(traffic: Traffic, *, servers: int, gpus_per_server: int)
     left[server[:, None] == server] = 0
     ranks = np.arange(len(matrix))
     sends = [local]
-    for step, (permutation, weight) in enumerate(zip(*decompose(left), strict=True)):
+    for step, (permutation, weight) in enumerate(zip(*matchings(left, DECOMPOSITIONS["plain"]), strict=True)):
         sent = np.minimum(left[ranks, permutation], weight)
         left[ranks, permutation] -= sent
         sends.append(np.stack([np.full_like(ranks, step), ranks, permutation, sent], axis=1)[sent > 0])

@@ -65,7 +65,8 @@ class AllToAllModel(BlockModel):
     largest : Fraction
         The largest traffic, as it was given: it takes ``largest / f``, which is ns for bytes.
     orbits : LinkOrbits
-        The ranks that send, one of each orbit, and the orbit of each link; without symmetries, each for itself.
+        The ranks that send, one of each orbit, how many each stands for, and each link's orbit, its row of
+        ``link_bandwidth``; without symmetries, each for itself.
     """
 
     topology: Topology
@@ -77,16 +78,6 @@ class AllToAllModel(BlockModel):
     def sources(self) -> IntArray:
         """Ranks whose flows are variables, shape (sources,): all that send, or one of each orbit."""
         return self.orbits.sources
-
-    @property
-    def source_counts(self) -> IntArray:
-        """How many ranks each source stands for, itself included, shape (sources,)."""
-        return self.orbits.counts
-
-    @property
-    def link_classes(self) -> IntArray:
-        """The row of ``link_bandwidth`` that holds for each link, shape (links,)."""
-        return self.orbits.classes
 
     def link_duals(self, duals: FloatArray) -> FloatArray:
         """Divide the dual values of rows among their links, as in the program of all sources.

@@ -34,20 +34,9 @@ def encode_integers(array: npt.ArrayLike) -> dict[str, str | int]:
 def decode_integers(
     value: object, shape: int | tuple[int, ...], what: str, *, least: int | None = None, most: int | None = None
 ) -> IntArray:
-    """Decode integers of a known shape, or raise `FileFormatError`, which starts with `what`.
+    """Decode integers of a known shape from `encode_integers`, or raise `FileFormatError`, which starts with `what`.
 
     No more is decompressed than numbers of this shape need.
-
-    Parameters
-    ----------
-    value : object
-        As `encode_integers` returned it.
-    shape : int or tuple of int
-        Number of entries, or rows and columns.
-    what : str
-        File and field, for the message.
-    least, most : int, optional
-        Limits of the numbers.
     """
     if not isinstance(value, Mapping) or set(value) != FIELDS:
         raise FileFormatError(f"{what} is {shown(value)}; expected an object with the fields type, lag and zlib")

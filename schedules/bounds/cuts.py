@@ -189,14 +189,19 @@ class RankCuts(Witness):
 
 @dataclass(frozen=True)
 class Partition(Witness):
-    """Every node is in one of the `parts`, p of which hold ranks: these must receive ``2 (p - 1)`` times all data.
+    """All nodes in parts, p of which hold ranks: these must receive ``2 (p - 1)`` times all data between them.
 
     *Allreduce*: ``algbw <= B / (2 (p - 1))`` with B the bandwidth of the links that enter a part with ranks from
     another part; ``docs/explanation/allreduce.md`` proves it, for algorithms that send, copy and reduce elements and do
     not code several into one, like Theorem 17 of the pipeline paper.  On symmetric bidirectional links where every part
     holds ranks, the smallest such bound is the strength of the network (Tutte; Nash-Williams).  Single ranks as parts,
-    each with its own switches, give the mean where `RankCuts` have the maximum.  A part of switches only counts for
-    nothing, and none of its switches can reduce data.
+    each with its own switches, give the mean where `RankCuts` have the maximum.
+
+    Attributes
+    ----------
+    parts : tuple of frozenset of str
+        Every node is in exactly one.  A part of switches only counts for nothing, and none of its switches can reduce
+        data.
 
     Examples
     --------

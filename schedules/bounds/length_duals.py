@@ -26,7 +26,12 @@ class LengthDual(LinkDuals):
     T(s, t) passes links whose lengths sum to ``dist(s, t)`` or more, out of the sum of bandwidth times length that all
     links have: ``1 / f`` is at least ``sum of T(s, t) dist(s, t)`` over ``sum of b(e) length(e)``.  This is weak
     duality for linear program (3) of the direct-connect paper (appendix A.5), which the best lengths meet; equal
-    lengths give the paper's bound by the sum of distances.  `links` has lengths in any unit; others are 0.
+    lengths give the paper's bound by the sum of distances.
+
+    Attributes
+    ----------
+    links : tuple of LinkValue
+        Length of each link, in any unit; those that are not there have length 0.
 
     Examples
     --------

@@ -28,7 +28,12 @@ class TreeDual(RootedDuals):
     those that aggregate.  It costs the dual values y of the links on its paths, and of the links over which a switch
     with loopback sends a copy back.  All links together are worth ``sum of b y``; ``1 / x`` is at least the cost of
     the cheapest trees over that: ``sum of w(v) cost(v)`` over all roots v and, in an allreduce, all data times the
-    least sum of an in-tree and an out-tree of the same root.  Links that are not in `links`, y, are free.
+    least sum of an in-tree and an out-tree of the same root.
+
+    Attributes
+    ----------
+    links : tuple of LinkValue
+        y; links without a dual value are free.
 
     Notes
     -----

@@ -58,17 +58,8 @@ def as_flow(
     """Let stage s be balanced in step s, sent in step s + 1 and redistributed in step s + 2.
 
     Traffic is in lowest terms, and a chunk as large as all parts allow.  The flow is not verified.
-
-    Parameters
-    ----------
-    schedule : StagedArrays
-        With some traffic.
-    local : LocalParts, optional
-        All local bytes; see `at_once`.
-    ranks : ndarray of int64, shape (ranks,), optional
-        The rank of the network that each rank of the schedule is.
-    routes : Routes, optional
-        Of the network; without, paths name ranks only, so that the flow can be lowered and not verified.
+    All local bytes are `local`, as of `at_once`; `ranks`, (ranks,), are the schedule's ranks in the network.  Without
+    `routes` of the network paths name ranks only, so that the flow can be lowered and not verified.
     """
     unit = int(np.gcd.reduce(schedule.traffic, axis=None))
     if not unit:

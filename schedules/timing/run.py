@@ -33,25 +33,12 @@ MAX_EVENTS = 2**26  # About 3 GB while the simulation runs
 
 
 class Rules(NamedTuple):
-    """How ranks and switches behave.
-
-    Attributes
-    ----------
-    costs : RuntimeCosts
-        Of the software.
-    steps : {"overlap", "wait"}
-        Whether a step's data is sent when it is there, or when all of the step before has come.
-    forwarding : {"cut-through", "store-and-forward"}
-        Whether switches pass a piece on while it arrives.
-    service : {"pipeline", "arrival"}
-        Whether switches, too, send the piece whose data has the farthest to go, as ranks do, or the one that came
-        first.
-    """
+    """How ranks and switches behave."""
 
     costs: RuntimeCosts = LINKS_ONLY
-    steps: Waiting = "overlap"
-    forwarding: Forwarding = "cut-through"
-    service: Service = "pipeline"
+    steps: Waiting = "overlap"  # send a step's data when it is there, or when all of the step before has come
+    forwarding: Forwarding = "cut-through"  # whether switches pass a piece on while it arrives
+    service: Service = "pipeline"  # switches, too, send what has the farthest to go, as ranks do, or what came first
 
 
 class Run(NamedTuple):

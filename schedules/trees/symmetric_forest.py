@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,15 +15,11 @@ from ...support.arrays import IntArray, orbits, read_only
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
 from ..paths.schedule import Schedule
+from ..traffic.collective import Direction
 from .allreduce import Allreduce
 from .forest import Forest
 
 MAX_EXPANDED = 2**28  # entries of the routes of all trees
-
-
-def _of_base(name: str) -> Any:
-    """Make a property, or method, that is the one of the trees of representatives."""
-    return property(attrgetter(f"base.{name}"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +58,30 @@ class SymmetricForest(Schedule):
         """Copy and pickle by construction, as `Forest` does."""
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
-    num_ranks, trees_per_root, direction, phases, load_units = map(
-        _of_base, ("num_ranks", "trees_per_root", "direction", "phases", "load_units")
-    )
-    # Images of trees are as high, and take as long.
-    heights, depth, latency, hop_rate = map(_of_base, ("heights", "depth", "latency", "hop_rate"))
+    @property
+    def num_ranks(self) -> int:
+        """Compute nodes that every tree spans."""
+        return self.base.num_ranks
+
+    @property
+    def trees_per_root(self) -> int:
+        """The paper's k; see `Forest`."""
+        return self.base.trees_per_root
+
+    @property
+    def direction(self) -> Direction:
+        """Whether data runs away from the roots or towards them."""
+        return self.base.direction
+
+    @property
+    def phases(self) -> tuple[Direction, ...]:
+        """That of all trees, alone."""
+        return self.base.phases
+
+    @property
+    def load_units(self) -> tuple[int, ...]:
+        """Copies of trees that carry a unit of data: k."""
+        return self.base.load_units
 
     @cached_property
     def root_weights(self) -> IntArray:
@@ -123,6 +137,24 @@ class SymmetricForest(Schedule):
         of_links = link_orbits(self.generators, topology)
         sums = _orbit_sums(of_links, self.base.link_loads(topology))
         return (sums * (self.num_ranks // self.num_representatives) // np.bincount(of_links))[of_links]
+
+    @property
+    def heights(self) -> IntArray:
+        """Height of each tree of a representative; its images are as high."""
+        return self.base.heights
+
+    @property
+    def depth(self) -> int:
+        """Height of the highest tree, in hops between ranks."""
+        return self.base.depth
+
+    def latency(self, topology: Topology) -> Fraction:
+        """Largest sum of link latencies between a root and a rank along a tree, in µs."""
+        return self.base.latency(topology)
+
+    def hop_rate(self, topology: Topology) -> Fraction:
+        """Longest time that the data of one tree takes on one link; see `Schedule.hop_rate`."""
+        return self.base.hop_rate(topology)
 
     @property
     def messages(self) -> IntArray:

@@ -14,10 +14,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from ...errors import CapacityOverflowError, UnsupportedError
 from ...support.arrays import IntArray, ShortArray
 from ...support.compiling.kernels import kernel
-from ...support.validation import shown
 
 MaskArray = npt.NDArray[np.uint64]
 
@@ -126,28 +124,14 @@ def flip(row: int, column: int, match: ShortArray, owner: ShortArray, parent: Sh
 
 
 DECOMPOSITIONS = {"plain": 0, "fewest": 1}  # codes of the decompositions in kernels
-MAX_NODES = 2**12
-LIMIT = 2**62
-
-
-def decompose(matrix: IntArray, way: str = "plain") -> tuple[IntArray, IntArray]:
-    """Decompose a matrix, (n, n), into weighted permutations, (steps, n) and (steps,) (FAST, section 4.4)."""
-    if way not in DECOMPOSITIONS:
-        raise UnsupportedError(f"the decomposition is {shown(way)}; expected one of {', '.join(DECOMPOSITIONS)}")
-    matrix = np.ascontiguousarray(matrix, dtype=np.int64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) > MAX_NODES:
-        raise UnsupportedError(f"the matrix has shape {matrix.shape}; expected a square of at most {MAX_NODES} rows")
-    if matrix.size and matrix.min() < 0:
-        raise UnsupportedError(f"the matrix has the entry {matrix.min()}; expected none below 0")
-    if int(matrix.max(initial=0)) * len(matrix) >= LIMIT:
-        raise CapacityOverflowError(f"the matrix has the entry {matrix.max()}; its sums would not fit 64 bits")
-    found, weights = matchings(matrix, DECOMPOSITIONS[way])
-    return found.astype(np.int64), weights
 
 
 @kernel
 def matchings(matrix: IntArray, way: int) -> tuple[ShortArray, IntArray]:
-    """Embed and decompose without checks; return int16 permutations (steps, n) and int64 weights (steps,)."""
+    """Embed and decompose a matrix, (n, n), of entries from 0 whose sums fit 64 bits.
+
+    Returns int16 permutations (steps, n) and int64 weights (steps,).
+    """
     n = len(matrix)
     residual = np.empty((n, n), dtype=np.int64)
     bound = embed(matrix, residual)

@@ -66,14 +66,7 @@ class DualStatus(Enum):
 
 
 class Status(NamedTuple):
-    """How a solve ended.
-
-    Attributes
-    ----------
-    termination : Termination
-    primal : PrimalStatus
-    dual : DualStatus
-    """
+    """How a solve ended: its `termination`, and what its `primal` and `dual` values are."""
 
     termination: Termination
     primal: PrimalStatus

@@ -17,13 +17,7 @@ MAX_REPAIR_ROUNDS = 20
 
 
 class Interval(NamedTuple):
-    """Certified interval around the optimal value, in rationals.
-
-    Attributes
-    ----------
-    lower, upper : Fraction or None
-        None if nothing is proved on this side.
-    """
+    """Certified interval from `lower` to `upper` around the optimal value; None where nothing is proved on a side."""
 
     lower: Fraction | None
     upper: Fraction | None

@@ -90,13 +90,7 @@ def _total(numbers: ExactArray, factors: ExactArray) -> Fraction:
 
 @dataclass(frozen=True, eq=False)
 class ExactAnswer:
-    """An exact optimum, and the dual values that prove it.
-
-    Attributes
-    ----------
-    objective : Fraction
-        The optimal value.
-    """
+    """An exact optimum, whose value is `objective`, and the dual values that prove it."""
 
     objective: Fraction
     _program: ExactProgram

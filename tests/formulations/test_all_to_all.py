@@ -231,7 +231,7 @@ def test_one_source_of_each_kind_tells_the_rate(topology: Topology, traffic: Any
     """Exactly the optimum of all sources, which has been solved without symmetries."""
     small = all_to_all.build(topology, traffic=traffic, symmetries=symmetries(topology, traffic))
     assert len(small.sources) < topology.num_ranks
-    assert small.source_counts.sum() == topology.num_ranks
+    assert small.orbits.counts.sum() == topology.num_ranks
     options = HighsOptions(algorithm=Algorithm.IPM)
     whole = solve(all_to_all.build(topology, traffic=traffic), options).exact.objective
     assert solve(small, options).exact.objective == whole
@@ -270,7 +270,7 @@ def test_prices_of_link_orbits_are_those_of_links(name: str) -> None:
     assert (shares * distances[:ranks, :ranks]).sum() == 1
     # Potentials of one source count for all of its orbit.
     delivered = -np.array(exact.duals["delivery"])[:, :ranks]
-    assert (delivered <= small.source_counts[:, None] * distances[small.sources, :ranks]).all()
+    assert (delivered <= small.orbits.counts[:, None] * distances[small.sources, :ranks]).all()
     assert (shares[small.sources] * delivered).sum() == 1
 
 

@@ -64,7 +64,7 @@ def check_all_sources(topology: Topology, traffic: Any) -> None:
     # Some link limits the rate, so that the busiest one carries exactly its bandwidth.
     assert max(load / bandwidth for load, bandwidth in zip(loads, bandwidths, strict=True)) == 1
     for number in range(len(model.orbits.sizes)):
-        assert len({load for load, row in zip(loads, model.link_classes, strict=True) if row == number}) == 1
+        assert len({load for load, row in zip(loads, model.orbits.classes, strict=True) if row == number}) == 1
 
 
 @pytest.mark.parametrize(("topology", "traffic"), NETWORKS.values(), ids=NETWORKS.keys())

@@ -10,7 +10,7 @@ from collopt.solvers.bfb.chunk_times import chunked_times
 from collopt.solvers.bfb.kautz_bandwidth import kautz_figures, kautz_transpose_factor
 from collopt.solvers.bfb.link_masks import intake
 from collopt.solvers.bfb.load_balancing import busiest_sets
-from collopt.solvers.fast.birkhoff import decompose
+from collopt.solvers.fast.birkhoff import DECOMPOSITIONS, matchings
 from collopt.solvers.flow.max_flow import max_flow
 from collopt.solvers.flow.transport import integral_transport, rounded_flow
 from collopt.solvers.lp.rationals import float_fraction, simplest_between
@@ -68,9 +68,9 @@ def test_busiest_sets() -> None:
     ]
 
 
-def test_decompose() -> None:
+def test_matchings() -> None:
     """Decompose a matrix, embedded into one of equal row and column sums, into weighted permutations."""
-    permutations, weights = decompose(np.array([[0, 3], [1, 0]]))
+    permutations, weights = matchings(np.array([[0, 3], [1, 0]]), DECOMPOSITIONS["plain"])
     assert (permutations.tolist(), weights.tolist()) == ([[1, 0]], [3])
 
 

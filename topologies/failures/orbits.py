@@ -29,16 +29,8 @@ class Symmetries:
     """Symmetries of a network, and what they do to failures.
 
     A part of a failure is a number, of what is left of it and of both ends of its link, or twice of its node; a failure
-    is a sorted row of these.
-
-    Parameters
-    ----------
-    topology : Topology
-        The intact network.
-    generators : sequence of ndarray of int64, shape (nodes,)
-        Images of the nodes under symmetries that are known; one that is none raises `TopologyError`.
-    fixed : int, optional
-        A rank that every symmetry has to fix, as the root of a broadcast.
+    is a sorted row of these.  Images of nodes, int64 (nodes,), in `generators` that are no symmetry raise
+    `TopologyError`; every symmetry has to fix the rank `fixed`, as the root of a broadcast.
     """
 
     def __init__(self, topology: Topology, generators: Sequence[IntArray] = (), fixed: int | None = None) -> None:

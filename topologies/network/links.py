@@ -64,22 +64,12 @@ class LinkArrays(NamedTuple):
 
 
 class LinkColumns(NamedTuple):
-    """The links of a topology as columns, in the order of `Topology.links`; links of a kind have the same rates.
-
-    Attributes
-    ----------
-    tails, heads : ndarray of int64, shape (links,)
-        As in `LinkArrays`.
-    kinds : ndarray of int64, shape (links,)
-        The number of each link's kind.
-    rates : tuple of (Fraction, Fraction)
-        Bandwidth, GB/s, and latency, µs, of each kind; no two are equal, and kinds are numbered by their first links.
-    """
+    """The links of a topology as columns, int64 (links,), in the order of `Topology.links`."""
 
     tails: IntArray
     heads: IntArray
-    kinds: IntArray
-    rates: tuple[tuple[Fraction, Fraction], ...]
+    kinds: IntArray  # numbered by their first links
+    rates: tuple[tuple[Fraction, Fraction], ...]  # bandwidth, GB/s, and latency, µs, of each kind; no two are equal
 
     def links(self, nodes: Sequence[str]) -> tuple[Link, ...]:
         """Return the links, between nodes of these names."""
