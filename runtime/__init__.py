@@ -19,7 +19,7 @@ from .measuring.bench.bench import measure_plans
 from .measuring.bench.report import BenchReport
 from .measuring.calibration.calibrate import Calibration, Measurement, calibrate
 from .measuring.calibration.measured_times import MeasuredTimes, read_nccl_tests
-from .msccl.format.writer import to_xml_text, write_xml
+from .msccl.format.writer import to_xml_text
 from .msccl.lint.lint import lint_file
 from .msccl.reader import interpret_file, read_xml
 from .mscclpp.format.execution_plan import ExecutionPlan
@@ -33,7 +33,7 @@ from .simulation.simulate import Simulation, simulate
 
 __all__ = ["ChunkRange", "Dependency", "Instruction", "Program", "RankProgram", "ThreadBlock"]
 __all__ += ["check_program", "lower", "run_program", "without_receive_reduce"]
-__all__ += ["interpret_file", "lint_family", "lint_file", "read_xml", "to_xml_text", "write_xml"]
+__all__ += ["interpret_file", "lint_family", "lint_file", "read_xml", "to_xml_text"]
 __all__ += ["ExecutionPlan", "interpret_mscclpp", "read_mscclpp"]
 __all__ += ["write_family", "write_nccl_tuner"]
 __all__ += ["Attribute", "NodeKind", "Replay", "Trace", "TraceNode"]

@@ -7,6 +7,7 @@ from functools import partial
 
 from ...errors import UnsupportedError
 from ...planners import Plan
+from ...support.writing import write_whole
 from ..lowering.lower import lower_plan
 from ..lowering.tree_transfers import refuse_switches
 from ..mscclpp.export import boxes_of
@@ -15,7 +16,7 @@ from ..programs.checks import check_counts
 from ..programs.program import Program
 from ..programs.transformations import document_steps, packed, without_receive_reduce
 from .format.limits import RuntimeLimits, check_limits, runtime_limits
-from .format.writer import write_xml
+from .format.writer import to_xml_text
 
 __all__ = ["export_msccl_xml"]
 
@@ -76,9 +77,8 @@ def export_msccl_xml(
     program = lowered(instances)
     if instances > 1:
         _check_instances(program, instances, limits, blocks, lowered)
-    write_xml(
+    text = to_xml_text(
         program,
-        path,
         runtime=runtime,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
@@ -86,6 +86,7 @@ def export_msccl_xml(
         max_thread_blocks=max_thread_blocks,
         placement=placement,
     )
+    write_whole(path, text)
 
 
 def _program(plan: Plan, limits: RuntimeLimits, channels: int, max_thread_blocks: int, instances: int) -> Program:

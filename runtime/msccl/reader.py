@@ -42,7 +42,7 @@ class _Refusals(Findings):
 
 
 def read_xml(path: str | os.PathLike[str]) -> Program:
-    """Read an MSCCL algorithm; nops are folded into the steps after them, so `write_xml` round-trips.
+    """Read an MSCCL algorithm; nops are folded into the steps after them, so `to_xml_text` round-trips.
 
     The program is well formed, but not yet checked: see `check_program` and `run_program`.  Raises `FileFormatError` if
     the file cannot be read, is not in the form that the runtimes' parsers take, or has missing or invalid values, with

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
@@ -31,9 +30,9 @@ from .format.execution_plan import (
 from .lowering.lower import (
     DEFAULT_SLICE_BYTES,
     DEFAULT_THREAD_BLOCKS,
+    PlanOptions,
     check_boxes,
     check_collective,
-    check_launch,
     common_count,
     converted,
 )
@@ -111,14 +110,9 @@ def export_mscclpp_json(
     boxes = boxes_of(plan.topology) if boxes is None else boxes
     check_boxes(boxes, len(plan.topology.compute_nodes))
     check_choice("version", version, VERSIONS)
-    check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
-    options: dict[str, Any] = {
-        "placement": placement,
-        "min_bytes": min_bytes,
-        "max_bytes": max_bytes,
-        "max_thread_blocks": max_thread_blocks,
-        "threads_per_block": threads_per_block,
-    }
+    sizes = slice_bytes, min_bytes, max_bytes
+    options = PlanOptions(boxes, placement, *sizes, max_thread_blocks, threads_per_block)
+    options.check()
     if _uses_star(plan, boxes, version):
         check_sums(plan.trees, plan.topology)
         if channels > 1:
@@ -126,13 +120,11 @@ def export_mscclpp_json(
                 f"channels is {channels}, but barriers need one from each thread block to another; expected 1, and "
                 "more instances for more thread blocks"
             )
-        star = star_plan(plan.trees, plan.collective, program_name(plan), instances=instances, **options)
+        star = star_plan(plan.trees, plan.collective, program_name(plan), options, instances)
         write_whole(path, to_mscclpp_text(star))
         return
     groups = switch_groups(plan.schedule, boxes) if version in STORING else ()
-    lowering = _Lowering(
-        plan, channels, options | {"boxes": boxes, "slice_bytes": slice_bytes, "switch_groups": groups}
-    )
+    lowering = _Lowering(plan, channels, options._replace(switch_groups=groups))
     try:
         written = lowering.single() if instances == 1 else lowering.replicas(instances)
     except UnsupportedError as error:
@@ -212,11 +204,11 @@ def boxes_of(topology: Topology) -> list[int]:
 class _Lowering:
     """Lowers a plan with ever fewer steps per thread block, until the executor accepts the program."""
 
-    def __init__(self, plan: Plan, channels: int, options: dict[str, Any]) -> None:
+    def __init__(self, plan: Plan, channels: int, options: PlanOptions) -> None:
         self.plan = plan
         self.channels = channels
         self.options = options
-        self.boxes, self.max_thread_blocks = options["boxes"], options["max_thread_blocks"]
+        self.boxes, self.max_thread_blocks = options.boxes or (), options.max_thread_blocks
 
     def program(self, max_steps: int, instances: int) -> Program:
         """Lower the plan with at most `max_steps` per thread block."""
@@ -229,7 +221,7 @@ class _Lowering:
             program = self.program(max_steps, 1)
             check_channels(program, self.channels, 1)
             if last is None:
-                check_collective(program, self.options["placement"])
+                check_collective(program, in_place=self.options.in_place)
                 # Replicas of what no division into thread blocks makes fit take long to make, and to refuse ten times.
                 self._check_capacity(program, instances)
             if program != last:
@@ -261,7 +253,7 @@ class _Lowering:
     def fitting(self, instances: int) -> int:
         """Return a smaller number of instances that fits, or raise the error of a single one."""
         # Unmerged replicas are as long as a single one; given sizes may not be right for as many.
-        sized = self.options["min_bytes"] is not None or self.options["max_bytes"] is not None
+        sized = self.options.min_bytes is not None or self.options.max_bytes is not None
         single_programs = self.single_programs()
         if instances > 2 and not sized:
             known = list(single_programs)
@@ -282,7 +274,7 @@ class _Lowering:
                 # What is too long in any case is found out in a tenth of the time.
                 if refused := self._usage(program).refusal:
                     raise TooLargeError(refused)
-                return converted(program, **self.options), program
+                return converted(program, self.options), program
             except TooLargeError as error:
                 refusal = refusal or error
             except UnsupportedError as error:
@@ -293,17 +285,17 @@ class _Lowering:
 
     def _usage(self, program: Program, instances: int = 1) -> BlockUsage:
         """Count operations and channels of thread blocks; stores to switches make fewer of them."""
-        if self.options["switch_groups"] and instances == 1:
+        if self.options.switch_groups and instances == 1:
             return BlockUsage(0, "")
-        unit = None if self.options["slice_bytes"] is None else common_count(program)
-        program = replace(program, in_place=self.options["placement"] == "in-place")
+        unit = None if self.options.slice_bytes is None else common_count(program)
+        program = replace(program, in_place=self.options.in_place)
         return block_usage(program, self.boxes, self.max_thread_blocks, unit, instances)
 
     def _check_capacity(self, program: Program, instances: int) -> None:
         """Refuse replicas that exceed the capacity of thread blocks, however the program is lowered."""
         # With fewer steps in a thread block it would have as many transfers, and no fewer channels.  All steps of a
         # pipeline have as many chunks as each other: long before they are too many, they fill memory.
-        unit = None if self.options["slice_bytes"] is None else common_count(program)
+        unit = None if self.options.slice_bytes is None else common_count(program)
         for rank, needs in enumerate(least_needs(program, self.boxes, unit)):
             for what, count in needs.items():
                 capacity = self.max_thread_blocks * (MAX_OPERATIONS if what == "operations" else MAX_CHANNELS)

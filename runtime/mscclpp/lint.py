@@ -71,21 +71,18 @@ def lint_plan(
         findings.append(Finding("hangs", message, ""))
     findings += _wrong(plan)
     names = {each.name for gpu in plan.gpus for block in gpu.thread_blocks for each in flat(block)}
-    if stores_on_switches(plan):
-        findings.append(Finding("note", STORE_NEEDS, ""))
-    if ignored:
-        findings.append(Finding("note", f"the loader does not read {shown(sorted(ignored))}", ""))
-    if needs_equal_offsets(plan):
-        findings.append(Finding("note", EQUAL_OFFSETS, ""))
-    if "glres" in names:
-        findings.append(Finding("note", SUM_TYPES, ""))
-    if any(gpu.switches for gpu in plan.gpus):
-        findings.append(Finding("note", SWITCH_NEEDS, ""))
-    if plan.collective.has_one_root:
-        message = f"the plan is for one root, and every {plan.collective} can pick it, whatever its root"
-        findings.append(Finding("note", message, ""))
-    if plan.collective.reduces:
-        findings.append(Finding("note", "the executor always sums, whatever reduction operation the call requests", ""))
+    notes = {
+        STORE_NEEDS: stores_on_switches(plan),
+        f"the loader does not read {shown(sorted(ignored))}": bool(ignored),
+        EQUAL_OFFSETS: needs_equal_offsets(plan),
+        SUM_TYPES: "glres" in names,
+        SWITCH_NEEDS: any(gpu.switches for gpu in plan.gpus),
+        f"the plan is for one root, and every {plan.collective} can pick it, whatever its root": (
+            plan.collective.has_one_root
+        ),
+        "the executor always sums, whatever reduction operation the call requests": plan.collective.reduces,
+    }
+    findings += [Finding("note", message, "") for message, applies in notes.items() if applies]
     return _report(path, version, plan, findings)
 
 

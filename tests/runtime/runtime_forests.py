@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from collopt.runtime import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+from collopt.runtime import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock, to_xml_text
 from collopt.schedules import Allreduce, Forest, TreeSchedule
 
 COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce")
@@ -234,3 +236,8 @@ def with_step(
         return replace(old, instructions=tuple(steps))
 
     return with_block(program, rank, number, changed)
+
+
+def write_xml(program: Program, path: Path, **options: Any) -> None:
+    """Write a program as MSCCL XML."""
+    path.write_text(to_xml_text(program, **options))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from runtime_flows import flows, random_flow, ring_flow
+from runtime_forests import write_xml
 from runtime_rounds import run_in_rounds
 
 import collopt
@@ -24,7 +25,6 @@ from collopt.runtime import (
     read_xml,
     run_program,
     to_xml_text,
-    write_xml,
 )
 from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.msccl.export import export_msccl_xml

@@ -24,6 +24,7 @@ from runtime_forests import (
     with_block,
     with_blocks,
     with_step,
+    write_xml,
 )
 
 from collopt.errors import ProgramError, UnsupportedError
@@ -36,7 +37,6 @@ from collopt.runtime import (
     interpret_file,
     lower,
     run_program,
-    write_xml,
 )
 from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.schedules import Forest

@@ -23,6 +23,7 @@ from runtime_forests import (
     send,
     summing,
     with_step,
+    write_xml,
 )
 
 from collopt.errors import ProgramError, UnsupportedError
@@ -36,7 +37,6 @@ from collopt.runtime import (
     run_program,
     to_xml_text,
     without_receive_reduce,
-    write_xml,
 )
 from collopt.schedules import Forest, TreeSchedule
 from sample_sizes import examples

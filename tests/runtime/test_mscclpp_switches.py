@@ -30,7 +30,7 @@ from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
 from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, copies, document_of
 from collopt.runtime.mscclpp.format.reader import parse_document
 from collopt.runtime.mscclpp.lint import lint_plan
-from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
+from collopt.runtime.mscclpp.lowering.lower import PlanOptions, to_execution_plan
 from collopt.runtime.mscclpp.lowering.multicasts import switch_groups
 from collopt.runtime.mscclpp.lowering.star_plans import is_star_schedule, star_plan
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
@@ -86,7 +86,7 @@ def test_the_release_stores_nothing(tmp_path: Path, collective: str) -> None:
 def test_barriers_fit_the_channels_of_a_thread_block(ranks: int) -> None:
     """Of all pairs for up to 17 ranks, in rounds for more."""
     schedule = switched_schedule("allreduce", 1, ranks)
-    plan = star_plan(schedule, ALLREDUCE, "many")
+    plan = star_plan(schedule, ALLREDUCE, "many", PlanOptions())
     assert max(len(gpu.peers["memory"]) for gpu in plan.gpus) <= 16
     run_execution_plan(plan, interleavings=2)
 
@@ -95,7 +95,7 @@ def test_a_broadcast_in_one_box_and_unequal_shards() -> None:
     """Ranks without a shard take part in the barriers only."""
     trees = [(1, 1, [(1, 3), (3, 0), (3, 2)])]
     forest = Forest.from_paths(3, 1, trees, root_weights=[0, 1, 0], switches=[3])
-    plan = star_plan(forest, BROADCAST, "one", instances=2)
+    plan = star_plan(forest, BROADCAST, "one", PlanOptions(), instances=2)
     assert written(plan)["gstore"] == 2
     both = [(0, 3, [(0, 3), (3, 1), (3, 2)]), (1, 1, [(1, 3), (3, 0), (3, 2)])]
     halves = [
@@ -105,13 +105,13 @@ def test_a_broadcast_in_one_box_and_unequal_shards() -> None:
     schedule = Allreduce(*halves)
     assert is_star_schedule(schedule, ALLREDUCE)
     assert not is_star_schedule(halves[1], ALLGATHER)
-    assert [gpu.input_chunks for gpu in star_plan(schedule, ALLREDUCE, "two").gpus] == [4] * 3
+    assert [gpu.input_chunks for gpu in star_plan(schedule, ALLREDUCE, "two", PlanOptions()).gpus] == [4] * 3
 
 
 def test_a_barrier_of_too_many_ranks_is_refused() -> None:
     """Its rounds need more channels than a thread block has."""
     with pytest.raises(TooLargeError, match="a barrier of 257 ranks takes 18 channels"):
-        star_plan(switched_forest(1, 257), ALLGATHER, "many")
+        star_plan(switched_forest(1, 257), ALLGATHER, "many", PlanOptions())
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
@@ -317,9 +317,9 @@ def documents() -> dict[str, Document]:
     of = [0, 0, 0, 1, 1, 1]
     boxes = to_execution_plan(lower(two, "allgather"), boxes=of, slice_bytes=None, switch_groups=switch_groups(two, of))
     return {
-        "sum": document_of(star_plan(star, ALLREDUCE, "sum")),
-        "sum in place": document_of(star_plan(star, ALLREDUCE, "sum", placement="in-place")),
-        "copies": document_of(star_plan(switched_forest(1, 3), ALLGATHER, "copies")),
+        "sum": document_of(star_plan(star, ALLREDUCE, "sum", PlanOptions())),
+        "sum in place": document_of(star_plan(star, ALLREDUCE, "sum", PlanOptions(placement="in-place"))),
+        "copies": document_of(star_plan(switched_forest(1, 3), ALLGATHER, "copies", PlanOptions())),
         "boxes": document_of(boxes),
     }
 
@@ -369,7 +369,7 @@ def test_barriers_are_needed(documents: dict[str, Document], name: str, end: int
 
 def test_a_sum_that_nothing_keeps_from_a_write_is_a_race() -> None:
     """Here rank 0 copies into its output while the others may be storing sums there."""
-    document = document_of(star_plan(switched_schedule("allreduce", 1, 3), ALLREDUCE, "sum"))
+    document = document_of(star_plan(switched_schedule("allreduce", 1, 3), ALLREDUCE, "sum", PlanOptions()))
     block = document["gpus"][0]["threadblocks"][0]["ops"]
     place = {"type": "i", "index": 1, "size": 1}
     block.insert(3, {"name": "copy", "src_buff": [place], "dst_buff": [place | {"type": "o"}]})
@@ -449,7 +449,9 @@ def test_wrong_files_are_refused(
 
 def test_in_place_rules(documents: dict[str, Document]) -> None:
     """Inputs in place begin elsewhere on every GPU, and sums must not be stored at an offset onto what is read."""
-    copies_in_place = document_of(star_plan(switched_forest(1, 3), ALLGATHER, "copies", placement="in-place"))
+    copies_in_place = document_of(
+        star_plan(switched_forest(1, 3), ALLGATHER, "copies", PlanOptions(placement="in-place"))
+    )
     for gpu in copies_in_place["gpus"]:
         gpu["channels"][1]["buffer_type"] = "i"
     with pytest.raises(FileFormatError, match=r"in place begins at another offset on every gpu \(allgather\)"):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runtime_forests import write_xml
 from runtime_rounds import run_in_rounds
 from runtime_tasks import RANKS
 from stage_tasks import CASES, exchange_in_stages
@@ -28,7 +29,6 @@ from collopt.runtime import (
     lower,
     read_xml,
     run_program,
-    write_xml,
 )
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.runtime.lowering import flow_transfers as staged_transfers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,8 +80,9 @@ def check_arguments(call: AllToAllCall) -> Terms:
     kinds = str(call.input.dtype), call.input.device.type
     model = H200 if call.model is None else call.model
     check_model(model)
-    shape, limits = (servers, gpus), (call.max_stage_bytes, call.max_scratch_bytes)
-    return Terms(sends, receives, rows, _row_bytes(call), *kinds, *shape, *limits, call.stages, model, nics)
+    limits = call.max_stage_bytes, call.max_scratch_bytes
+    wanted = Exchange(b"", servers, gpus, 0, call.stages, *limits, model, nics)
+    return Terms(sends, receives, rows, _row_bytes(call), *kinds, wanted)
 
 
 def servers_and_gpus(servers: int | None, gpus: int | None, ranks: int) -> tuple[int, int]:
@@ -178,13 +178,7 @@ class Terms(NamedTuple):
     row_bytes: int | None
     dtype: str
     device: str
-    servers: int
-    gpus_per_server: int
-    max_stage_bytes: int | None
-    max_scratch_bytes: int | None
-    stages: str | None
-    model: TwoTierModel
-    nics: tuple[tuple[Fraction, ...], ...]
+    exchange: Exchange  # Without rows and their bytes, which depend on the other ranks
 
 
 def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float | None) -> Exchange:
@@ -193,17 +187,14 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
         refuse(terms, len(NAMES + DIGESTED) + 2, group, timeout, CALL)
     from ....planners.pairs.fast import STAGES
 
-    size = UNKNOWN if terms.row_bytes is None else terms.row_bytes
+    wanted, size = terms.exchange, UNKNOWN if terms.row_bytes is None else terms.row_bytes
     # No digest is 0, so that it can stand for no matrix.
     matrix = 0 if terms.traffic is None else 1 + digest(terms.traffic.tobytes())
-    limits = [
-        UNKNOWN if limit is None else min(limit, 2**62) for limit in (terms.max_stage_bytes, terms.max_scratch_bytes)
-    ]
-    shape, kinds = (
-        (terms.servers, terms.gpus_per_server),
-        (terms.dtype, terms.device, str(terms.model), str(terms.nics)),
-    )
-    way = UNKNOWN if terms.stages is None else STAGES[terms.stages]
+    given = wanted.max_stage_bytes, wanted.max_scratch_bytes
+    limits = [UNKNOWN if limit is None else min(limit, 2**62) for limit in given]
+    shape = wanted.servers, wanted.gpus_per_server
+    kinds = (terms.dtype, terms.device, str(wanted.model), str(wanted.nics))
+    way = UNKNOWN if wanted.stages is None else STAGES[wanted.stages]
     digests = [*(digest(kind.encode()) for kind in kinds), matrix]
     table = gathered([0, *shape, *limits, way, *digests, size], group, timeout, CALL)
     compare(table, CALL, NAMES, DIGESTED, {"stages": {code: name for name, code in STAGES.items()}})
@@ -212,8 +203,7 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
     if rows is None:
         splits = gathered([*terms.sends, *terms.receives], group, timeout, CALL)
         rows = _match_splits(splits[:, : len(terms.sends)], splits[:, len(terms.sends) :])
-    stage, scratch = terms.max_stage_bytes, terms.max_scratch_bytes
-    return Exchange(rows.tobytes(), *shape, row_bytes, terms.stages, stage, scratch, terms.model, terms.nics)
+    return wanted._replace(rows=rows.tobytes(), row_bytes=row_bytes)
 
 
 def _agreed_size(sizes: IntArray) -> int:

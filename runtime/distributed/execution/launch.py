@@ -156,22 +156,15 @@ class RunReport:
 
     Attributes
     ----------
-    backend : str
+    backend, elements, dtype, repeats, op
+        As for `run_local`.
     num_ranks : int
-    elements : int
-        Of a shard for allgather and reduce_scatter, of what each rank has for each other for all_to_all, on average for
-        all_to_allv, of the whole buffer otherwise.
-    dtype : str
-    repeats : int
     correct : tuple of bool
-        Per rank: whether the output was that of torch's own collective every time; see
-        `collopt.runtime.distributed.execution.launch`.
+        Per rank: whether the output was that of torch's own collective every time.
     seconds : float
         Median over the repeats, of the slowest rank.
     collective : Collective
         Its name will do.
-    op : str
-        Operation of collectives that add up.
     elements_in_all : int
         Of all ranks' data together; 0 if that follows from the other numbers, as it does but for all_to_allv.
     root : int or None

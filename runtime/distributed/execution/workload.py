@@ -142,7 +142,7 @@ def by_torch(workload: Workload, mine: Any) -> Any:
 
     kind, size = mine.dtype, mine.element_size()
     result = torch.empty(workload.output_elements, dtype=kind, device=mine.device)
-    parts = result.view(torch.uint8)
+    parts: Any = result.view(torch.uint8)
     if workload.layout.in_pairs:
         takes, sends = ([size * part for part in each] for each in (workload.recv_counts, workload.send_counts))
         dist.all_to_all_single(parts, mine.view(torch.uint8), takes, sends)

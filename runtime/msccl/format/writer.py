@@ -3,17 +3,14 @@
 Their parsers take less than XML and check little, so a program is checked before it is written and when it is read.
 """
 
-import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
 from ....errors import UnsupportedError
 from ....support.validation import is_int
-from ....support.writing import write_whole
 from ...interpreter.check import check_program
 from ...interpreter.interpret import run_program
 from ...programs.checks import check_choice, require_program
@@ -33,21 +30,6 @@ NO_WAIT = {"depid": -1, "deps": -1}
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}")
 """microsoft/msccl keeps 63 characters of a name and no parser decodes entities."""
-
-
-def write_xml(program: Program, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write a program as an MSCCL XML file; errors are those of `to_xml_text`.
-
-    Parameters
-    ----------
-    program : Program
-        What the ranks are to do.
-    path : str or path
-        An existing file is replaced.
-    **options
-        As for `to_xml_text`.
-    """
-    write_whole(path, to_xml_text(program, **options))
 
 
 def to_xml_text(

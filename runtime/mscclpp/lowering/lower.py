@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import gcd
+from typing import Any, NamedTuple
 
 from ....errors import TooLargeError, UnsupportedError
 from ....schedules import Collective
@@ -43,23 +44,41 @@ DEFAULT_THREAD_BLOCKS = 108  # SMs of an A100: all thread blocks must run at onc
 MAX_ITERATIONS = 2**16 - 1  # The executor counts the slices of a chunk in 16 bits
 
 
-def to_execution_plan(
-    program: Program,
-    *,
-    boxes: Sequence[int] | None = None,
-    placement: str = "out-of-place",
-    slice_bytes: int | None = DEFAULT_SLICE_BYTES,
-    min_bytes: int | None = None,
-    max_bytes: int | None = None,
-    max_thread_blocks: int = DEFAULT_THREAD_BLOCKS,
-    threads_per_block: int = MAX_THREADS,
-    switch_groups: Sequence[Sequence[int]] = (),
-) -> ExecutionPlan:
+class PlanOptions(NamedTuple):
+    """Options of an execution plan; see `export_mscclpp_json`.
+
+    Without `boxes` there is one; `switch_groups` are ranks of one box whose switch copies what one of them sends to all
+    others, no rank in two of them.
+    """
+
+    boxes: Sequence[int] | None = None
+    placement: str = "out-of-place"
+    slice_bytes: int | None = DEFAULT_SLICE_BYTES
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    max_thread_blocks: int = DEFAULT_THREAD_BLOCKS
+    threads_per_block: int = MAX_THREADS
+    switch_groups: Sequence[Sequence[int]] = ()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the plan is for calls whose input and output are the same memory."""
+        return self.placement == "in-place"
+
+    def check(self) -> None:
+        """Refuse options that no plan can be written with."""
+        check_choice("placement", self.placement, ("out-of-place", "in-place"))
+        check_counts({"max_thread_blocks": self.max_thread_blocks, "threads_per_block": self.threads_per_block})
+        _check_multiple("threads_per_block", self.threads_per_block, 32, MAX_THREADS)
+        if self.slice_bytes is not None:
+            _check_multiple("slice_bytes", self.slice_bytes, ALIGNMENT, MAX_BUFFER_BYTES)
+
+
+def to_execution_plan(program: Program, **options: Any) -> ExecutionPlan:
     """Convert an out-of-place program to an MSCCL++ execution plan, validated and run by the interpreter.
 
-    Options are those of `export_mscclpp_json`, but without `boxes` there is one.  `switch_groups` are ranks of one box
-    whose switch copies what one of them sends to all others, no rank in two of them.  Raises `UnsupportedError` if the
-    executor cannot run the program, and `ProgramError` if the program itself is wrong.
+    Options are those of `PlanOptions`.  Raises `UnsupportedError` if the executor cannot run the program, and
+    `ProgramError` if the program itself is wrong.
 
     >>> from collopt.schedules import Forest
     >>> from collopt.runtime.lowering.lower import lower
@@ -68,44 +87,35 @@ def to_execution_plan(
     allgather on 2 ranks, 6 thread blocks, 26 operations, up to 0 scratch chunks
     """
     require_program(program)
-    check_launch(placement, max_thread_blocks, threads_per_block, slice_bytes)
+    chosen = PlanOptions(**options)
+    chosen.check()
     check_program(program)
-    check_collective(program, placement)
-    if placement == "in-place":
+    check_collective(program, in_place=chosen.in_place)
+    if chosen.in_place:
         check_program(replace(program, in_place=True))
-    sizes = slice_bytes, min_bytes, max_bytes
-    return converted(program, boxes, placement, *sizes, max_thread_blocks, threads_per_block, switch_groups)
+    return converted(program, chosen)
 
 
-def converted(
-    program: Program,
-    boxes: Sequence[int] | None,
-    placement: str,
-    slice_bytes: int | None,
-    min_bytes: int | None,
-    max_bytes: int | None,
-    max_thread_blocks: int,
-    threads_per_block: int,
-    switch_groups: Sequence[Sequence[int]],
-) -> ExecutionPlan:
+def converted(program: Program, options: PlanOptions) -> ExecutionPlan:
     """Convert a program as `lower` makes it, or one that has been checked; see `to_execution_plan`."""
-    program = replace(program, in_place=placement == "in-place")
+    program, slice_bytes = replace(program, in_place=options.in_place), options.slice_bytes
     count = 0
     if slice_bytes is not None:
         count = common_count(program)
         program = _with_equal_counts(program, count)
-    on_ports = port_pairs(program, boxes)
-    groups = _groups(switch_groups, on_ports)
-    gpus = _gpus(program, on_ports, groups, max_thread_blocks, slice_bytes, count)
+    on_ports = port_pairs(program, options.boxes)
+    groups = _groups(options.switch_groups, on_ports)
+    gpus = _gpus(program, on_ports, groups, options, count)
     window = size_window(program.collective, gpus, slice_bytes, count)
-    plan = ExecutionPlan(program.name, program.collective, program.in_place, *window, threads_per_block, gpus)
-    return finished(plan, min_bytes, max_bytes)
+    plan = ExecutionPlan(program.name, program.collective, program.in_place, *window, options.threads_per_block, gpus)
+    return finished(plan, options)
 
 
-def finished(plan: ExecutionPlan, min_bytes: int | None, max_bytes: int | None) -> ExecutionPlan:
+def finished(plan: ExecutionPlan, options: PlanOptions) -> ExecutionPlan:
     """Narrow the sizes of a plan, make its name unique, and run it; raises as `to_execution_plan`."""
     smallest, largest = plan.min_bytes, plan.max_bytes
-    low, high = smallest if min_bytes is None else min_bytes, largest if max_bytes is None else max_bytes
+    low = smallest if options.min_bytes is None else options.min_bytes
+    high = largest if options.max_bytes is None else options.max_bytes
     _check_window(low, high, smallest, largest)
     text = to_mscclpp_text(replace(plan, name="", min_bytes=low, max_bytes=high))
     # The executor keeps what it has set up by the plan's name, so two plans must never share one.
@@ -115,15 +125,6 @@ def finished(plan: ExecutionPlan, min_bytes: int | None, max_bytes: int | None) 
     check_execution_plan(plan, "the plan")
     run_execution_plan(plan, interleavings=1)
     return plan
-
-
-def check_launch(placement: str, max_thread_blocks: int, threads_per_block: int, slice_bytes: int | None) -> None:
-    """Refuse options that no plan can be written with."""
-    check_choice("placement", placement, ("out-of-place", "in-place"))
-    check_counts({"max_thread_blocks": max_thread_blocks, "threads_per_block": threads_per_block})
-    _check_multiple("threads_per_block", threads_per_block, 32, MAX_THREADS)
-    if slice_bytes is not None:
-        _check_multiple("slice_bytes", slice_bytes, ALIGNMENT, MAX_BUFFER_BYTES)
 
 
 def _check_multiple(name: str, value: object, unit: int, most: int) -> None:
@@ -142,7 +143,7 @@ def _check_window(low: object, high: object, smallest: int, largest: int) -> Non
         raise UnsupportedError(f"max_bytes is {high}; expected at least min_bytes = {low}")
 
 
-def check_collective(program: Program, placement: str) -> None:
+def check_collective(program: Program, *, in_place: bool) -> None:
     """Refuse programs of collectives, placements or shards that there are no plans for."""
     if program.in_place:
         raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
@@ -150,7 +151,7 @@ def check_collective(program: Program, placement: str) -> None:
         raise UnsupportedError(
             f"the program is for {program.collective}; MSCCL++ plans are written for {', '.join(map(str, WRITTEN))}"
         )
-    if program.collective.in_pairs and placement == "in-place":
+    if program.collective.in_pairs and in_place:
         raise UnsupportedError(
             "the program is an all_to_all, whose output is never its input; use placement='out-of-place'"
         )
@@ -228,8 +229,7 @@ def _gpus(
     program: Program,
     on_ports: set[tuple[int, int]],
     groups: tuple[tuple[int, ...], ...],
-    max_thread_blocks: int,
-    slice_bytes: int | None,
+    options: PlanOptions,
     count: int,
 ) -> tuple[Gpu, ...]:
     ends = Connections.of(program, on_ports)
@@ -243,7 +243,7 @@ def _gpus(
     gpus = []
     for rank in program.ranks:
         writer = RankWriter(program, multicasts, rank.rank, steps[rank.rank], transfers, ends)
-        blocks = writer.write(max_thread_blocks, slice_bytes, count)
+        blocks = writer.write(options.max_thread_blocks, options.slice_bytes, count)
         # Buffers that a rank of a broadcast or reduce leaves alone have their size all the same.
         sizes = rank.input_chunks or rank.output_chunks, rank.output_chunks or rank.input_chunks
         peers = {kind: tuple(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}

@@ -17,14 +17,13 @@ from ...programs.program import Buffer
 from ..format.execution_plan import (
     MAX_CHANNELS,
     MAX_CHANNELS_PER_OPERATION,
-    MAX_THREADS,
     ExecutionPlan,
     Gpu,
     Operation,
     Place,
     SwitchGroup,
 )
-from .lower import DEFAULT_THREAD_BLOCKS, check_launch, finished, size_window
+from .lower import PlanOptions, finished, size_window
 from .thread_blocks import SyncedBlock, batches
 
 Round = tuple[list[int], list[int]]
@@ -57,19 +56,13 @@ def star_plan(
     schedule: TreeSchedule,
     collective: Collective,
     name: str,
-    *,
+    options: PlanOptions,
     instances: int = 1,
-    placement: str = "out-of-place",
-    min_bytes: int | None = None,
-    max_bytes: int | None = None,
-    max_thread_blocks: int = DEFAULT_THREAD_BLOCKS,
-    threads_per_block: int = MAX_THREADS,
 ) -> ExecutionPlan:
     """Make the plan of a schedule that `is_star_schedule`, with `instances` thread blocks per GPU."""
-    check_launch(placement, max_thread_blocks, threads_per_block, None)
-    in_place, ranks = placement == "in-place", schedule.num_ranks
+    in_place, ranks = options.in_place, schedule.num_ranks
     weights = schedule.root_weights.tolist()
-    blocks = min(instances, max_thread_blocks)
+    blocks = min(instances, options.max_thread_blocks)
     shards = [weight // gcd(*weights) * blocks for weight in weights]
     firsts = list(accumulate(shards, initial=0))
     group = tuple(range(ranks))
@@ -98,9 +91,8 @@ def star_plan(
             Gpu(own, firsts[-1], 0, {"memory": tuple(peers) * blocks, "port": ()}, (), tuple(written), switches)
         )
     window = size_window(collective, tuple(gpus))
-    return finished(
-        ExecutionPlan(name, collective, in_place, *window, threads_per_block, tuple(gpus)), min_bytes, max_bytes
-    )
+    plan = ExecutionPlan(name, collective, in_place, *window, options.threads_per_block, tuple(gpus))
+    return finished(plan, options)
 
 
 def _barrier(rank: int, ranks: int) -> list[Round]:
