@@ -105,7 +105,9 @@ def test_no_example_is_left_out() -> None:
         "allreduce_beyond_reduce_scatter.py": "planners/test_strength.py",
         "in_network_optimum.py": "planners/test_steiner_planner.py",
         **dict.fromkeys(("circulant_conjecture.py", "circulant_census.py"), "test_circulant_conjecture.py"),
-        **dict.fromkeys(("allreduce_claims.py", "one_way_allreduce.py"), "test_allreduce_claims.py"),
+        **dict.fromkeys(
+            ("adding_switches.py", "allreduce_claims.py", "one_way_allreduce.py"), "test_allreduce_claims.py"
+        ),
         "moe_all_to_allv.py": "test_moe_all_to_allv.py",
         **dict.fromkeys(("train.py", "train_moe.py", "train_with_jax.py"), "test_train_examples.py"),
         **dict.fromkeys(DIRECT_CONNECT, "report/test_direct_connect_examples.py"),
