@@ -70,6 +70,11 @@ PRINTED = {
         "Torus 3x3x2, two": [3, 3, 2, 2, 17, 18, 1],
         "Torus 3x3x2, one": [3, 3, 2, 2, 17, 18, 17, 18],
     },
+    "final_frontiers.py": {
+        # Each link brings d + 1 of d^2 + d shards, at a d-th of the bandwidth.
+        "degree 3": [3, 12, 6, 0, 4, 11],
+        "degree 5": [5, 30, 10, 0, 6, 29],
+    },
     "saturation.py": {
         # 1 + 3 / (10 s) and 1 + 1 / (5 s).
         "               1 ": [1, 1.3, 1.2],
