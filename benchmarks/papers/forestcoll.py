@@ -228,7 +228,7 @@ ITEMS = (
     Item(
         "table-2",
         "related work, as far as we plan as others do",
-        "Appendix B",
+        "Between appendices A and B",
         related_work,
         "Ours are rates of allgathers over the optimum: on direct links for the column of optimality, on switches for"
         " that of generality. For scalability see table 3 and figure 14. SCCL, TACCL, TE-CCL, TACOS, TTO and SyCCL"
