@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import permutations
+from math import lcm
 
 import networkx as nx
 import numpy as np
@@ -39,24 +40,35 @@ def example() -> Topology:
 
 
 def cheapest_way(topology: Topology, prices: Sequence[Fraction]) -> tuple[Fraction, list[int]]:
-    """Find the cheapest sequence of links after which all ranks know of all: its price and the links."""
+    """Find the cheapest sequence of links after which all ranks know of all: its price and the links.
+
+    Switches add and copy; a bound for these holds for others too.  This is a search in the order of what is paid and
+    what is at least left to pay: a rank that does not know of all pays for a link into it.
+    """
     ends = list(zip(*(column.tolist() for column in topology.arrays[:2]), strict=True))
-    start = tuple(1 << rank for rank in range(topology.num_ranks))
-    done = (sum(start),) * topology.num_ranks
-    best, before = {start: Fraction(0)}, {start: (start, -1)}
-    waiting = [(Fraction(0), start)]
+    scale = lcm(*(Fraction(price).denominator for price in prices))
+    whole = [int(price * scale) for price in prices]
+    ranks = range(topology.num_ranks)
+    entering = [min((whole[link] for link, (_, head) in enumerate(ends) if head == rank), default=0) for rank in ranks]
+    start = tuple(1 << node if node in ranks else 0 for node in range(len(topology.nodes)))
+    everything = sum(start)
+    best, before = {start: 0}, {start: (start, -1)}
+    waiting = [(sum(entering), 0, start)]
     while waiting:
-        paid, known = heapq.heappop(waiting)
-        if known == done:
-            return paid, _links_to(known, before)
+        least, minus_paid, known = heapq.heappop(waiting)
+        paid, left = -minus_paid, least + minus_paid
         if paid > best[known]:
             continue
+        if all(known[rank] == everything for rank in ranks):
+            return Fraction(paid, scale), _links_to(known, before)
         for link, (tail, head) in enumerate(ends):
-            after = (*known[:head], known[head] | known[tail], *known[head + 1 :])
-            total = paid + prices[link]
-            if after not in best or total < best[after]:
+            told = known[head] | known[tail]
+            after = (*known[:head], told, *known[head + 1 :])
+            total = paid + whole[link]
+            if told != known[head] and (after not in best or total < best[after]):
                 best[after], before[after] = total, (known, link)
-                heapq.heappush(waiting, (total, after))
+                saved = entering[head] if head in ranks and told == everything else 0
+                heapq.heappush(waiting, (total + left - saved, -total, after))
     raise ValueError("some ranks cannot reach others")
 
 

@@ -1,4 +1,4 @@
-"""Claims of the papers on allreduce, and allreduce on one-way networks, in `examples`."""
+"""Claims of the papers on allreduce, and allreduce on one-way networks and with adding switches, in `examples`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import sys
 from fractions import Fraction
 from itertools import product
 
+import adding_switches as adding
 import allreduce_claims as claims
+import networkx as nx
 import one_way_allreduce as one_way
 import pytest
 
 from collopt import bound, plan
+from collopt.planners import steiner_bound
 from collopt.planners.trees.allreduce_lp import best_rates
 from collopt.schedules import Cut
 from collopt.topologies import Topology, complete, ring
@@ -96,3 +99,71 @@ def test_drawn_networks_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: py
     example, drawn = capsys.readouterr().out.splitlines()
     assert example == "example: bound 4, trees 10/3, all algorithms 10/3 GB/s"
     assert drawn.endswith("trees proved best on 8")
+
+
+def test_adding_switches_leave_a_gap() -> None:
+    """Fewest links of a tree as a witness, trees that reach it, and the best partition of four ranks."""
+    plans = [plan(adding.network(2), "allreduce", planner="steiner"), adding.turned_trees()]
+    for k, found in enumerate(plans, start=2):
+        found.verify()
+        limit = adding.links_bound(found.topology)
+        limit.verify()
+        assert found.algbw == limit.algbw == adding.closed_form(k)[1]
+    assert adding.partition_bound(plans[0].topology) == adding.closed_form(2)[0] == 2
+    assert (plans[1].bound.algbw, plans[1].gap) == (adding.closed_form(3)[0], Fraction(1, 8))
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_every_part_without_the_root_is_entered_by_half_of_the_switches(k: int) -> None:
+    """Paths without common links from the root to every other rank, all along links away from the root."""
+    graph = nx.DiGraph()
+    for link in adding.network(k).links:
+        if link.tail == "r" or link.head.startswith("p"):
+            graph.add_edge(link.tail, link.head, capacity=1)
+    flows = {rank: nx.maximum_flow_value(graph, "r", rank) for rank in graph if rank.startswith("p")}
+    assert set(flows.values()) == {adding.closed_form(k)[0]} == {2 ** (k - 1)}
+
+
+def test_no_allreduce_of_four_ranks_takes_fewer_than_ten_messages() -> None:
+    """Every order of messages over 18 links, so that 9/5 is the rate of the best algorithm."""
+    topology = adding.network(2)
+    price, way = one_way.cheapest_way(topology, [Fraction(1)] * topology.num_links)
+    assert (topology.num_links, price, len(way)) == (18, 10, 10)
+
+
+@pytest.mark.parametrize(("ranks", "switches"), [(3, 2), (4, 3)])
+def test_trees_of_ranks_are_within_twice_the_bound_by_partitions(ranks: int, switches: int) -> None:
+    """And trees that branch at switches between the two."""
+    for network in adding.drawn(ranks, switches, 4, 1):
+        most = adding.partition_bound(network)
+        assert most * ranks / (2 * (ranks - 1)) <= plan(network.without_abilities(), "allreduce").algbw
+        assert plan(network.without_abilities(), "allreduce").algbw <= steiner_bound(network, "allreduce").algbw <= most
+
+
+def test_one_switch_loses_all_that_it_can() -> None:
+    """Eight ranks around it: 2 - 2/8 without its help."""
+    ranks = list("abcdefgh")
+    star = Topology.from_links(
+        [(rank, "s", 1) for rank in ranks], compute=ranks, switches="s", bidirectional=True, aggregation="s"
+    )
+    assert adding.partition_bound(star) == Fraction(7, 4) * plan(star.without_abilities(), "allreduce").algbw == 1
+
+
+def test_best_partition_is_below_the_bound_that_is_computed() -> None:
+    """With the switch beside its widest neighbor, which `bound` does not try."""
+    links = [("a", "b", 3), ("a", "s", 4), ("b", "s", 3), ("c", "s", 6)]
+    able = {"multicast": "s", "aggregation": "s"}
+    network = Topology.from_links(links, compute="abc", switches="s", bidirectional=True, **able)
+    assert adding.partition_bound(network) == steiner_bound(network, "allreduce").algbw == 5
+    assert bound(network, "allreduce").algbw == 6
+
+
+def test_networks_with_adding_switches_are_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As people run it."""
+    monkeypatch.setattr(sys, "argv", ["adding_switches.py", "--networks", "4"])
+    assert adding.main() == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == "k = 2: bound 2, trees 9/5, all algorithms 9/5 GB/s"
+    assert last.startswith("4 drawn: bound above the best trees on ")

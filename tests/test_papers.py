@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,14 +12,20 @@ from papers import page
 from papers.papers import ITEMS
 from papers.rows import Item, Row
 
+PLACE = re.compile(
+    r"(arXiv, )?(sections?|appendix|appendices|table|figure|Theorem|Corollary|inequality|question) [\dA-H(]"
+)
+CELL = re.compile(r"\b(row|column|caption)\b")
 ALL = [pytest.param(paper, item, id=f"{paper}-{item.name}") for paper, items in ITEMS.items() for item in items]
 
 
 @pytest.mark.parametrize(("paper", "item"), ALL)
 def test_small_rows_are_those_of_the_page(paper: str, item: Item) -> None:
-    """Times are not compared, but the other columns of their rows are."""
+    """Times are not compared, but the other columns of their rows are; no item is left out."""
     stored = {row["case"]: row for row in page.stored(paper)[item.name]}
-    for row in map(page.as_text, item.rows(True)):
+    repeated = list(map(page.as_text, item.rows(True)))
+    assert repeated
+    for row in repeated:
         expected = stored[row["case"]]
         assert row == (expected if not row["measured"] else expected | {"ours": row["ours"]})
 
@@ -28,6 +35,16 @@ def test_cases_of_an_item_differ(paper: str) -> None:
     """Or a row would be compared with another."""
     for name, rows in page.stored(paper).items():
         assert len({row["case"] for row in rows}) == len(rows), name
+
+
+@pytest.mark.parametrize("paper", ITEMS)
+def test_printed_values_carry_their_place(paper: str) -> None:
+    """Where to look them up: in tables the row and column, else what states them."""
+    for name, rows in page.stored(paper).items():
+        for row in rows:
+            assert PLACE.match(row["where"]), row
+            if "table" in name and row["printed"] and row["where"].startswith(("table", "arXiv, table")):
+                assert CELL.search(row["where"]), row
 
 
 def test_page_is_written_from_the_stored_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,9 +97,11 @@ def table_4(small: bool) -> Iterator[Row]:
         if row.nodes == 1024:
             name = row.construction.name
             printed = TABLE_4[name]
-            yield Row(f"{name}: 2 (T_L + T_B)", where, printed[0], allreduce_us(cost_of(row)), "µs")
+            place = f"{where}, row {name}, column"
+            yield Row(f"{name}: 2 (T_L + T_B)", f"{place} 2 (T_L + T_B)", printed[0], allreduce_us(cost_of(row)), "µs")
             low, high = (_all_to_all_us(rate) for rate in reversed(all_to_all_rate_bounds(row.construction.graph())))
-            yield certified(f"{name}: all-to-all", where, printed[1], low, high, "µs", _why_rate(name))
+            case = f"{name}: all-to-all"
+            yield certified(case, f"{place} All-to-All", printed[1], low, high, "µs", _why_rate(name))
 
 
 def _all_to_all_us(rate: Fraction) -> float:
@@ -138,7 +140,7 @@ def table_6(small: bool) -> Iterator[Row]:
         bfb_cost(graph)
         taken = time.process_time() - start
         why = "largest sums over sets of links, instead of a linear program for each node and step"
-        yield Row(case, "table 6, BFB", printed, f"{taken:.4f}", "s", why, measured=True)
+        yield Row(case, f"table 6, row {case}, column BFB", printed, f"{taken:.4f}", "s", why, measured=True)
 
 
 def figure_10(small: bool) -> Iterator[Row]:
@@ -154,24 +156,24 @@ def table_7(small: bool) -> Iterator[Row]:
     """Pareto-efficient topologies of 32 to 1024 nodes: T_L, T_B, diameter, all-to-all rate."""
     for nodes in sorted({row.nodes for row in TABLES_4_AND_7}):
         rates = {32: "5.80e-2", 64: "2.42e-2", 128: "1.00e-2", 256: "4.39e-3", 512: "1.90e-3", 1024: "8.57e-4"}
-        where = f"table 7, N = {nodes}, bound"
+        where = f"table 7, N = {nodes}, row Theoretical Bound, column"
         decimals = {32: "0.969", 64: "0.984", 128: "0.992", 256: "0.996", 512: "0.998", 1024: "0.999"}
         moore = str({32: 3, 64: 3, 128: 4, 256: 4, 512: 5, 1024: 5}[nodes])
-        yield Row(f"bound of {nodes} nodes: T_L", where, moore, moore_steps(nodes, DEGREE), "α")
-        yield Row(f"bound of {nodes} nodes: T_B", where, decimals[nodes], bandwidth_optimum(nodes), "M/B")
-        yield Row(f"bound of {nodes} nodes: f", where, rates[nodes], baselines.rate_limit(nodes, DEGREE))
+        yield Row(f"bound of {nodes} nodes: T_L", f"{where} T_L", moore, moore_steps(nodes, DEGREE), "α")
+        yield Row(f"bound of {nodes} nodes: T_B", f"{where} T_B", decimals[nodes], bandwidth_optimum(nodes), "M/B")
+        yield Row(f"bound of {nodes} nodes: f", f"{where} MCF", rates[nodes], baselines.rate_limit(nodes, DEGREE))
     for row in TABLES_4_AND_7:
         if small and row.nodes > SMALL_NODES:
             continue
         name, graph, cost = row.construction.name, row.construction.graph(), cost_of(row)
-        where = f"table 7, N = {row.nodes}"
-        yield Row(f"{name}: T_L", where, str(row.steps), cost.steps, "α")
+        where = f"table 7, N = {row.nodes}, row {name}, column"
+        yield Row(f"{name}: T_L", f"{where} T_L", str(row.steps), cost.steps, "α")
         why = "21/16 = 1.3125 is rounded up here, to even there"
         found = f"{float(cost.bandwidth_factor):.3f}"
-        yield Row(f"{name}: T_B", where, row.decimals, found, "M/B", why if found != row.decimals else "")
-        yield Row(f"{name}: D(G)", where, str(row.diameter), graph.diameter)
+        yield Row(f"{name}: T_B", f"{where} T_B", row.decimals, found, "M/B", why if found != row.decimals else "")
+        yield Row(f"{name}: D(G)", f"{where} D(G)", str(row.diameter), graph.diameter)
         low, high = all_to_all_rate_bounds(graph)
-        yield certified(f"{name}: f", where, row.rate, float(low), float(high), "", _why_rate(name))
+        yield certified(f"{name}: f", f"{where} MCF", row.rate, float(low), float(high), "", _why_rate(name))
 
 
 def table_8(small: bool) -> Iterator[Row]:
@@ -183,7 +185,8 @@ def table_8(small: bool) -> Iterator[Row]:
         cost = bfb_cost(graph)
         found = cost.steps, moore_steps(nodes, DEGREE), undirected_moore_steps(nodes, DEGREE)
         printed = ", ".join(map(str, (steps, moore, undirected)))
-        yield Row(f"N = {nodes}: T_L, T_L*, T_L**", "table 8", printed, ", ".join(map(str, found)), "α")
+        where = f"table 8, row of {nodes} nodes"
+        yield Row(f"N = {nodes}: T_L, T_L*, T_L**", where, printed, ", ".join(map(str, found)), "α")
         optimal = "yes" if cost.bandwidth_factor == bandwidth_optimum(nodes) else "no"
         yield Row(f"N = {nodes}: BW-optimal", "section F.3", "yes", optimal)
 
@@ -227,9 +230,15 @@ def table_9(small: bool) -> Iterator[Row]:
     for name, (network, symmetric, optimal, why) in TABLE_9.items():
         found = _flags(network.direct_graph())
         yield Row(
-            f"{name}: reverse-symmetric", "table 9", symmetric, found[0], "", why if found[0] != symmetric else ""
+            f"{name}: reverse-symmetric",
+            f"table 9, row of {name}",
+            symmetric,
+            found[0],
+            "",
+            why if found[0] != symmetric else "",
         )
-        yield Row(f"{name}: BW-optimal", "table 9", optimal, found[1], "", why if found[1] != optimal else "")
+        reason = why if found[1] != optimal else ""
+        yield Row(f"{name}: BW-optimal", f"table 9, row of {name}", optimal, found[1], "", reason)
 
 
 ITEMS = (

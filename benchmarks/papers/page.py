@@ -23,10 +23,11 @@ $ python -m benchmarks.papers forestcoll table-1
 $ python -m benchmarks.papers --write
 ```
 
-Values of the tables and figures are those of the papers' texts, by section; a row without a printed value stands for a
-curve or bar without a number. "same" means equal at the digits that the paper prints, "in the range" that a printed
-range holds it. Times are of the machine that wrote the page. The tests recompute the rows that take little time and
-compare them with this page.
+Values of the tables and figures are those of the papers' texts. These texts have no page numbers, so every printed
+value has its table, row and column, or the figure, section or theorem that states it. A row without a printed value
+stands for a curve or bar without a number. "same" means equal at the digits that the paper prints, "in the range" that
+a printed range holds it. Times are of the machine that wrote the page. The tests recompute the rows that take little
+time and compare them with this page.
 """
 PAPERS = {
     "forestcoll": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 
 from allreduce_claims import PATH, UNEVEN_RING, at_once, half_of_each_box, in_turn
 from allreduce_theorems import allreduce_bounds
@@ -62,6 +63,17 @@ def broadcast(_: bool) -> Iterator[Row]:
     yield Row("over that of an allgather", "appendix B", "2", found.inverse_rate / (allgather.inverse_rate / 8), "x")
 
 
+def busiest_rank(topology: Topology) -> Fraction:
+    """The most that a rank sends in our best allreduce, or passes on, in units of all data."""
+    found = plan(topology, "allreduce")
+    shares = dict.fromkeys(topology.compute_nodes, Fraction(0))
+    for link, load in zip(topology.links, found.link_loads.tolist(), strict=True):
+        if link.tail in shares:
+            shares[link.tail] += Fraction(load)
+    units = max(Fraction(load) / link.bandwidth for link, load in zip(topology.links, found.link_loads, strict=True))
+    return max(shares.values()) / units / found.algbw
+
+
 def theorems(small: bool) -> Iterator[Row]:
     """Theorems 16 to 19: bounds, what reduce-scatter and allgather reach in turn, and the best allreduce of trees."""
     for name, topology in NETWORKS.items():
@@ -71,6 +83,9 @@ def theorems(small: bool) -> Iterator[Row]:
         assert bounds.rank_cuts is not None
         yield Row(f"{name}: Theorem 16", "inequality (6)", "", bounds.any_cut.algbw, "GB/s")
         yield Row(f"{name}: Corollary 18", "inequality (7)", "", bounds.rank_cuts.algbw, "GB/s")
+        least, most = Fraction(2 * topology.num_ranks - 2, topology.num_ranks), busiest_rank(topology)
+        case = f"{name}: Theorem 17, what some rank sends of the data"
+        yield Row(case, "Theorem 17", f"at least {least}", str(most), "M", "same" if most == least else "in the range")
         both = bounds.reduce_scatter_allgather
         yield Row(f"{name}: RS+AG in turn", "appendix B", "", both, "GB/s")
         yield Row(f"{name}: trees, LP (5)", "question 3", "", bounds.trees, "GB/s")

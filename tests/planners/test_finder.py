@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from final_frontiers import most_forced
 
 import collopt
 from collopt.errors import CertificateError, ColloptError, TopologyError, UnsupportedError
@@ -22,7 +23,14 @@ from collopt.planners.finder.frontier import pareto_efficient
 from collopt.planners.finder.table import FinderTable
 from collopt.planners.plans.stages import Trace
 from collopt.schedules import StepCost, step_cost, verified_loads
-from collopt.topologies import Topology, bandwidth_optimum
+from collopt.topologies import (
+    Topology,
+    bandwidth_optimum,
+    complete,
+    de_bruijn,
+    kautz,
+    ring,
+)
 from graph_symmetry import is_reverse_symmetric
 from slow_cases import slow_where
 
@@ -129,6 +137,29 @@ def test_frontiers_of_the_sizes_of_kautz_graphs_are_final(degree: int) -> None:
     found = find_topologies(nodes, degree, all_to_all=False)
     assert [each.cost for each in found] == [(2, 1), (3, bandwidth_optimum(nodes))]
     assert found.room() == {2: 0, 3: 0}
+
+
+@pytest.mark.parametrize(
+    ("network", "forced"),
+    [
+        (kautz(3, 1), F(1)),
+        (kautz(2, 2), F(7, 6)),
+        (complete(4), F(3, 4)),
+        (ring(5), F(4, 5)),
+        (ring(6), F(2, 3)),  # the opposite node comes either way
+        (ring(7, bidirectional=False), F(6, 7)),
+        (de_bruijn(2, 3), F(7, 4)),  # nodes with a self-loop have one link for all
+    ],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_links_without_an_alternative_bound_schedules_of_as_many_steps(network: Topology, forced: F) -> None:
+    """Shards that only one link can bring in time, counted in the example, at what a link has of the bandwidth."""
+    graph = network.direct_graph()
+    found = most_forced(graph, graph.diameter)
+    assert found.factor == forced <= bfb_cost(graph).bandwidth_factor
+    if graph.diameter > 1:
+        with pytest.raises(ValueError, match="do not reach node"):
+            most_forced(graph, graph.diameter - 1)
 
 
 def test_a_frontier_further_from_the_moore_bound_stays_open() -> None:
