@@ -20,8 +20,7 @@ from collopt.errors import CertificateError, ColloptError, MissingDependencyErro
 from collopt.planners import Plan
 from collopt.report import write_report
 from collopt.report.html import page as entries
-from collopt.report.html import plots, report_page
-from collopt.report.html import plots as parts
+from collopt.report.html import parts, plots, report_page
 from collopt.report.tables import plan_tables as predicted_times
 from collopt.report.tables.busy_times import BRANCHES
 from collopt.topologies import Topology, dgx_a100, dgx_h100, ring, torus
@@ -81,7 +80,7 @@ def test_a_bound_of_some_schedules_is_named_as_such() -> None:
 def test_trees_that_branch_at_switches_have_all_of_their_links() -> None:
     """To and from the switch, and back; who reads hops is told what is one, and what the plan is optimal of."""
     plan = collopt.plan(dgx_h100(), "allreduce")
-    taken = plots.parts(plan)
+    taken = parts.parts(plan)
     assert taken.explained.endswith(BRANCHES)
     assert taken.shown[0].ranks == [1] * 9
     assert sorted(zip(taken.shown[0].ends[::2], taken.shown[0].ends[1::2], strict=True)) == [

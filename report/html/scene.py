@@ -1,0 +1,259 @@
+"""Scenes: what the viewer of pages draws of a network, a bound or a plan, as plain values for JSON.
+
+A scene is a mapping; lists of one table have one entry per row, and numbers refer to rows from 0:
+
+- ``title``; ``arrangement``: grid, circle, rows or rings, as `layout.Places` has it.
+- ``nodes``: lists ``name``; ``label``, the name without its box; ``box``; ``switch``, 0 or 1; ``row``, 0 for ranks;
+  ``x``, ``y``, which grows upwards; ``inside``, whether the cut of the bound contains the node, 0 or 1.  Ranks come
+  first, in order.
+- ``links``: lists ``tail``, ``head``; ``bendX``, ``bendY``, the control point of a curve, null for straight lines;
+  ``bandwidth`` in GB/s; ``latency`` in µs; ``kind``, a row of ``kinds``, the names of classes of links; ``share``, what
+  part of the sum of the bound's witness is this link's, 0 where it counts none; ``load``, bytes as a share of all data,
+  and ``use``, the share of the time for which it is busy: empty lists without a plan.
+- ``counted``: what a link with a share is called, empty without a bound; ``leftOut``: a sentence on links that are not
+  in the scene, empty if all are.
+- ``parts``: trees, steps or senders of a plan, null without one: ``title``, ``word``, ``rankWord``, ``explained``,
+  ``leftOut``, and lists ``label``, ``links`` and ``ranks``, the links of each part and which hop or step each is, from 1.
+- ``runs``: one per size, of a simulation: ``size``; ``done``, µs until the last byte arrived; ``note``; ``unit``, the µs
+  that times are multiples of; and, unless there are too many, lists of moves by start: ``link``, ``step``, ``part`` (-1
+  where it is not kept), ``start``, ``length`` and ``count``: so many pieces of equal length, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...planners import Plan
+from ...runtime import Simulation
+from ...schedules import Allreduce, Bound, FlowSchedule, Forest, Schedule, as_bytes
+from ...schedules.trees.symmetric_forest import expanding
+from ...schedules.trees.tree_chunks import shard_chunks, tree_chunks
+from ...support.arrays import IntArray
+from ...support.formatting import count_text
+from ...topologies import Topology, link_classes
+from ..layout import box_of_nodes, link_curves, places
+from ..tables.busy_times import count_hops, step_run
+from ..tables.plan_tables import link_table, witness_view
+from .parts import Parts, parts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_DRAWN = 6000  # Links in a scene
+MIN_BEND = 1e-3  # Bends by less are none
+MAX_PIECES = 2**17  # Pieces of data times hops beyond which nothing is simulated for a page
+MAX_MOVES = 2**15  # In one run
+SLICES = 8  # Of data that flows in a run, or fewer where there would be too many pieces
+TICKS = 10**6  # In a run
+
+
+@singledispatch
+def scene(viewed: Topology, sizes: Iterable[int | str] = ()) -> dict[str, Any]:  # noqa: ARG001
+    """Build the scene of a topology, a bound or a plan; the plan's runs are for these sizes.
+
+    See this module for what a scene is.
+    """
+    return _scene(viewed, np.arange(viewed.num_links))
+
+
+@scene.register(Bound)
+def _of_bound(viewed: Bound, sizes: Iterable[int | str] = ()) -> dict[str, Any]:  # noqa: ARG001
+    shares = _shares(viewed)
+    drawn = _drawn(shares, np.zeros(len(shares)))
+    made = _scene(viewed.topology, drawn)
+    view = witness_view(viewed)
+    made["links"]["share"] = np.round(shares[drawn], 6).tolist()
+    made["nodes"]["inside"] = [int(len(view.parts) == 1 and name in view.parts[0]) for name in viewed.topology.nodes]
+    return made | {"counted": view.words}
+
+
+@scene.register(Plan)
+def _of_plan(viewed: Plan, sizes: Iterable[int | str] = ()) -> dict[str, Any]:
+    table, taken, shares = link_table(viewed), parts(viewed), _shares(viewed.bound)
+    drawn = _drawn(shares, table["utilization"].to_numpy())
+    made = _scene(viewed.topology, drawn) | {"counted": witness_view(viewed.bound).words}
+    made["nodes"] |= {"inside": _of_bound(viewed.bound)["nodes"]["inside"]}
+    made["links"] |= {
+        "share": np.round(shares[drawn], 6).tolist(),
+        "load": table["load"][drawn].round(6).tolist(),
+        "use": table["utilization"][drawn].round(6).tolist(),
+    }
+    number = np.full(viewed.topology.num_links, -1, dtype=np.int64)
+    number[drawn] = np.arange(len(drawn))
+    return made | {
+        "parts": _parts_data(taken, viewed.topology, number),
+        "runs": [_run(viewed, size, number, len(taken.shown)) for size in sizes],
+    }
+
+
+def _scene(topology: Topology, drawn: IntArray) -> dict[str, Any]:
+    """Draw so many links of a network, int64 (drawn,), in the order of the network."""
+    placed, boxes, curves = places(topology), box_of_nodes(topology), link_curves(topology).iloc[drawn]
+    tails, heads = topology.arrays.tails[drawn], topology.arrays.heads[drawn]
+    bend_x, bend_y = curves["bend_x"].to_numpy(), curves["bend_y"].to_numpy()
+    across, up = bend_x - (placed.x[tails] + placed.x[heads]) / 2, bend_y - (placed.y[tails] + placed.y[heads]) / 2
+    bent = (np.hypot(across, up) > MIN_BEND).tolist()
+    classes = link_classes(topology)
+    kinds = {(link.tail, link.head): number for number, each in enumerate(classes) for link in each.links}
+    links = [topology.link_at(place) for place in drawn.tolist()]
+    left = topology.num_links - len(drawn)
+    shown = f"Shown are {len(drawn)} of {topology.num_links} links, those of the bound, then the busiest"
+    return {
+        "title": topology.name,
+        "arrangement": placed.arrangement,
+        "nodes": {
+            "name": list(topology.nodes),
+            "label": [name.removeprefix(f"{boxes[name]}/") for name in topology.nodes],
+            "box": [boxes[name] for name in topology.nodes],
+            "switch": [int(place >= topology.num_ranks) for place in range(len(topology.nodes))],
+            "row": list(placed.rows),
+            "x": placed.x.round(4).tolist(),
+            "y": placed.y.round(4).tolist(),
+            "inside": [0] * len(topology.nodes),
+        },
+        "links": {
+            "tail": tails.tolist(),
+            "head": heads.tolist(),
+            # Most links are straight, and say nothing.
+            "bendX": [x if is_bent else None for x, is_bent in zip(bend_x.round(4).tolist(), bent, strict=True)],
+            "bendY": [y if is_bent else None for y, is_bent in zip(bend_y.round(4).tolist(), bent, strict=True)],
+            "bandwidth": [float(link.bandwidth) for link in links],
+            "latency": [float(link.latency) for link in links],
+            "kind": [kinds[link[:2]] for link in links],
+            "share": [0] * len(links),
+            "load": [],
+            "use": [],
+        },
+        "kinds": [each.name for each in classes],
+        "counted": "",
+        "leftOut": f"{shown}; {left} are left out." if left else "",
+        "parts": None,
+        "runs": [],
+    }
+
+
+def _shares(bound: Bound) -> Any:
+    """Part of each link in the sum of the witness, float64 (links,)."""
+    counted = witness_view(bound).links
+    weights = bound.witness.link_weights(bound.topology, bound.collective)
+    parts = [
+        weights[link[:2]] * link.bandwidth if link[:2] in counted else Fraction(0) for link in bound.topology.links
+    ]
+    total = sum(parts) or Fraction(1)
+    return np.array([float(part / total) for part in parts])
+
+
+def _drawn(shares: Any, use: Any) -> IntArray:
+    """Choose the links that a scene has room for, int64 (drawn,), in the order of the network."""
+    return np.sort(np.lexsort((-use, shares == 0))[:MAX_DRAWN])
+
+
+def _parts_data(taken: Parts, topology: Topology, number: IntArray) -> dict[str, Any]:
+    """Replace the links of parts by their numbers in the scene; those that it leaves out are dropped."""
+    found = []
+    for part in taken.shown:
+        ends = np.array(part.ends, dtype=np.int64).reshape(-1, 2)
+        links = number[topology.link_places(ends[:, 0], ends[:, 1])]
+        found.append((links[links >= 0].tolist(), np.array(part.ranks)[links >= 0].tolist()))
+    return {
+        "title": taken.title,
+        "word": taken.word,
+        "rankWord": taken.rank_word,
+        "explained": taken.explained,
+        "leftOut": taken.left_out,
+        "label": [part.label for part in taken.shown],
+        "links": [links for links, _ in found],
+        "ranks": [ranks for _, ranks in found],
+    }
+
+
+def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int) -> dict[str, Any]:
+    """Simulate a plan, or say why not."""
+    pieces = count_hops(plan.schedule)
+    slices = min(SLICES, MAX_PIECES // max(pieces, 1))
+    if not slices:
+        note = (
+            f"No timeline: the plan moves {pieces} pieces, and the limit of this page is {MAX_PIECES}; "
+            "collopt.report.step_table returns the table for any plan."
+        )
+        return {"size": str(size), "done": 0, "note": note}
+    pipelined = plan.schedule.pipelined
+    run = step_run(plan, as_bytes(size), slices if pipelined else None)
+    owners = part_of_transfers(plan.schedule, run)[run.transfers.hop_owners]
+    owners = np.where(owners < num_parts, owners, -1)
+    moves = _moves(run, number, owners)
+    if len(moves) > MAX_MOVES:
+        moves = _moves(run, number, np.full_like(owners, -1))
+    slicing = f"Simulated with {count_text(slices, 'slice')}; the predicted times of this page assume full pipelining."
+    too_many = f"The {len(moves)} moves are too many for this page." if len(moves) > MAX_MOVES else ""
+    lists = {} if too_many else {name: moves[name].tolist() for name in moves}
+    return {
+        "size": str(size),
+        "done": round(run.microseconds, 4),
+        "unit": run.microseconds / TICKS,
+        "note": " ".join(filter(None, (slicing * pipelined, too_many))),
+        **lists,
+    }
+
+
+def _moves(run: Simulation, number: IntArray, owners: IntArray) -> pd.DataFrame:
+    """Tabulate what enters links when, int64; pieces that follow each other without a pause and are alike are one."""
+    import pandas as pd
+
+    sent, scale = run.transfers, float(run.times.tick) * TICKS / run.microseconds
+    hops = np.repeat(np.arange(len(sent.hop_links)), run.slices)
+    pieces = pd.DataFrame(
+        {
+            "link": number[sent.hop_links][hops],
+            "step": sent.levels[sent.hop_owners][hops] + 1,
+            "part": owners[hops],
+            "start": run.starts.ravel(),
+            "length": run.times.ticks[hops],
+        }
+    )
+    pieces = pieces[pieces["link"] >= 0].sort_values(["link", "start"], kind="stable", ignore_index=True)
+    before = pieces.shift()
+    alike = (pieces[["link", "step", "part", "length"]] == before[["link", "step", "part", "length"]]).all(axis=1)
+    # Ticks are whole numbers, so that equal times are equal.
+    follows = alike & (pieces["start"] == before["start"] + before["length"])
+    merged = pieces.groupby((~follows).cumsum(), sort=False).agg(
+        link=("link", "first"), step=("step", "first"), part=("part", "first"), start=("start", "first"),
+        length=("length", "first"), count=("link", "size"),
+    )  # fmt: skip
+    merged[["start", "length"]] = (merged[["start", "length"]] * scale).round().astype(np.int64)
+    return merged.sort_values(["start", "link"], kind="stable", ignore_index=True)
+
+
+@singledispatch
+def part_of_transfers(schedule: Schedule, run: Simulation) -> IntArray:  # noqa: ARG001
+    """Number of the part that each transfer of a run belongs to, int64 (transfers,), as `parts` lists them."""
+    return run.transfers.levels
+
+
+expanding(part_of_transfers)
+
+
+@part_of_transfers.register(Forest)
+@part_of_transfers.register(Allreduce)
+def _trees_of(schedule: Forest | Allreduce, run: Simulation) -> IntArray:
+    sent, shards = run.transfers, shard_chunks(schedule)
+    ranges = sorted(tree_chunks(schedule, shards, max_count=max(shards)), key=lambda each: each.first)
+    which = np.searchsorted([each.first for each in ranges], sent.firsts)
+    reducing, spreading = (
+        np.array([getattr(each, name) for each in ranges])[which] for name in ("reduce_tree", "broadcast_tree")
+    )
+    before = schedule.forests[0].num_trees if len(schedule.forests) > 1 else 0
+    return np.where(sent.adds, reducing, spreading + before)
+
+
+@part_of_transfers.register(FlowSchedule)
+def _sources_of(schedule: FlowSchedule, run: Simulation) -> IntArray:  # noqa: ARG001
+    # The transfers of a path follow each other, and only the first of them waits for none.
+    numbers = np.arange(len(run.transfers.senders))
+    firsts = np.where(np.isin(numbers, run.transfers.after), 0, numbers)
+    return run.transfers.senders[np.maximum.accumulate(firsts)]
