@@ -25,8 +25,8 @@ OutputOption = Annotated[
 SizesOption = Annotated[
     list[str] | None, sizes_option("Show timelines for this total size in bytes (default: 1M, 64M and 1G).")
 ]
-ScriptOption = Annotated[
-    bool, option("--shared-script", "Write plotly.js beside the page, once for a folder of pages, not into it.")
+FailuresOption = Annotated[
+    bool, option("--failures", "Also plan for every failed link, NIC, GPU and switch, and show what each costs.")
 ]
 TitleOption = Annotated[str | None, option("--title TEXT", "Title of the page.")]
 
@@ -36,12 +36,11 @@ def report(
     output: OutputOption = None,
     size: SizesOption = None,
     title: TitleOption = None,
-    shared_script: ScriptOption = False,
+    failures: FailuresOption = False,
 ) -> None:
     """Write an HTML report on plans: the certificate of the bound, and the utilization of each link over time."""
     from ...planners import load_plan
     from ...report import write_report
-    from ...report.html.page import shared_script_name
 
     if output is None and not plans[0].name:
         raise UsageError(f"{str(plans[0])!r} is a folder; expected plan files")
@@ -57,5 +56,5 @@ def report(
         loaded = {name: load_plan(path) for name, path in zip(named, plans, strict=True)}
     with working(f"writing {target}"), name_errors_after(target):
         shown = loaded if len(plans) > 1 else list(loaded.values())
-        write_report(shown, target, sizes=size, title=title, shared_script=shared_script)
-    note(f"wrote {target}" + f", with {shared_script_name()} beside it" * shared_script)
+        write_report(shown, target, sizes=size, title=title, failures=failures)
+    note(f"wrote {target}")

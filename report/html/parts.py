@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import singledispatch
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...schedules import TreeSchedule
 
 MAX_PARTS = 512
-MAX_SEGMENTS = 40_000  # Of all parts together: about a megabyte of the page
+MAX_SEGMENTS = 2**17  # Links of all parts together
 
 
 class Part(NamedTuple):
@@ -79,14 +79,11 @@ def _flow_parts(schedule: FlowSchedule, plan: Plan) -> Parts:
 
 
 def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Parts:
-    """Keep the parts within the limits; the first one is truncated if needed."""
+    """Keep the first part, and others within the limits."""
     capacity = MAX_SEGMENTS
-    for part in found:
-        if len(about.shown) == MAX_PARTS or (about.shown and len(part.ranks) > capacity):
+    for part in islice(found, MAX_PARTS):
+        if about.shown and len(part.ranks) > capacity:
             break
-        if len(part.ranks) > capacity:
-            label = f"{part.label}; the first {capacity} of {len(part.ranks)} links"
-            part = Part(label, part.ends[: 2 * capacity], part.ranks[:capacity])  # noqa: PLW2901 - what fits
         about.shown.append(part)
         capacity -= len(part.ranks)
     left = total - len(about.shown)

@@ -10,13 +10,14 @@ A scene is a mapping; lists of one table have one entry per row, and numbers ref
   ``bandwidth`` in GB/s; ``latency`` in µs; ``kind``, a row of ``kinds``, the names of classes of links; ``share``, what
   part of the sum of the bound's witness is this link's, 0 where it counts none; ``load``, bytes as a share of all data,
   and ``use``, the share of the time for which it is busy: empty lists without a plan.
+- ``nodes`` and ``links`` may have lists ``note``: further classes of style that a page gives them.
 - ``counted``: what a link with a share is called, empty without a bound; ``leftOut``: a sentence on links that are not
   in the scene, empty if all are.
 - ``parts``: trees, steps or senders of a plan, null without one: ``title``, ``word``, ``rankWord``, ``explained``,
-  ``leftOut``, and lists ``label``, ``links`` and ``ranks``, the links of each part and which hop or step each is, from 1.
-- ``runs``: one per size, of a simulation: ``size``; ``done``, µs until the last byte arrived; ``note``; ``unit``, the µs
-  that times are multiples of; and, unless there are too many, lists of moves by start: ``link``, ``step``, ``part`` (-1
-  where it is not kept), ``start``, ``length`` and ``count``: so many pieces of equal length, one after the other.
+  ``leftOut``; lists ``label``, ``links`` and ``ranks``: of each part, its links and which hop or step each is, from 1.
+- ``runs``: one per size, of a simulation: ``size``; ``done``, µs until the last byte arrived; ``note``; ``unit``, the
+  µs that times are multiples of; and, unless there are too many, lists of moves by start: ``link``, ``step``, ``part``
+  (-1 where it is not kept), ``start``, ``length``, ``count``: so many pieces of equal length, one after the other.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -36,13 +37,11 @@ from ...schedules.trees.tree_chunks import shard_chunks, tree_chunks
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...topologies import Topology, link_classes
+from ...topologies.network.topology import as_topology
 from ..layout import box_of_nodes, link_curves, places
 from ..tables.busy_times import count_hops, step_run
 from ..tables.plan_tables import link_table, witness_view
 from .parts import Parts, parts
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MAX_DRAWN = 6000  # Links in a scene
 MIN_BEND = 1e-3  # Bends by less are none
@@ -53,33 +52,25 @@ TICKS = 10**6  # In a run
 
 
 @singledispatch
-def scene(viewed: Topology, sizes: Iterable[int | str] = ()) -> dict[str, Any]:  # noqa: ARG001
+def scene(viewed: object, sizes: Iterable[int | str] = ()) -> dict[str, Any]:  # noqa: ARG001
     """Build the scene of a topology, a bound or a plan; the plan's runs are for these sizes.
 
     See this module for what a scene is.
     """
-    return _scene(viewed, np.arange(viewed.num_links))
+    topology = as_topology(viewed)
+    return _scene(topology, np.arange(topology.num_links))
 
 
 @scene.register(Bound)
 def _of_bound(viewed: Bound, sizes: Iterable[int | str] = ()) -> dict[str, Any]:  # noqa: ARG001
-    shares = _shares(viewed)
-    drawn = _drawn(shares, np.zeros(len(shares)))
-    made = _scene(viewed.topology, drawn)
-    view = witness_view(viewed)
-    made["links"]["share"] = np.round(shares[drawn], 6).tolist()
-    made["nodes"]["inside"] = [int(len(view.parts) == 1 and name in view.parts[0]) for name in viewed.topology.nodes]
-    return made | {"counted": view.words}
+    return _with_bound(viewed, np.zeros(viewed.topology.num_links))[0]
 
 
 @scene.register(Plan)
 def _of_plan(viewed: Plan, sizes: Iterable[int | str] = ()) -> dict[str, Any]:
-    table, taken, shares = link_table(viewed), parts(viewed), _shares(viewed.bound)
-    drawn = _drawn(shares, table["utilization"].to_numpy())
-    made = _scene(viewed.topology, drawn) | {"counted": witness_view(viewed.bound).words}
-    made["nodes"] |= {"inside": _of_bound(viewed.bound)["nodes"]["inside"]}
+    table, taken = link_table(viewed), parts(viewed)
+    made, drawn = _with_bound(viewed.bound, table["utilization"].to_numpy())
     made["links"] |= {
-        "share": np.round(shares[drawn], 6).tolist(),
         "load": table["load"][drawn].round(6).tolist(),
         "use": table["utilization"][drawn].round(6).tolist(),
     }
@@ -89,6 +80,16 @@ def _of_plan(viewed: Plan, sizes: Iterable[int | str] = ()) -> dict[str, Any]:
         "parts": _parts_data(taken, viewed.topology, number),
         "runs": [_run(viewed, size, number, len(taken.shown)) for size in sizes],
     }
+
+
+def _with_bound(bound: Bound, use: Any) -> tuple[dict[str, Any], IntArray]:
+    """Draw a bound and the busiest links by `use`, float64 (links,); also return which links are drawn."""
+    shares, view = shares_of(bound), witness_view(bound)
+    drawn = np.sort(np.lexsort((-use, shares == 0))[:MAX_DRAWN])
+    made = _scene(bound.topology, drawn)
+    made["links"]["share"] = np.round(shares[drawn], 6).tolist()
+    made["nodes"]["inside"] = [int(len(view.parts) == 1 and name in view.parts[0]) for name in bound.topology.nodes]
+    return made | {"counted": view.words}, drawn
 
 
 def _scene(topology: Topology, drawn: IntArray) -> dict[str, Any]:
@@ -137,7 +138,7 @@ def _scene(topology: Topology, drawn: IntArray) -> dict[str, Any]:
     }
 
 
-def _shares(bound: Bound) -> Any:
+def shares_of(bound: Bound) -> Any:
     """Part of each link in the sum of the witness, float64 (links,)."""
     counted = witness_view(bound).links
     weights = bound.witness.link_weights(bound.topology, bound.collective)
@@ -146,11 +147,6 @@ def _shares(bound: Bound) -> Any:
     ]
     total = sum(parts) or Fraction(1)
     return np.array([float(part / total) for part in parts])
-
-
-def _drawn(shares: Any, use: Any) -> IntArray:
-    """Choose the links that a scene has room for, int64 (drawn,), in the order of the network."""
-    return np.sort(np.lexsort((-use, shares == 0))[:MAX_DRAWN])
 
 
 def _parts_data(taken: Parts, topology: Topology, number: IntArray) -> dict[str, Any]:
@@ -187,46 +183,39 @@ def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int) -> dict[
     owners = part_of_transfers(plan.schedule, run)[run.transfers.hop_owners]
     owners = np.where(owners < num_parts, owners, -1)
     moves = _moves(run, number, owners)
-    if len(moves) > MAX_MOVES:
+    if len(moves["link"]) > MAX_MOVES:
         moves = _moves(run, number, np.full_like(owners, -1))
     slicing = f"Simulated with {count_text(slices, 'slice')}; the predicted times of this page assume full pipelining."
-    too_many = f"The {len(moves)} moves are too many for this page." if len(moves) > MAX_MOVES else ""
-    lists = {} if too_many else {name: moves[name].tolist() for name in moves}
+    count = len(moves["link"])
+    too_many = f"The {count} moves are too many for this page." if count > MAX_MOVES else ""
     return {
         "size": str(size),
         "done": round(run.microseconds, 4),
         "unit": run.microseconds / TICKS,
         "note": " ".join(filter(None, (slicing * pipelined, too_many))),
-        **lists,
+        **({} if too_many else moves),
     }
 
 
-def _moves(run: Simulation, number: IntArray, owners: IntArray) -> pd.DataFrame:
-    """Tabulate what enters links when, int64; pieces that follow each other without a pause and are alike are one."""
-    import pandas as pd
-
-    sent, scale = run.transfers, float(run.times.tick) * TICKS / run.microseconds
-    hops = np.repeat(np.arange(len(sent.hop_links)), run.slices)
-    pieces = pd.DataFrame(
-        {
-            "link": number[sent.hop_links][hops],
-            "step": sent.levels[sent.hop_owners][hops] + 1,
-            "part": owners[hops],
-            "start": run.starts.ravel(),
-            "length": run.times.ticks[hops],
-        }
-    )
-    pieces = pieces[pieces["link"] >= 0].sort_values(["link", "start"], kind="stable", ignore_index=True)
-    before = pieces.shift()
-    alike = (pieces[["link", "step", "part", "length"]] == before[["link", "step", "part", "length"]]).all(axis=1)
+def _moves(run: Simulation, number: IntArray, owners: IntArray) -> dict[str, list[int]]:
+    """List what enters links when; pieces that follow each other without a pause and are alike are one move."""
+    sent, slices = run.transfers, run.slices
+    columns = np.stack([number[sent.hop_links], sent.levels[sent.hop_owners] + 1, owners, run.times.ticks])
+    link, step, part, length = np.repeat(columns, slices, axis=1)
+    order = np.lexsort((run.starts.ravel(), link))
+    order = order[link[order] >= 0]
+    found = np.stack([link, step, part, length, run.starts.ravel()])[:, order]
+    same = (found[:4, 1:] == found[:4, :-1]).all(axis=0)
     # Ticks are whole numbers, so that equal times are equal.
-    follows = alike & (pieces["start"] == before["start"] + before["length"])
-    merged = pieces.groupby((~follows).cumsum(), sort=False).agg(
-        link=("link", "first"), step=("step", "first"), part=("part", "first"), start=("start", "first"),
-        length=("length", "first"), count=("link", "size"),
-    )  # fmt: skip
-    merged[["start", "length"]] = (merged[["start", "length"]] * scale).round().astype(np.int64)
-    return merged.sort_values(["start", "link"], kind="stable", ignore_index=True)
+    follows = same & (found[4, 1:] == found[4, :-1] + found[3, :-1])
+    firsts = np.flatnonzero(np.append(True, ~follows))
+    count = np.diff(np.append(firsts, len(order)))
+    scale = float(run.times.tick) * TICKS / run.microseconds
+    link, step, part, length, start = found[:, firsts]
+    start, length = (np.round(times * scale).astype(np.int64) for times in (start, length))
+    by_start = np.lexsort((link, start))
+    lists = {"link": link, "step": step, "part": part, "start": start, "length": length, "count": count}
+    return {name: values[by_start].tolist() for name, values in lists.items()}
 
 
 @singledispatch
@@ -252,8 +241,13 @@ def _trees_of(schedule: Forest | Allreduce, run: Simulation) -> IntArray:
 
 
 @part_of_transfers.register(FlowSchedule)
-def _sources_of(schedule: FlowSchedule, run: Simulation) -> IntArray:  # noqa: ARG001
-    # The transfers of a path follow each other, and only the first of them waits for none.
-    numbers = np.arange(len(run.transfers.senders))
-    firsts = np.where(np.isin(numbers, run.transfers.after), 0, numbers)
-    return run.transfers.senders[np.maximum.accumulate(firsts)]
+def _sources_of(schedule: FlowSchedule, run: Simulation) -> IntArray:
+    sent, firsts = run.transfers, np.arange(len(run.transfers.senders))
+    if not schedule.pipelined:
+        return np.full_like(firsts, -1)  # one message may hold data of several sources
+    # Each waits for at most one, the one before it on its path.
+    waited = firsts.copy()
+    waited[sent.after] = sent.before
+    while (waited[firsts] != firsts).any():
+        firsts = waited[firsts]
+    return sent.senders[firsts]

@@ -37,7 +37,7 @@ const SceneText = {
 const STEP_COLORS = 6;
 function stepStyle(step, top) {
   return top <= STEP_COLORS ? "--step: var(--series-" + (step - 1) + ")"
-    : "--step: color-mix(in oklch, var(--series-0), var(--series-1) " + Math.round((100 * (step - 1)) / (top - 1)) + "%)";
+    : "--step: color-mix(in oklch, var(--series-0), var(--series-2) " + Math.round((100 * (step - 1)) / (top - 1)) + "%)";
 }
 
 function svgElement(name, attributes, parent, text) {
@@ -136,11 +136,13 @@ function sceneView(host, scene, options = {}) {
     const count = links.tail.length, most = Math.max(...links.bandwidth, 0);
     const scale = (count > 2000 ? 0.35 : count > 400 ? 0.6 : 1) * (place.narrow ? 0.75 : 1) * Math.min(state.zoom, 1.6);
     widths = links.bandwidth.map((bandwidth) => scale * (1.1 + 3 * Math.sqrt(bandwidth / most)));
+    // Where the bound counts nearly every link, wide borders would hide what is below.
+    const border = 2 * links.share.filter(Boolean).length > count ? 2.5 : 7 * Math.max(scale, 0.6);
     layers.links.replaceChildren();
     drawn = links.tail.map((_, at) => {
-      const group = svgElement("g", { class: "link " + heat(at) + (links.share[at] ? " counted" : ""), "data-link": at }, null);
+      const group = svgElement("g", { class: "link " + heat(at) + (links.share[at] ? " counted" : "") + (links.note ? " " + links.note[at] : ""), "data-link": at }, null);
       const shape = curve(at), d = pathOf(shape);
-      if (links.share[at]) svgElement("path", { class: "halo", d, "stroke-width": tenth(widths[at] + 7 * Math.max(scale, 0.6)) }, group);
+      if (links.share[at]) svgElement("path", { class: "halo", d, "stroke-width": tenth(widths[at] + border) }, group);
       if (count <= 2000) svgElement("path", { class: "reach", d, "stroke-width": tenth(Math.max(widths[at], place.narrow ? 12 : 7)) }, group);
       svgElement("path", { class: "line", d, "stroke-width": tenth(widths[at]) }, group);
       if (count <= 400 && Math.hypot(shape[4] - shape[0], shape[5] - shape[1]) > 36) {
@@ -158,7 +160,7 @@ function sceneView(host, scene, options = {}) {
   function drawNodes() {
     layers.nodes.replaceChildren();
     layers.nodes.append(...nodes.name.map((_, at) => {
-      const group = svgElement("g", { class: "node " + kindOf(at) + (nodes.inside[at] === side ? " inside" : ""), "data-node": at }, null);
+      const group = svgElement("g", { class: "node " + kindOf(at) + (nodes.inside[at] === side ? " inside" : "") + (nodes.note ? " " + nodes.note[at] : ""), "data-node": at }, null);
       const x = tenth(place.x[at]), y = tenth(place.y[at]), size = place.radius[at];
       if (nodes.switch[at]) svgElement("rect", { x: x - size, y: y - size, width: 2 * size, height: 2 * size, rx: size / 4 }, group);
       else svgElement("circle", { cx: x, cy: y, r: size }, group);
@@ -228,7 +230,7 @@ function sceneView(host, scene, options = {}) {
     const around = scene.arrangement === "rings" || scene.arrangement === "circle";
     if (around && nodes.row[at] === 0) return [...(size >= 8 && scene.arrangement === "circle" ? [inner] : []), radial(label), radial(number), inner];
     if (around) return [inner, beside];
-    if (scene.arrangement === "grid") return [beside, { ...beside, y: y + size + 7, x, anchor: "middle" }, inner];
+    if (scene.arrangement === "grid") return [{ ...beside, x: x + 0.7 * size + 2, y: y + 0.7 * size + 6 }, beside, { ...beside, y: y + size + 7, x, anchor: "middle" }, inner];
     const below = nodes.row[at] <= 0, away = size + 9;
     const plain = { text: label, x, y: below ? y + away : y - away, anchor: "middle", turn: 0 };
     const turned = (text) => ({ text, x, y: y + size + 4, anchor: "end", turn: -Math.PI / 2 });
@@ -447,10 +449,10 @@ function sceneView(host, scene, options = {}) {
   svg.addEventListener("pointermove", (event) => {
     const bounds = svg.getBoundingClientRect();
     if (dragged) {
-      state.x = dragged.x - (event.clientX - dragged.fromX) / state.zoom;
-      state.y = dragged.y - (event.clientY - dragged.fromY) / state.zoom;
-      dragged.moved = dragged.moved || Math.hypot(event.clientX - dragged.fromX, event.clientY - dragged.fromY) > 4;
-      if (dragged.moved) redraw();
+      const by = [event.clientX - dragged.fromX, event.clientY - dragged.fromY];
+      dragged.moved = dragged.moved || Math.hypot(...by) > 4;
+      // What lies outside is drawn when the drag ends.
+      if (dragged.moved) svg.setAttribute("viewBox", [-by[0], -by[1], place.width, place.height].join(" "));
     } else {
       hover(detailOf(event.target), event.clientX - bounds.left, event.clientY - bounds.top);
     }
@@ -458,11 +460,19 @@ function sceneView(host, scene, options = {}) {
   svg.addEventListener("pointerleave", () => { if (!dragged) hover(null); });
   svg.addEventListener("pointerdown", (event) => {
     if (state.zoom > 1) {
-      dragged = { x: state.x, y: state.y, fromX: event.clientX, fromY: event.clientY };
+      dragged = { fromX: event.clientX, fromY: event.clientY };
       svg.setPointerCapture(event.pointerId);
     }
   });
-  svg.addEventListener("pointerup", () => { const moved = dragged && dragged.moved; dragged = null; state.justDragged = moved; });
+  svg.addEventListener("pointerup", (event) => {
+    state.justDragged = dragged !== null && Boolean(dragged.moved);
+    if (state.justDragged) {
+      state.x -= (event.clientX - dragged.fromX) / state.zoom;
+      state.y -= (event.clientY - dragged.fromY) / state.zoom;
+      redraw();
+    }
+    dragged = null;
+  });
   svg.addEventListener("click", (event) => {
     const detail = detailOf(document.elementFromPoint(event.clientX, event.clientY));
     if (!state.justDragged) tell("scene-pick", detail);
@@ -548,5 +558,81 @@ function sceneView(host, scene, options = {}) {
     run: (number) => { state.run = number; moves = null; drawMoves(); },
     at: (time, pace, phase) => { Object.assign(state, { time, pace, phase }); drawMoves(); },
     stepStyle: (step) => stepStyle(step, top),
+  };
+}
+
+/* Plays a run of a scene in a view: scenePlayer(host, view) fills `host` with a button, a slider, the time and a speed.
+
+Event of `host`: scene-time, detail { time }, which is null at the start, where nothing moves yet.  The player returns:
+  setRun(run, number)   a row of scene.runs, played from its start
+  seek(time)            go to a time in µs
+*/
+function scenePlayer(host, view) {
+  const SECONDS = 12, STEPS = 1000, still = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const state = { time: 0, playing: false, run: null, last: 0, phase: 0 };
+  const make = (tag, properties) => host.appendChild(Object.assign(document.createElement(tag), properties));
+  host.classList.add("player");
+  host.setAttribute("role", "group");
+  host.setAttribute("aria-label", "Play the schedule over time");
+  const button = make("button", { type: "button", className: "plain-button play" });
+  const slider = make("input", { type: "range", min: 0, max: STEPS, value: 0, className: "seek" });
+  const clock = make("output", { className: "clock" });
+  const speed = make("select", { className: "speed" });
+  slider.setAttribute("aria-label", "Time");
+  speed.setAttribute("aria-label", "Speed");
+  for (const [value, text] of [[4, "4 ×"], [1, "1 ×"], [1 / 4, "¼ ×"], [1 / 16, "1/16 ×"], [1 / 64, "1/64 ×"]]) speed.add(new Option(text, value, value === 1, value === 1));
+
+  const pace = () => (state.run.done / SECONDS) * Number(speed.value);  // µs a second
+  function show() {
+    const done = state.run.done, ended = state.time >= done;
+    button.textContent = state.playing ? "❚❚ Pause" : ended ? "↻ Replay" : "▶ Play";
+    slider.value = Math.round((STEPS * state.time) / done);
+    clock.textContent = SceneText.time(state.time) + " of " + SceneText.time(done);
+    slider.setAttribute("aria-valuetext", clock.textContent);
+    const time = state.time === 0 && !state.playing ? null : state.time;
+    view.at(time, pace(), state.phase);
+    host.dispatchEvent(new CustomEvent("scene-time", { detail: { time }, bubbles: true }));
+  }
+  function frame(now) {
+    if (!state.playing) return;
+    const passed = Math.min((now - state.last) / 1000, 0.1);
+    // Who wants no motion sees one picture after the other.
+    if (!still.matches || now - state.last >= 500) {
+      state.time = Math.min(state.time + pace() * (still.matches ? 0.5 : passed), state.run.done);
+      state.phase = still.matches ? 0 : state.phase + 60 * passed;
+      state.last = now;
+      if (state.time >= state.run.done) state.playing = false;
+      show();
+    }
+    if (state.playing) requestAnimationFrame(frame);
+  }
+  function play(start) {
+    state.playing = start;
+    if (start && state.time >= state.run.done) state.time = 0;
+    state.last = performance.now();
+    show();
+    if (start) requestAnimationFrame(frame);
+  }
+  function seek(time) {
+    state.time = Math.min(Math.max(time, 0), state.run.done);
+    show();
+  }
+  button.addEventListener("click", () => play(!state.playing));
+  slider.addEventListener("input", () => seek((slider.value / STEPS) * state.run.done));
+  slider.addEventListener("keydown", (event) => {
+    if (event.key === " ") play(!state.playing);
+    else if (event.key === "PageUp" || event.key === "PageDown") seek(state.time + ((event.key === "PageUp" ? 1 : -1) * state.run.done) / 20);
+    else return;
+    event.preventDefault();
+  });
+  speed.addEventListener("change", show);
+  return {
+    seek,
+    setRun: (run, number) => {
+      Object.assign(state, { run, time: 0, playing: false });
+      host.hidden = !run || !run.link;
+      view.run(number);
+      if (!host.hidden) show();
+    },
   };
 }
