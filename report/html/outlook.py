@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...errors import ColloptError
 from ...planners import Plan, bound, plan, survive
+from ...schedules import EVERY_SCHEDULE, Bound
 from ...support.formatting import percentage_text
 from ...topologies import link_classes
 from ..tables.plan_tables import NS_PER_US, is_predictable, predicted_times
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ...planners.registry import PlannerName
-    from ...schedules import Bound, Collective
     from ...topologies import Topology
 
 CURVE_SIZES = tuple(1024 * 4**power for power in range(12))  # 1K to 4G
 BASELINES: tuple[PlannerName, ...] = ("ring", "nccl")
 MOST_RANKS = 512  # Of networks that are planned again for a page
 FACTORS = {"× 1/2": Fraction(1, 2), "× 1.1": Fraction(11, 10), "× 2": Fraction(2)}
-
-Found = TypeVar("Found")
 
 
 def sizes_data(plans: Mapping[str, Plan]) -> dict[str, Any]:
@@ -41,8 +41,7 @@ def sizes_data(plans: Mapping[str, Plan]) -> dict[str, Any]:
                 "name": name,
                 "time": times[name],
                 "algbw": [size / time / NS_PER_US for size, time in zip(CURVE_SIZES, times[name], strict=False)],
-                "boundAlgbw": [float(plan.bound.algbw)] * len(CURVE_SIZES),
-                "boundTime": [float(size / plan.bound.algbw / NS_PER_US) for size in CURVE_SIZES],
+                "bound": float(plan.bound.algbw),
             }
             for name, plan in plans.items()
         ],
@@ -74,57 +73,42 @@ class Chart(NamedTuple):
 
 
 def baselines(named: Mapping[str, Plan]) -> dict[str, Plan]:
-    """Plan with the planners that people know, those that are not among the plans and have an answer."""
-    first = next(iter(named.values()))
-    if first.topology.num_ranks > MOST_RANKS:
-        return {}
-    known = {made.planner for made in named.values()}
-    request = request_of(first.bound)
-    made = {
-        name: _unless_refused(partial(plan, first.topology, first.collective, planner=name, **request))
-        for name in BASELINES
-        if name not in known
-    }
-    if (nccl := made.get("nccl")) is not None and nccl.provenance["algorithm"] == "ring":
-        made.pop("ring", None)
-    return {
-        f"NCCL ({each.provenance['algorithm']})" if name == "nccl" else name: each
-        for name, each in made.items()
-        if each is not None
-    }
+    """Plan with the planners that people know, those that are not among the plans and have an answer; verified."""
+    first, made = next(iter(named.values())), dict[str, Plan]()
+    for name in BASELINES if first.topology.num_ranks <= MOST_RANKS else ():
+        if name not in {each.planner for each in named.values()}:
+            with suppress(ColloptError):
+                made[name] = plan(first.topology, first.collective, planner=name, **request_of(first.bound))
+                made[name].verify()
+    if (nccl := made.pop("nccl", None)) is None:
+        return made
+    algorithm = nccl.provenance["algorithm"]
+    others = {} if algorithm == "ring" else made
+    return others | {f"NCCL ({algorithm})": nccl}
 
 
 def rates_chart(named: Mapping[str, Plan], beside: Mapping[str, Plan]) -> Chart:
     """Compare the algorithm bandwidths of plans, of baselines and of the bound."""
-    best = min((made.bound for made in named.values()), key=lambda each: each.algbw)
-    bars = [Bar("bound", float(best.algbw), f"{float(best.algbw):.2f}", "bound")]
+    # A bound of every schedule first: one of trees says nothing about steps.
+    best = min((made.bound for made in named.values()), key=lambda each: (each.scope != EVERY_SCHEDULE, each.algbw))
+    scope = "" if best.scope == EVERY_SCHEDULE else f"of {best.scope}"
+    bars = [Bar("bound", float(best.algbw), f"{float(best.algbw):.2f}", "bound", scope)]
     for kind, plans in (("plan", named), ("baseline", beside)):
         for name, made in plans.items():
             share = percentage_text(made.algbw / best.algbw)
             bars.append(Bar(name, float(made.algbw), f"{float(made.algbw):.2f}", kind, f"{share} of the bound"))
-    explained = "Algorithm bandwidth for large data. "
+    explained = "Algorithm bandwidth for large data."
     if beside:
-        explained += "NCCL's is that of the algorithm which its own model of times picks, as planned here."
+        explained += " NCCL's is that of the algorithm which its own model of times picks, as planned here."
     return Chart("Bandwidth", explained, ("plan", "GB/s"), bars)
 
 
-def class_table(first: Plan, loads: Any) -> list[dict[str, Any]]:
-    """Tabulate classes of links: use, share of the bound, and the bound if all their bandwidths were others.
-
-    `loads` is a link table with ``share``.  Rates are None where there is no bound.
-    """
+def class_rows(first: Plan, loads: pd.DataFrame) -> list[dict[str, Any]]:
+    """Tabulate the use of each class of links, and its share of the bound; `loads` is a link table with ``share``."""
     network, rows = first.topology, []
-    places = network.node_index
     for each in link_classes(network):
-        ends = np.array([[places[link.tail], places[link.head]] for link in each.links])
+        ends = np.array([[network.node_index[node] for node in link[:2]] for link in each.links])
         mine = loads.iloc[network.link_places(ends[:, 0], ends[:, 1])]
-        rates = {}
-        for name, factor in FACTORS.items() if network.num_ranks <= MOST_RANKS else ():
-            widths = {link[:2]: link.bandwidth * factor for link in each.links}
-            other = _unless_refused(
-                partial(_bound_of, network, widths, first.bound.collective, request_of(first.bound))
-            )
-            rates[name] = None if other is None else other.algbw
         speeds = sorted({link.bandwidth for link in each.links})
         rows.append(
             {
@@ -133,24 +117,30 @@ def class_table(first: Plan, loads: Any) -> list[dict[str, Any]]:
                 "bandwidth": " to ".join(str(speed) for speed in dict.fromkeys((speeds[0], speeds[-1]))),
                 "use": float(mine["utilization"].mean()),
                 "share": float(mine["share"].sum()),
-                "rates": rates,
             }
         )
     return rows
 
 
-def class_chart(now: Bound, rows: Iterable[Mapping[str, Any]]) -> Chart:
+def class_chart(first: Plan) -> Chart:
     """Compare the bound with what it would be with other bandwidths of each class of links."""
-    bars = [Bar("as it is", float(now.algbw), f"{float(now.algbw):.2f}", "bound")]
-    for row in rows:
-        for name, rate in row["rates"].items():
-            if rate is not None:
-                kind = "less" if rate < now.algbw else "more" if rate > now.algbw else "same"
-                change = rate / now.algbw - 1
-                note = f"{'+' if change > 0 else '−'}{percentage_text(abs(change))}" if change else "no change"
-                bars.append(Bar(f"{row['name']} {name}", float(rate), f"{float(rate):.2f}", kind, note))
+    network, found = first.topology, dict[str, Bound]()
+    with suppress(ColloptError):
+        for each in link_classes(network) if network.num_ranks <= MOST_RANKS else ():
+            found.setdefault("as it is", _bound_with(network, {}, first.bound))
+            for name, factor in FACTORS.items():
+                widths = {link[:2]: link.bandwidth * factor for link in each.links}
+                found[f"{each.name} {name}"] = _bound_with(network, widths, first.bound)
+    bars = []
+    for name, limit in found.items():
+        change = limit.algbw / found["as it is"].algbw - 1
+        kind = "less" if change < 0 else "more" if change > 0 else "same"
+        note = f"{'+' if change > 0 else '−'}{percentage_text(abs(change))}" if change else "no change"
+        bars.append(Bar(name, float(limit.algbw), f"{float(limit.algbw):.2f}", kind, note))
+    if bars:
+        bars[0] = bars[0]._replace(kind="bound", note="")
     explained = "The bound if the bandwidth of all links of a class were half, 10 % more, or double."
-    return Chart("What if links were slower or faster", explained, ("links", "GB/s"), bars if len(bars) > 1 else [])
+    return Chart("What if links were slower or faster", explained, ("links", "GB/s"), bars)
 
 
 def failure_chart(first: Plan) -> Chart:
@@ -183,16 +173,8 @@ def request_of(limit: Bound) -> dict[str, Any]:
     return {"weights": list(limit.weights)}
 
 
-def _bound_of(
-    network: Topology, widths: Mapping[tuple[str, str], Fraction], collective: Collective, request: Mapping[str, Any]
-) -> Bound:
-    changed: Bound = bound(network.with_bandwidths(widths), collective, **request)
+def _bound_with(network: Topology, widths: Mapping[tuple[str, str], Fraction], like: Bound) -> Bound:
+    """Bound a collective as `like` does, with other bandwidths."""
+    changed: Bound = bound(network.with_bandwidths(widths), like.collective, **request_of(like))
+    changed.verify()
     return changed
-
-
-def _unless_refused(answer: Callable[[], Found]) -> Found | None:
-    """Return an answer, or None where there is none."""
-    try:
-        return answer()
-    except ColloptError:
-        return None

@@ -22,7 +22,7 @@ from ...support.writing import write_whole
 from ..tables.plan_tables import is_predictable, link_table, predicted_times
 from ..tables.summary import check_rows, hop_heights, schedule_rows
 from .certificate import certificate
-from .outlook import baselines, class_chart, class_table, failure_chart, rates_chart, sizes_data
+from .outlook import baselines, class_chart, class_rows, failure_chart, rates_chart, sizes_data
 from .scene import scene, shares_of
 
 DEFAULT_SIZES = ("1M", "64M", "1G")
@@ -78,10 +78,7 @@ def report_page(
     plan = next(iter(named.values()))
     beside = baselines(named)
     scenes = [scene(each, [text for text, _ in amounts]) for each in named.values()]
-    loads = link_table(plan)
-    classes = class_table(plan, loads.assign(share=shares_of(plan.bound)))
-    charts = [rates_chart(named, beside), *([failure_chart(plan)] if failures else [])]
-    charts.append(class_chart(plan.bound, classes))
+    charts = [rates_chart(named, beside), *([failure_chart(plan)] if failures else []), class_chart(plan)]
     context = {
         "title": title or f"{plan.collective} on {plan.topology.name}",
         "subtitle": _subtitle(named),
@@ -90,7 +87,7 @@ def report_page(
         "first_size": len(amounts) // 2,
         "collective": str(plan.collective),
         "charts": [chart for chart in charts if chart.bars],
-        "classes": classes,
+        "classes": class_rows(plan, link_table(plan).assign(share=shares_of(plan.bound))),
         "link_columns": LINK_COLUMNS,
         "most_terms": MAX_TERMS,
         "most_names": MAX_LINK_NAMES,

@@ -222,6 +222,8 @@ def test_what_is_hovered_in_one_place_is_marked_in_all(browser: Browser, compari
         click=True,
     )
     assert page.run(f"{row}.classList.contains('hot')")
+    seen = f"{row}.getBoundingClientRect().top >= {row}.closest('.scroll').getBoundingClientRect().top"
+    assert page.run(seen)
     assert page.run("document.querySelector('.scene-tip strong').textContent") == ends
     inspector = "document.getElementById('inspector')"
     assert page.run(f"{inspector}.textContent").startswith(ends)

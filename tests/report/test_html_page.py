@@ -275,16 +275,16 @@ def test_known_planners_are_beside_a_plan(made: Plan) -> None:
 def test_other_bandwidths_move_the_bound(made: Plan) -> None:
     """By what the bound of the changed network says, class by class."""
     cards = {link[:2]: link.bandwidth / 2 for link in made.topology.links if "ib" in link[:2]}
-    rows = {row["name"]: row for row in outlook.class_table(made, report_loads(made))}
-    assert rows["nic-ib"]["rates"]["× 1/2"] == collopt.bound(made.topology.with_bandwidths(cards), "allgather").algbw
+    bars = {bar.label: bar for bar in outlook.class_chart(made).bars}
+    assert list(bars)[:2] == ["as it is", "gpu-nvswitch × 1/2"]
+    changed = collopt.bound(made.topology.with_bandwidths(cards), "allgather")
+    assert bars["nic-ib × 1/2"].value == float(changed.algbw)
+    assert (bars["nic-ib × 1/2"].kind, bars["nic-ib × 1/2"].note) == ("less", "−42.31 %")
+    assert {bar.kind for bar in bars.values()} == {"bound", "less", "same", "more"}
+    loads = collopt.report.link_table(made).assign(share=scene.shares_of(made.bound))
+    rows = {row["name"]: row for row in outlook.class_rows(made, loads)}
     assert sum(row["share"] for row in rows.values()) == pytest.approx(1)
-    chart = outlook.class_chart(made.bound, rows.values())
-    assert {bar.kind for bar in chart.bars} == {"bound", "less", "same", "more"}
-
-
-def report_loads(plan: Plan) -> Any:
-    """The link table with shares of the bound."""
-    return collopt.report.link_table(plan).assign(share=scene.shares_of(plan.bound))
+    assert rows["nic-ib"]["use"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize("options", [{"root": 1}, {"weights": [1, 2, 3, 4]}, {}])

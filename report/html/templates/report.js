@@ -136,6 +136,9 @@
   }
   host.addEventListener("scene-hover", ({ detail }) => {
     markRow(detail && detail.kind === "link" ? detail.index : null);
+    // The table scrolls to the row; the page stays where it is.
+    const box = hot && hot.closest(".scroll");
+    if (box) box.scrollTop = hot.offsetTop - box.clientHeight / 2;
   });
   host.addEventListener("scene-pick", ({ detail }) => { if (detail) inspect(detail.kind, detail.index); });
   function markLink(link) {
@@ -163,9 +166,9 @@
   function drawSizes() {
     const { sizes, plans, leftOut } = data.curves, chosen = plans[state.plan];
     note("sizes", leftOut);
-    for (const [id, key, bound, log, text] of [["chart-time", "time", "boundTime", true, SceneText.time], ["chart-algbw", "algbw", "boundAlgbw", false, (value) => SceneText.digits(value) + " GB/s"]]) {
+    for (const [id, key, bound, log, text] of [["chart-time", "time", (size) => size / chosen.bound / 1e3, true, SceneText.time], ["chart-algbw", "algbw", () => chosen.bound, false, (value) => SceneText.digits(value) + " GB/s"]]) {
       const lines = plans.map((plan, number) => ({ name: plan.name, y: plan[key], number }));
-      lineChart(byId(id), { x: sizes, lines: [...lines, { name: "bound", y: chosen[bound], dashed: true }], log, text, unit: log ? "" : "GB/s", chosen: state.plan });
+      lineChart(byId(id), { x: sizes, lines: [...lines, { name: "bound", y: sizes.map(bound), dashed: true }], log, text, unit: log ? "" : "GB/s", chosen: state.plan });
     }
   }
 
