@@ -23,7 +23,7 @@ from ..tables.plan_tables import is_predictable, link_table, predicted_times
 from ..tables.summary import check_rows, hop_heights, schedule_rows
 from .certificate import certificate
 from .outlook import baselines, class_chart, class_rows, failure_chart, rates_chart, sizes_data
-from .scene import scene, shares_of
+from .scene import MAX_MOVES, scene, shares_of
 
 DEFAULT_SIZES = ("1M", "64M", "1G")
 MAX_PLANS = 12
@@ -77,12 +77,12 @@ def report_page(
         plan.verify()
     plan = next(iter(named.values()))
     beside = baselines(named)
-    scenes = [scene(each, [text for text, _ in amounts]) for each in named.values()]
+    scenes = [scene(each, [text for text, _ in amounts], MAX_MOVES // len(named)) for each in named.values()]
     charts = [rates_chart(named, beside), *([failure_chart(plan)] if failures else []), class_chart(plan)]
     context = {
         "title": title or f"{plan.collective} on {plan.topology.name}",
         "subtitle": _subtitle(named),
-        "entries": [plan_entry(name, each, amounts) for name, each in named.items()],
+        "entries": [plan_entry(name, each, amounts, MAX_LINKS // len(named)) for name, each in named.items()],
         "sizes": [text for text, _ in amounts],
         "first_size": len(amounts) // 2,
         "collective": str(plan.collective),
@@ -198,10 +198,10 @@ LINK_COLUMNS = (
     ("in the bound", False),
 )  # fmt: skip
 """Headings of the table of links, and whether numbers stand below them."""
-MAX_LINKS = 2000  # Rows of that table
+MAX_LINKS = 2000  # Rows of these tables together
 
 
-def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
+def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]], most_links: int) -> dict[str, Any]:
     """Describe one plan."""
     everything = plan.bound.scope == EVERY_SCHEDULE
     times = ["–"] * len(sizes)
@@ -217,7 +217,7 @@ def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[
         "proof": certificate(plan.bound),
         "ends": plan.topology.node_index,
         "checks": list(check_rows(plan, "stored with the plan").items()),
-        "links": _links(plan),
+        "links": _links(plan, most_links),
         "provenance": _provenance(plan),
         "algbw_number": f"{float(plan.algbw):.2f}",
         "missed": percentage_text(plan.gap) if plan.gap else "0",
@@ -268,11 +268,11 @@ def _rate_and_exact(value: Fraction) -> tuple[str, str]:
     return text, f"exactly {exact.rstrip(')')}" if exact else ""
 
 
-def _links(plan: Plan) -> dict[str, Any]:
+def _links(plan: Plan, most: int) -> dict[str, Any]:
     """Rows of the table of links, the busiest first."""
     table = link_table(plan).sort_values(["utilization", "in_cut"], ascending=False, kind="stable")
     rows, number = list[dict[str, Any]](), plan.topology.node_index
-    for place, row in zip(table.index[:MAX_LINKS], table.head(MAX_LINKS).to_dict("records"), strict=True):
+    for place, row in zip(table.index[:most], table.head(most).to_dict("records"), strict=True):
         link = plan.topology.link_at(place)
         texts = {name: str(getattr(link, name)) for name in ("tail", "head", "bandwidth", "latency")}
         share = percentage_text(row["utilization"]) if row["utilization"] else "0 %"

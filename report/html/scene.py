@@ -22,9 +22,10 @@ A scene is a mapping; lists of one table have one entry per row, and numbers ref
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from fractions import Fraction
-from functools import singledispatch
+from functools import cache, singledispatch
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -46,28 +47,31 @@ from .parts import Parts, parts
 MAX_DRAWN = 6000  # Links in a scene
 MIN_BEND = 1e-3  # Bends by less are none
 MAX_PIECES = 2**17  # Pieces of data times hops beyond which nothing is simulated for a page
-MAX_MOVES = 2**15  # In one run
+MAX_MOVES = 2**17  # In all runs of a page
 SLICES = 8  # Of data that flows in a run, or fewer where there would be too many pieces
 TICKS = 10**6  # In a run
 
+Scene = dict[str, Any]
+
 
 @singledispatch
-def scene(viewed: object, sizes: Iterable[int | str] = ()) -> dict[str, Any]:  # noqa: ARG001
-    """Build the scene of a topology, a bound or a plan; the plan's runs are for these sizes.
+def scene(viewed: object, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:
+    """Build the scene of a topology, a bound or a plan; see this module for what that is.
 
-    See this module for what a scene is.
+    The runs of a plan are for these sizes and have `most` moves together.
     """
+    del sizes, most  # only plans have runs
     topology = as_topology(viewed)
     return _scene(topology, np.arange(topology.num_links))
 
 
 @scene.register(Bound)
-def _of_bound(viewed: Bound, sizes: Iterable[int | str] = ()) -> dict[str, Any]:  # noqa: ARG001
+def _of_bound(viewed: Bound, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:  # noqa: ARG001
     return _with_bound(viewed, np.zeros(viewed.topology.num_links))[0]
 
 
 @scene.register(Plan)
-def _of_plan(viewed: Plan, sizes: Iterable[int | str] = ()) -> dict[str, Any]:
+def _of_plan(viewed: Plan, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:
     table, taken = link_table(viewed), parts(viewed)
     made, drawn = _with_bound(viewed.bound, table["utilization"].to_numpy())
     made["links"] |= {
@@ -78,11 +82,11 @@ def _of_plan(viewed: Plan, sizes: Iterable[int | str] = ()) -> dict[str, Any]:
     number[drawn] = np.arange(len(drawn))
     return made | {
         "parts": _parts_data(taken, viewed.topology, number),
-        "runs": [_run(viewed, size, number, len(taken.shown)) for size in sizes],
+        "runs": [_run(viewed, size, number, len(taken.shown), most // len(sizes)) for size in sizes],
     }
 
 
-def _with_bound(bound: Bound, use: Any) -> tuple[dict[str, Any], IntArray]:
+def _with_bound(bound: Bound, use: Any) -> tuple[Scene, IntArray]:
     """Draw a bound and the busiest links by `use`, float64 (links,); also return which links are drawn."""
     shares, view = shares_of(bound), witness_view(bound)
     drawn = np.sort(np.lexsort((-use, shares == 0))[:MAX_DRAWN])
@@ -92,7 +96,7 @@ def _with_bound(bound: Bound, use: Any) -> tuple[dict[str, Any], IntArray]:
     return made | {"counted": view.words}, drawn
 
 
-def _scene(topology: Topology, drawn: IntArray) -> dict[str, Any]:
+def _scene(topology: Topology, drawn: IntArray) -> Scene:
     """Draw so many links of a network, int64 (drawn,), in the order of the network."""
     placed, boxes, curves = places(topology), box_of_nodes(topology), link_curves(topology).iloc[drawn]
     tails, heads = topology.arrays.tails[drawn], topology.arrays.heads[drawn]
@@ -168,9 +172,9 @@ def _parts_data(taken: Parts, topology: Topology, number: IntArray) -> dict[str,
     }
 
 
-def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int) -> dict[str, Any]:
-    """Simulate a plan, or say why not."""
-    pieces = count_hops(plan.schedule)
+def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int, most: int) -> dict[str, Any]:
+    """Simulate a plan with as many slices as there is room for, or say why not."""
+    pieces, pipelined = count_hops(plan.schedule), plan.schedule.pipelined
     slices = min(SLICES, MAX_PIECES // max(pieces, 1))
     if not slices:
         note = (
@@ -178,16 +182,19 @@ def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int) -> dict[
             "collopt.report.step_table returns the table for any plan."
         )
         return {"size": str(size), "done": 0, "note": note}
-    pipelined = plan.schedule.pipelined
-    run = step_run(plan, as_bytes(size), slices if pipelined else None)
-    owners = part_of_transfers(plan.schedule, run)[run.transfers.hop_owners]
-    owners = np.where(owners < num_parts, owners, -1)
-    moves = _moves(run, number, owners)
-    if len(moves["link"]) > MAX_MOVES:
-        moves = _moves(run, number, np.full_like(owners, -1))
+    simulated = cache(lambda count: step_run(plan, as_bytes(size), count if pipelined else None))
+    halved = [max(slices >> times, 1) for times in range(4)]
+    run, moves, found = simulated(slices), dict[str, list[int]](), 0
+    # Whose data it is matters more than twice as many slices, but not more than four times.
+    for slices, is_whose in [*product(halved[:2], [True]), *product(halved, [False])]:
+        run = simulated(slices)
+        owners = part_of_transfers(plan.schedule, run)[run.transfers.hop_owners]
+        moves = _moves(run, number, np.where((owners < num_parts) & is_whose, owners, -1))
+        found = len(moves["link"])
+        if found <= most:
+            break
     slicing = f"Simulated with {count_text(slices, 'slice')}; the predicted times of this page assume full pipelining."
-    count = len(moves["link"])
-    too_many = f"The {count} moves are too many for this page." if count > MAX_MOVES else ""
+    too_many = f"The {found} moves are too many for this page." if found > most else ""
     return {
         "size": str(size),
         "done": round(run.microseconds, 4),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
 import numpy as np
 import pytest
@@ -89,23 +88,14 @@ def plan_of(network: Topology) -> Plan:
     return collopt.plan(network, "allgather")
 
 
-def test_large_runs_keep_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then fewer moves, which tell steps apart; and none if even these are too many."""
+def test_large_runs_have_fewer_slices_and_no_parts() -> None:
+    """Half as many slices come first, then moves that do not say whose data it is; at last there are none."""
     plan = plan_of(dgx_a100(boxes=2))
-    fine = runs_within(plan, 10**6, monkeypatch)
-    coarse = runs_within(plan, len(fine["link"]) - 1, monkeypatch)
-    assert set(coarse["part"]) == {-1}
-    assert len(coarse["link"]) < len(fine["link"])
-    none = runs_within(plan, 10, monkeypatch)
-    assert "link" not in none
-    assert "moves are too many for this page" in none["note"]
-
-
-def runs_within(plan: Plan, most: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The run of a scene with at most so many moves."""
-    monkeypatch.setattr("collopt.report.html.scene.MAX_MOVES", most)
-    run: dict[str, Any] = scene(plan, ["64M"])["runs"][0]
-    return run
+    runs = [scene(plan, ["64M"], most)["runs"][0] for most in (10**6, 20_000, 10_000, 5_000, 10)]
+    assert [run["note"].split()[2] for run in runs] == ["8", "4", "8", "4", "1"]
+    assert [len(set(run.get("part", []))) > 1 for run in runs] == [True, True, False, False, False]
+    assert "link" not in runs[-1]
+    assert "moves are too many for this page" in runs[-1]["note"]
 
 
 def test_runs_of_large_plans_have_fewer_slices(monkeypatch: pytest.MonkeyPatch) -> None:
