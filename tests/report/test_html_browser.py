@@ -173,6 +173,27 @@ def test_the_schedule_plays_and_can_be_stopped(browser: Browser, tmp_path: Path)
     assert page.console == []
 
 
+def test_parts_are_shown_as_a_whole_where_moves_do_not_name_them(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page says so; without a part, data still moves."""
+    monkeypatch.setattr("collopt.report.html.page.MAX_MOVES", 10_000)
+    path = tmp_path / "report.html"
+    write_report(collopt.plan(dgx_a100(boxes=2), "allgather"), path, sizes=["64M"])
+    page = browser.open(path)
+    seek = "document.querySelector('.seek')"
+    page.run(f"{seek}.value = 300; {seek}.dispatchEvent(new Event('input'))")
+    moving = "document.querySelectorAll('.move:not([display=none])').length"
+    assert page.run(moving) > 20
+    page.run("document.getElementById('frame-next').click()")
+    assert page.run(moving) == 0
+    ways = page.run("[...document.querySelectorAll('.passed')].map((way) => way.getAttribute('stroke-dasharray'))")
+    assert set(ways) == {"1 0"}
+    note = page.run("document.querySelector('[data-note=timeline]').textContent")
+    assert "too large to follow single parts over time" in note
+    assert page.console == []
+
+
 def test_the_keyboard_plays_seeks_and_goes_through_the_network(browser: Browser, comparison: Path) -> None:
     """What is reached is read out; Enter keeps it below the network."""
     page = browser.open(comparison)

@@ -332,7 +332,8 @@ function sceneView(host, scene, options = {}) {
   function drawMoves() {
     const run = runOf();
     let used = 0;
-    if (state.time !== null && run && run.link) {
+    // Of some runs it is not known whose data moves; a part is shown as a whole then.
+    if (state.time !== null && run && run.link && (state.part === null || totals().parts.has(state.part))) {
       const now = state.time / run.unit, pace = state.pace || Infinity, passed = new Map();
       for (let at = 0; at < run.link.length; at += 1) {
         const past = now - run.start[at];
@@ -350,7 +351,7 @@ function sceneView(host, scene, options = {}) {
         used += 1;
       }
       for (const each of progress) {
-        const key = each.link + ":" + each.rank, all = totals().get(state.part + ":" + key);
+        const key = each.link + ":" + each.rank, all = totals().sums.get(state.part + ":" + key);
         each.done.setAttribute("stroke-dasharray", (all ? Math.min((passed.get(key) || 0) / all, 1) : 0).toFixed(3) + " 2");
       }
     } else {
@@ -382,17 +383,17 @@ function sceneView(host, scene, options = {}) {
       dot.setAttribute("r", tenth(Math.max(widths[link] * 0.9, 3.2)));
     }
   }
-  // How long each link of each part is busy with each step in all.
+  // How long each link of each part is busy with each step in all, and which parts are known.
   function totals() {
     const run = runOf();
     if (!moves || moves.run !== run) {
-      moves = { run, sums: new Map() };
+      moves = { run, sums: new Map(), parts: new Set(run.part) };
       run.link.forEach((link, at) => {
         const key = run.part[at] + ":" + link + ":" + run.step[at];
         moves.sums.set(key, (moves.sums.get(key) || 0) + run.length[at] * run.count[at]);
       });
     }
-    return moves.sums;
+    return moves;
   }
 
   function describe(kind, index) {
