@@ -14,7 +14,6 @@ MODULES = {
     "pyyaml": "yaml",
     "protobuf": "google.protobuf.message",
     "matplotlib": "matplotlib.figure",
-    "plotly": "plotly.offline",
     "mkdocs-material": "material",
 }
 """Module to import, where its name differs from the package's or the top-level module loads too little."""

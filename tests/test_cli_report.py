@@ -10,7 +10,6 @@ import pytest
 from cli_calls import call, refusal
 
 pytest.importorskip("jinja2", reason="reports need jinja2")
-pytest.importorskip("plotly", reason="reports need plotly")
 
 import collopt
 from collopt.topologies import ring, torus
@@ -36,13 +35,14 @@ def test_several_plans_are_compared_by_their_files(capsys: pytest.CaptureFixture
     """With sizes and a title that were asked for."""
     other, page = plan_file.with_name("ring.json"), plan_file.with_name("page.html")
     collopt.plan(ring(4, bandwidth=25), "allgather", planner="ring").save(other)
-    words = ("-o", page, "--size", "2M", "--size", "1G", "--title", "Which one?")
+    words = ("-o", page, "--size", "2M", "--size", "1G", "--title", "Which one?", "--failures")
     assert call(capsys, "report", plan_file, other, *words).status == 0
     text = page.read_text(encoding="utf-8")
     assert "<title>Which one?</title>" in text
     assert '<th scope="row">plan</th>' in text
     assert '<th scope="row">ring</th>' in text
     assert '<option value="0">2M</option>' in text
+    assert "What if something fails" in text
 
 
 def test_files_of_the_same_name_are_told_apart(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:

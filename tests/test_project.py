@@ -15,7 +15,7 @@ import pytest
 import collopt
 
 ROOT = Path(__file__).parents[1]
-HEAVY = {"cvxpy", "jax", "jinja2", "matplotlib", "networkx", "numba", "pandas", "plotly", "pyomo", "scipy", "torch"}
+HEAVY = {"cvxpy", "jax", "jinja2", "matplotlib", "networkx", "numba", "pandas", "pyomo", "scipy", "torch"}
 
 
 @pytest.fixture(scope="module")

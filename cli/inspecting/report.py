@@ -14,12 +14,11 @@ def report(
     output: Path | None = None,
     size: list[str] | None = None,
     title: str | None = None,
-    shared_script: bool = False,
+    failures: bool = False,
 ) -> None:
     """Write an HTML report on plans: the certificate of the bound, and the utilization of each link over time."""
     from ...planners import load_plan
     from ...report import write_report
-    from ...report.html.page import shared_script_name
 
     if output is None and not plans[0].name:
         raise UsageError(f"{str(plans[0])!r} is a folder; expected plan files")
@@ -35,5 +34,5 @@ def report(
         loaded = {name: load_plan(path) for name, path in zip(named, plans, strict=True)}
     with working(f"writing {target}"), name_errors_after(target):
         shown = loaded if len(plans) > 1 else list(loaded.values())
-        write_report(shown, target, sizes=size, title=title, shared_script=shared_script)
-    note(f"wrote {target}" + f", with {shared_script_name()} beside it" * shared_script)
+        write_report(shown, target, sizes=size, title=title, failures=failures)
+    note(f"wrote {target}")

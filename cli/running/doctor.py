@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PACKAGES = (
     "numpy", "scipy", "numba", "highspy", "pyomo", "cvxpy", "networkx", "pandas", "python-flint", "torch", "jax",
-    "matplotlib", "plotly",
+    "matplotlib",
 )  # fmt: skip
 EXTRAS = {"plans in JAX": "jax", "figures": "plot", "reports": "report", "building the documentation": "docs"}
 """Features, and the extra that brings what each needs."""

@@ -1,7 +1,9 @@
 """`write_report`: an HTML page about a plan, or several plans of one collective on one network."""
 
 import base64
+import gzip
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -16,11 +18,12 @@ from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.packages import check_extra
 from ...support.validation import as_flag, as_kind, as_list, as_path, shown
-from ...support.writing import write_all_whole
+from ...support.writing import write_whole
 from ..tables.plan_tables import is_predictable, link_table, predicted_times
 from ..tables.summary import check_rows, hop_heights, schedule_rows
 from .certificate import certificate
-from .plots import network_data, parts, plan_data, sizes_data
+from .outlook import baselines, class_chart, class_rows, failure_chart, rates_chart, sizes_data
+from .scene import MAX_MOVES, scene, shares_of
 
 DEFAULT_SIZES = ("1M", "64M", "1G")
 MAX_PLANS = 12
@@ -36,7 +39,7 @@ def write_report(
     *,
     sizes: Iterable[int | str] | None = None,
     title: str | None = None,
-    shared_script: bool = False,
+    failures: bool = False,
 ) -> None:
     """Write a page about plans atomically; it loads nothing from the network.
 
@@ -55,33 +58,17 @@ def write_report(
         Bytes in all, to show time lines of and compare times for; 1M, 64M and 1G by default.
     title : str, optional
         Of the page; collective and network by default.
-    shared_script : bool, optional
-        Write plotly.js, nearly 5 MB, beside the page, where all pages of a folder share it.  By default it is in the
-        page, which then is a single file.
+    failures : bool, optional
+        Also plan for every failure of a link, NIC, GPU and switch, as `survive` does, and show what each costs.
     """
-    target, script = as_path(path), shared_script_name() if as_flag(shared_script, "shared_script") else None
-    contents = {target: report_page(plans, sizes=sizes, title=title, script=script)}
-    if script is not None:
-        contents[target.parent / script] = _plotly().encode()
-    write_all_whole(contents)
-
-
-def shared_script_name() -> str:
-    """Return the name of the file with plotly.js beside pages, which has its version."""
-    check_extra("reports", "report")
-    from plotly.offline import get_plotlyjs_version
-
-    return f"plotly-{get_plotlyjs_version()}.min.js"
+    target = as_path(path)
+    write_whole(target, report_page(plans, sizes=sizes, title=title, failures=as_flag(failures, "failures")))
 
 
 def report_page(
-    plans: Plans,
-    *,
-    sizes: Iterable[int | str] | None = None,
-    title: str | None = None,
-    script: str | None = None,
+    plans: Plans, *, sizes: Iterable[int | str] | None = None, title: str | None = None, failures: bool = False
 ) -> bytes:
-    """Return the page that `write_report` writes, as HTML in UTF-8; `script` is the file of plotly.js beside it."""
+    """Return the page that `write_report` writes, as HTML in UTF-8."""
     check_extra("reports", "report")
     named, amounts = _named(plans), _sizes(sizes)
     if title is not None and not isinstance(title, str):
@@ -89,27 +76,32 @@ def report_page(
     for plan in named.values():
         plan.verify()
     plan = next(iter(named.values()))
-    taken = parts(plan)
+    beside = baselines(named)
+    scenes = [scene(each, [text for text, _ in amounts], MAX_MOVES // len(named)) for each in named.values()]
+    charts = [rates_chart(named, beside), *([failure_chart(plan)] if failures else []), class_chart(plan)]
     context = {
         "title": title or f"{plan.collective} on {plan.topology.name}",
         "subtitle": _subtitle(named),
-        "entries": [plan_entry(name, each, amounts) for name, each in named.items()],
+        "entries": [plan_entry(name, each, amounts, MAX_LINKS // len(named)) for name, each in named.items()],
         "sizes": [text for text, _ in amounts],
         "first_size": len(amounts) // 2,
         "collective": str(plan.collective),
-        "frames_title": taken.title if len(named) == 1 else "Schedule by parts",
-        "frame_word": taken.word if len(named) == 1 else "Part",
-        "network_caption": "Links are colored by utilization; those that the bound counts have a wide border.",
+        "charts": [chart for chart in charts if chart.bars],
+        "classes": class_rows(plan, link_table(plan).assign(share=shares_of(plan.bound))),
         "link_columns": LINK_COLUMNS,
         "most_terms": MAX_TERMS,
         "most_names": MAX_LINK_NAMES,
         "version": version("collopt"),
-        "shared_script": script,
     }
+    others = [(name, each, number) for number, (name, each) in enumerate(named.items())]
+    others += [(name, each, -1) for name, each in beside.items()]
     data = {
-        "network": network_data(plan.topology),
-        "plans": [plan_data(each, amounts) for each in named.values()],
-        "curves": sizes_data(named),
+        "plans": scenes,
+        "others": [
+            {"name": name, "number": number, "load": link_table(each)["load"].round(6).tolist()}
+            for name, each, number in others
+        ],
+        "curves": sizes_data({**named, **beside}),
     }
     # Names can hold lone surrogates, which UTF-8 has no bytes for.
     return _rendered(context, data).encode("utf-8", "replace")
@@ -182,25 +174,18 @@ def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
 
     templates = files(__package__) / "templates"
     css, script, page = (
-        (templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js", "report.html.j2")
+        "".join((templates / name).read_text(encoding="utf-8") for name in names)
+        for names in (("report.css", "viewer.css"), ("viewer.js", "charts.js", "report.js"), ("report.html.j2",))
     )
-    plotly = "" if context["shared_script"] else _plotly()
-    # A script that got in with a name would not run: only those with these digests do, and files beside the page.
-    other = _digest(plotly) if plotly else "'self' file:"
+    # A script that got in with a name would not run: only the one with this digest does.
     policy = (
-        f"default-src 'none'; script-src {other} {_digest(script)}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {_digest(script)}; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
+    packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     template = environment.from_string(page)
-    return str(template.render(context, policy=policy, css=css, plotly=plotly, script=script, data=data))
-
-
-def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs())
+    return str(template.render(context, policy=policy, css=css, script=script, data=base64.b64encode(packed).decode()))
 
 
 def _digest(script: str) -> str:
@@ -213,10 +198,10 @@ LINK_COLUMNS = (
     ("in the bound", False),
 )  # fmt: skip
 """Headings of the table of links, and whether numbers stand below them."""
-MAX_LINKS = 2000  # Rows of that table
+MAX_LINKS = 2000  # Rows of these tables together
 
 
-def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[str, Any]:
+def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]], most_links: int) -> dict[str, Any]:
     """Describe one plan."""
     everything = plan.bound.scope == EVERY_SCHEDULE
     times = ["–"] * len(sizes)
@@ -230,8 +215,9 @@ def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]]) -> dict[
         "scope": "" if everything else plan.bound.scope,
         "tiles": _tiles(plan),
         "proof": certificate(plan.bound),
+        "ends": plan.topology.node_index,
         "checks": list(check_rows(plan, "stored with the plan").items()),
-        "links": _links(plan),
+        "links": _links(plan, most_links),
         "provenance": _provenance(plan),
         "algbw_number": f"{float(plan.algbw):.2f}",
         "missed": percentage_text(plan.gap) if plan.gap else "0",
@@ -282,16 +268,22 @@ def _rate_and_exact(value: Fraction) -> tuple[str, str]:
     return text, f"exactly {exact.rstrip(')')}" if exact else ""
 
 
-def _links(plan: Plan) -> dict[str, Any]:
+def _links(plan: Plan, most: int) -> dict[str, Any]:
     """Rows of the table of links, the busiest first."""
     table = link_table(plan).sort_values(["utilization", "in_cut"], ascending=False, kind="stable")
-    rows = []
-    for place, row in zip(table.index[:MAX_LINKS], table.head(MAX_LINKS).to_dict("records"), strict=True):
+    rows, number = list[dict[str, Any]](), plan.topology.node_index
+    for place, row in zip(table.index[:most], table.head(most).to_dict("records"), strict=True):
         link = plan.topology.link_at(place)
         texts = {name: str(getattr(link, name)) for name in ("tail", "head", "bandwidth", "latency")}
         share = percentage_text(row["utilization"]) if row["utilization"] else "0 %"
         order = tuple(row[name] for name in ("bandwidth_gbps", "latency_us", "load", "utilization"))
-        about = {"load": f"{row['load']:.4f}", "utilization": share, "in_cut": bool(row["in_cut"]), "order": order}
+        about = {
+            "load": f"{row['load']:.4f}",
+            "ends": " ".join(str(number[texts[end]]) for end in ("tail", "head")),
+            "utilization": share,
+            "in_cut": bool(row["in_cut"]),
+            "order": order,
+        }
         rows.append(texts | about)
     left = len(table) - len(rows)
     return {

@@ -48,6 +48,24 @@ class Page:
             assert time.monotonic() < end, f"{script} never came true; the console says {self.console}"
             time.sleep(0.05)
 
+    def press(self, key: str) -> None:
+        """Press a key, as its `KeyboardEvent.key`."""
+        text = {"text": key} if len(key) == 1 else {}
+        for kind in ("keyDown", "keyUp"):
+            code = {"Tab": 9, " ": 32}.get(key, 0)
+            self.browser.ask(
+                "Input.dispatchKeyEvent", self.session, type=kind, key=key, windowsVirtualKeyCode=code, **text
+            )
+
+    def point(self, spot: str, *, click: bool = False) -> None:
+        """Move the mouse to a spot, an expression for [x, y] in the window, and perhaps click."""
+        x, y = self.run(spot)
+        for kind in ("mouseMoved", *(("mousePressed", "mouseReleased") if click else ())):
+            self.browser.ask(
+                "Input.dispatchMouseEvent", self.session, type=kind, x=x, y=y, button="left" if click else "none",
+                clickCount=int(click),
+            )  # fmt: skip
+
     def picture(self, path: Path) -> None:
         """Save the whole page as PNG."""
         size = self.browser.ask("Page.getLayoutMetrics", self.session)["cssContentSize"]
@@ -76,8 +94,8 @@ class Browser:
         os.close(there)
         os.close(back)
 
-    def open(self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> Page:
-        """Open a file and wait until its plots are drawn."""
+    def open(self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light", **media: str) -> Page:
+        """Open a file and wait until it is drawn; `media` are further features, such as ``reduced_motion``."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = self._pages[session] = Page(self, session)
@@ -87,7 +105,8 @@ class Browser:
             "Emulation.setDeviceMetricsOverride", session,
             width=width, height=height, deviceScaleFactor=1, mobile=False,
         )  # fmt: skip
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        wanted = {"color_scheme": scheme, **media}
+        features = [{"name": f"prefers-{name.replace('_', '-')}", "value": value} for name, value in wanted.items()]
         self.ask("Emulation.setEmulatedMedia", session, features=features)
         self.ask("Page.navigate", session, url=path.resolve().as_uri())
         page.wait_for("Boolean(document.documentElement?.dataset.drawn)")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from browser_pages import BROWSER, Browser, Page
 
 pytest.importorskip("jinja2", reason="reports need jinja2")
-pytest.importorskip("plotly", reason="reports need plotly")
 
 import collopt
 from collopt.report import write_report
@@ -21,7 +23,6 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-PLOTS = 5
 HOSTILE = ("</script><script>window.hit=1</script>", '"><img src=x onerror=window.hit=1>', "<a href='//e.test'>x</a>")
 
 
@@ -44,9 +45,10 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_quiet(page: Page, path: Path) -> None:
-    """All plots are there, the console is empty, and nothing but the file was asked for."""
-    assert page.run("document.documentElement.dataset.drawn") == str(PLOTS)
-    assert page.run("document.querySelectorAll('.plot .main-svg').length") >= PLOTS
+    """Everything is drawn, the console is empty, and nothing but the file was asked for."""
+    assert page.run("document.documentElement.dataset.drawn") == "1"
+    for drawn in ("#network-view .line", "#timeline-view .busy", "#chart-time .curve", "#chart-algbw .curve"):
+        assert page.run(f"document.querySelectorAll('{drawn}').length"), drawn
     assert page.console == []
     assert {address for address in page.requests if not address.startswith("data:")} == {path.resolve().as_uri()}
 
@@ -80,21 +82,6 @@ def test_every_kind_of_schedule_is_drawn(
     check_quiet(browser.open(path), path)
 
 
-def test_pages_may_share_a_script(browser: Browser, tmp_path: Path) -> None:
-    """All plots are there; without the file the page says what it lacks."""
-    path = tmp_path / "report.html"
-    write_report(collopt.plan(dgx_a100(boxes=2), "allgather"), path, shared_script=True)
-    (script,) = tmp_path.glob("plotly-*.min.js")
-    page = browser.open(path)
-    assert page.run("document.documentElement.dataset.drawn") == str(PLOTS)
-    assert page.console == []
-    asked = {address for address in page.requests if not address.startswith("data:")}
-    assert asked == {each.resolve().as_uri() for each in (path, script)}
-    script.unlink()
-    lacking = browser.open(path)
-    assert lacking.run("document.getElementById('no-plots').hidden") is False
-
-
 def test_hostile_names_stay_names(browser: Browser, tmp_path: Path) -> None:
     """No script of theirs runs, no picture or link of theirs is made, and plots show them letter by letter."""
     links = list(zip(HOSTILE, HOSTILE[1:] + HOSTILE[:1], [10] * 3, strict=True))
@@ -104,33 +91,35 @@ def test_hostile_names_stay_names(browser: Browser, tmp_path: Path) -> None:
     page = browser.open(path)
     check_quiet(page, path)
     assert page.run("typeof window.hit") == "undefined"
-    assert page.run("document.querySelectorAll('main img, .plot a').length") == 0
+    assert page.run("document.querySelectorAll('main img, svg a').length") == 0
     assert page.run("document.title") == HOSTILE[1]
     names = page.run("[...document.querySelectorAll('.links tbody td:first-child')].map((cell) => cell.textContent)")
     assert set(names) == set(HOSTILE)
 
 
 def set_control(page: Page, name: str, assignment: str, event: str) -> None:
-    """Do to a control what a person does, and wait for the plots."""
+    """Do to a control what a person does."""
     control = f"document.getElementById('{name}')"
     page.run(f"{control}.{assignment}; {control}.dispatchEvent(new Event('{event}'))")
-    page.wait_for(f"document.documentElement.dataset.drawn === '{PLOTS}'")
+
+
+LABEL = "document.getElementById('frame-label').textContent"
+WAYS = "[...document.querySelectorAll('.layer-part .way')].map((way) => way.getAttribute('d')).join()"
 
 
 def test_one_tree_after_the_other(browser: Browser, comparison: Path) -> None:
-    """By buttons, which are off at both ends, and by the slider."""
+    """By buttons, which are off at both ends, and by the slider; the timeline is that of the tree's links."""
     page = browser.open(comparison)
-    label = "document.getElementById('frame-label').textContent"
-    assert page.run(label).startswith("1 of 244: root box0/gpu0")
+    assert page.run(LABEL) == "all 244 trees at once"
     assert page.run("document.getElementById('frame-back').disabled")
-    before = page.run("JSON.stringify(document.getElementById('plot-frame').data.map((trace) => trace.x))")
     page.run("document.getElementById('frame-next').click()")
-    page.wait_for("document.documentElement.dataset.drawn === '5'")
-    assert page.run(label).startswith("2 of 244")
-    after = page.run("JSON.stringify(document.getElementById('plot-frame').data.map((trace) => trace.x))")
-    assert after != before
-    set_control(page, "frame", "value = 243", "input")
-    assert page.run(label).startswith("244 of 244")
+    assert page.run(LABEL).startswith("Tree 1 of 244: root box0/gpu0")
+    before = page.run(WAYS)
+    page.run("document.getElementById('frame-next').click()")
+    assert page.run(LABEL).startswith("Tree 2 of 244")
+    assert page.run(WAYS) != before
+    set_control(page, "frame", "value = 244", "input")
+    assert page.run(LABEL).startswith("Tree 244 of 244")
     assert page.run("document.getElementById('frame-next').disabled")
     assert page.console == []
 
@@ -138,10 +127,10 @@ def test_one_tree_after_the_other(browser: Browser, comparison: Path) -> None:
 def test_another_plan_and_another_size(browser: Browser, comparison: Path) -> None:
     """Words, tables and plots are those of what was chosen."""
     page = browser.open(comparison)
-    end = "Math.max(...document.getElementById('plot-timeline').data.flatMap((t) => t.x.map((x, i) => x + t.base[i])))"
-    first = page.run(end)
+    clock = "document.querySelector('.clock').textContent"
+    first = page.run(clock)
     set_control(page, "size", "selectedIndex = 0", "change")
-    assert page.run(end) < first
+    assert page.run(clock) != first
     set_control(page, "plan-choice", "selectedIndex = 1", "change")
     verdicts = "[...document.querySelectorAll('.verdict')].filter((verdict) => verdict.offsetParent)"
     shown = page.run(f"{verdicts}.map((verdict) => verdict.textContent.trim())")
@@ -149,6 +138,177 @@ def test_another_plan_and_another_size(browser: Browser, comparison: Path) -> No
     assert shown[0].startswith("38.46 % below the bound")
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert page.console == []
+
+
+def test_the_schedule_plays_and_can_be_stopped(browser: Browser, tmp_path: Path) -> None:
+    """Data moves along links as time passes; at the end every link of a tree has carried all of its data."""
+    path = tmp_path / "report.html"
+    write_report(collopt.plan(ring(4, bandwidth=25, latency=1), "allgather"), path)
+    page = browser.open(path)
+    play, clock = "document.querySelector('.play')", "document.querySelector('.clock').textContent"
+    spots = (
+        "[...document.querySelectorAll('.move:not([display=none])')].map((move) => move.firstChild.getAttribute('cx'))"
+    )
+    assert page.run(f"{spots}.length") == 0
+    page.run(f"{play}.click()")
+    page.wait_for(f"{clock}[0] !== '0' && {spots}.length > 3")
+    assert "Pause" in page.run(f"{play}.textContent")
+    before = page.run(f"{spots}.join()")
+    page.wait_for(f"{spots}.join() !== '{before}'")
+    page.run(f"{play}.click()")
+    assert "Play" in page.run(f"{play}.textContent")
+    seek = "document.querySelector('.seek')"
+    page.run("document.getElementById('frame-next').click()")
+    page.run(f"{seek}.value = 400; {seek}.dispatchEvent(new Event('input'))")
+    passed = "[...document.querySelectorAll('.passed')].map((way) => parseFloat(way.getAttribute('stroke-dasharray')))"
+    halfway = page.run(passed)
+    assert len(halfway) == 3
+    assert all(0 < share < 1 for share in halfway)
+    page.run(f"{seek}.value = 1000; {seek}.dispatchEvent(new Event('input'))")
+    assert page.run(passed) == [1, 1, 1]
+    assert "Replay" in page.run(f"{play}.textContent")
+    assert page.run("document.querySelector('#timeline-view .head').getAttribute('x1')") == page.run(
+        "document.querySelector('#timeline-view .end').getAttribute('x1')"
+    )
+    assert page.console == []
+
+
+def test_parts_are_shown_as_a_whole_where_moves_do_not_name_them(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page says so; without a part, data still moves."""
+    monkeypatch.setattr("collopt.report.html.page.MAX_MOVES", 10_000)
+    path = tmp_path / "report.html"
+    write_report(collopt.plan(dgx_a100(boxes=2), "allgather"), path, sizes=["64M"])
+    page = browser.open(path)
+    seek = "document.querySelector('.seek')"
+    page.run(f"{seek}.value = 300; {seek}.dispatchEvent(new Event('input'))")
+    moving = "document.querySelectorAll('.move:not([display=none])').length"
+    assert page.run(moving) > 20
+    page.run("document.getElementById('frame-next').click()")
+    assert page.run(moving) == 0
+    ways = page.run("[...document.querySelectorAll('.passed')].map((way) => way.getAttribute('stroke-dasharray'))")
+    assert set(ways) == {"1 0"}
+    note = page.run("document.querySelector('[data-note=timeline]').textContent")
+    assert "too large to follow single parts over time" in note
+    assert page.console == []
+
+
+def test_the_keyboard_plays_seeks_and_goes_through_the_network(browser: Browser, comparison: Path) -> None:
+    """What is reached is read out; Enter keeps it below the network."""
+    page = browser.open(comparison)
+    page.run("document.querySelector('.seek').focus()")
+    clock = "document.querySelector('.clock').textContent"
+    page.press("PageUp")
+    assert not page.run(clock).startswith("0 ")
+    page.press(" ")
+    page.wait_for("document.querySelector('.play').textContent.includes('Pause')")
+    page.press(" ")
+    page.run("document.querySelector('#network-view svg').focus()")
+    spoken = "document.querySelector('.scene-spoken').textContent"
+    page.press("ArrowRight")
+    assert page.run(spoken).startswith("box0/gpu0; rank 0; in box0")
+    page.press("ArrowDown")
+    assert page.run(spoken).startswith("box0/gpu0 → box0/nvswitch; 300 GB/s")
+    page.press("Enter")
+    assert page.run("document.getElementById('inspector').textContent").startswith("box0/gpu0 → box0/nvswitch: 300")
+    page.press("Escape")
+    assert page.run("document.querySelectorAll('.marked').length") == 0
+
+
+def test_those_who_want_no_motion_see_pictures(browser: Browser, comparison: Path) -> None:
+    """Time goes on in steps of half a second."""
+    page = browser.open(comparison, reduced_motion="reduce")
+    page.run(
+        "window.times = new Set(); document.querySelector('.play').click();"
+        "document.getElementById('player').addEventListener('scene-time', (event) => times.add(event.detail.time))"
+    )
+    page.wait_for("times.size >= 2")
+    assert page.run("Math.min(...times) / (Math.max(...times) / times.size)") == pytest.approx(1, abs=0.01)
+
+
+def test_what_is_hovered_in_one_place_is_marked_in_all(browser: Browser, comparison: Path) -> None:
+    """A link, its row in the table and its trees, which open it."""
+    page = browser.open(comparison, 1280, 9000)
+    row = "document.querySelector('.of-plan:not([hidden]) .links tbody tr')"
+    page.point(f"(({{x, y}}) => [x + 5, y + 5])({row}.getBoundingClientRect())")
+    ends = page.run(f"{row}.cells[0].textContent + ' → ' + {row}.cells[1].textContent")
+    assert page.run("document.querySelectorAll('.link.marked').length") == 1
+    assert page.run("document.querySelectorAll('.node.marked').length") == 2
+    line = "document.querySelector('.link.marked .line')"
+    page.run(f"window.line = {line}")
+    page.point(
+        "(() => { const spot = line.getPointAtLength(line.getTotalLength() * 0.3).matrixTransform(line.getScreenCTM());"
+        " return [spot.x, spot.y]; })()",
+        click=True,
+    )
+    assert page.run(f"{row}.classList.contains('hot')")
+    seen = f"{row}.getBoundingClientRect().top >= {row}.closest('.scroll').getBoundingClientRect().top"
+    assert page.run(seen)
+    assert page.run("document.querySelector('.scene-tip strong').textContent") == ends
+    inspector = "document.getElementById('inspector')"
+    assert page.run(f"{inspector}.textContent").startswith(ends)
+    chip = f"[...{inspector}.querySelectorAll('.chip')].find((chip) => chip.textContent.startsWith('Tree'))"
+    name = page.run(f"{chip}.textContent")
+    page.run(f"{chip}.click()")
+    assert page.run(LABEL).startswith(f"{name} of 244")
+    assert page.console == []
+
+
+CORNERS = """[...document.querySelectorAll('#network-view .label')].map((label) => {
+  const box = label.getBBox(), ctm = label.getCTM(), spot = (x, y) => new DOMPoint(x, y).matrixTransform(ctm);
+  return [[0, 0], [1, 0], [1, 1], [0, 1]].map(([right, down]) => {
+    const {x, y} = spot(box.x + 1.5 + right * (box.width - 3), box.y + 1.5 + down * (box.height - 3));
+    return [x, y];
+  });
+})"""
+
+
+def apart(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """Whether a side of one of two rectangles, (4, 2), separates them."""
+    if math.dist(one.mean(axis=0), other.mean(axis=0)) > math.dist(one[0], one[2]) + math.dist(other[0], other[2]):
+        return True
+    sides = np.concatenate([np.diff(shape[:3], axis=0) for shape in (one, other)])
+    along = [(one @ side, other @ side) for side in sides]
+    return any(mine.min() >= theirs.max() or theirs.min() >= mine.max() for mine, theirs in along)
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("boxes", [4, 16])
+def test_labels_never_overlap_and_name_every_gpu(browser: Browser, tmp_path: Path, boxes: int, width: int) -> None:
+    """At 32 and 128 ranks on a wide screen; on a narrow one those that there is room for."""
+    path = tmp_path / "report.html"
+    write_report(collopt.plan(dgx_a100(boxes=boxes), "allgather"), path, sizes=["1G"])
+    page = browser.open(path, width)
+    check_quiet(page, path)
+    named = page.run("document.querySelectorAll('#network-view .label.rank').length")
+    assert named == 8 * boxes if width == 1600 else named >= 16
+    shapes = [np.array(corners) for corners in page.run(CORNERS)]
+    assert all(apart(one, other) for one, other in combinations(shapes, 2))
+
+
+def test_the_printed_page_is_light_and_has_no_controls(browser: Browser, comparison: Path) -> None:
+    """Even if the screen is dark; tables are whole."""
+    page = browser.open(comparison, scheme="dark")
+    page.run("document.getElementById('theme').click(); document.getElementById('theme').click()")
+    assert page.run("document.documentElement.dataset.theme") == "dark"
+    browser.ask("Emulation.setEmulatedMedia", page.session, media="print")
+    for gone in (".player", ".controls", "#theme", "nav", ".scene-buttons"):
+        assert page.run(f"getComputedStyle(document.querySelector('{gone}')).display") == "none"
+    assert page.run("getComputedStyle(document.querySelector('.card')).backgroundColor") == "rgb(255, 255, 255)"
+    whole = "[...document.querySelectorAll('.scroll')].every((part) => part.scrollHeight <= part.clientHeight + 1)"
+    assert page.run(whole)
+
+
+def test_colors_tell_plans_apart(browser: Browser, comparison: Path) -> None:
+    """Links that carry more than by another plan have one end of the scale, those that carry less the other."""
+    page = browser.open(comparison)
+    names = page.run("[...document.getElementById('metric').options].map((option) => option.textContent)")
+    assert names[:3] == ["utilization", "load, against ring", "load, against double-binary-tree"]
+    set_control(page, "metric", "selectedIndex = 1", "change")
+    assert page.run("document.querySelector('.scene-bar').textContent").startswith("carries less or more than ring")
+    assert page.run("document.querySelectorAll('.link.heat-0').length > 0")
+    assert page.run("document.querySelectorAll('.link.heat-10').length > 0")
 
 
 def test_the_table_of_links_sorts_and_filters(browser: Browser, comparison: Path) -> None:
@@ -171,13 +331,12 @@ def test_the_table_of_links_sorts_and_filters(browser: Browser, comparison: Path
 
 
 def test_colors_can_be_chosen(browser: Browser, comparison: Path) -> None:
-    """Against those of the system, and plots follow."""
+    """Against those of the system, and what is drawn follows."""
     page = browser.open(comparison, scheme="light")
-    color = "document.getElementById('plot-time').layout.font.color"
+    color = "getComputedStyle(document.querySelector('#chart-time .curve')).stroke"
     light = page.run(color)
     for _ in range(2):
         page.run("document.getElementById('theme').click()")
-        page.wait_for("document.documentElement.dataset.drawn === '5'")
     assert page.run("document.documentElement.dataset.theme") == "dark"
     assert page.run(color) != light
     assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 27)"
@@ -194,14 +353,15 @@ def test_the_page_can_be_used_without_eyes_or_mouse(browser: Browser, comparison
     levels = page.run("[...document.querySelectorAll('h1, h2, h3')].map((heading) => Number(heading.tagName[1]))")
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert page.run("[...document.querySelectorAll('.plot')].every((plot) => plot.getAttribute('aria-label'))")
-    assert page.run("[...document.querySelectorAll('input, select')].every((e) => e.labels.length > 0)")
+    drawn = page.run("[...document.querySelectorAll('main svg')].map((e) => [e.getAttribute('role'), e.ariaLabel])")
+    assert len(drawn) == 4
+    assert all(role in ("img", "application") and label for role, label in drawn)
+    assert page.run("[...document.querySelectorAll('input, select')].every((e) => e.labels.length > 0 || e.ariaLabel)")
     assert page.run("[...document.querySelectorAll('table th')].every((heading) => heading.scope)")
     assert page.run("[...document.querySelectorAll('nav a')].every((link) => document.querySelector(link.hash))")
     ids = page.run("[...document.querySelectorAll('[id]')].map((element) => element.id)")
-    own = [name for name in ids if not any(mark in name for mark in ("clip", "legend", "defs", "topdefs", "modebar"))]
-    assert len(own) == len(set(own))
-    browser.ask("Input.dispatchKeyEvent", page.session, type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+    assert len(ids) == len(set(ids))
+    page.press("Tab")
     assert page.run("document.activeElement.className") == "skip"
     assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     assert page.run("document.activeElement.getBoundingClientRect().left") >= 0
@@ -219,37 +379,3 @@ def test_long_names_fit_a_narrow_screen(browser: Browser, tmp_path: Path, collec
     page = browser.open(path, 400)
     check_quiet(page, path)
     assert page.run("document.documentElement.scrollWidth") == 400
-
-
-@pytest.mark.parametrize("width", [400, 1600])
-def test_legends_tell_steps_apart_and_keep_clear_of_buttons(browser: Browser, tmp_path: Path, width: int) -> None:
-    """Steps of one color share an entry; buttons stand above the plots."""
-    path = tmp_path / "report.html"
-    write_report(collopt.plan(torus(4, 4), "all_to_all"), path, sizes=["64M"])
-    page = browser.open(path, width)
-    check_quiet(page, path)
-    shown = page.run(
-        "document.getElementById('plot-timeline').data.filter((t) => t.showlegend).map((t) => [t.name, t.marker.color])"
-    )
-    assert shown[0][0].endswith("1, 7, 13")
-    assert len({color for _, color in shown}) == len(shown) == 6
-    assert page.run(
-        "[...document.querySelectorAll('.plot')].every((plot) => plot.getBoundingClientRect().top"
-        " >= plot.querySelector('.modebar-btn').getBoundingClientRect().bottom)"
-    )
-    tiles = "[...document.querySelectorAll('.tiles dd')].find((tile) => tile.textContent === 'multicommodity')"
-    assert page.run(f"{tiles}.getBoundingClientRect().height") < 30
-
-
-def test_a_time_line_ends_with_the_last_byte(browser: Browser, tmp_path: Path) -> None:
-    """Which comes a latency after the last time that a link is busy."""
-    network = torus(3, 3, bandwidth=25, latency=10)
-    plan = collopt.plan(network, "allgather", planner="bfb")
-    path = tmp_path / "report.html"
-    write_report(plan, path, sizes=["64K"])
-    page = browser.open(path)
-    check_quiet(page, path)
-    time_line = "document.getElementById('plot-timeline').layout"
-    assert page.run(f"{time_line}.shapes[0].x0") == pytest.approx(plan.estimate("64K"), abs=1e-3)
-    assert page.run(f"{time_line}.xaxis.range[1]") > plan.estimate("64K")
-    assert "after 20.58 µs" in page.run("document.querySelector('[data-note=timeline]').textContent")

@@ -12,7 +12,7 @@ import pytest
 
 from collopt import report
 
-HEAVY = ("jinja2", "matplotlib", "numba", "numpy", "pandas", "plotly", "scipy")
+HEAVY = ("jinja2", "matplotlib", "numba", "numpy", "pandas", "scipy")
 
 
 def test_everything_exported_exists() -> None:

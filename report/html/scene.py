@@ -1,0 +1,260 @@
+"""Scenes: what the viewer of pages draws of a network, a bound or a plan, as plain values for JSON.
+
+A scene is a mapping; lists of one table have one entry per row, and numbers refer to rows from 0:
+
+- ``title``; ``arrangement``: grid, circle, rows or rings, as `layout.Places` has it.
+- ``nodes``: lists ``name``; ``label``, the name without its box; ``box``; ``switch``, 0 or 1; ``row``, 0 for ranks;
+  ``x``, ``y``, which grows upwards; ``inside``, whether the cut of the bound contains the node, 0 or 1.  Ranks come
+  first, in order.
+- ``links``: lists ``tail``, ``head``; ``bendX``, ``bendY``, the control point of a curve, null for straight lines;
+  ``bandwidth`` in GB/s; ``latency`` in µs; ``kind``, a row of ``kinds``, the names of classes of links; ``share``, what
+  part of the sum of the bound's witness is this link's, 0 where it counts none; ``load``, bytes as a share of all data,
+  and ``use``, the share of the time for which it is busy: empty lists without a plan.
+- ``nodes`` and ``links`` may have lists ``note``: further classes of style that a page gives them.
+- ``counted``: what a link with a share is called, empty without a bound; ``leftOut``: a sentence on links that are not
+  in the scene, empty if all are.
+- ``parts``: trees, steps or senders of a plan, null without one: ``title``, ``word``, ``rankWord``, ``explained``,
+  ``leftOut``; lists ``label``, ``links`` and ``ranks``: of each part, its links and which hop or step each is, from 1.
+- ``runs``: one per size, of a simulation: ``size``; ``done``, µs until the last byte arrived; ``note``; ``unit``, the
+  µs that times are multiples of; and, unless there are too many, lists of moves by start: ``link``, ``step``, ``part``
+  (-1 where it is not kept), ``start``, ``length``, ``count``: so many pieces of equal length, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache, singledispatch
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ...planners import Plan
+from ...runtime import Simulation
+from ...schedules import Allreduce, Bound, FlowSchedule, Forest, Schedule, as_bytes
+from ...schedules.trees.symmetric_forest import expanding
+from ...schedules.trees.tree_chunks import shard_chunks, tree_chunks
+from ...support.arrays import IntArray
+from ...support.formatting import count_text
+from ...topologies import Topology, link_classes
+from ...topologies.network.topology import as_topology
+from ..layout import box_of_nodes, link_curves, places
+from ..tables.busy_times import count_hops, step_run
+from ..tables.plan_tables import link_table, witness_view
+from .parts import Parts, parts
+
+MAX_DRAWN = 6000  # Links in a scene
+MIN_BEND = 1e-3  # Bends by less are none
+MAX_PIECES = 2**17  # Pieces of data times hops beyond which nothing is simulated for a page
+MAX_MOVES = 2**17  # In all runs of a page
+SLICES = 8  # Of data that flows in a run, or fewer where there would be too many pieces
+TICKS = 10**6  # In a run
+
+Scene = dict[str, Any]
+
+
+@singledispatch
+def scene(viewed: object, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:
+    """Build the scene of a topology, a bound or a plan; see this module for what that is.
+
+    The runs of a plan are for these sizes and have `most` moves together.
+    """
+    del sizes, most  # only plans have runs
+    topology = as_topology(viewed)
+    return _scene(topology, np.arange(topology.num_links))
+
+
+@scene.register(Bound)
+def _of_bound(viewed: Bound, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:  # noqa: ARG001
+    return _with_bound(viewed, np.zeros(viewed.topology.num_links))[0]
+
+
+@scene.register(Plan)
+def _of_plan(viewed: Plan, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:
+    table, taken = link_table(viewed), parts(viewed)
+    made, drawn = _with_bound(viewed.bound, table["utilization"].to_numpy())
+    made["links"] |= {
+        "load": table["load"][drawn].round(6).tolist(),
+        "use": table["utilization"][drawn].round(6).tolist(),
+    }
+    number = np.full(viewed.topology.num_links, -1, dtype=np.int64)
+    number[drawn] = np.arange(len(drawn))
+    return made | {
+        "parts": _parts_data(taken, viewed.topology, number),
+        "runs": [_run(viewed, size, number, len(taken.shown), most // len(sizes)) for size in sizes],
+    }
+
+
+def _with_bound(bound: Bound, use: Any) -> tuple[Scene, IntArray]:
+    """Draw a bound and the busiest links by `use`, float64 (links,); also return which links are drawn."""
+    shares, view = shares_of(bound), witness_view(bound)
+    drawn = np.sort(np.lexsort((-use, shares == 0))[:MAX_DRAWN])
+    made = _scene(bound.topology, drawn)
+    made["links"]["share"] = np.round(shares[drawn], 6).tolist()
+    made["nodes"]["inside"] = [int(len(view.parts) == 1 and name in view.parts[0]) for name in bound.topology.nodes]
+    return made | {"counted": view.words}, drawn
+
+
+def _scene(topology: Topology, drawn: IntArray) -> Scene:
+    """Draw so many links of a network, int64 (drawn,), in the order of the network."""
+    placed, boxes, curves = places(topology), box_of_nodes(topology), link_curves(topology).iloc[drawn]
+    tails, heads = topology.arrays.tails[drawn], topology.arrays.heads[drawn]
+    bend_x, bend_y = curves["bend_x"].to_numpy(), curves["bend_y"].to_numpy()
+    across, up = bend_x - (placed.x[tails] + placed.x[heads]) / 2, bend_y - (placed.y[tails] + placed.y[heads]) / 2
+    bent = (np.hypot(across, up) > MIN_BEND).tolist()
+    classes = link_classes(topology)
+    kinds = {(link.tail, link.head): number for number, each in enumerate(classes) for link in each.links}
+    links = [topology.link_at(place) for place in drawn.tolist()]
+    left = topology.num_links - len(drawn)
+    shown = f"Shown are {len(drawn)} of {topology.num_links} links, those of the bound, then the busiest"
+    return {
+        "title": topology.name,
+        "arrangement": placed.arrangement,
+        "nodes": {
+            "name": list(topology.nodes),
+            "label": [name.removeprefix(f"{boxes[name]}/") for name in topology.nodes],
+            "box": [boxes[name] for name in topology.nodes],
+            "switch": [int(place >= topology.num_ranks) for place in range(len(topology.nodes))],
+            "row": list(placed.rows),
+            "x": placed.x.round(4).tolist(),
+            "y": placed.y.round(4).tolist(),
+            "inside": [0] * len(topology.nodes),
+        },
+        "links": {
+            "tail": tails.tolist(),
+            "head": heads.tolist(),
+            # Most links are straight, and say nothing.
+            "bendX": [x if is_bent else None for x, is_bent in zip(bend_x.round(4).tolist(), bent, strict=True)],
+            "bendY": [y if is_bent else None for y, is_bent in zip(bend_y.round(4).tolist(), bent, strict=True)],
+            "bandwidth": [float(link.bandwidth) for link in links],
+            "latency": [float(link.latency) for link in links],
+            "kind": [kinds[link[:2]] for link in links],
+            "share": [0] * len(links),
+            "load": [],
+            "use": [],
+        },
+        "kinds": [each.name for each in classes],
+        "counted": "",
+        "leftOut": f"{shown}; {left} are left out." if left else "",
+        "parts": None,
+        "runs": [],
+    }
+
+
+def shares_of(bound: Bound) -> Any:
+    """Part of each link in the sum of the witness, float64 (links,)."""
+    counted = witness_view(bound).links
+    weights = bound.witness.link_weights(bound.topology, bound.collective)
+    parts = [
+        weights[link[:2]] * link.bandwidth if link[:2] in counted else Fraction(0) for link in bound.topology.links
+    ]
+    total = sum(parts) or Fraction(1)
+    return np.array([float(part / total) for part in parts])
+
+
+def _parts_data(taken: Parts, topology: Topology, number: IntArray) -> dict[str, Any]:
+    """Replace the links of parts by their numbers in the scene; those that it leaves out are dropped."""
+    found = []
+    for part in taken.shown:
+        ends = np.array(part.ends, dtype=np.int64).reshape(-1, 2)
+        links = number[topology.link_places(ends[:, 0], ends[:, 1])]
+        found.append((links[links >= 0].tolist(), np.array(part.ranks)[links >= 0].tolist()))
+    return {
+        "title": taken.title,
+        "word": taken.word,
+        "rankWord": taken.rank_word,
+        "explained": taken.explained,
+        "leftOut": taken.left_out,
+        "label": [part.label for part in taken.shown],
+        "links": [links for links, _ in found],
+        "ranks": [ranks for _, ranks in found],
+    }
+
+
+def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int, most: int) -> dict[str, Any]:
+    """Simulate a plan with as many slices as there is room for, or say why not."""
+    pieces, pipelined = count_hops(plan.schedule), plan.schedule.pipelined
+    slices = min(SLICES, MAX_PIECES // max(pieces, 1))
+    if not slices:
+        note = (
+            f"No timeline: the plan moves {pieces} pieces, and the limit of this page is {MAX_PIECES}; "
+            "collopt.report.step_table returns the table for any plan."
+        )
+        return {"size": str(size), "done": 0, "note": note}
+    simulated = cache(lambda count: step_run(plan, as_bytes(size), count if pipelined else None))
+    halved = [max(slices >> times, 1) for times in range(4)]
+    run, moves, found = simulated(slices), dict[str, list[int]](), 0
+    # Whose data it is matters more than twice as many slices, but not more than four times.
+    for slices, is_whose in [*product(halved[:2], [True]), *product(halved, [False])]:
+        run = simulated(slices)
+        owners = part_of_transfers(plan.schedule, run)[run.transfers.hop_owners]
+        moves = _moves(run, number, np.where((owners < num_parts) & is_whose, owners, -1))
+        found = len(moves["link"])
+        if found <= most:
+            break
+    slicing = f"Simulated with {count_text(slices, 'slice')}; the predicted times of this page assume full pipelining."
+    too_many = f"The {found} moves are too many for this page." if found > most else ""
+    return {
+        "size": str(size),
+        "done": round(run.microseconds, 4),
+        "unit": run.microseconds / TICKS,
+        "note": " ".join(filter(None, (slicing * pipelined, too_many))),
+        **({} if too_many else moves),
+    }
+
+
+def _moves(run: Simulation, number: IntArray, owners: IntArray) -> dict[str, list[int]]:
+    """List what enters links when; pieces that follow each other without a pause and are alike are one move."""
+    sent, slices = run.transfers, run.slices
+    columns = np.stack([number[sent.hop_links], sent.levels[sent.hop_owners] + 1, owners, run.times.ticks])
+    link, step, part, length = np.repeat(columns, slices, axis=1)
+    order = np.lexsort((run.starts.ravel(), link))
+    order = order[link[order] >= 0]
+    found = np.stack([link, step, part, length, run.starts.ravel()])[:, order]
+    same = (found[:4, 1:] == found[:4, :-1]).all(axis=0)
+    # Ticks are whole numbers, so that equal times are equal.
+    follows = same & (found[4, 1:] == found[4, :-1] + found[3, :-1])
+    firsts = np.flatnonzero(np.append(True, ~follows))
+    count = np.diff(np.append(firsts, len(order)))
+    scale = float(run.times.tick) * TICKS / run.microseconds
+    link, step, part, length, start = found[:, firsts]
+    start, length = (np.round(times * scale).astype(np.int64) for times in (start, length))
+    by_start = np.lexsort((link, start))
+    lists = {"link": link, "step": step, "part": part, "start": start, "length": length, "count": count}
+    return {name: values[by_start].tolist() for name, values in lists.items()}
+
+
+@singledispatch
+def part_of_transfers(schedule: Schedule, run: Simulation) -> IntArray:  # noqa: ARG001
+    """Number of the part that each transfer of a run belongs to, int64 (transfers,), as `parts` lists them."""
+    return run.transfers.levels
+
+
+expanding(part_of_transfers)
+
+
+@part_of_transfers.register(Forest)
+@part_of_transfers.register(Allreduce)
+def _trees_of(schedule: Forest | Allreduce, run: Simulation) -> IntArray:
+    sent, shards = run.transfers, shard_chunks(schedule)
+    ranges = sorted(tree_chunks(schedule, shards, max_count=max(shards)), key=lambda each: each.first)
+    which = np.searchsorted([each.first for each in ranges], sent.firsts)
+    reducing, spreading = (
+        np.array([getattr(each, name) for each in ranges])[which] for name in ("reduce_tree", "broadcast_tree")
+    )
+    before = schedule.forests[0].num_trees if len(schedule.forests) > 1 else 0
+    return np.where(sent.adds, reducing, spreading + before)
+
+
+@part_of_transfers.register(FlowSchedule)
+def _sources_of(schedule: FlowSchedule, run: Simulation) -> IntArray:
+    sent, firsts = run.transfers, np.arange(len(run.transfers.senders))
+    if not schedule.pipelined:
+        return np.full_like(firsts, -1)  # one message may hold data of several sources
+    # Each waits for at most one, the one before it on its path.
+    waited = firsts.copy()
+    waited[sent.after] = sent.before
+    while (waited[firsts] != firsts).any():
+        firsts = waited[firsts]
+    return sent.senders[firsts]
