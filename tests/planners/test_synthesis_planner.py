@@ -141,8 +141,6 @@ def test_refuses_what_makes_no_sense() -> None:
         synthesis_frontier(ring(4), steps=[])
     with pytest.raises(UnsupportedError, match="steps is 1; expected at least 2, the diameter"):
         synthesise(ring(4), steps=1)
-    with pytest.raises(UnsupportedError, match="has switches"):
-        synthesise(dgx_a100())
 
 
 def test_refuses_what_is_no_topology_or_no_list() -> None:
