@@ -49,9 +49,9 @@ PlannerOption = Annotated[
     str,
     planner_option(
         "Planner: auto, forestcoll, symmetric, strength, allreduce-lp, ring, hierarchical-ring, double-binary-tree, "
-        "nvls, nvls-tree, collnet, recursive-halving-doubling, multitree, greedy, milp, blink, few-steps, bfb, steiner, "
-        "swing, bine, trivance, torus-2-phase, recursive-doubling, recursive-halving-doubling-steps, bruck, pat, "
-        "ring-unwinding, nccl, multicommodity, shortest-paths or fast."
+        "nvls, nvls-tree, collnet, recursive-halving-doubling, multitree, greedy, milp, blink, few-steps, bfb, "
+        "steiner, swing, bine, trivance, torus-2-phase, recursive-doubling, recursive-halving-doubling-steps, bruck, "
+        "pat, ring-unwinding, nccl, multicommodity, shortest-paths or fast."
     ),
 ]
 NoInNetworkOption = Annotated[

@@ -1,4 +1,4 @@
-"""Plans in few steps by integer programming, in the manner of TACCL (NSDI 2023) and TE-CCL (SIGCOMM 2024), with HiGHS."""
+"""Plans in few steps by integer programming, in the manner of TACCL (NSDI 2023) and TE-CCL (SIGCOMM 2024)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ MAX_SENDS = 2**14  # variables of such a program, about
 def plan_milp(topology: Topology, collective: AnyCollective, *, chunks: int | None = None) -> Plan:
     """Plan in one step more than the diameter, with as many chunks per shard as given, or with one and then two.
 
-    The search ends after `PLAN_SECONDS`: its best schedule is the plan's, and ``provenance["search"]`` says what it has
-    proved of all schedules with as many steps and chunks, over one way for each pair of ranks.  A reduce-scatter is the reverse of an allgather on the
-    transposed network, an allreduce is both.  Plans differ from run to run only where time runs out.
+    The search ends after `PLAN_SECONDS`: its best schedule is the plan's, and ``provenance["search"]`` says what HiGHS
+    has proved of all schedules with as many steps and chunks, over one way for each pair of ranks.  A reduce-scatter is
+    the reverse of an allgather on the transposed network, an allreduce is both.  Plans differ from run to run only
+    where time runs out.
     """
     counts = [1, 2] if chunks is None else [as_whole(chunks, "chunks", most=MAX_SENDS)]
     searches: list[tuple[int, Synthesis]] = []
