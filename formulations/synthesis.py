@@ -161,7 +161,7 @@ def as_schedule(model: SynthesisModel, sends: Mapping[tuple[str, int, str, str, 
         The values of ``send``.
     """
     rank = model.topology.node_index
-    paths = {(rank[tail], rank[head]): tuple(map(rank.get, way)) for (tail, head), way in model.ways.items()}
+    paths = {(rank[tail], rank[head]): tuple(rank[node] for node in way) for (tail, head), way in model.ways.items()}
     chosen = sorted(
         (step, rank[source], rank[tail], rank[head], chunk)
         for (source, chunk, tail, head, step), value in sends.items()

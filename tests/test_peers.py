@@ -30,14 +30,22 @@ def program(folder: Path, lines: list[str], name: str = "program") -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def _few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs here draw no random numbers."""
+    monkeypatch.setattr(tacos, "TRIES", 2)
+
+
 def test_sends_wait_for_their_data_in_the_replay(tmp_path: Path) -> None:
     """The reported 2.5 µs are 3: chunk 0 leaves rank 1 after 1 µs, and chunk 1 follows it."""
     lines = [f"send {' '.join(map(str, send))}" for send in SENDS]
     found = tacos.rows(program(tmp_path, [*lines, "time 2.5"]), TRIANGLE, BYTES)
-    assert [row.maker for row in found] == ["TACOS"] * len(tacos.CHUNKS)
+    assert len(found) == len(tacos.CHUNKS)
     assert found[0].reported == 2.5
     assert found[0].simulated == pytest.approx(3)
-    assert found[0].remark == "1 chunk per shard; sends before their data: 1 to 1 of 6"
+    assert found[0].remark == (
+        "1 chunk per shard; in 2 of 2 runs longer than reported, by up to 20%; up to 1 of 6 sends before their data"
+    )
     assert found[0].bound <= 3
 
 

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import collopt
@@ -23,8 +24,8 @@ from collopt.runtime import score
 from .rows import Row, microseconds
 
 GIB = Fraction(2**30, 10**9)
-CHUNKS, TRIES = (1, 4), 5
-CLOSE = 1e-6  # µs, below which times are equal
+CHUNKS, TRIES = (1, 4), 10
+CLOSE = 1e-6  # µs, or share of a time, below which times are equal
 
 
 class Send(NamedTuple):
@@ -38,19 +39,23 @@ class Send(NamedTuple):
 
 
 def rows(program: Path, topology: collopt.Topology, num_bytes: int) -> list[Row]:
-    """Run it some times for each number of chunks; of these runs, the one that reports the least time."""
+    """Run it some times for each number of chunks, since it draws random numbers, and replay each run."""
     if topology.switch_nodes:
         print(f"{topology.name}: TACOS takes no switches")
         return []
     found = []
+    bound = microseconds(num_bytes, collopt.bound(topology, "allgather").algbw)
     for chunks in CHUNKS:
-        tries = [_run(program, topology, chunks, num_bytes) for _ in range(TRIES)]
-        reported, sends = min(tries)
-        early = [too_early(each, topology.num_ranks) for _, each in tries]
-        remark = f"{chunks} chunk{'s' * (chunks > 1)} per shard; sends before their data: {min(early)} to {max(early)}"
-        bound = microseconds(num_bytes, collopt.bound(topology, "allgather").algbw)
-        replayed = replay(sends, topology, num_bytes)
-        found.append(Row(topology.name, "TACOS", reported, replayed, bound, None, f"{remark} of {len(sends)}"))
+        runs = [_run(program, topology, chunks, num_bytes) for _ in range(TRIES)]
+        replays = [replay(sends, topology, num_bytes) for _, sends in runs]
+        longer = [after / before - 1 for (before, _), after in zip(runs, replays, strict=True)]
+        early = max(too_early(sends, topology.num_ranks) for _, sends in runs)
+        slower = f"{sum(each > CLOSE for each in longer)} of {TRIES} runs"
+        remark = (
+            f"{chunks} chunk{'s' * (chunks > 1)} per shard; in {slower} longer than reported, by up to {max(longer):.0%}; up to {early} of {len(runs[0][1])} sends before their data"
+        )
+        reported = median(before for before, _ in runs)
+        found.append(Row(topology.name, "TACOS, medians", reported, median(replays), bound, None, remark))
     return found
 
 

@@ -24,7 +24,7 @@ from ..trees.problem import TreeProblem
 from .synthesis import Synthesis, search, ways_between
 
 PLAN_SECONDS = 10.0  # for the integer programs of one allgather or reduce-scatter
-MAX_SENDS = 2**14  # variables of such a program, about
+MAX_SENDS = 2**13  # variables of such a program, about
 
 
 def plan_milp(topology: Topology, collective: AnyCollective, *, chunks: int | None = None) -> Plan:
@@ -66,17 +66,18 @@ def _best(topology: Topology, counts: Sequence[int]) -> tuple[int, Synthesis]:
     """Search with each number of chunks that is not too large; return the steps allowed, and the best answer."""
     ways = ways_between(topology)
     steps = int(hop_distances(topology, ways).max()) + 1
-    whole = topology.num_ranks * len(ways) * steps
-    if whole * counts[0] > MAX_SENDS:
+    size = topology.num_ranks * len(ways) * steps
+    if size * counts[0] > MAX_SENDS:
         raise UnsupportedError(
-            f"the integer program for {topology!r} has about {whole * counts[0]} variables; a plan takes up to "
+            f"the integer program for {topology!r} has about {size * counts[0]} variables; a plan takes up to "
             f"{MAX_SENDS}: call collopt.planners.synthesise, which takes more"
         )
     found: list[Synthesis] = []
-    for chunks in counts:
-        if whole * chunks <= MAX_SENDS and not (found and found[-1].gap == 0):
+    tried = [chunks for chunks in counts if size * chunks <= MAX_SENDS]
+    for chunks in tried:
+        if not found or found[-1].gap:
             model = synthesis.build(topology, steps=steps, chunks=chunks, ways=ways)
-            found.append(search(model, PLAN_SECONDS / len(counts), _soonest(model)))
+            found.append(search(model, PLAN_SECONDS / len(tried), _soonest(model)))
     return steps, min(found, key=lambda each: each.inverse_rate)
 
 

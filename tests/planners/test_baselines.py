@@ -297,7 +297,7 @@ def test_multitree_leaves_a_box_where_nothing_else_leads_on() -> None:
         ("multitree", dgx_a100(boxes=33), "allgather", "up to 256 ranks here"),
         ("greedy", dgx_a100(boxes=33), "allgather", "up to 256 ranks; .* has more"),
         ("greedy", dgx_a100(boxes=32), "allgather", "65280 hops and 256 chunks .* a product of at most 8388608"),
-        ("milp", dgx_a100(boxes=4), "allgather", "has about 63488 variables; a plan takes up to 16384: call"),
+        ("milp", dgx_a100(boxes=4), "allgather", "has about 63488 variables; a plan takes up to 8192: call"),
         ("milp", dgx_a100(boxes=33), "allgather", "up to 256 ranks here"),
         ("blink", ring(4, bidirectional=False), "allgather", "links without a reverse link of the same bandwidth"),
         ("strength", ring(4, bidirectional=False), "allreduce", "the link from 'gpu0' to 'gpu1' has 1 GB/s"),
