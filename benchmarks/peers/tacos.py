@@ -50,9 +50,12 @@ def rows(program: Path, topology: collopt.Topology, num_bytes: int) -> list[Row]
         replays = [replay(sends, topology, num_bytes) for _, sends in runs]
         longer = [after / before - 1 for (before, _), after in zip(runs, replays, strict=True)]
         early = max(too_early(sends, topology.num_ranks) for _, sends in runs)
-        slower = f"{sum(each > CLOSE for each in longer)} of {TRIES} runs"
+        slower = (
+            f"{sum(each > CLOSE for each in longer)} of {TRIES} runs longer than reported, by up to {max(longer):.0%}"
+        )
         remark = (
-            f"{chunks} chunk{'s' * (chunks > 1)} per shard; in {slower} longer than reported, by up to {max(longer):.0%}; up to {early} of {len(runs[0][1])} sends before their data"
+            f"{chunks} chunk{'s' * (chunks > 1)} per shard; in {slower}; "
+            f"up to {early} of {len(runs[0][1])} sends before their data"
         )
         reported = median(before for before, _ in runs)
         found.append(Row(topology.name, "TACOS, medians", reported, median(replays), bound, None, remark))

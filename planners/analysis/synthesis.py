@@ -21,7 +21,6 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound
-from ..patterns.fixed_pattern import Hops, LinkLoads
 from ..trees.problem import tree_problem
 
 if TYPE_CHECKING:
@@ -128,6 +127,8 @@ def synthesise(
 
 def ways_between(topology: Topology) -> synthesis.Ways:
     """Choose a way for each pair of ranks that reach each other past no rank."""
+    from ..patterns.fixed_pattern import Hops, LinkLoads
+
     if as_topology(topology).num_ranks > MAX_RANKS:
         raise UnsupportedError(f"integer programs are for up to {MAX_RANKS} ranks here; {topology!r} has more")
     problem = tree_problem(topology, "broadcast", ())
