@@ -7,7 +7,7 @@ step allows better balanced loads.
 name                meaning                                               in terms of the paper
 ==================  ====================================================  ==================================
 variables
-``send``            whether a link carries a chunk in a step              ((v, C), (u, w), t) is in A
+``send``            whether a chunk goes from rank to rank in a step      ((v, C), (u, w), t) is in A
 ``duration``        how long a step takes, in ticks                       T_B(A_t)
 constraints
 ``arrival``         every rank gets every chunk of every other once       Definition 4
@@ -19,6 +19,9 @@ The objective is the sum of the durations: T_B.  The words are those of the dire
 schedules for base topologies with other tools and prints no program.  No chunk arrives twice, and what comes from v
 leaves u no earlier than it can be there; docs/formulations/synthesis.md says why that loses nothing.
 
+Switches pass chunks through within a step, over one given way for each pair of ranks: TACCL and TE-CCL state such
+programs, with times of their own for every link.
+
 A chunk takes a whole number of *ticks* on every link, in inverse proportion to the link's bandwidth, so durations are
 integers and an absolute optimality gap below one tick proves the optimum.
 
@@ -29,7 +32,7 @@ Stated in Pyomo, to be read and extended: ``send[source, chunk, tail, head, step
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from math import lcm
 from typing import Any, NamedTuple
 
@@ -45,8 +48,12 @@ MAX_TICKS = 10**6  # limit of ticks per chunk and link, beyond which solver tole
 MAX_SENDS = 10**6
 
 
+Ways = Mapping[tuple[str, str], tuple[str, ...]]
+"""Nodes from rank to rank, both ends among them, by the ends."""
+
+
 class Sending(NamedTuple):
-    """The index of a ``send``: `chunk` of `source` passes the link from `tail` to `head` in `step`."""
+    """The index of a ``send``: `chunk` of `source` goes from rank `tail` to rank `head` in `step`."""
 
     source: str
     chunk: int
@@ -71,15 +78,18 @@ class SynthesisModel(PyomoModel):
         Chunks per shard.
     tick : Fraction
         Length of a tick in ns per byte of shard: ``tick`` times the objective is `StepSchedule.inverse_rate`.
+    ways : mapping of (tail, head) to tuple of str
+        The nodes on the way of each pair of ranks that can send.
     """
 
     topology: Topology
     steps: int
     chunks: int
     tick: Fraction
+    ways: Ways
 
 
-def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
+def build(topology: Topology, *, steps: int, chunks: int, ways: Ways | None = None) -> SynthesisModel:
     """State the fastest allgather in a limited number of steps.
 
     The objective is the sum of the durations, in ticks.
@@ -87,25 +97,28 @@ def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
     Parameters
     ----------
     topology : Topology
-        Without switches; every rank reaches every other, and a chunk takes at most 10^6 ticks on any link.
+        Every rank reaches every other, and a chunk takes at most 10^6 ticks on any link.
     steps : int
         At least the diameter.
     chunks : int
         Chunks per shard; the program has at most 10^6 variables.
+    ways : mapping of (tail, head) to tuple of str, optional
+        Nodes on the way from rank to rank, of each pair that may send; the links by default, if there are no switches.
     """
     import pyomo.environ as pyo
 
-    hops = hop_distances(topology)
+    hops = hop_distances(topology, ways)
+    ways = ways or {link[:2]: link[:2] for link in topology.links}
     chunks, steps, diameter = as_count(chunks, "chunks"), as_count(steps, "steps"), int(hops.max())
     if steps < diameter:
         raise UnsupportedError(f"steps is {steps}; expected at least {diameter}, the diameter of {topology!r}")
     ticks, tick = _ticks(topology, chunks)
-    sendings = _sendings(topology, hops.tolist(), steps, chunks)
+    sendings = _sendings(topology, ways, hops.tolist(), steps, chunks)
     program = pyo.ConcreteModel(name=f"allgather on {topology.name} in {steps} steps with {chunks} chunks per shard")
     program.ticks = pyo.Param(list(ticks), initialize=ticks, mutable=True, within=pyo.PositiveReals)
     program.send = pyo.Var(sendings, domain=pyo.Binary)
     program.duration = pyo.Var(range(steps), domain=pyo.NonNegativeIntegers)
-    model = SynthesisModel(program, topology, steps, chunks, tick)
+    model = SynthesisModel(program, topology, steps, chunks, tick, ways)
     incoming: dict[tuple[str, int, str], list[Sending]] = {}
     for sending in sendings:
         incoming.setdefault((sending.source, sending.chunk, sending.head), []).append(sending)
@@ -119,8 +132,8 @@ def build(topology: Topology, *, steps: int, chunks: int) -> SynthesisModel:
 def as_schedule(model: SynthesisModel, sends: Mapping[tuple[str, int, str, str, int], float]) -> StepSchedule:
     """Convert a solution to a schedule.
 
-    Steps in which nothing happens are left out; chunks of one source that pass a link in the same step and follow each
-    other are one send.  The schedule is not verified.
+    Steps in which nothing happens are left out; chunks of one source that go the same way in the same step and follow
+    each other are one send.  The schedule is not verified.
 
     Parameters
     ----------
@@ -130,6 +143,7 @@ def as_schedule(model: SynthesisModel, sends: Mapping[tuple[str, int, str, str, 
         The values of ``send``.
     """
     rank = model.topology.node_index
+    paths = {(rank[tail], rank[head]): tuple(rank[node] for node in way) for (tail, head), way in model.ways.items()}
     chosen = sorted(
         (step, rank[source], rank[tail], rank[head], chunk)
         for (source, chunk, tail, head, step), value in sends.items()
@@ -138,7 +152,7 @@ def as_schedule(model: SynthesisModel, sends: Mapping[tuple[str, int, str, str, 
     used = sorted({step for step, *_ in chosen})
     merged: list[Send] = []
     for step, source, tail, head, chunk in chosen:
-        send = Send(used.index(step), source, chunk, chunk + 1, (tail, head))
+        send = Send(used.index(step), source, chunk, chunk + 1, paths[tail, head])
         if (
             merged
             and merged[-1]._replace(lower=0, upper=0) == send._replace(lower=0, upper=0)
@@ -162,22 +176,22 @@ def _ticks(topology: Topology, chunks: int) -> tuple[dict[tuple[str, str], int],
     return ticks, 1 / (common * topology.arrays.unit * chunks)
 
 
-def _sendings(topology: Topology, hops: list[list[int]], steps: int, chunks: int) -> list[Sending]:
+def _sendings(topology: Topology, ways: Ways, hops: list[list[int]], steps: int, chunks: int) -> list[Sending]:
     """List all possible sends: none back to the source, and none from a rank before data can have arrived."""
     rank = topology.node_index
-    ways = [
-        (source, link.tail, link.head, first)
-        for source, link in product(topology.compute_nodes, topology.links)
-        if link.head != source and (first := hops[rank[source]][rank[link.tail]]) < steps
+    usable = [
+        (source, tail, head, first)
+        for source, (tail, head) in product(topology.compute_nodes, ways)
+        if head != source and (first := hops[rank[source]][rank[tail]]) < steps
     ]
-    count = chunks * sum(steps - first for *_, first in ways)
+    count = chunks * sum(steps - first for *_, first in usable)
     if count > MAX_SENDS:
         raise UnsupportedError(
             f"{chunks} chunks and {steps} steps on {topology!r} give {count} variables; expected at most {MAX_SENDS}"
         )
     return [
         Sending(source, chunk, tail, head, step)
-        for source, tail, head, first in ways
+        for source, tail, head, first in usable
         for chunk in range(chunks)
         for step in range(first, steps)
     ]
@@ -212,7 +226,8 @@ def _link_load(model: SynthesisModel, sendings: list[Sending]) -> None:
     send, duration, ticks = model.variables.send, model.variables.duration, model.program.ticks
     carried: dict[tuple[str, str, int], list[Sending]] = {}
     for sending in sendings:
-        carried.setdefault(sending[2:], []).append(sending)
+        for link in pairwise(model.ways[sending.tail, sending.head]):
+            carried.setdefault((*link, sending.step), []).append(sending)
 
     def rule(tail: str, head: str, step: int) -> Any:
         load = total(send[sending] for sending in carried[tail, head, step])

@@ -12,8 +12,8 @@ from .plans.plan import Plan
 
 PlannerName = Literal[
     "auto", "forestcoll", "symmetric", "strength", "allreduce-lp", "multicommodity", "ring", "hierarchical-ring",
-    "double-binary-tree", "nvls", "nvls-tree", "collnet", "recursive-halving-doubling", "multitree", "blink",
-    "shortest-paths", "fast", "few-steps", "bfb", "steiner", "swing", "bine", "trivance", "torus-2-phase",
+    "double-binary-tree", "nvls", "nvls-tree", "collnet", "recursive-halving-doubling", "multitree", "greedy", "milp",
+    "blink", "shortest-paths", "fast", "few-steps", "bfb", "steiner", "swing", "bine", "trivance", "torus-2-phase",
     "recursive-doubling", "recursive-halving-doubling-steps", "bruck", "pat", "ring-unwinding", "nccl",
 ]  # fmt: skip
 """The planners that come with collopt."""
@@ -123,6 +123,10 @@ PLANNERS = {
          "patterns.recursive_halving_doubling:plan_recursive_doubling", _for(EVERY_ROOT)),
         ("multitree", "one greedily grown tree per rank (MultiTree)",
          "patterns.multitree:plan_multitree", _for(EVERY_ROOT, "weights")),
+        ("greedy", "chunks matched greedily with links over time, in the manner of TACOS",
+         "patterns.greedy:plan_greedy", _for(EVERY_ROOT, "chunks", "weights")),
+        ("milp", "the best schedule in few steps that an integer program finds in some seconds, as TACCL and TE-CCL do",
+         "analysis.milp:plan_milp", _for(EVERY_ROOT, "chunks")),
         ("blink", "optimal trees that all have one root (Blink)",
          "patterns.blink:plan_blink", _for(TREE_COLLECTIVES, "root", "weights")),
         ("shortest-paths", "each pair over one shortest path, all at once, as libraries send it",

@@ -75,7 +75,8 @@ def plan(
     root, weights, traffic
         As for `collopt.bound`.
     chunks : int, optional
-        Chunks per shard, for ``"bfb"``; chunks per unit of traffic, for ``"multicommodity"``.
+        Chunks per shard, for ``"bfb"``, ``"greedy"`` and ``"milp"``; chunks per unit of traffic, for
+        ``"multicommodity"``.
     size : int or str, optional
         Bytes in all to plan for, such as ``"64K"``.  ``"auto"`` then returns the plan that is predicted to be the
         fastest for that size: in few steps for small data, of few low trees for more.  Also for ``"few-steps"``,

@@ -42,7 +42,8 @@ def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFi
         "planning",
         "time",
     ]
-    table = [line.split()[:3] for line in lines[4 : lines.index("not applicable")]]
+    table = [line.split()[:3] for line in lines[4 : lines.index("searches")]]
+    assert lines[lines.index("searches") + 1].startswith("  milp  branch and bound: at most ")
     assert table[0] == ["forestcoll", "346.67", "optimal"]
     assert ["ring", "213.33", "38.46"] in table
     assert ["blink", "240.00", "30.77"] in table

@@ -70,6 +70,8 @@ def _print(frame: pd.DataFrame, title: str, sizes: list[str]) -> None:
     emit_rows(title, _bounds(frame[bounds & answered]) or {"bound": "none"})
     if len(plans := frame[~bounds & answered]):
         emit(_table(plans.sort_values("algbw", ascending=False, kind="stable"), sizes))
+        if remarks := {row["planner"]: row["reason"] for row in plans.to_dict("records") if row["reason"]}:
+            emit_rows("searches", remarks)
     for status in ("not applicable", "failed"):
         if len(others := frame[frame["status"] == status]):
             rows = others.to_dict("records")

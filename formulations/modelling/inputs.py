@@ -44,13 +44,15 @@ def as_share(value: Any, what: str) -> Fraction:
     return max(exact, Fraction(0))
 
 
-def hop_distances(topology: Topology) -> IntArray:
-    """Fewest links from every rank to every rank. Shapes: returns int64 (num_ranks, num_ranks)."""
-    if as_topology(topology).switch_nodes:
+def hop_distances(topology: Topology, hops: Iterable[tuple[str, str]] | None = None) -> IntArray:
+    """Fewest links, or given hops, from every rank to every rank. Shapes: returns int64 (num_ranks, num_ranks)."""
+    if as_topology(topology).switch_nodes and hops is None:
         raise UnsupportedError(
             f"{topology!r} has switches, such as {topology.switch_nodes[0]!r}; expected direct links between ranks only"
         )
-    found = partial_hop_distances(topology.num_ranks, topology.arrays.tails, topology.arrays.heads)
+    ends = (link[:2] for link in topology.links) if hops is None else hops
+    pairs = np.array([[topology.node_index[end] for end in pair] for pair in ends]).reshape(-1, 2)
+    found = partial_hop_distances(topology.num_ranks, *pairs.T)
     if (found < 0).any():
         source, rank = (topology.compute_nodes[place] for place in np.argwhere(found < 0)[0])
         raise BoundError(f"rank {source!r} cannot reach rank {rank!r}; add links until every rank reaches every other")

@@ -146,7 +146,8 @@ def outcome(
     try:
         with Trace().stage(f"{kind} by {name}"):
             if kind == "plan":
-                answer, times = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
+                answer, times = made, _ = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
+                reason = str(made.provenance.get("search", ""))
             else:
                 answer = found = BOUNDS[name](topology, collective, shards)
                 reason = "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"

@@ -1,23 +1,27 @@
-"""Synthesis of allgathers in few steps on small direct-connect networks, by integer programming."""
+"""Synthesis of allgathers in few steps on small networks, by integer programming."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import CertificateError, UnsupportedError
 from ...formulations import synthesis
 from ...formulations.modelling.inputs import hop_distances
+from ...formulations.modelling.pyomo_model import total
 from ...schedules import ALLGATHER, Bound, StepSchedule, congestion, verified_loads
 from ...solvers.highs.options import HighsOptions
 from ...solvers.highs.session import solve
+from ...solvers.highs.solution import PrimalStatus
 from ...support import progress
 from ...support.validation import shown
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound
+from ..trees.problem import tree_problem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 TIME_LIMIT = 60.0  # seconds for each integer program, if nobody says otherwise
 TOLERANCE = 1e-6  # how far above a whole number of ticks HiGHS's bound may lie and still mean that number
 FURTHER_STEPS = 3
+MAX_RANKS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +98,13 @@ def synthesise(
 ) -> Synthesis:
     """Find the allgather with the least bandwidth time within a number of steps, and verify it.
 
-    Raises `UnsupportedError` if there are switches, or an option is not of its form; `NoAnswerError` if the time was
-    over before any schedule was found.
+    Switches pass data through within a step, over one way for each pair of ranks.  Raises `UnsupportedError` if an
+    option is not of its form; `NoAnswerError` if the time was over before any schedule was found.
 
     Parameters
     ----------
     topology : Topology
-        Without switches, small: a few dozen links; every rank reaches every other.
+        Small: a few dozen links, or 16 ranks on switches; every rank reaches every other.
     steps : int, optional
         At least the diameter, which is the default: the fewest steps, and of those schedules the fastest.
     chunks : int
@@ -115,12 +120,37 @@ def synthesise(
     >>> found.schedule.num_steps, found.inverse_rate, found.gap
     (2, Fraction(3, 50), Fraction(0, 1))
     """
-    steps = int(hop_distances(topology).max()) if steps is None else steps
-    model = synthesis.build(topology, steps=steps, chunks=chunks)
-    solution = solve(model, HighsOptions(time_limit=time_limit))
-    schedule = synthesis.as_schedule(model, solution.values["send"])
+    ways = ways_between(topology)
+    steps = int(hop_distances(topology, ways).max()) if steps is None else steps
+    return search(synthesis.build(topology, steps=steps, chunks=chunks, ways=ways), time_limit)
+
+
+def ways_between(topology: Topology) -> synthesis.Ways:
+    """Choose a way for each pair of ranks that reach each other past no rank."""
+    from ..patterns.fixed_pattern import Hops, LinkLoads
+
+    if as_topology(topology).num_ranks > MAX_RANKS:
+        raise UnsupportedError(f"integer programs are for up to {MAX_RANKS} ranks here; {topology!r} has more")
+    problem = tree_problem(topology, "broadcast", ())
+    hops, loads, names = Hops(problem), LinkLoads(problem.capacities), topology.nodes
+    ranks = topology.num_ranks
+    pairs = [(tail, head) for tail in range(ranks) for head in hops.distances(tail) if tail != head < ranks]
+    chosen = (tuple(names[node] for node in loads.take(hops.routes(*pair)).nodes) for pair in pairs)
+    return {(way[0], way[-1]): way for way in chosen}
+
+
+def search(
+    model: synthesis.SynthesisModel, time_limit: float | None, start: Mapping[str, Any] | None = None
+) -> Synthesis:
+    """Solve the program, which no better than the bound of all schedules can be, and verify the schedule."""
+    topology, cut = model.topology, bound(model.topology, ALLGATHER)
+    least = ceil(cut.inverse_rate / model.tick)
+    model.constrain("least", total(model.variables.duration.values()) >= least)
+    solution = solve(model, HighsOptions(time_limit=time_limit), start=start)
+    # HiGHS reads a start only once there is time.
+    answer = start if start and solution.status.primal is not PrimalStatus.FEASIBLE else solution.values
+    schedule = synthesis.as_schedule(model, answer["send"])
     reached = _rate(schedule, topology)
-    cut = bound(topology, ALLGATHER)
     ticks = ceil(solution.bound - TOLERANCE) if solution.bound > 0 else 0
     found = Synthesis(topology, schedule, reached, cut, max(ticks * model.tick, cut.inverse_rate))
     found.verify()
@@ -162,7 +192,7 @@ def synthesis_frontier(
     """
     import pandas as pd
 
-    diameter = int(hop_distances(topology).max())
+    diameter = int(hop_distances(topology, ways_between(topology)).max())
     usual = range(diameter, diameter + FURTHER_STEPS + 1)
     counts, lengths = _listed(chunks, "chunks"), _listed(usual if steps is None else steps, "steps")
     if not counts or not lengths:

@@ -38,7 +38,15 @@ from sample_sizes import examples
 from slow_cases import slow_where
 from strategies import eulerian_topologies, switch_free_topologies
 
-BASELINES = ("ring", "hierarchical-ring", "double-binary-tree", "recursive-halving-doubling", "multitree", "blink")
+BASELINES = (
+    "ring",
+    "hierarchical-ring",
+    "double-binary-tree",
+    "recursive-halving-doubling",
+    "multitree",
+    "greedy",
+    "blink",
+)
 TOPOLOGIES = [
     dgx_a100(boxes=2),
     dgx_h100(boxes=2),
@@ -121,7 +129,7 @@ def test_one_way_links_are_used_in_their_direction(topology: Topology, planner: 
         plan.verify()
 
 
-@pytest.mark.parametrize("planner", ["ring", "hierarchical-ring", "multitree", "blink"])
+@pytest.mark.parametrize("planner", ["ring", "hierarchical-ring", "multitree", "greedy", "blink"])
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
 def test_shards_can_differ(planner: str, collective: str) -> None:
     """And some can be empty."""
@@ -287,6 +295,10 @@ def test_multitree_leaves_a_box_where_nothing_else_leads_on() -> None:
         ("recursive-halving-doubling", complete(6), "allgather", "needs a power of two ranks; .* has 6"),
         ("recursive-halving-doubling", torus(4, 4), "allgather", "would have to send to .* passes through other ranks"),
         ("multitree", dgx_a100(boxes=33), "allgather", "up to 256 ranks here"),
+        ("greedy", dgx_a100(boxes=33), "allgather", "up to 256 ranks; .* has more"),
+        ("greedy", dgx_a100(boxes=32), "allgather", "65280 hops and 256 chunks .* a product of at most 8388608"),
+        ("milp", dgx_a100(boxes=4), "allgather", "has about 63488 variables; a plan takes up to 8192: call"),
+        ("milp", dgx_a100(boxes=33), "allgather", "up to 256 ranks here"),
         ("blink", ring(4, bidirectional=False), "allgather", "links without a reverse link of the same bandwidth"),
         ("strength", ring(4, bidirectional=False), "allreduce", "the link from 'gpu0' to 'gpu1' has 1 GB/s"),
     ],

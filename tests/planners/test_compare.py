@@ -41,7 +41,8 @@ def test_every_planner_and_bound_has_a_row() -> None:
     assert frame["kind"].tolist() == ["bound"] * len(OF_TREES[0]) + ["plan"] * len(OF_TREES[1])
     assert (frame["seconds"] > 0).all()
     assert set(frame["status"]) == {"ok", "not applicable"}
-    assert (frame["reason"] == "").tolist() == (frame["status"] == "ok").tolist()
+    silent = frame[frame["planner"] != "milp"]  # which says what its search has proved
+    assert (silent["reason"] == "").tolist() == (silent["status"] == "ok").tolist()
 
 
 def test_plans_in_steps_stand_beside_plans_of_trees() -> None:

@@ -10,7 +10,7 @@ import pytest
 import collopt
 from collopt.errors import CertificateError, NoAnswerError, UnsupportedError
 from collopt.planners.analysis.synthesis import synthesis_frontier, synthesise
-from collopt.topologies import Topology, complete, dgx_a100, ring
+from collopt.topologies import Topology, complete, ring
 
 OUT = [(1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4)]
 DIAMOND = Topology.from_links(
@@ -134,15 +134,13 @@ def test_a_synthesis_claims_only_what_holds() -> None:
 
 
 def test_refuses_what_makes_no_sense() -> None:
-    """Empty lists, too few steps, switches."""
+    """Empty lists, too few steps."""
     with pytest.raises(UnsupportedError, match="chunks is empty; name at least one number"):
         synthesis_frontier(ring(4), chunks=[])
     with pytest.raises(UnsupportedError, match="steps is empty; name at least one number"):
         synthesis_frontier(ring(4), steps=[])
     with pytest.raises(UnsupportedError, match="steps is 1; expected at least 2, the diameter"):
         synthesise(ring(4), steps=1)
-    with pytest.raises(UnsupportedError, match="has switches"):
-        synthesise(dgx_a100())
 
 
 def test_refuses_what_is_no_topology_or_no_list() -> None:

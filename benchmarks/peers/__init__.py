@@ -1,0 +1,1 @@
+"""Programs of others on the same networks, beside ours."""
