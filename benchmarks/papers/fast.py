@@ -232,7 +232,8 @@ SIMULATED = (
 ALONE = (
     "The paper measures the throughput of Megatron-LM, and explains it by the congestion of many senders to one "
     "receiver. A model without congestion shows only what skew costs: the time of one all-to-allv of routed tokens, "
-    "with one expert on each GPU and experts popular by Zipf's law of 0.6, in the middle of what the paper found in traces."
+    "with one expert on each GPU and experts popular by Zipf's law of 0.6, in the middle of what the paper found in "
+    "traces."
 )
 ITEMS = (
     Item("figure-12", "all-to-allv on H200, 100 MB to 1 GB per GPU", "Section 5.1.1", nvidia, SIMULATED),

@@ -22,6 +22,8 @@ TOKEN_BYTES = 2 * 4096
 RELAY_ROUNDS = (1, 4, 16)
 """Tried by default, as long as more are worth it: these have more wake-ups, and relays that lag behind less."""
 MAX_ROUNDS = 1024
+PLANNING_US, CELL_US = 300, Fraction(1, 10)
+"""Relays take about so long to plan, and so long for each class of a rank."""
 
 
 @dataclass(frozen=True)
@@ -221,8 +223,9 @@ def schedule_dispatch(
     stages, max_stage_tokens : str and int, optional
         As `schedule_all_to_allv` takes them, with stages in tokens.
     relay_rounds : int, optional
-        Parts that tokens are divided into for relays, 0 for a direct dispatch.  By default 1, 4, 16 or 0, whichever
-        has the least predicted time; 0 if relays could save less than a tenth, or classes are unknown.
+        Parts that tokens are divided into for relays, 0 for a direct dispatch.  By default 1, 4, 16 or 0, whichever has
+        the least predicted time; 0 if classes are unknown, or relays could save less than a tenth, or less than they
+        take to plan.
 
     Notes
     -----
@@ -257,11 +260,13 @@ def schedule_dispatch(
     if counts.classes is None or not pays_to_relay(counts):
         return direct
     best, per_token = direct, unit / Fraction(H200.scale_out) / 1000
+    if (direct.direct_load - bound.load) * per_token <= PLANNING_US + CELL_US * counts.classes.size:
+        return direct
     for plan in _relayed(counts, bound, RELAY_ROUNDS, options):
         best = min(best, plan, key=lambda each: each.predicted(H200, unit))
-        # Four times as many parts save three quarters of what is sent late, and cost as much more in each round.
+        # Four times as many parts save three quarters of what is sent late; rounds of shorter stages lose about half.
         number, late = len(plan.rounds) - 1, (plan.load - plan.bound.load) * per_token
-        if late * len(plan.rounds) <= 4 * number * (plan.predicted(H200, unit) - plan.load * per_token):
+        if late * len(plan.rounds) <= 2 * number * (plan.predicted(H200, unit) - plan.load * per_token):
             break
     return best
 

@@ -60,7 +60,7 @@ def _fill(quota: IntArray, sends: IntArray, members: int, tokens: int, more: int
     for chief in range(len(quota)):
         sends[chief] -= quota[chief] * more
         quota[chief] = 0
-    left, level, count = tokens, np.int64(2**62), len(quota) + 1
+    left, level, count = tokens, 2**62, len(quota) + 1
     while True:  # until all that are below the level keep it so, but for rounding
         total, below = tokens * more, 0
         for chief in range(len(quota)):

@@ -124,9 +124,10 @@ def test_relays_come_near_the_bound() -> None:
     assert plan.bound.load == 600
     assert plan.load == 640  # What is sent in the last part waits for its relay.
     assert "with relays in 11 rounds" in str(plan)
-    indices, placement = routing(4, 2, [4000] * 2 + [400] * 6, 0)
+    indices, placement = routing(4, 2, [40000] * 2 + [4000] * 6, 0)
     counts = count_dispatch(indices, placement, servers=4, gpus_per_server=2)
     direct, chosen = schedule_dispatch(counts, relay_rounds=0), schedule_dispatch(counts)
+    assert len(schedule_dispatch(counts, token_bytes=100).rounds) == 1  # which saves less than planning takes
     assert direct.gap > Fraction(1, 3)
     assert chosen.gap < direct.gap / 2
     assert chosen.predicted(H200, TOKEN_BYTES) < direct.predicted(H200, TOKEN_BYTES)
