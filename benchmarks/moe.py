@@ -10,6 +10,7 @@ tokens alone.
 from __future__ import annotations
 
 import importlib
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collopt.planners import count_dispatch, schedule_all_to_allv, schedule_dispatch
+from collopt.schedules import H200
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +32,9 @@ TOKENS, FEW_TOKENS = 4096, 256
 """Per GPU."""
 TOKEN_BYTES = 7168
 MB = 1e6
+MANY_EXPERTS, REPEATED = 256, 8
+UNEVEN = 0.5
+"""Of the logarithm of servers' batches, the standard deviation."""
 
 
 class Routing(NamedTuple):
@@ -110,6 +115,38 @@ def measured(name: str) -> dict[str, object]:
     }
 
 
+def uneven(servers: int, skew: float) -> list[dict[str, object]]:
+    """Price relays where the batches of servers differ: loads over the bound, and predicted times over its time."""
+    random, ranks = np.random.default_rng(0), servers * GPUS
+    batches = random.lognormal(0, UNEVEN, servers)
+    tokens = np.repeat(batches * 4 * TOKENS / batches.mean(), GPUS).astype(int)
+    popularity = np.log(random.permutation(1 / np.arange(1, MANY_EXPERTS + 1) ** skew))
+    indices = [
+        (-popularity - random.gumbel(size=(count, MANY_EXPERTS))).argpartition(CHOICES, axis=1)[:, :CHOICES]
+        for count in tokens // REPEATED
+    ]
+    indices = [np.tile(chosen, (REPEATED, 1)) for chosen in indices]
+    placement = np.arange(MANY_EXPERTS) * ranks // MANY_EXPERTS
+    counts = count_dispatch(indices, placement, servers=servers, gpus_per_server=GPUS)
+    schedule_dispatch(counts, relay_rounds=1)  # loads the kernels
+    rows: list[dict[str, object]] = []
+    for name, rounds in (("direct", 0), ("1 part", 1), ("4 parts", 4), ("16 parts", 16), ("chosen", None)):
+        began = time.process_time()
+        plan = schedule_dispatch(counts, token_bytes=TOKEN_BYTES, relay_rounds=rounds)
+        cpu_s = time.process_time() - began
+        plan.verify()
+        optimum = plan.optimum(H200, TOKEN_BYTES)
+        factors = {
+            "dispatch_factor": float(plan.gap + 1),
+            "predicted_factor": float(plan.predicted(H200, TOKEN_BYTES) / optimum),
+        }
+        case = f"{servers} x 8, uneven, Zipf {skew}: {name}"
+        rows.append(
+            {"benchmark": "moe", "case": case, "plan_cpu_s": cpu_s, "optimum_s": float(optimum) / 1e6, **factors}
+        )
+    return rows
+
+
 def exchange(rank: int, folder: str, *, name: str) -> tuple[list[int], list[int], float]:
     """Dispatch and combine on one rank; return bytes to each rank there and back, and those of the bound."""
     import torch
@@ -135,7 +172,8 @@ def exchange(rank: int, folder: str, *, name: str) -> tuple[list[int], list[int]
 
 def measure() -> list[dict[str, object]]:
     """Count all cases."""
-    return [*map(planned, ROUTINGS), *map(measured, ("random", "Zipf 0.8, limited"))]
+    relays = [row for servers in (4, 8) for skew in (0, 0.8) for row in uneven(servers, skew)]
+    return [*relays, *map(planned, ROUTINGS), *map(measured, ("random", "Zipf 0.8, limited"))]
 
 
 if __name__ == "__main__":

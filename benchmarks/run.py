@@ -102,6 +102,8 @@ COLUMNS = {
     "copies_factor": "all-to-allv / bound",
     "fast_copies_factor": "by FAST / bound",
     "dispatch_factor": "dispatch / bound",
+    "predicted_factor": "predicted / optimum",
+    "optimum_s": "optimum, s",
 }
 PACKAGES = ("collopt", "numba", "numpy", "networkx", "ortools", "highspy", "pyomo")
 

@@ -17,7 +17,8 @@ from .finder.find import find_topologies, sweep_topologies
 from .finder.frontier import Frontier
 from .from_schedule import plan_of_schedule
 from .pairs.direct_connect_rate import all_to_all_rate_bounds
-from .pairs.dispatch import DispatchBound, DispatchCounts, DispatchPlan, count_dispatch, schedule_dispatch
+from .pairs.dispatch import DispatchBound, DispatchPlan, schedule_dispatch
+from .pairs.dispatch_counts import DispatchCounts, count_dispatch
 from .pairs.fast import schedule_all_to_allv
 from .plans.files import load_plan
 from .plans.plan import Plan

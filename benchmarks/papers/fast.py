@@ -1,4 +1,4 @@
-"""FAST: figures 12 to 14, 16 and 17, and the numbers of its text, simulated on its two testbeds."""
+"""FAST: figures 12 to 17, and the numbers of its text, simulated on its two testbeds."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ PLANNING = {2: "3.1", 4: "25", 8: "221", 12: "805", 40: "77000"}
 RATIOS = (2, 4, 9, 16, 36)
 LARGE = (4, 8, 12, 16, 24, 40)
 MEAN_MB = 50
+EXPERTS, CHOICES, MOE_SKEW = (16, 24, 32), (1, 2, 4), 0.6
+TRAINING = "training measured there, with congestion; here the all-to-allv alone, modeled without"
 
 
 class Peer(NamedTuple):
@@ -108,6 +110,27 @@ def by_skew(small: bool) -> Iterator[Row]:
             where = "figure 14b, section 5.1.3" if printed else "figure 14b"
             why = "of one matrix; that of the paper is not given"
             yield _row(f"{name}, skew {skew}: FAST / optimum", where, printed, time / best, why)
+
+
+def training(small: bool) -> Iterator[Row]:
+    """Figure 15: the all-to-allv of a mixture of experts alone; the paper measures whole training steps."""
+    parts = {
+        "a": (EXPERTS, (2,), "1.18-4.48", "by expert parallelism, top-2"),
+        "b": (EXPERTS[-1:], CHOICES, "1.75-7.88", "by K, 32 experts"),
+    }
+    for part, (experts, choices, printed, name) in parts.items():
+        gains = []
+        for gpus, count in [(gpus, count) for gpus in experts for count in choices][: 1 if small else None]:
+            matrix = traffic.routed(gpus, count, MOE_SKEW)
+            own, optimum = traffic.ours_us(matrix, MI300X), traffic.optimum_us(matrix, MI300X)
+            gains.append(traffic.peer_us(matrix, MI300X, "at-once") / own)
+            case, where = f"{gpus} experts, top-{count}", f"figure 15{part}"
+            yield Row(f"{case}: all at once / what runs here ({part})", where, "", gains[-1], "x")
+            yield Row(f"{case}: what runs here / optimum ({part})", where, "", own / optimum, "x")
+        if not small:
+            yield _row(
+                f"RCCL / FAST, {name}", f"figure 15{part}, section 5.2", printed, traffic.extremes(gains), TRAINING
+            )
 
 
 def planning(small: bool) -> Iterator[Row]:
@@ -218,10 +241,17 @@ SIMULATED = (
     "runs here has short stages, each balanced in the step before it. Zipf's law is read in two ways, as sizes that "
     "are drawn and as shares of what a GPU sends; the paper does not say which."
 )
+ALONE = (
+    "The paper measures the throughput of Megatron-LM, and explains it by the congestion of many senders to one "
+    "receiver. A model without congestion shows only what skew costs: the time of one all-to-allv of routed tokens, "
+    "with one expert on each GPU and experts popular by Zipf's law of 0.6, in the middle of what the paper found in "
+    "traces."
+)
 ITEMS = (
     Item("figure-12", "all-to-allv on H200, 100 MB to 1 GB per GPU", "Section 5.1.1", nvidia, SIMULATED),
     Item("figure-13", "all-to-allv on MI300X, 100 MB to 1 GB per GPU", "Section 5.1.1", amd, SIMULATED),
     Item("figure-14", "by skew, on MI300X, 400 MB per GPU", "Section 5.1.3", by_skew, SIMULATED),
+    Item("figure-15", "training of a mixture of experts, on MI300X", "Section 5.2", training, ALONE),
     Item("figure-16", "planning times", "Sections 4.4 and 5.3", planning),
     Item("figure-17a", "more servers", "Section 5.4", larger, plot=_larger_plot),
     Item("figure-17b", "by the ratio of the two tiers", "Section 5.4", ratios, plot=_ratios_plot),

@@ -19,6 +19,8 @@ GPUS = 8
 SIZES = 128
 """Sizes that a cell may have under Zipf's law; the paper does not say how many, or what Zipf's law orders."""
 CALLS = 20
+TOKENS, TOKEN_BYTES = 4096, 8192
+"""Of a GPU in the traffic of a mixture of experts; the paper gives neither batch nor hidden size."""
 
 
 def random_cells(servers: int, megabytes: float) -> IntArray:
@@ -40,6 +42,15 @@ def zipf_rows(servers: int, megabytes: float, skew: float) -> IntArray:
     random, ranks = np.random.default_rng(servers), servers * GPUS
     shares = 1 / np.arange(1, ranks + 1) ** skew
     return _scaled(np.array([random.permutation(shares) for _ in range(ranks)]), megabytes)
+
+
+def routed(gpus: int, choices: int, skew: float) -> IntArray:
+    """Tokens of a mixture of experts, one on each GPU, to experts that are popular by Zipf's law, a copy for each."""
+    random = np.random.default_rng(gpus)
+    popularity = -skew * np.log(random.permutation(np.arange(1, gpus + 1)))
+    scores = popularity + random.gumbel(size=(gpus, TOKENS, gpus))
+    chosen = (-scores).argsort(axis=2)[:, :, :choices].reshape(gpus, -1)
+    return TOKEN_BYTES * np.array([np.bincount(each, minlength=gpus) for each in chosen])
 
 
 def _scaled(cells: npt.NDArray[np.float64], megabytes: float) -> IntArray:

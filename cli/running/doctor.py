@@ -188,7 +188,7 @@ def _plan() -> str:
 
 def _compile() -> None:
     """Make plans that need kernels of all kinds."""
-    from ...planners import bound_sizes, count_dispatch, plan, schedule_all_to_allv
+    from ...planners import bound_sizes, count_dispatch, plan, schedule_all_to_allv, schedule_dispatch
     from ...runtime import run_program
     from ...runtime.lowering.lower import lower
     from ...schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE_SCATTER
@@ -207,7 +207,8 @@ def _compile() -> None:
     bound_sizes(grid, ALLGATHER, ["1M"])
     traffic = [[1 + one * other % 7 for other in range(16)] for one in range(16)]
     schedule_all_to_allv(traffic, servers=2, gpus_per_server=8)
-    count_dispatch([[[0, 1]], [[1, 0]]], [0, 1], servers=2, gpus_per_server=1)
+    routed = count_dispatch([[[0, 1]], [[1, 0]]], [0, 1], servers=2, gpus_per_server=1)
+    schedule_dispatch(routed, relay_rounds=1)
 
 
 def _compiled_before_checks() -> str:

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.planners import DispatchBound, DispatchCounts, count_dispatch, schedule_dispatch
+from collopt.planners import DispatchBound, DispatchCounts, DispatchPlan, count_dispatch, schedule_dispatch
+from collopt.planners.pairs.dispatch import TOKEN_BYTES
 from collopt.schedules.fast.two_tier_cost import H200
 from sample_sizes import examples
 
@@ -79,6 +80,65 @@ def test_relays_spread_the_sends_of_one_server() -> None:
     assert (plan.load, plan.bound.load, plan.gap, plan.columns_decide) == (18, 6, 2, False)
     assert plan.relayed_load == 6
     assert "200.00 % above the bound of all schedules, as servers send unequally" in str(plan)
+
+
+def relayed_tokens(plan: DispatchPlan) -> tuple[IntArray, list[IntArray]]:
+    """Deliver the tokens of all routes one by one; return how often each class gets to each server, and the sends."""
+    n, m = plan.counts.servers, plan.counts.gpus_per_server
+    arrivals = np.zeros((n * m, 2**n, n), dtype=np.int64)
+    sends = [np.zeros((n * m, n), dtype=np.int64) for _ in plan.rounds]
+    for rank, subset, chief, number, tokens in plan.routes.tolist():
+        wanting = [server for server in range(n) if subset >> server & 1]
+        hops = [(number, rank, server) for server in wanting]
+        if chief != rank // m:
+            holder = chief * m + rank % m
+            hops = [(number, rank, chief), *((number + 1, holder, server) for server in wanting if server != chief)]
+        for at, sender, server in hops:
+            sends[at][sender, server] += tokens
+            arrivals[rank, subset, server] += tokens
+    return arrivals, sends
+
+
+@settings(max_examples=examples(60))
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 6), st.integers(0, 2**32 - 1), st.data())
+def test_relays_deliver_every_token_once(n: int, m: int, rounds: int, seed: int, data: st.DataObject) -> None:
+    """Every token gets to each server that wants it, by routes whose sends are those of the rounds."""
+    tokens = data.draw(st.lists(st.sampled_from([0, 1, 5, 40]), min_size=n * m, max_size=n * m))
+    indices, placement = routing(n, m, tokens, seed)
+    counts = count_dispatch(indices, placement, servers=n, gpus_per_server=m)
+    plan = schedule_dispatch(counts, relay_rounds=rounds)
+    plan.verify()
+    arrivals, sends = relayed_tokens(plan)
+    assert counts.classes is not None
+    wanted = np.arange(2**n)[:, None] >> np.arange(n) & 1
+    assert np.array_equal(arrivals, counts.classes[:, :, None] * wanted)
+    for schedule, each in zip(plan.rounds, sends, strict=True):
+        assert np.array_equal(schedule.traffic.reshape(n * m, n, m).sum(axis=2), each)
+    assert len(plan.rounds) == rounds + 1
+    assert plan.load >= plan.bound.load
+
+
+def test_relays_come_near_the_bound() -> None:
+    """Where one server has all tokens, each for all of three others; and chosen by time where servers are uneven."""
+    plan = schedule_dispatch(class_counts(4, (600, 0, {1, 2, 3})), relay_rounds=10, stages="plain")
+    assert plan.bound.load == 600
+    assert plan.load == 640  # What is sent in the last part waits for its relay.
+    assert "with relays in 11 rounds" in str(plan)
+    indices, placement = routing(4, 2, [40000] * 2 + [4000] * 6, 0)
+    counts = count_dispatch(indices, placement, servers=4, gpus_per_server=2)
+    direct, chosen = schedule_dispatch(counts, relay_rounds=0), schedule_dispatch(counts)
+    assert len(schedule_dispatch(counts, token_bytes=100).rounds) == 1  # which saves less than planning takes
+    assert direct.gap > Fraction(1, 3)
+    assert chosen.gap < direct.gap / 2
+    assert chosen.predicted(H200, TOKEN_BYTES) < direct.predicted(H200, TOKEN_BYTES)
+
+
+def test_no_relays_where_they_do_not_pay() -> None:
+    """Between servers with equally much; without classes they are refused."""
+    indices, placement = routing(4, 2, [4000] * 8, 0)
+    assert len(schedule_dispatch(count_dispatch(indices, placement, servers=4, gpus_per_server=2)).rounds) == 1
+    with pytest.raises(UnsupportedError, match="relay_rounds is 2 and the counts have no classes"):
+        schedule_dispatch(DispatchCounts(SENDS, LEAVING, 2), relay_rounds=2)
 
 
 def test_bound_of_relays_may_exceed_that_of_all_schedules() -> None:
@@ -150,6 +210,22 @@ def test_wrong_claims_are_found() -> None:
     assert plan.relayed_load is None
     with pytest.raises(CertificateError, match="which the counts do not show: these are 4 tokens"):
         replace(plan, bound=DispatchBound(1, True, 5, 2)).verify()
+    relays = schedule_dispatch(class_counts(4, (600, 0, {1, 2, 3})), relay_rounds=3)
+    assert relays.chiefs is not None
+    with pytest.raises(CertificateError, match="of other tokens than its counts"):
+        replace(relays, rounds=relays.rounds[::-1]).verify()
+    with pytest.raises(CertificateError, match="a dispatch has 4 rounds; expected 1"):
+        replace(relays, chiefs=None).verify()
+    with pytest.raises(CertificateError, match="routes of the dispatch are of other tokens"):
+        replace(relays, chiefs=np.zeros_like(relays.chiefs)).verify()
+    for chiefs in (relays.chiefs[:3], -relays.chiefs):
+        with pytest.raises(CertificateError, match="chiefs of the dispatch are no numbers of tokens"):
+            replace(relays, chiefs=chiefs).verify()
+    elsewhere = class_counts(4, (600, 0, {1, 2}))
+    stray = np.zeros((4, 16, 4), dtype=np.int64)
+    stray[0, 6, 3] = 600
+    with pytest.raises(CertificateError, match="by servers that do not want them"):
+        replace(schedule_dispatch(elsewhere, relay_rounds=3), chiefs=stray).verify()
     other = DispatchCounts(SENDS[[0, 1, 3, 2]], LEAVING[[0, 1, 3, 2]], 2)
     with pytest.raises(CertificateError, match="of other tokens than its counts"):
         replace(plan, counts=other).verify()

@@ -207,6 +207,10 @@ def specials(rank: int) -> dict[str, bool]:
         "traffic": exchange(random, torch.float32, (3,), traffic=random, servers=2),
         "small stages": exchange(random, torch.float32, (3,), gpus_per_server=2, max_stage_bytes=100),
         "little scratch": exchange(random, torch.float32, (3,), gpus_per_server=2, max_scratch_bytes=500),
+        "unequal servers": exchange(random, torch.float32, (3,), gpus_per_server=[3, 1]),
+        "unequal servers and NICs": exchange(
+            random, torch.float32, (3,), servers=2, gpus_per_server=(1, 3), nics=[[1], [1, 0, "1/2"]]
+        ),
         "few stages": exchange(random, torch.float32, (3,), stages="fewest"),
         "timeout": exchange(random, torch.float32, (3,), timeout=30),
         "endless timeout": exchange(random, torch.float32, (3,), timeout=1e300),
@@ -341,6 +345,8 @@ def wrong_calls(rank: int) -> dict[str, tuple[str, bool]]:
         "timeout": lambda out: all_to_all_single(out, eight, timeout="1" if other else 1),  # type: ignore[arg-type]
         "stage": lambda out: all_to_all_single(out, eight, max_stage_bytes=0 if other else 10),
         "model": lambda out: all_to_all_single(out, eight, model=450 if other else None),  # type: ignore[arg-type]
+        "unequal servers": lambda out: all_to_all_single(out, eight, gpus_per_server=[2, 1 + (not other)]),
+        "servers differ in size": lambda out: all_to_all_single(out, eight, gpus_per_server=[3, 1][:: 1 - 2 * other]),
         "no NIC": lambda out: all_to_all_single(out, eight, nics=[[0], [1], [1], [1]] if other else [[1]] * 4),
         "odd NIC": lambda out: all_to_all_single(out, eight, nics=[["0.97"], *[[1 if other else "0.97"]] * 3]),
         "NICs differ": lambda out: all_to_all_single(out, eight, servers=1, nics=[[1, 1, 1, 1 + other]]),

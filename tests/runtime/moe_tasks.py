@@ -50,8 +50,22 @@ def layer(batch: Batch, factors: torch.Tensor) -> torch.Tensor:
     return (chosen * batch.weights[..., None]).sum(dim=1)
 
 
+def finished(result: Any, is_async: bool) -> Any:
+    """Wait for an asynchronous call; a collective of the same group before that does not get in its way."""
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    assert total.item() == dist.get_world_size()
+    if not is_async:
+        return result
+    first = result.wait()
+    assert result.is_completed()
+    assert result.wait(timeout=1) is first
+    return first
+
+
 def trained(rank: int, seed: int, dtype: torch.dtype, options: dict[str, Any], device: str = "cpu") -> dict[str, bool]:
-    """Compare a dispatch, a combine and their gradients with the same on one rank."""
+    """Compare a dispatch, a combine and their gradients with the same on one rank; asynchronous on some ranks."""
+    is_async = bool((seed + rank) % 2) and device == "cpu"
     ranks, experts = dist.get_world_size(), 2 * dist.get_world_size()
     random = torch.Generator().manual_seed(seed)
     placement = torch.randperm(experts, generator=random) % ranks
@@ -67,7 +81,8 @@ def trained(rank: int, seed: int, dtype: torch.dtype, options: dict[str, Any], d
     mine.tokens.requires_grad_()
     mine.weights.requires_grad_()
     own = factors.detach()[placement == rank].to(device).requires_grad_()
-    got = moe_dispatch(mine.tokens, mine.indices, placement, mine.weights, **options)
+    got = moe_dispatch(mine.tokens, mine.indices, placement, mine.weights, async_op=is_async, **options)
+    got = finished(got, is_async)
     expected = [
         token
         for batch in every
@@ -76,7 +91,7 @@ def trained(rank: int, seed: int, dtype: torch.dtype, options: dict[str, Any], d
     ]
     received = torch.stack(expected) if expected else mine.tokens.new_zeros(0, COLUMNS)
     outputs = got.tokens[got.rows] * own.repeat_interleave(got.counts, dim=0)
-    result = moe_combine(outputs, got.handle, got.weights)
+    result = finished(moe_combine(outputs, got.handle, got.weights, async_op=is_async), is_async)
     repeated = moe_combine(outputs, got.handle, got.weights)
     result.backward(slopes[rank].to(device))
     got.handle.plan.verify()
@@ -104,6 +119,7 @@ def many(rank: int, folder: str, *, ranks: int, seeds: int) -> dict[str, bool]:
             for dtype in (torch.float32, torch.bfloat16, torch.float64):
                 options = {"servers": servers, "max_stage_tokens": (None, 3, 1)[seed % 3]}
                 options["stages"] = (None, "plain", "fewest", "rotations")[seed % 4]
+                options["relay_rounds"] = (None, 3, 1)[seed % 3]
                 for name, fine in trained(rank, seed, dtype, options).items():
                     right[f"{name} {seed} {servers} {dtype}"] = fine
     return right
@@ -114,6 +130,7 @@ class Answers(NamedTuple):
 
     right: dict[str, bool]
     bytes: tuple[list[int], list[int]]
+    relayed: tuple[list[int], list[int]]
     told: dict[str, str]
     absence: str
 
@@ -122,12 +139,16 @@ def everything(rank: int, folder: str) -> Answers:
     """Train some, count bytes, make wrong calls, and one that rank 3 stays away from."""
     start(rank, folder, RANKS)
     right = {}
-    for seed, (servers, dtype) in enumerate([(2, torch.float32), (2, torch.bfloat16), (4, torch.float64)]):
+    cases = [(2, torch.float32, 0), (2, torch.bfloat16, None), (4, torch.float64, None), (4, torch.float32, 2)]
+    for seed, (servers, dtype, relay_rounds) in enumerate(cases):
         options = {"servers": servers, "stages": "fewest", "max_stage_tokens": 7 if seed else None}
-        right |= {f"{name} {dtype}": fine for name, fine in trained(rank, seed, dtype, options).items()}
+        options["relay_rounds"] = relay_rounds
+        right |= {f"{name} {seed}": fine for name, fine in trained(rank, seed, dtype, options).items()}
     right["without gradients"] = plain(rank)
     right["all-to-all with gradients"] = stands_in(rank)
-    return Answers(right, counted(rank), {**wrong_dispatches(rank), **wrong_combines(rank)}, absence(rank))
+    return Answers(
+        right, counted(rank), relayed(rank), {**wrong_dispatches(rank), **wrong_combines(rank)}, absence(rank)
+    )
 
 
 def plain(rank: int) -> bool:
@@ -168,6 +189,18 @@ def counted(rank: int) -> tuple[list[int], list[int]]:
     return there.tolist(), (got.handle.sent_bytes - there).tolist()
 
 
+def relayed(rank: int) -> tuple[list[int], list[int]]:
+    """Bytes to each rank in a dispatch of 60 tokens of rank 0 to all of three other servers, and in the combine."""
+    tokens = torch.arange(0, (240 if rank == 0 else 0)).view(-1, 4).float().requires_grad_()
+    got = moe_dispatch(
+        tokens, torch.tensor([[1, 2, 3]]).expand(len(tokens), 3), range(RANKS), servers=4, relay_rounds=6
+    )
+    there = got.handle.sent_bytes
+    back = moe_combine(got.tokens[got.rows], got.handle)
+    assert torch.equal(back, 3 * tokens)
+    return there.tolist(), (got.handle.sent_bytes - there).tolist()
+
+
 def message_of(call: Callable[[], object]) -> str:
     """Return the error of a call."""
     try:
@@ -201,6 +234,8 @@ def wrong_dispatches(rank: int) -> dict[str, str]:
         "servers": {"servers": 3},
         "stages": {"stages": "few"},
         "cap": {"max_stage_tokens": 0},
+        "rounds": {"relay_rounds": 2000},
+        "asynchronous": {"async_op": 1},
         "timeout": {"timeout": -1},
         "types differ": {"tokens": four.double()},
         "columns differ": {"tokens": torch.ones(4, 2)},
@@ -210,6 +245,7 @@ def wrong_dispatches(rank: int) -> dict[str, str]:
         "servers differ": {"servers": 4},
         "stages differ": {"stages": "fewest"},
         "caps differ": {"max_stage_tokens": 5},
+        "rounds differ": {"relay_rounds": 5},
     }
     told = {}
     for name, change in changes.items():

@@ -37,9 +37,11 @@ def test_parts_that_differ_agree_with_torch(boxes: int, gpus: int) -> None:
 def test_boxes_are_runs_of_ranks() -> None:
     """Their size is known if the network has several; otherwise it is said why not."""
     cache = PlanCache(BackendSettings(topology=uneven_tasks.network(2, 4)), 8)
-    assert cache.boxes == (4, ())
+    assert cache.boxes == ((4, 4), ())
     assert "ring-8 has not several boxes" in str(PlanCache(BackendSettings(topology=ring(8, bandwidth=1)), 8).boxes)
     assert "is not known" in str(PlanCache(BackendSettings(topology=ring(8, bandwidth=1)), 4).boxes)
     network = dgx_h100(boxes=2).without_node("box0/nic3").derate("box1/gpu0", "box1/nic0", "1/2")
     found = PlanCache(BackendSettings(topology=network), 16).boxes
-    assert found == (8, ((1, 1, 1, 0, 1, 1, 1, 1), (Fraction(1, 2), 1, 1, 1, 1, 1, 1, 1)))
+    assert found == ((8, 8), ((1, 1, 1, 0, 1, 1, 1, 1), (Fraction(1, 2), 1, 1, 1, 1, 1, 1, 1)))
+    smaller = PlanCache(BackendSettings(topology=dgx_h100(boxes=2).without_node("box1/gpu7")), 15).boxes
+    assert smaller == ((8, 7), ())

@@ -24,8 +24,8 @@ def wrong(results: list[dict[str, bool]]) -> list[str]:
 
 
 def test_dispatch_combine_and_gradients_are_those_of_one_rank(answers: list[moe_tasks.Answers]) -> None:
-    """On 2 x 2 and 4 x 1 GPUs, with a rank that has no tokens; integers too."""
-    assert len(answers[0].right) == 20
+    """On 2 x 2 and 4 x 1 GPUs, a rank without tokens; with relays, asynchronous on some ranks; integers too."""
+    assert len(answers[0].right) == 26
     assert wrong([each.right for each in answers]) == []
 
 
@@ -47,6 +47,13 @@ def test_tokens_cross_once_and_sums_come_back(answers: list[moe_tasks.Answers]) 
     assert back == ([0, 0, 0, 0], [16, 0, 0, 0], [32, 0, 0, 16], [0, 16, 32, 0])
 
 
+def test_relays_share_the_sends_of_one_server(answers: list[moe_tasks.Answers]) -> None:
+    """Of 60 tokens for all of three servers each gets 20 at first hand, of 32 bytes, and sends these on to two."""
+    there, back = zip(*(each.relayed for each in answers), strict=True)
+    assert there == ([0, 640, 640, 640], [0, 0, 640, 640], [0, 640, 0, 640], [0, 640, 640, 0])
+    assert back == ([0, 0, 0, 0], [320, 0, 320, 320], [320, 320, 0, 320], [320, 320, 320, 0])
+
+
 OWN = {
     "index": "indices[2, 1] is 4; expected an expert from 0 to 3",
     "negative index": "indices[0, 0] is -1; expected an expert",
@@ -65,6 +72,8 @@ OWN = {
     "servers": "servers is 3, but the group has 4 ranks",
     "stages": "stages is 'few'",
     "cap": "max_stage_tokens is 0",
+    "rounds": "relay_rounds is 2000; expected at most 1024 among 2 servers",
+    "asynchronous": "async_op is 1; expected True or False",
     "timeout": "timeout is -1",
     "rows": "expert_outputs have 3 rows; expected 4, one for each pair",
     "output": "expert_outputs is a NoneType",
@@ -79,6 +88,7 @@ DIFFERENT = {
     "servers differ": "about servers: 2 on rank 0, 4 on rank 2",
     "stages differ": "about stages: not given on rank 0, fewest on rank 2",
     "caps differ": "about max_stage_tokens: not given on rank 0, 5 on rank 2",
+    "rounds differ": "about relay_rounds: not given on rank 0, 5 on rank 2",
     "kinds of outputs differ": "about the type of expert_outputs",
     "columns of outputs differ": "about the columns of expert_outputs: 3 on rank 0, 1 on rank 2",
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -26,39 +24,37 @@ def moved(every: list[RankHops], own: list[IntArray]) -> tuple[list[IntArray], I
     """Make all hops, all ranks step by step; return what arrives on each, and rows from rank to rank."""
     areas = [{OWN: rows, ARRIVED: np.full(hops.sizes[ARRIVED], -1)} for rows, hops in zip(own, every, strict=True)]
     sent = np.zeros((len(own), len(own)), dtype=np.int64)
-    steps = [{step: list(hops) for step, hops in groupby(each.hops, key=lambda hop: hop.step)} for each in every]
+    steps = [dict(each.steps()) for each in every]
+    assert [dict(each.steps(backwards=True)) for each in every] == steps
     for step in sorted({step for each in steps for step in each}):
         messages: dict[tuple[int, int], list[IntArray]] = {}
         for rank, each in enumerate(steps):
             for hop in each.get(step, []):
-                source = areas[rank].get(hop.source, np.empty(0, dtype=np.int64))
-                for peer, rows in hop.sends.items():
-                    assert len(rows), "a message is empty"
-                    messages.setdefault((rank, peer), []).append(source[rows])
-                    sent[rank, peer] += len(rows)
+                assert hop.length, "a message is empty"
+                if hop.is_send:
+                    messages.setdefault((rank, hop.peer), []).append(areas[rank][hop.source][hop.of(every[rank].rows)])
+                    sent[rank, hop.peer] += hop.length
         for rank, each in enumerate(steps):
             for hop in each.get(step, []):
-                target = areas[rank].setdefault(hop.target, np.full(every[rank].sizes.get(hop.target, 0), -1))
-                for peer, rows in hop.receives.items():
+                if not hop.is_send:
+                    target = areas[rank].setdefault(hop.target, np.full(every[rank].sizes[hop.target], -1))
                     # Between two ranks messages match in the order in which they are posted.
-                    target[rows] = messages[peer, rank].pop(0)
-                target[hop.kept[1]] = areas[rank][hop.source][hop.kept[0]] if len(hop.kept[0]) else []
+                    target[hop.of(every[rank].rows)] = messages[hop.peer, rank].pop(0)
         assert not any(messages.values()), "a message was not received"
     return [each[ARRIVED] for each in areas], sent
 
 
 def check(n: int, m: int, tokens: list[int], stages: str | None, cap: int | None, seed: int) -> None:
-    """Every rank gets each token that it wants once, from the rank that it expects; servers send as counted."""
+    """Every rank gets each token that it wants once; servers send as counted."""
     random = np.random.default_rng(seed)
     placement = random.permutation(np.repeat(np.arange(n * m), 2))
     indices = [random.integers(0, len(placement), (count, 3)) for count in tokens]
-    plan = schedule_dispatch(
-        count_dispatch(indices, placement, servers=n, gpus_per_server=m), stages=stages, max_stage_tokens=cap
-    )
+    counts = count_dispatch(indices, placement, servers=n, gpus_per_server=m)
+    plan = schedule_dispatch(counts, stages=stages, max_stage_tokens=cap, relay_rounds=0)
     sorted_tokens = [sorted_by_mask(destination_masks(rows, placement, n, m), m) for rows in indices]
     kinds = np.array([histogram for histogram, _, _ in sorted_tokens])
     hops = [
-        rank_hops(plan.schedule, rank, OwnTokens(*sorted_tokens[rank][1:]), np.ascontiguousarray(kinds[:, rank // m]))
+        rank_hops(plan.rounds[0], rank, OwnTokens(*sorted_tokens[rank][1:]), np.ascontiguousarray(kinds[:, rank // m]))
         for rank in range(n * m)
     ]
     arrived, sent = moved(hops, [rank * TOKENS + np.arange(count) for rank, count in enumerate(tokens)])
@@ -69,7 +65,6 @@ def check(n: int, m: int, tokens: list[int], stages: str | None, cap: int | None
             for token in np.flatnonzero((placement[chosen] == rank).any(axis=1)).tolist()
         ]
         assert sorted(rows.tolist()) == wanted
-        assert (rows // TOKENS).tolist() == hops[rank].origins.tolist()
     by_server = sent.reshape(n, m, n, m).sum(axis=(1, 3))
     np.fill_diagonal(by_server, 0)
     assert np.array_equal(by_server, plan.counts.by_server)

@@ -36,7 +36,7 @@ def all_to_all_single(
     async_op: bool = False,
     *,
     servers: int | None = None,
-    gpus_per_server: int | None = None,
+    gpus_per_server: int | Sequence[int] | None = None,
     traffic: npt.ArrayLike | pd.DataFrame | None = None,
     stages: str | None = None,
     max_stage_bytes: int | None = None,
@@ -66,9 +66,9 @@ def all_to_all_single(
     async_op : bool
         Return when the ranks have agreed, while the data is still on its way.  Each rank may choose for itself.
     servers, gpus_per_server : int, optional
-        Rank r of the group is GPU ``r % gpus_per_server`` of server ``r // gpus_per_server``.  One follows from the
-        other.  By default a server has as many as the environment variable ``LOCAL_WORLD_SIZE`` says, if groups of so
-        many make up all ranks, otherwise one.
+        Rank r of the group is GPU ``r % gpus_per_server`` of server ``r // gpus_per_server``; or a list says how many
+        each server has, in the order of ranks.  One follows from the other.  By default a server has as many as the
+        environment variable ``LOCAL_WORLD_SIZE`` says, if groups of so many make up all ranks, otherwise one.
     traffic : array_like or DataFrame of integers, shape (ranks, ranks), optional
         Rows, not bytes, from each rank to each, the same on all ranks.  Saves an exchange of the splits, with which
         each rank compares its own row and column.

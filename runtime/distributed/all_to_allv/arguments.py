@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ class AllToAllCall(NamedTuple):
     group: Any
     async_op: Any
     servers: int | None = None
-    gpus_per_server: int | None = None
+    gpus_per_server: int | Sequence[int] | None = None
     traffic: Any = None
     stages: str | None = None
     max_stage_bytes: int | None = None
@@ -56,8 +57,9 @@ def check_arguments(call: AllToAllCall) -> Terms:
         check_counts({"max_scratch_bytes": call.max_scratch_bytes}, least=0)
     if call.stages is not None:
         check_choice("stages", call.stages, STAGES)
-    servers, gpus = servers_and_gpus(call.servers, call.gpus_per_server, ranks)
-    nics = () if call.nics is None else as_rates(call.nics, (gpus,) * servers)
+    sizes = _sizes(call, ranks)
+    servers, gpus = len(sizes), sizes[0] if min(sizes) == max(sizes) else sizes
+    nics = () if call.nics is None else as_rates(call.nics, sizes)
     if (lanes := lane_counts(nics).max(initial=1)) > MAX_LANES:
         raise UnsupportedError(
             f"the largest rate of nics is {lanes} times the one that divides all; expected at most {MAX_LANES} times, "
@@ -69,7 +71,7 @@ def check_arguments(call: AllToAllCall) -> Terms:
     receives = _splits("output", call.output, call.output_splits, ranks)
     rows = None
     if call.traffic is not None:
-        rows, _, _ = as_traffic(call.traffic, servers, gpus)
+        rows, _, _ = as_traffic(call.traffic, ranks, 1)
         for name, mine, theirs in (("row", sends, rows[rank]), ("column", receives, rows[:, rank])):
             if mine != theirs.tolist():
                 where = next(at for at in range(ranks) if mine[at] != theirs[at])
@@ -83,6 +85,19 @@ def check_arguments(call: AllToAllCall) -> Terms:
     limits = call.max_stage_bytes, call.max_scratch_bytes
     wanted = Exchange(b"", servers, gpus, 0, call.stages, *limits, model, nics)
     return Terms(sends, receives, rows, _row_bytes(call), *kinds, wanted)
+
+
+def _sizes(call: AllToAllCall, ranks: int) -> tuple[int, ...]:
+    """GPUs of each server."""
+    from ....planners.pairs.fast import as_sizes
+
+    if not isinstance(call.gpus_per_server, Sequence):
+        servers, gpus = servers_and_gpus(call.servers, call.gpus_per_server, ranks)
+        return (gpus,) * servers
+    sizes = as_sizes(call.gpus_per_server, len(call.gpus_per_server) if call.servers is None else call.servers)
+    if sum(sizes) != ranks:
+        raise UnsupportedError(f"gpus_per_server adds up to {sum(sizes)}, but the group has {ranks} ranks")
+    return sizes
 
 
 def servers_and_gpus(servers: int | None, gpus: int | None, ranks: int) -> tuple[int, int]:
@@ -166,7 +181,7 @@ def _splits(name: str, tensor: Any, given: Any, ranks: int) -> list[int]:
 CALL = "the all-to-all"
 MATRIX = "whether traffic is given, and what"
 NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "max_scratch_bytes", "stages")
-DIGESTED = ("the element type", "the kind of device", "the model", "the rates of NICs", MATRIX)
+DIGESTED = ("the element type", "the kind of device", "the model", "the rates of NICs", "gpus_per_server", MATRIX)
 
 
 class Terms(NamedTuple):
@@ -192,11 +207,12 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
     matrix = 0 if terms.traffic is None else 1 + digest(terms.traffic.tobytes())
     given = wanted.max_stage_bytes, wanted.max_scratch_bytes
     limits = [UNKNOWN if limit is None else min(limit, 2**62) for limit in given]
-    shape = wanted.servers, wanted.gpus_per_server
-    kinds = (terms.dtype, terms.device, str(wanted.model), str(wanted.nics))
+    sizes = wanted.gpus_per_server
+    kinds = (terms.dtype, terms.device, str(wanted.model), str(wanted.nics), str(sizes))
     way = UNKNOWN if wanted.stages is None else STAGES[wanted.stages]
     digests = [*(digest(kind.encode()) for kind in kinds), matrix]
-    table = gathered([0, *shape, *limits, way, *digests, size], group, timeout, CALL)
+    gpus = sizes if isinstance(sizes, int) else max(sizes)
+    table = gathered([0, wanted.servers, gpus, *limits, way, *digests, size], group, timeout, CALL)
     compare(table, CALL, NAMES, DIGESTED, {"stages": {code: name for name, code in STAGES.items()}})
     row_bytes = _agreed_size(table[:, -1])
     rows = terms.traffic

@@ -25,7 +25,7 @@ class Exchange(NamedTuple):
 
     rows: bytes
     servers: int
-    gpus_per_server: int
+    gpus_per_server: int | tuple[int, ...]
     row_bytes: int
     stages: str | None = None
     max_stage_bytes: int | None = None
@@ -66,7 +66,8 @@ def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
     from .step_kernel import BATCH, LENGTH, PLACE, STEP, rank_messages
 
     servers, gpus = exchange.servers, exchange.gpus_per_server
-    rows = np.frombuffer(exchange.rows, dtype=np.int64).reshape(servers * gpus, servers * gpus)
+    firsts = np.cumsum((0, *((gpus,) * servers if isinstance(gpus, int) else gpus)))
+    rows = np.frombuffer(exchange.rows, dtype=np.int64).reshape(firsts[-1], firsts[-1])
     total = sum(rows.sum(axis=1).tolist()) * exchange.row_bytes
     if total >= MAX_BYTES:
         raise UnsupportedError(f"the traffic adds up to {total} bytes; expected less than 2^62")
@@ -84,7 +85,6 @@ def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
         model=exchange.model,
     )
     streams = plan.stream_starts, plan.segments, plan.stage_bytes, plan.partners, plan.begins, plan.ends
-    firsts = np.arange(0, servers * gpus + 1, gpus)
     messages, scratch = rank_messages(rank, plan.traffic, firsts, plan.lanes, *streams, MAX_OPERATIONS // 2)
     messages[:, PLACE : LENGTH + 1] *= unit
     new = np.diff(messages[:, STEP : BATCH + 1], axis=0, prepend=-1).any(axis=1)

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ....errors import ProgramError, UnsupportedError
-from ....planners.pairs.dispatch import MAX_GPUS, DispatchCounts, as_indices, as_placement
+from ....planners.pairs.dispatch import MAX_ROUNDS, pays_to_relay
+from ....planners.pairs.dispatch_counts import MAX_GPUS, DispatchCounts, as_indices, as_placement, class_counts
 from ....planners.pairs.fast import STAGES
 from ....support.arrays import IntArray
 from ...programs.checks import check_choice, check_counts, check_seconds
 from ..all_to_allv.arguments import servers_and_gpus
 from ..calls.agreement import first_line, wait
-from ..calls.arguments import agreement_device, check_tensor, import_torch, served_devices
+from ..calls.arguments import agreement_device, check_async, check_tensor, import_torch, served_devices
 from ..calls.gathered_terms import UNKNOWN, compare, digest, gathered, refuse
-from .hops import OwnTokens
+from .rounds import MAX_RELAY_SERVERS, MAX_TOKENS
 
 if TYPE_CHECKING:
     import torch
 
-SAME = ("servers", "gpus_per_server", "max_stage_tokens", "stages", "the columns of tokens", "the columns of indices")
+    from ....solvers.fast.routing_counts import MaskArray
+
+SAME = (
+    "servers", "gpus_per_server", "max_stage_tokens", "relay_rounds", "stages", "the columns of tokens",
+    "the columns of indices",
+)  # fmt: skip
 DIGESTED = ("the type of tokens", "the kind of device", "the placement of experts", "the type of weights")
 DISPATCH, COMBINE = "the dispatch", "the combine"
 MAX_STAGE_TOKENS = 2**62
@@ -38,11 +45,11 @@ class Terms(NamedTuple):
 
 
 class Agreed(NamedTuple):
-    """What all ranks agreed on, this rank's tokens by server, and all ranks' tokens for its server by mask."""
+    """What all ranks agreed on, the GPUs that this rank's tokens go to, and the tokens of the ranks before each."""
 
     counts: DispatchCounts
-    own: OwnTokens
-    kinds: IntArray
+    masks: MaskArray
+    first_numbers: IntArray
     needs_gradient: bool
 
 
@@ -55,7 +62,9 @@ def check_dispatch(
     shape: tuple[int | None, int | None],
     stages: str | None,
     max_stage_tokens: int | None,
+    relay_rounds: int | None,
     timeout: float | None,
+    async_op: object,
 ) -> Terms:
     """Check the arguments of a dispatch; `shape` is the number of servers and of GPUs per server."""
     torch, dist = import_torch()
@@ -67,9 +76,15 @@ def check_dispatch(
     if stages is not None:
         check_choice("stages", stages, STAGES)
     servers, gpus = servers_and_gpus(*shape, ranks)
+    if relay_rounds is not None:
+        check_counts({"relay_rounds": relay_rounds}, least=0)
+        most = MAX_ROUNDS if servers <= MAX_RELAY_SERVERS else 0
+        if relay_rounds > most:
+            raise UnsupportedError(f"relay_rounds is {relay_rounds}; expected at most {most} among {servers} servers")
     if gpus > MAX_GPUS:
         raise UnsupportedError(f"gpus_per_server is {gpus}; expected at most {MAX_GPUS} in a dispatch")
     check_rows("tokens", tokens, group)
+    check_async(async_op, tokens, timeout)
     homes = as_placement(_array(placement, "placement"), ranks)
     chosen = as_indices(_array(indices, "indices"), len(homes))
     if len(chosen) != len(tokens):
@@ -84,7 +99,8 @@ def check_dispatch(
     kinds = (str(tokens.dtype), tokens.device.type, homes.tobytes().hex(), str(getattr(weights, "dtype", None)))
     way = UNKNOWN if stages is None else STAGES[stages]
     most = UNKNOWN if max_stage_tokens is None else min(max_stage_tokens, MAX_STAGE_TOKENS)
-    numbers = [servers, gpus, most, way, tokens.shape[1], chosen.shape[1]]
+    relays = UNKNOWN if relay_rounds is None else relay_rounds
+    numbers = [servers, gpus, most, relays, way, tokens.shape[1], chosen.shape[1]]
     numbers += [digest(kind.encode()) for kind in kinds]
     given = [tokens] if weights is None else [tokens, weights]
     needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
@@ -110,27 +126,33 @@ def _array(values: Any, name: str) -> Any:
     return values.detach().cpu().numpy()
 
 
-def agree_on_dispatch(terms: Terms | UnsupportedError, group: Any, timeout: float | None) -> Agreed:
+def agree_on_dispatch(
+    terms: Terms | UnsupportedError, relay_rounds: int | None, group: Any, timeout: float | None
+) -> Agreed:
     """Compare the arguments of all ranks, and exchange counts; raises on all ranks if any refuses, or they differ."""
-    from ....solvers.fast.routing_counts import destination_masks, sorted_by_mask
+    from ....solvers.fast.routing_counts import destination_masks
 
     _, dist = import_torch()
     ranks, rank = dist.get_world_size(group), dist.get_rank(group)
     width = 2 + len(SAME + DIGESTED)
     if isinstance(terms, UnsupportedError):
-        refuse(terms, width + 1 + ranks, group, timeout, DISPATCH)
+        refuse(terms, width + 2 + ranks, group, timeout, DISPATCH)
     servers, gpus = terms.servers, terms.gpus
     masks = destination_masks(terms.indices, terms.homes, servers, gpus)
-    histogram, tokens, begins = sorted_by_mask(masks, gpus)
-    sends = histogram.sum(axis=1)
-    sends[rank // gpus] = 0
-    leaving = int(np.delete(masks, rank // gpus, axis=1).any(axis=1).sum())
-    row = [0, *terms.numbers, terms.needs_gradient, leaving, *sends.tolist(), *[0] * (ranks - servers)]
+    elsewhere = masks > 0
+    elsewhere[:, rank // gpus] = False
+    sends, leaving = elsewhere.sum(axis=0), elsewhere.any(axis=1).sum()
+    row = [0, *terms.numbers, terms.needs_gradient, len(masks), leaving, *sends.tolist(), *[0] * (ranks - servers)]
     table = gathered(row, group, timeout, DISPATCH)
     compare(table, DISPATCH, SAME, DIGESTED, {"stages": {code: name for name, code in STAGES.items()}})
-    kinds = _exchanged(np.repeat(histogram, gpus, axis=0), group, timeout)
-    counts = DispatchCounts(table[:, width + 1 : width + 1 + servers], table[:, width], gpus)
-    return Agreed(counts, OwnTokens(tokens, begins), kinds, bool(table[:, width - 1].any()))
+    before = np.cumsum(table[:, width]) - table[:, width]
+    if (total := int(table[:, width].sum())) > MAX_TOKENS:
+        raise UnsupportedError(f"the ranks have {total} tokens; expected at most {MAX_TOKENS} in a dispatch")
+    counts = DispatchCounts(table[:, width + 2 : width + 2 + servers], table[:, width + 1], gpus)
+    if servers <= MAX_RELAY_SERVERS and (pays_to_relay(counts) if relay_rounds is None else relay_rounds):
+        classes = gathered(class_counts(elsewhere).tolist(), group, timeout, DISPATCH)
+        counts = replace(counts, classes=classes)
+    return Agreed(counts, masks, before, bool(table[:, width - 1].any()))
 
 
 def agree_on_combine(
@@ -145,7 +167,7 @@ def agree_on_combine(
     return bool(table[:, -1].any())
 
 
-def _exchanged(rows: IntArray, group: Any, timeout: float | None) -> IntArray:
+def swapped(rows: IntArray, group: Any, timeout: float | None) -> IntArray:
     """Send row r to rank r, and return the rows for this rank."""
     torch, dist = import_torch()
     try:

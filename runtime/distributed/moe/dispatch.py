@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,14 @@ from ....planners.pairs.dispatch import DispatchPlan, schedule_dispatch
 from ....support.arrays import IntArray
 from ..all_to_allv.all_to_all_single import bounded_timeout
 from ..calls.agreement import connect
-from ..calls.arguments import import_torch, joined_group
+from ..calls.arguments import check_async, import_torch, joined_group
 from ..calls.call_queue import run_in_order, run_now
-from .arguments import Terms, agree_on_combine, agree_on_dispatch, check_dispatch, check_rows
-from .hops import rank_hops
-from .transport import Parts, Route, gather, scatter, sum_type
+from .arguments import Terms, agree_on_combine, agree_on_dispatch, check_dispatch, check_rows, swapped
+from .hops import ARRIVED
+from .messages import Peers
+from .rounds import MAX_TOKENS, Route, own_rows
+from .transport import Parts, gather, scatter, sum_type
+from .work import MoeWork
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +40,7 @@ class MoeHandle:
     route : Route
         Hops of this rank's rows.
     order : torch.Tensor of int64
-        Of the received tokens among arrived rows.
+        Of the received tokens among arrived rows, which have those that are only relayed, too.
     rows, choices : torch.Tensor of int64
         Received token and choice of each pair.
     anchor : torch.Tensor
@@ -54,7 +57,7 @@ class MoeHandle:
     @property
     def sent_bytes(self) -> IntArray:
         """Bytes of rows that this rank has sent to each so far, in the dispatch, combines and their gradients."""
-        return self.route.sent.copy()
+        return self.route.peers.sent.copy()
 
 
 class Dispatched(NamedTuple):
@@ -81,7 +84,11 @@ class Dispatched(NamedTuple):
     handle: MoeHandle
 
 
-def moe_dispatch(
+@overload
+def moe_dispatch(*arguments: Any, async_op: Literal[True], **options: Any) -> MoeWork[Dispatched]: ...
+@overload
+def moe_dispatch(*arguments: Any, async_op: Literal[False] = False, **options: Any) -> Dispatched: ...
+def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart.
     tokens: torch.Tensor,
     indices: torch.Tensor,
     placement: npt.ArrayLike | torch.Tensor,
@@ -92,9 +99,13 @@ def moe_dispatch(
     gpus_per_server: int | None = None,
     stages: str | None = None,
     max_stage_tokens: int | None = None,
+    relay_rounds: int | None = None,
     timeout: float | None = None,
-) -> Dispatched:
+    async_op: bool = False,
+) -> Dispatched | MoeWork[Dispatched]:
     """Send each token once to every server with experts of it, where one GPU copies it to the others.
+
+    Where servers have so unequal batches that it pays, servers that get a token send it on to others.
 
     All ranks of the group have to call.  They compare their arguments and exchange counts, and each works out the same
     plan.  Wrong arguments on any rank raise on every rank.  Gradients of tokens and weights are combined in reverse.
@@ -117,50 +128,99 @@ def moe_dispatch(
         None is the default group.
     servers, gpus_per_server : int, optional
         As for `all_to_all_single`; at most 8 GPUs.
-    stages, max_stage_tokens : str and int, optional
-        As for `collopt.planners.schedule_dispatch`.
+    stages, max_stage_tokens, relay_rounds : str and int, optional
+        As for `collopt.planners.schedule_dispatch`; relays among at most 8 servers.
     timeout : float, optional
         Seconds that each step may take; None leaves it to the process group.
+    async_op : bool
+        Return, when the ranks have agreed, what has ``wait()`` for the result, while rows are still on their way.  Each
+        rank may choose for itself.
 
     Notes
     -----
     A row carries its token, then 4 bytes that number it, 4 for each choice, and the weights.
     """
     torch, _ = import_torch()
-    rank, p2p = joined_group(group, tokens)
-    shape, limits = (servers, gpus_per_server), (stages, max_stage_tokens, timeout)
+    _, p2p = joined_group(group, tokens)
+    shape, limits = (servers, gpus_per_server), (stages, max_stage_tokens, relay_rounds, timeout)
     terms: Terms | UnsupportedError
     try:
-        terms = check_dispatch(tokens, indices, placement, weights, p2p, shape, *limits)
+        terms = check_dispatch(tokens, indices, placement, weights, p2p, shape, *limits, async_op)
     except UnsupportedError as error:
         terms = error
-    seconds = bounded_timeout(timeout)
-    agreed = run_in_order(p2p, partial(agree_on_dispatch, terms, p2p, seconds))
+    given = [tokens] if weights is None else [tokens, weights]
+    options = {"stages": stages, "max_stage_tokens": max_stage_tokens, "relay_rounds": relay_rounds}
+    route, needs_gradient = run_in_order(p2p, partial(_planned, terms, given, p2p, bounded_timeout(timeout), options))
     assert isinstance(terms, Terms)  # Or the agreement would have raised it.
-    connect(p2p, tokens.device, seconds)
-    numbered = np.column_stack([np.arange(len(tokens)), terms.indices]).astype(np.int32)
-    header = torch.from_numpy(numbered).to(tokens.device)
-    given = (tokens,) if weights is None else (tokens, weights)
-    width = sum(each.shape[1] * each.element_size() for each in (header, *given))
-    plan = schedule_dispatch(agreed.counts, token_bytes=width, stages=stages, max_stage_tokens=max_stage_tokens)
-    hops = rank_hops(plan.schedule, rank, agreed.own, agreed.kinds)
-    route = Route(hops, len(tokens), p2p, seconds, np.zeros(len(agreed.kinds), dtype=np.int64))
-    anchor = torch.zeros((), device=tokens.device, requires_grad=agreed.needs_gradient)
-    received, experts, order, anchor, *floats = _functions()[0].apply(route, header, anchor, *given)
-    mine = np.flatnonzero(terms.homes == rank)
-    place = np.full(len(terms.homes), -1)
-    place[mine] = np.arange(len(mine))
-    local = torch.from_numpy(place).to(tokens.device)[experts.long()]
+    numbers = route.first_numbers[route.rank] + np.arange(len(tokens)) + route.own.chiefs * MAX_TOKENS
+    header = torch.from_numpy(np.column_stack([numbers, terms.indices]).astype(np.int32)).to(tokens.device)
+    mine = np.flatnonzero(terms.homes == route.rank)
+    places = np.full(len(terms.homes), -1)
+    places[mine] = np.arange(len(mine))
+    anchor = torch.zeros((), device=tokens.device, requires_grad=needs_gradient)
+    job = partial(_received, route, [header, *given], torch.from_numpy(places).to(tokens.device))
+    finish = partial(_dispatched, route, anchor, given, len(mine))
+    work = MoeWork(p2p, job, finish, given, async_op)
+    return work if async_op else work.wait()
+
+
+def _planned(
+    terms: Terms | UnsupportedError, given: Parts, group: Any, seconds: float | None, options: dict[str, Any]
+) -> tuple[Route, bool]:
+    """Agree on a dispatch with all ranks; plan it, and say whether any needs gradients."""
+    _, dist = import_torch()
+    agreed = agree_on_dispatch(terms, options["relay_rounds"], group, seconds)
+    assert isinstance(terms, Terms)
+    connect(group, given[0].device, seconds)
+    choices, rank = terms.indices.shape[1], dist.get_rank(group)
+    width = 4 * (1 + choices) + sum(each.shape[1] * each.element_size() for each in given)
+    plan = schedule_dispatch(agreed.counts, token_bytes=width, **options)
+    peers = Peers(group, seconds, np.zeros(dist.get_world_size(group), dtype=np.int64))
+    own = own_rows(plan, rank, agreed.masks)
+    route = Route(plan, rank, own, terms.homes, agreed.first_numbers, choices, peers)
+    # Counts of the first round are told here, as agreements are, and later ones like rows, while other calls go on.
+    route.add_hops(partial(swapped, group=group, timeout=seconds), own.rounds[:0], own.masks[:0])
+    return route, agreed.needs_gradient
+
+
+def _received(route: Route, parts: Parts, places: torch.Tensor) -> Parts:
+    """Move rows, of which the first part is the header; return the order of those that this rank's experts want.
+
+    Then come the places of these experts by choice, -1 for those of others, and the other parts, in this order.
+    """
+    torch, _ = import_torch()
+    header, *contents = scatter(route, parts)
+    local = places[header[:, 1:].long()]
+    wanted = (local >= 0).any(dim=1).nonzero()[:, 0]
+    order = wanted[torch.argsort(header[wanted, 0] % MAX_TOKENS)]
+    return [order, local[order], *(each[order] for each in contents)]
+
+
+def _dispatched(route: Route, anchor: torch.Tensor, given: Parts, experts: int, parts: Parts) -> Dispatched:
+    """Connect received rows with the tensors that they came from, and find the pairs of this rank's experts."""
+    torch, _ = import_torch()
+    order, local, *contents = parts
+    anchor, received, *floats = _functions()[0].apply(route, order, contents, anchor, *given)
     rows, choices = (local >= 0).nonzero(as_tuple=True)
     of_pairs = local[rows, choices]
     by_expert = torch.sort(of_pairs, stable=True).indices
     rows, choices = rows[by_expert], choices[by_expert]
-    handle = MoeHandle(plan, route, order, rows, choices, anchor)
+    handle = MoeHandle(route.plan, route, order, rows, choices, anchor)
     factors = floats[0][rows, choices] if floats else None
-    return Dispatched(received, rows, torch.bincount(of_pairs, minlength=len(mine)), factors, handle)
+    return Dispatched(received, rows, torch.bincount(of_pairs, minlength=experts), factors, handle)
 
 
-def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.Tensor | None = None) -> torch.Tensor:
+@overload
+def moe_combine(*arguments: Any, async_op: Literal[True], **options: Any) -> MoeWork[torch.Tensor]: ...
+@overload
+def moe_combine(*arguments: Any, async_op: Literal[False] = False, **options: Any) -> torch.Tensor: ...
+def moe_combine(  # type: ignore[misc]
+    expert_outputs: torch.Tensor,
+    handle: MoeHandle,
+    weights: torch.Tensor | None = None,
+    *,
+    async_op: bool = False,
+) -> torch.Tensor | MoeWork[torch.Tensor]:
     """Add up what experts made of each token, in servers first, and return the sums to the tokens' ranks.
 
     All ranks of the group have to call.  The result has a row for each token of this rank, zero for one without
@@ -174,11 +234,14 @@ def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.
         Of the dispatch.
     weights : torch.Tensor, optional
         Factor of each pair, such as `Dispatched.weights`.
+    async_op : bool
+        As for `moe_dispatch`.
 
     Notes
     -----
     Sums are in the type of `expert_outputs`, of float16 and bfloat16 in float32, rounded three times: for what one rank
-    has of a token, for what its server has, and at the end; once more for tokens that a proxy passes on.  The order is
+    has of a token, for what its server has, and at the end; once more for tokens that a proxy passes on, and
+    twice for those that are relayed.  The order is
     that of choices, then of ranks and of stages, so results are the same in every run.
     """
     torch, _ = import_torch()
@@ -186,17 +249,18 @@ def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.
     error: UnsupportedError | None = None
     try:
         _check_combine(expert_outputs, handle, weights)
+        check_async(async_op, expert_outputs, route.peers.timeout)
     except UnsupportedError as refused:
         error = refused
     given = [expert_outputs, handle.anchor] if weights is None else [expert_outputs, handle.anchor, weights]
     needs = error is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-    agree = partial(agree_on_combine, expert_outputs, needs, error, route.group, route.timeout)
-    needs = run_in_order(route.group, agree)
+    agree = partial(agree_on_combine, expert_outputs, needs, error, route.peers.group, route.peers.timeout)
+    needs = run_in_order(route.peers.group, agree)
     dtype = expert_outputs.dtype
     values = expert_outputs.to(sum_type(dtype))
     if weights is not None:
         values = values * weights.to(values.dtype)[:, None]
-    sums = values.new_zeros(len(route.hops.origins), values.shape[1])
+    sums = values.new_zeros(len(handle.order), values.shape[1])
     # A token has one expert for each choice, so no row comes twice and no order is left open.
     for choice in sorted({0, *handle.choices.tolist()}):  # Also without pairs, which gives experts gradients of 0.
         chosen = handle.choices == choice
@@ -204,13 +268,17 @@ def moe_combine(expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.
     anchor = (
         handle.anchor if handle.anchor.requires_grad else sums.new_zeros((), dtype=torch.float32).requires_grad_(needs)
     )
-    return _functions()[1].apply(route, handle.order, sums.to(dtype), anchor)  # type: ignore[no-any-return]
+    sums = sums.to(dtype)
+
+    finish = partial(_functions()[1].apply, route, handle.order, sums, anchor)
+    work = MoeWork(route.peers.group, partial(_back, route, handle.order, [sums]), finish, [sums], async_op)
+    return work if async_op else work.wait()
 
 
 def _check_combine(outputs: Any, handle: MoeHandle, weights: Any) -> None:
     """Refuse expert outputs or weights that do not fit a dispatch."""
     pairs = len(handle.rows)
-    check_rows("expert_outputs", outputs, handle.route.group)
+    check_rows("expert_outputs", outputs, handle.route.peers.group)
     if len(outputs) != pairs:
         raise UnsupportedError(f"expert_outputs have {len(outputs)} rows; expected {pairs}, one for each pair")
     torch, _ = import_torch()
@@ -218,49 +286,47 @@ def _check_combine(outputs: Any, handle: MoeHandle, weights: Any) -> None:
         raise UnsupportedError(f"weights have shape {tuple(np.shape(weights))}; expected one for each of {pairs} pairs")
 
 
-def _run(route: Route, way: Callable[[Route, Parts], Parts], parts: Parts) -> Parts:
-    """Move rows after the earlier calls of the group."""
-    results: list[Parts] = []
-    run_now(route.group, lambda: results.append(way(route, parts)))
-    return results[0]
-
-
 def _back(route: Route, order: torch.Tensor, parts: Parts) -> Parts:
     """Return rows of received tokens to their ranks, and add up there."""
-    torch, _ = import_torch()
-    return _run(route, gather, [torch.empty_like(part).index_copy_(0, order, part) for part in parts])
+    arrived = sum(int(hops.sizes[ARRIVED]) for hops in route.hops)
+    return gather(route, [part.new_zeros(arrived, part.shape[1]).index_copy_(0, order, part) for part in parts])
+
+
+def _run(route: Route, way: Callable[[], Parts]) -> Parts:
+    """Move rows after the earlier calls of the group."""
+    results: list[Parts] = []
+    run_now(route.peers.group, lambda: results.append(way()))
+    return results[0]
 
 
 @lru_cache(maxsize=1)
 def _functions() -> tuple[Any, Any]:
-    """Define the functions of torch's autograd, each the other's gradient, as torch is imported late."""
+    """Define the functions of torch's autograd, each the other's gradient, as torch is imported late.
+
+    Rows have moved before.
+    """
     torch, _ = import_torch()
 
     class Dispatch(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
-        def forward(ctx: Any, route: Route, header: Any, anchor: Any, *given: Any) -> tuple[Any, ...]:
-            arrived = _run(route, scatter, [header, *given])
-            origins = torch.from_numpy(route.hops.origins).to(header.device)
-            order = torch.argsort((origins << 32) + arrived[0][:, 0])
-            numbers, received, *floats = (part[order] for part in arrived)
-            experts = numbers[:, 1:].contiguous()
+        def forward(ctx: Any, route: Route, order: Any, received: Parts, anchor: Any, *_given: Any) -> tuple[Any, ...]:
             ctx.route, ctx.order = route, order
-            ctx.mark_non_differentiable(experts, order)
-            return received, experts, order, anchor.clone(), *floats
+            return anchor.clone(), *received
 
         @staticmethod
-        def backward(ctx: Any, received: Any, _experts: Any, _order: Any, anchor: Any, *floats: Any) -> tuple[Any, ...]:
-            return None, None, anchor, *_back(ctx.route, ctx.order, [received, *floats])
+        def backward(ctx: Any, anchor: Any, *received: Any) -> tuple[Any, ...]:
+            returned = _run(ctx.route, partial(_back, ctx.route, ctx.order, list(received)))
+            return None, None, None, anchor, *returned
 
     class Combine(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
-        def forward(ctx: Any, route: Route, order: Any, sums: Any, _anchor: Any) -> Any:
+        def forward(ctx: Any, route: Route, order: Any, _sums: Any, _anchor: Any, combined: Parts) -> Any:
             ctx.route, ctx.order = route, order
-            return _back(route, order, [sums])[0]
+            return combined[0]
 
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-            spread = _run(ctx.route, scatter, [gradient.contiguous()])[0]
-            return None, None, spread[ctx.order], gradient.new_zeros((), dtype=torch.float32)
+            spread = _run(ctx.route, partial(scatter, ctx.route, [gradient.contiguous()]))[0]
+            return None, None, spread[ctx.order], gradient.new_zeros((), dtype=torch.float32), None
 
     return Dispatch, Combine

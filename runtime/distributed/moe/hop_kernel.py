@@ -12,8 +12,8 @@ from ....support.compiling.kernels import kernel
 from ..all_to_allv.step_kernel import BYTES, FIRST, ORIGIN, as_int64, next_pieces
 
 OWN, ARRIVED = map(as_int64, range(2))  # Areas of rows, as those of hops
-SENDS, TAKES, KEPT_FROM, KEPT_AT = map(as_int64, range(4))  # Kinds of lists
-ENTRIES, ROWS, ORIGINS = map(as_int64, range(3))  # What is filled
+TAKES, SENDS = map(as_int64, range(2))  # Kinds of lists
+ENTRIES, ROWS, ARRIVALS = map(as_int64, range(3))  # What is filled
 FEW = 4  # Lists of a hop besides those of each GPU
 
 
@@ -30,15 +30,14 @@ class Streams(NamedTuple):
 class Lists(NamedTuple):
     """Lists of rows as they are found.
 
-    Each is `step`, source, target, kind, peer, and begin and end in `rows`; where begin is negative, it is the numbers
-    from ``-1 - begin`` to the end.
+    Each is `step`, source, target, whether it is sent, peer, and begin and end in `rows`; where begin is negative, it
+    is the numbers from ``-1 - begin`` to the end.
     """
 
     rank: int
     entries: IntArray
     rows: IntArray
-    origins: IntArray
-    filled: IntArray  # how much of these three there is
+    filled: IntArray  # how much of these two there is, and how many rows arrive
 
 
 @kernel
@@ -53,8 +52,8 @@ def hop_lists(
     tokens: IntArray,
     token_begins: IntArray,
     kinds: IntArray,
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return the lists of a rank, as in `Lists`, their rows, the origins of rows that arrive, and the sizes of areas.
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the lists of a rank, as in `Lists`, by step, then as both ends have them; their rows; the sizes of areas.
 
     Shapes: `tokens` for each server by mask, from ``token_begins[server]`` on; `kinds`, the tokens of each rank for
     this server by mask, (ranks, 2^GPUs).
@@ -71,7 +70,6 @@ def hop_lists(
         rank,
         np.empty(((3 * stages + 1) * (2 * gpus + FEW), 7), dtype=np.int64),
         np.empty(len(tokens) * (gpus + 1) + (gpus + 1) * lasting, dtype=np.int64),
-        np.empty(marks[:, -1].sum(), dtype=np.int64),
         np.zeros(3, dtype=np.int64),
     )
     sizes = np.zeros(2 * stages + 2, dtype=np.int64)
@@ -89,32 +87,41 @@ def hop_lists(
                 sizes[landing] = _spread(lists, streams, stage, first, gpus, left, marks)
                 if sizes[landing]:
                     _list(lists, stage + 1, leaving, landing, TAKES, sender * gpus + rank % gpus, -1, sizes[landing])
-    sizes[ARRIVED] = lists.filled[ORIGINS]
-    return lists.entries[: lists.filled[ENTRIES]], lists.rows, lists.origins[: lists.filled[ORIGINS]], sizes
+    sizes[ARRIVED] = lists.filled[ARRIVALS]
+    entries = lists.entries[: lists.filled[ENTRIES]]
+    return entries[np.argsort(entries[:, 0], kind="mergesort")], lists.rows[: lists.filled[ROWS]], sizes
 
 
 @kernel
 def _list(lists: Lists, step: int, source: int, target: int, kind: int, peer: int, begin: int, end: int) -> None:
-    """Add a list if it has rows; what a rank has for itself is kept."""
+    """Add a list if it has rows."""
     if end > max(begin, -1 - begin):
-        if peer == lists.rank:
-            kind += KEPT_FROM
         for column, value in enumerate((step, source, target, kind, peer, begin, end)):
             lists.entries[lists.filled[ENTRIES], column] = value
         lists.filled[ENTRIES] += 1
 
 
 @kernel
-def _append(lists: Lists, found: int, marks: IntArray, origin: int, first: int, values: IntArray, bit: int) -> None:
-    """Append, to rows or origins, the values of those tokens of an origin from the first on whose masks have a bit."""
-    target = lists.rows if found == ROWS else lists.origins
-    mask, at = np.searchsorted(marks[origin], first, side="right") - 1, 0
+def _append(lists: Lists, marks: IntArray, first: int, values: IntArray, bit: int) -> None:
+    """Append, to the rows, the values of those tokens of an origin from the first on whose masks have a bit."""
+    mask, at = np.searchsorted(marks, first, side="right") - 1, 0
     while at < len(values):
-        end = min(len(values), marks[origin, mask + 1] - first)
+        end = min(len(values), marks[mask + 1] - first)
         if mask >> bit & 1:
-            target[lists.filled[found] : lists.filled[found] + end - at] = values[at:end]
-            lists.filled[found] += end - at
+            lists.rows[lists.filled[ROWS] : lists.filled[ROWS] + end - at] = values[at:end]
+            lists.filled[ROWS] += end - at
         at, mask = end, mask + 1
+
+
+@kernel
+def _arrive(lists: Lists, marks: IntArray, first: int, after: int, bit: int) -> None:
+    """Count those tokens of an origin from the first on whose masks have a bit."""
+    mask = np.searchsorted(marks, first, side="right") - 1
+    while first < after:
+        end = min(after, marks[mask + 1])
+        if mask >> bit & 1:
+            lists.filled[ARRIVALS] += end - first
+        first, mask = end, mask + 1
 
 
 @kernel
@@ -123,10 +130,10 @@ def _stay(lists: Lists, gpus: int, tokens: IntArray, marks: IntArray) -> None:
     gpu, first = lists.rank % gpus, lists.rank - lists.rank % gpus
     for at in range(gpus):
         before, peer = lists.filled.copy(), first + at
-        _append(lists, ROWS, marks, lists.rank, 0, tokens[: marks[lists.rank, -1]], at)
+        _append(lists, marks[lists.rank], 0, tokens[: marks[lists.rank, -1]], at)
         _list(lists, 0, OWN, ARRIVED, SENDS, peer, before[ROWS], lists.filled[ROWS])
-        _append(lists, ORIGINS, marks, peer, 0, np.full(marks[peer, -1], peer), gpu)
-        _list(lists, 0, OWN, ARRIVED, TAKES, peer, -1 - before[ORIGINS], lists.filled[ORIGINS])
+        _arrive(lists, marks[peer], 0, marks[peer, -1], gpu)
+        _list(lists, 0, OWN, ARRIVED, TAKES, peer, -1 - before[ARRIVALS], lists.filled[ARRIVALS])
 
 
 @kernel
@@ -170,12 +177,11 @@ def _spread(lists: Lists, streams: Streams, stage: int, stream: int, gpus: int, 
             for at in range(gpus):
                 begin, place = lists.filled[ROWS], 0
                 for piece in streams.pieces[:count]:
-                    _append(lists, ROWS, marks, piece[ORIGIN], piece[FIRST], slots[place : place + piece[BYTES]], at)
+                    _append(lists, marks[piece[ORIGIN]], piece[FIRST], slots[place : place + piece[BYTES]], at)
                     place += piece[BYTES]
                 _list(lists, stage + 2, area, ARRIVED, SENDS, first + at, begin, lists.filled[ROWS])
-        arrived = lists.filled[ORIGINS]
+        arrived = lists.filled[ARRIVALS]
         for piece in streams.pieces[:count]:
-            origins = np.full(piece[BYTES], piece[ORIGIN])
-            _append(lists, ORIGINS, marks, piece[ORIGIN], piece[FIRST], origins, lists.rank - first)
-        _list(lists, stage + 2, area, ARRIVED, TAKES, holder, -1 - arrived, lists.filled[ORIGINS])
+            _arrive(lists, marks[piece[ORIGIN]], piece[FIRST], piece[FIRST] + piece[BYTES], lists.rank - first)
+        _list(lists, stage + 2, area, ARRIVED, TAKES, holder, -1 - arrived, lists.filled[ARRIVALS])
     return size

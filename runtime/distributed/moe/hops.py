@@ -8,46 +8,56 @@ All ranks work out the same order: tokens of a rank for a server are sorted by t
 follow from the number of tokens of each kind.
 """
 
-from typing import NamedTuple
-
-import numpy as np
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from ....schedules.fast.schedule import AllToAllvSchedule
 from ....support.arrays import IntArray
 
 OWN, ARRIVED = 0, 1
-"""Areas of rows: a rank's own tokens, and what arrived; 2 s + 2 and 2 s + 3 are what it sends and gets in stage s."""
-
-KEPT = 2  # the first code of lists of rows that a rank keeps
-NO_ROWS = np.empty(0, dtype=np.int64)
+"""Areas of rows: those that a rank has, and what arrives; 2 s + 2 and 2 s + 3 are what it sends and gets in stage s."""
 
 
-class Hop(NamedTuple):
-    """Rows of one rank that move from one area to another in one step.
+class HopList(NamedTuple):
+    """Rows of an area that a peer gets in one step, or that come from it for another area."""
 
-    `sends` has rows of the source by peer, `receives` rows of the target, and `kept` rows of both for the rank itself.
-    """
-
-    step: int
     source: int
     target: int
-    sends: dict[int, IntArray]
-    receives: dict[int, IntArray]
-    kept: list[IntArray]
+    is_send: int
+    peer: int
+    begin: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """Number of rows."""
+        return self.end - max(self.begin, -1 - self.begin)
+
+    def of(self, rows: Any) -> Any:
+        """Index of the rows: some of all lists' `rows`, or the numbers from ``-1 - begin`` to the end."""
+        return rows[self.begin : self.end] if self.begin >= 0 else slice(-1 - self.begin, self.end)
 
 
 class RankHops(NamedTuple):
-    """Hops of one rank in the order of steps, the number of rows of each area, and whose tokens arrive, in order."""
+    """Hops of one rank: lists by step, int64 (lists, 7), with the rows of all, and the number of rows of each area."""
 
-    hops: list[Hop]
-    sizes: dict[int, int]
-    origins: IntArray
+    lists: IntArray
+    rows: IntArray
+    sizes: IntArray
+
+    def steps(self, backwards: bool = False) -> Iterator[tuple[int, list[HopList]]]:
+        """Lists of each step; both ends of a message have it in the same order among those of a step."""
+        by_step = groupby(self.lists.tolist(), key=itemgetter(0))
+        steps = [(step, [HopList(*each[1:]) for each in some]) for step, some in by_step]
+        return reversed(steps) if backwards else iter(steps)
 
 
 class OwnTokens(NamedTuple):
-    """Tokens of a rank for each server, sorted by the GPUs that want them, and where each server's begin."""
+    """Rows of a rank for each server, sorted by the GPUs that want them, and where each server's begin."""
 
-    tokens: IntArray
+    rows: IntArray
     begins: IntArray
 
 
@@ -57,15 +67,4 @@ def rank_hops(schedule: AllToAllvSchedule, rank: int, own: OwnTokens, kinds: Int
 
     stages = schedule.partners, schedule.begins, schedule.ends
     streams = schedule.gpus_per_server, schedule.stream_starts, schedule.segments
-    lists, rows, origins, sizes = hop_lists(rank, *streams, *stages, own.tokens, own.begins, kinds)
-    numbers, hops = np.arange(sizes.max()), dict[tuple[int, int, int], Hop]()
-    for step, source, target, kind, peer, begin, end in lists.tolist():
-        hop = hops.get((step, source, target))
-        if hop is None:
-            hop = hops[step, source, target] = Hop(step, source, target, {}, {}, [NO_ROWS, NO_ROWS])
-        found = rows[begin:end] if begin >= 0 else numbers[-1 - begin : end]
-        if kind >= KEPT:
-            hop.kept[kind - KEPT] = found
-        else:
-            (hop.sends, hop.receives)[kind][peer] = found
-    return RankHops(sorted(hops.values(), key=lambda hop: hop.step), dict(enumerate(sizes.tolist())), origins)
+    return RankHops(*hop_lists(rank, *streams, *stages, own.rows, own.begins, kinds))

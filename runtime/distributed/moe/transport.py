@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from ....errors import ProgramError
-from ....support.arrays import IntArray
-from ..calls.agreement import first_line, post, wait_for_all
 from ..calls.arguments import import_torch
-from ..calls.call_queue import TAG
-from .hops import ARRIVED, OWN, Hop, RankHops
+from .hops import ARRIVED, OWN, RankHops
+from .rounds import Route
 
 if TYPE_CHECKING:
     import torch
 
 Parts = list["torch.Tensor"]
 """Tensors with the same number of rows, which travel together."""
-
-
-class Route(NamedTuple):
-    """The hops of one rank, with whom, how long at most, and the bytes that it has sent to each rank; these grow."""
-
-    hops: RankHops
-    num_tokens: int
-    group: Any
-    timeout: float | None
-    sent: IntArray
 
 
 def packed(parts: Parts) -> torch.Tensor:
@@ -53,26 +40,14 @@ def _typed(columns: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def scatter(route: Route, parts: Parts) -> Parts:
-    """Send a row of each token to all ranks that want it; return what arrives here, in the order of the hops."""
+    """Send a row of each token to all ranks that want it; return what arrives here, round by round in order of hops."""
+    torch, _ = import_torch()
     rows = packed(parts)
-    areas = {OWN: rows}
-    for step, hops in groupby(route.hops.hops, key=lambda hop: hop.step):
-        exchange = _Exchange(route, rows)
-        moved = []
-        for hop in hops:
-            source = areas[OWN] if hop.source == OWN else areas.pop(hop.source, rows[:0])
-            if hop.target not in areas:
-                areas[hop.target] = rows.new_empty(route.hops.sizes.get(hop.target, 0), rows.shape[1])
-            for peer, chosen in hop.sends.items():
-                exchange.send(peer, source[_index(chosen, rows)])
-            moved += [
-                (hop.target, places, exchange.receive(peer, len(places))) for peer, places in hop.receives.items()
-            ]
-            moved.append((hop.target, hop.kept[1], source[_index(hop.kept[0], rows)]))
-        exchange.run(f"step {step} of a dispatch")
-        for target, places, content in moved:
-            areas[target][_index(places, rows)] = content
-    return unpacked(areas.get(ARRIVED, rows[:0]), parts)
+    arrived: Parts = []
+    for number in range(len(route.plan.rounds)):
+        known = torch.cat([rows, *arrived]) if arrived else rows
+        arrived.append(_there(route, route.hops_of(number, known), known))
+    return unpacked(torch.cat(arrived) if len(arrived) > 1 else arrived[0], parts)
 
 
 def gather(route: Route, parts: Parts) -> Parts:
@@ -80,27 +55,56 @@ def gather(route: Route, parts: Parts) -> Parts:
 
     Sums are rounded to the type of the parts for every hop; within one, they are of float32 at least.
     """
-    rows = packed(parts)
-    areas = {ARRIVED: rows}
-    total = _zeros(parts, route.num_tokens)
-    for step, hops in groupby(reversed(route.hops.hops), key=lambda hop: hop.step):
-        exchange = _Exchange(route, rows)
-        received: list[tuple[Hop, Any, list[tuple[IntArray, Any]]]] = []
-        for hop in hops:
-            target = areas[ARRIVED] if hop.target == ARRIVED else areas.pop(hop.target, rows[:0])
-            for peer, chosen in hop.receives.items():
-                exchange.send(peer, target[_index(chosen, rows)])
-            contents = [(places, exchange.receive(peer, len(places))) for peer, places in sorted(hop.sends.items())]
-            received.append((hop, target[_index(hop.kept[1], rows)], contents))
-        exchange.run(f"step {step} of a combine, which counts backwards")
-        for hop, kept, contents in received:
-            sums = total if hop.source == OWN else _zeros(parts, route.hops.sizes.get(hop.source, 0))
-            for places, content in [(hop.kept[0], kept), *contents]:
-                for one, part in zip(sums, unpacked(content, parts), strict=True):
-                    one[_index(places, rows)] += part  # No place comes twice, so no order is left open.
-            if hop.source != OWN:
-                areas[hop.source] = packed([one.to(part.dtype) for one, part in zip(sums, parts, strict=True)])
-    return [one.to(part.dtype) for one, part in zip(total, parts, strict=True)]
+    counts = [int(hops.sizes[ARRIVED]) for hops in route.hops]
+    begins = [route.num_tokens, *(route.num_tokens + end for end in accumulate(counts))]
+    sums = _zeros(parts, begins[-2])  # What arrives in the last round is sent on by nobody.
+    for hops, begin, end in reversed(list(zip(route.hops, begins, begins[1:], strict=False))):
+        given = [part[begin - route.num_tokens : end - route.num_tokens] for part in parts]
+        if end <= begins[-2]:
+            given = [(one[begin:end] + part).to(part.dtype) for one, part in zip(sums, given, strict=True)]
+        _back(route, hops, given, sums)
+    return [one[: route.num_tokens].to(part.dtype) for one, part in zip(sums, parts, strict=True)]
+
+
+def _there(route: Route, hops: RankHops, own: torch.Tensor) -> torch.Tensor:
+    """Make the hops of one round with rows that a rank has; return those that arrive."""
+    torch, _ = import_torch()
+    areas, index = {OWN: own}, torch.from_numpy(hops.rows).to(own.device)
+    areas[ARRIVED] = own.new_empty(int(hops.sizes[ARRIVED]), own.shape[1])
+    for step, lists in hops.steps():
+        takes = [each for each in lists if not each.is_send]
+        sends = [(each.peer, areas[each.source][each.of(index)]) for each in lists if each.is_send]
+        sizes = [(each.peer, each.length) for each in takes]
+        contents = route.peers.exchange(own, sends, sizes, f"step {step} of a dispatch")
+        for each, content in zip(takes, contents, strict=True):
+            if each.target not in areas:
+                areas[each.target] = own.new_empty(int(hops.sizes[each.target]), own.shape[1])
+            areas[each.target][each.of(index)] = content
+        for source in {each.source for each in lists} - {OWN}:
+            areas.pop(source, None)
+    return areas[ARRIVED]
+
+
+def _back(route: Route, hops: RankHops, parts: Parts, total: Parts) -> None:
+    """Make the hops of one round backwards, with rows for those that arrived; add sums to those of the own rows."""
+    torch, _ = import_torch()
+    areas, sums = {ARRIVED: packed(parts)}, {OWN: total}
+    rows = areas[ARRIVED]
+    index = torch.from_numpy(hops.rows).to(rows.device)
+    for step, lists in hops.steps(backwards=True):
+        takes = [each for each in lists if each.is_send]
+        sends = [(each.peer, areas[each.target][each.of(index)]) for each in lists if not each.is_send]
+        sizes = [(each.peer, each.length) for each in takes]
+        contents = route.peers.exchange(rows, sends, sizes, f"step {step} of a combine, which counts backwards")
+        for each, content in zip(takes, contents, strict=True):
+            if each.source not in sums:
+                sums[each.source] = _zeros(parts, int(hops.sizes[each.source]))
+            for one, part in zip(sums[each.source], unpacked(content, parts), strict=True):
+                one[each.of(index)] += part  # No place comes twice, so no order is left open.
+        for source in sums.keys() - {OWN}:
+            areas[source] = packed([one.to(part.dtype) for one, part in zip(sums.pop(source), parts, strict=True)])
+        for target in {each.target for each in lists} - {ARRIVED}:
+            areas.pop(target, None)
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:
@@ -111,36 +115,3 @@ def sum_type(dtype: torch.dtype) -> torch.dtype:
 
 def _zeros(parts: Parts, rows: int) -> Parts:
     return [part.new_zeros((rows, part.shape[1]), dtype=sum_type(part.dtype)) for part in parts]
-
-
-def _index(rows: IntArray, like: torch.Tensor) -> torch.Tensor:
-    torch, _ = import_torch()
-    return torch.from_numpy(rows).to(like.device)  # type: ignore[no-any-return]
-
-
-class _Exchange:
-    """The messages of one step."""
-
-    def __init__(self, route: Route, like: torch.Tensor) -> None:
-        self.route, self.like = route, like
-        self.messages: list[tuple[int, bool, torch.Tensor]] = []
-
-    def send(self, peer: int, rows: torch.Tensor) -> None:
-        """Post rows for a peer."""
-        self.messages.append((peer, True, rows))
-        self.route.sent[peer] += rows.numel()
-
-    def receive(self, peer: int, rows: int) -> torch.Tensor:
-        """Return where so many rows of a peer will be."""
-        room = self.like.new_empty(rows, self.like.shape[1])
-        self.messages.append((peer, False, room))
-        return room
-
-    def run(self, what: str) -> None:
-        """Send and receive all of them."""
-        try:
-            wait_for_all(post(self.route.group, TAG, self.messages), self.route.timeout)
-        except (RuntimeError, ValueError) as error:
-            raise ProgramError(
-                f"rank {self.route.group.rank()} could not finish {what}: {first_line(error)}"
-            ) from error

@@ -96,10 +96,10 @@ class PlanCache:
         self.__dict__.pop("boxes", None)
 
     @cached_property
-    def boxes(self) -> tuple[int, tuple[tuple[Fraction, ...], ...]] | str:
+    def boxes(self) -> tuple[tuple[int, ...], tuple[tuple[Fraction, ...], ...]] | str:
         """GPUs of each box and the rates of their NICs, where these differ, if the network has several boxes.
 
-        Each has to be a run of as many ranks; or else it says why not.
+        Each has to be a run of ranks; or else it says why not.
         """
         network = self.topology if self.failure.faults or not self._plans else self._plans[0][1].topology
         if network is None or network.num_ranks != self.num_ranks:
@@ -109,13 +109,12 @@ class PlanCache:
             boxes = boxes_of(hops)
         except ColloptError:
             return f"{network.name} has not several boxes in which GPUs reach each other directly"
-        size = len(boxes[0])
-        if np.concatenate(boxes).tolist() != list(range(self.num_ranks)) or len({*map(len, boxes)}) > 1:
-            return f"the boxes of {network.name} are not runs of as many consecutive ranks each"
+        if np.concatenate(boxes).tolist() != list(range(self.num_ranks)):
+            return f"the boxes of {network.name} are not runs of consecutive ranks"
         rates = nic_rates(hops, boxes)
         if lost := [box for box, row in enumerate(rates) if not any(row)]:
             return f"box {lost[0]} of {network.name} reaches no others"
-        return size, rates
+        return tuple(map(len, boxes)), rates
 
     def _load(self, folder: Path) -> list[tuple[str, Plan]]:
         """Read all plans of the folder; keep those for as many ranks of collectives that the backend runs."""

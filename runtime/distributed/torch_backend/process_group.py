@@ -205,8 +205,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         def prepare(target: Any, source: Any) -> tuple[Any, Callable[[], None] | None]:
             boxes = self._cache.boxes
             assert not isinstance(boxes, str)  # Or it cannot exchange.
-            size, nics = boxes
-            return all_to_all_single.prepared(target, source, *splits, group, gpus_per_server=size, nics=nics or None)
+            sizes, nics = boxes
+            return all_to_all_single.prepared(target, source, *splits, group, gpus_per_server=sizes, nics=nics or None)
 
         return self._run_prepared(ALL_TO_ALLV, prepare, tensors, opts)
 

@@ -1,0 +1,143 @@
+"""Relays of a dispatch: which server of those that have a token sends its copies on, by water filling.
+
+A token of server i for a set S of others has one chief among S and i: the server that sends the copies.  If that is i,
+it sends one to each of S; otherwise it sends one to the chief, which sends one to each other server of S.
+"""
+
+import numpy as np
+
+from ...support.arrays import IntArray
+from ...support.compiling.kernels import kernel
+
+PIECES = 32  # Parts of what a server has in a round, of which each is dealt out at once
+SWEEPS = 2  # over all classes; more change the largest number of sends by less than a percent
+
+
+@kernel
+def chief_quotas(once: IntArray, classes: IntArray, target: int) -> IntArray:
+    """Return the tokens of each class by chief, so that the most sends are few; no relays below `target` sends.
+
+    Shapes: `once` int64 (servers,), tokens that leave each; `classes` int64 (servers, 2^servers), tokens by the set of
+    other servers that want them; returns int64 (servers, 2^servers, servers).
+    """
+    servers, subsets = classes.shape
+    quotas = np.zeros((servers, subsets, servers), dtype=np.int64)
+    sends = once.copy()
+    for server in range(servers):
+        for subset in range(1, subsets):
+            quotas[server, subset, server] = classes[server, subset]
+            sends[server] += classes[server, subset] * _more(subset)
+    for _ in range(SWEEPS):
+        for server in range(servers):
+            for subset in range(1, subsets):
+                if classes[server, subset] and _more(subset):
+                    _fill(quotas[server, subset], sends, subset | 1 << server, classes[server, subset], _more(subset))
+    for server in range(servers):
+        for subset in range(1, subsets):
+            for chief in range(servers):
+                if chief != server and quotas[server, subset, chief]:
+                    back = max(0, min(quotas[server, subset, chief], (target - sends[server]) // _more(subset)))
+                    quotas[server, subset, chief] -= back
+                    quotas[server, subset, server] += back
+                    sends[chief] -= back * _more(subset)
+                    sends[server] += back * _more(subset)
+    return quotas
+
+
+@kernel
+def _more(subset: int) -> int:
+    """Copies that a chief sends besides the first: servers in a set, less one."""
+    count = -1
+    while subset:
+        count += subset & 1
+        subset >>= 1
+    return count
+
+
+@kernel
+def _fill(quota: IntArray, sends: IntArray, members: int, tokens: int, more: int) -> None:
+    """Deal the tokens of one class out to its members anew, to those with the fewest sends first."""
+    for chief in range(len(quota)):
+        sends[chief] -= quota[chief] * more
+        quota[chief] = 0
+    left, level, count = tokens, 2**62, len(quota) + 1
+    while True:  # until all that are below the level keep it so, but for rounding
+        total, below = tokens * more, 0
+        for chief in range(len(quota)):
+            if members >> chief & 1 and sends[chief] < level:
+                total += sends[chief]
+                below += 1
+        if below == 0 or below >= count:
+            break
+        level, count = total // below, below
+    for chief in range(len(quota)):
+        if members >> chief & 1 and sends[chief] < level:
+            quota[chief] = min(left, (level - sends[chief]) // more)
+            left -= quota[chief]
+            sends[chief] += quota[chief] * more
+    while left:
+        least = -1
+        for chief in range(len(quota)):
+            if members >> chief & 1 and (least < 0 or sends[chief] < sends[least]):
+                least = chief
+        quota[least] += 1
+        sends[least] += more
+        left -= 1
+
+
+@kernel
+def dealt(classes: IntArray, quotas: IntArray, rounds: int) -> tuple[IntArray, IntArray]:
+    """Deal the tokens of all ranks out to chiefs and rounds; return rows of equal ones, and what ranks send by round.
+
+    The round after its own, a relayed token is sent on by the GPU of the chief that has the number of its rank's.
+    Equal tokens of a rank stay together up to a part of what a server has, so that there are few rows; each goes to the
+    chief with the most left, in the round in which that has the fewest.
+
+    Shapes: `classes` int64 (ranks, 2^servers); `quotas` as `chief_quotas` returns them; rows int64 (rows, 5) with rank,
+    class, chief, round and tokens, by rank and class; sends int64 (rounds + 1, ranks, servers).
+    """
+    ranks, subsets = classes.shape
+    servers = quotas.shape[2]
+    gpus = ranks // servers
+    rows = np.empty(
+        (min(classes.sum(), np.count_nonzero(classes) * servers + 2 * PIECES * rounds * servers), 5), np.int64
+    )
+    sends = np.zeros((rounds + 1, ranks, servers), dtype=np.int64)
+    count = 0
+    for server in range(servers):
+        left, busy = quotas[server].copy(), np.zeros((servers, rounds), dtype=np.int64)
+        most = max(1, left.sum() // (PIECES * rounds))
+        for rank in range(server * gpus, (server + 1) * gpus):
+            for subset in range(1, subsets):
+                tokens = classes[rank, subset]
+                while tokens:
+                    chief, number = 0, 0
+                    for other in range(servers):
+                        if left[subset, other] > left[subset, chief]:
+                            chief = other
+                    for other in range(rounds):
+                        if busy[chief, other] < busy[chief, number]:
+                            number = other
+                    some = min(tokens, most, left[subset, chief])
+                    if some == 0:
+                        break
+                    row = rows[count]
+                    row[0], row[1], row[2], row[3], row[4] = rank, subset, chief, number, some
+                    count += 1
+                    tokens -= some
+                    left[subset, chief] -= some
+                    busy[chief, number] += some * max(1, _more(subset))
+                    _send(sends, rank, subset, chief, number, some, gpus)
+    return rows[:count], sends
+
+
+@kernel
+def _send(sends: IntArray, rank: int, subset: int, chief: int, number: int, tokens: int, gpus: int) -> None:
+    """Add the sends of some tokens, and those of their relay one round later."""
+    relay = chief * gpus + rank % gpus
+    for server in range(sends.shape[2]):
+        if subset >> server & 1:
+            if chief in (rank // gpus, server):
+                sends[number, rank, server] += tokens
+            else:
+                sends[number + 1, relay, server] += tokens
