@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UnsupportedError
 from ...planners import Candidate, Plan, logical_topology
 from ...planners.registry import unknown_name
+from ...runtime import Calibration
 from ...schedules import Bound
 from ...support.plugins.registered import call_with_options
 from ...support.validation import shown
@@ -17,6 +18,7 @@ from ...topologies import Topology
 from ..figures.logical import logical_figure
 from ..figures.network import topology_figure
 from ..figures.plan import bandwidth_figure, gantt_figure, utilization_figure
+from ..figures.residuals import residual_figure
 from ..figures.style import image_of
 from ..figures.trees import tree_figure
 from ..tables.plan_tables import Model, curve_table
@@ -59,6 +61,11 @@ def _of_topology(viewed: Topology) -> dict[str, Callable[..., Figure]]:
 @_figures.register(Candidate)
 def _of_candidate(viewed: Candidate) -> dict[str, Callable[..., Figure]]:
     return _of_topology(viewed.topology())
+
+
+@_figures.register(Calibration)
+def _of_calibration(viewed: Calibration) -> dict[str, Callable[..., Figure]]:
+    return {"residuals": lambda: residual_figure(viewed), **_of_topology(viewed.topology)}
 
 
 @_figures.register(Bound)
