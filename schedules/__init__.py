@@ -65,7 +65,7 @@ from .traffic.collective import (
     register_collective,
 )
 from .trees.allreduce import Allreduce, TreeSchedule
-from .trees.forest import Forest, TreeEdge
+from .trees.forest import Forest, Tree, TreeEdge
 from .trees.forest_json import forest_from_json, forest_to_json
 from .trees.in_network import in_network
 from .trees.symmetric_forest import SymmetricAllreduce, SymmetricForest
@@ -78,7 +78,7 @@ __all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective",
 __all__ += ["register_collective"]
 __all__ += ["Schedule", "busiest_links", "congestion", "rate_of_loads", "schedule_time", "verified_loads"]
 __all__ += ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
-__all__ += ["Allreduce", "Forest", "TreeEdge", "TreeSchedule", "forest_from_json", "in_network"]
+__all__ += ["Allreduce", "Forest", "Tree", "TreeEdge", "TreeSchedule", "forest_from_json", "in_network"]
 __all__ += ["SymmetricAllreduce", "SymmetricForest", "verified_symmetric_loads"]
 __all__ += ["RankEdges", "RankTransfers", "rank_transfers"]
 __all__ += ["forest_to_json", "verified_link_loads", "verified_schedule_loads"]

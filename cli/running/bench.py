@@ -91,7 +91,7 @@ def bench(
     op: OpOption = None,
     backend: BackendOption = "gloo",
     slices: SlicesOption = 1,
-    timeout: TimeoutOption = 600.0,
+    timeout: TimeoutOption = 600,
     topology: TopologyOption = None,
     collective: CollectiveOption = None,
     planner: PlannersOption = None,

@@ -35,7 +35,7 @@ def run(
     op: OpOption = "sum",
     repeats: RepeatsOption = 3,
     slices: SlicesOption = 1,
-    timeout: TimeoutOption = 120.0,
+    timeout: TimeoutOption = 120,
     as_json: JsonOption = False,
 ) -> None:
     """Run a plan on real tensors, one process per rank, and compare the result with torch's own collective.

@@ -1,4 +1,4 @@
-"""What objects show of themselves: figures by kind, and HTML for notebooks."""
+"""What objects show of themselves: figures and tables by kind, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from ..figures.plan import bandwidth_figure, gantt_figure, utilization_figure
 from ..figures.residuals import residual_figure
 from ..figures.style import image_of
 from ..figures.trees import tree_figure
-from ..tables.plan_tables import Model, curve_table
+from ..tables.plan_tables import Model, curve_table, link_table, step_table, tree_table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 SIZES = ("16K", "256K", "4M", "64M", "1G")  # That curves are drawn through
@@ -46,6 +47,25 @@ def html(viewed: object) -> str:
     if _num_nodes(viewed) > MOST_DRAWN:
         return f"<div>{text}</div>"
     return f"<div>{text}{image_of(plot(viewed, None, options={}), repr(viewed)[1:-1])}</div>"
+
+
+def frame(plan: Plan, kind: str, *, options: Mapping[str, object]) -> pd.DataFrame:
+    """Return the table of a kind."""
+
+    def steps(size: int | str = "64M", slices: int | None = None) -> pd.DataFrame:
+        return step_table(plan, size, slices)
+
+    def curves(sizes: Iterable[int | str] = SIZES, model: Model = "estimate") -> pd.DataFrame:
+        return curve_table([plan], sizes, model=model)
+
+    def trees(root: int | str | None = None) -> pd.DataFrame:
+        return tree_table(plan, root)
+
+    known = {"links": lambda: link_table(plan), "trees": trees, "steps": steps, "curves": curves}
+    if not isinstance(kind, str) or kind not in known:
+        raise unknown_name("table of this object", kind, known)
+    table: pd.DataFrame = call_with_options(known[kind], f"the table {kind}", (), options)
+    return table
 
 
 @singledispatch

@@ -12,13 +12,13 @@ from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..paths.congestion import congestion
 from ..paths.schedule import AllreduceSchedule
-from .forest import Forest
+from .forest import Forest, TreeSequence
 
 LOAD_LIMIT = 2**62  # what `collopt.schedules.trees.verify` adds up to
 
 
 @dataclass(frozen=True, eq=False)
-class Allreduce(AllreduceSchedule):
+class Allreduce(TreeSequence, AllreduceSchedule):
     """A reduce-scatter followed, shard by shard and chunk by chunk, by an allgather.
 
     Both run at the same time once data flows, so a link's load is the sum of both.  All ranks end with all sums, so the

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VIEWS = "collopt.views"
-"""The entry point group of ``html`` and ``plot``."""
+"""The entry point group of ``frame``, ``html`` and ``plot``."""
 
 
 class Viewed:
