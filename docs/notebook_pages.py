@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = "notebooks"
+TABLE = '<table border="1" class="dataframe">'
 LINK = re.compile(rf"(\]\((?:\.\./)*(?:{FOLDER}/)?[\w-]+)\.ipynb(?=[)#])")
 
 
@@ -45,7 +46,7 @@ def page_of(notebook: dict[str, Any]) -> str:
 def _shown(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     if "text/html" in data:
-        # Blank lines would end a block of HTML.
-        page = re.sub(r"\n\s*\n", "\n", "".join(data["text/html"]))
+        # Blank lines would end a block of HTML; the site has its own style for tables.
+        page = re.sub(r"\n\s*\n", "\n", "".join(data["text/html"])).replace(TABLE, "<table>")
         return f'<div class="output">{page}</div>'
     return f"```text\n{''.join(output.get('text') or data['text/plain']).rstrip()}\n```"

@@ -51,13 +51,13 @@ def test_pages_of_notebooks_have_text_code_and_what_was_shown() -> None:
             "outputs": [
                 {"data": {"text/plain": ["2"]}},
                 {"text": ["said\n"]},
-                {"data": {"text/html": ["<p>a</p>\n\n<p>b</p>"], "text/plain": ["a"]}},
+                {"data": {"text/html": ['<table border="1" class="dataframe">\n\n</table>'], "text/plain": ["a"]}},
             ],
         },
     ]
     assert hook().page_of({"cells": cells}) == (
         "# Title\nText.\n\n```python\n1 + 1\n```\n\n```text\n2\n```\n\n```text\nsaid\n```\n\n"
-        '<div class="output"><p>a</p>\n<p>b</p></div>\n'
+        '<div class="output"><table>\n</table></div>\n'
     )
 
 
