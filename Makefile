@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python;
 	&& echo "$$python" && break; done)
 TESTFLAGS ?= -m "not slow" --hypothesis-profile=quick
 
-.PHONY: help env demo test lint ruff types imports docstrings stage docs pictures bench gpu wheel lowest clean
+.PHONY: help env demo test lint ruff types imports docstrings stage docs pictures notebooks bench gpu wheel lowest clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ $(VENV)/.docs: $(VENV)/.ready
 
 pictures: env ## draw the pictures of the documentation again
 	$(BIN)/python tests/redraw_pictures.py
+
+notebooks: env ## run the notebooks of the documentation again
+	$(BIN)/python tests/notebooks.py
 
 bench: env ## run the benchmarks
 	$(BIN)/python benchmarks/run.py

@@ -1,7 +1,8 @@
 """Graph layout of a network: positions of nodes, and curves of links around nodes in their way.
 
 - Grids for tori, whose names hold coordinates.
-- A circle for other networks without switches.
+- Distances as those along links for other networks without switches, by stress majorization (Gansner, Koren and North,
+  GD 2004); a circle for large and for dense ones.
 - Rows for networks with switches: ranks box by box, switches above them by their distance from ranks, and below them
   those that join ranks of one box only, such as an NVSwitch.
 - Circles around the top switches instead of rows, where these would be too wide.
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-Arrangement = Literal["grid", "circle", "rows", "rings"]
+Arrangement = Literal["grid", "stress", "circle", "rows", "rings"]
 
+MOST_STRESSED, ROUNDS = 64, 300  # Nodes that are moved to show structure, and how often
+DENSE = 0.75  # Share of all possible links above which there is no structure to show
+NEAREST = 0.6  # Distance of such nodes
 WIDEST_ROW = 80  # Places in a row; more go around a circle
 GAP = 0.8  # Between ranks of different boxes, in addition to the 1 between neighbors
 LOWEST, HIGHEST = 1.7, 3.2  # Distance of two rows
@@ -84,7 +88,11 @@ def places(topology: Topology) -> Places:
     flat = (0,) * topology.num_ranks
     if coordinates := _coordinates(topology.compute_nodes):
         return Places(*_on_grid(coordinates), flat, "grid")
-    return Places(*_on_circle(_rank_positions(topology)), flat, "circle")
+    circle = _on_circle(_rank_positions(topology))
+    sparse = topology.num_links < DENSE * topology.num_ranks * (topology.num_ranks - 1)
+    if sparse and topology.num_ranks <= MOST_STRESSED:
+        return Places(*_by_distances(topology, np.stack(circle, axis=1)), flat, "stress")
+    return Places(*circle, flat, "circle")
 
 
 def box_of_nodes(topology: Topology) -> Mapping[str, str]:
@@ -122,6 +130,33 @@ def _on_circle(positions: FloatArray) -> tuple[FloatArray, FloatArray]:
     # Two nodes one apart need no circle of a circumference of two.
     radius = max((positions.max() + 1) / (2 * math.pi), 0.5)
     return radius * np.sin(angles), radius * np.cos(angles)
+
+
+def _by_distances(topology: Topology, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Move nodes from their `points`, shape (nodes, 2), until they are as far apart as the links between them are long.
+
+    A link is the longer the less bandwidth it has.  Each round minimizes a majorant of the stress, the sum of squared
+    relative errors of all distances.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import shortest_path
+
+    tails, heads, capacities, _ = topology.arrays
+    count = len(points)
+    lengths = np.sqrt(capacities.max() / capacities)
+    wanted = shortest_path(coo_array((lengths, (tails, heads)), shape=(count, count)).tocsr(), directed=False)
+    wanted = np.minimum(wanted, 2 * np.max(wanted, where=np.isfinite(wanted), initial=1))  # of parts without links
+    weights = 1 / np.where(wanted > 0, wanted, np.inf) ** 2
+    inverse = np.linalg.pinv(np.diag(weights.sum(axis=1)) - weights)
+    for _ in range(ROUNDS):
+        apart = np.hypot(*(points[:, None] - points[None]).transpose(2, 0, 1))
+        pulls = weights * wanted / np.where(apart > 0, apart, np.inf)
+        points = inverse @ (np.diag(pulls.sum(axis=1)) - pulls) @ points
+    apart = np.hypot(*(points[:, None] - points[None]).transpose(2, 0, 1))
+    nearest = np.min(apart, axis=1, where=apart > 0, initial=apart.max())
+    # Most are 1 from their nearest neighbor, and none is so near that nodes would overlap.
+    x, y = np.round(points / min(np.median(nearest), nearest.min() / NEAREST), 2).T
+    return x, y
 
 
 def _rank_positions(topology: Topology) -> FloatArray:
@@ -270,7 +305,7 @@ def _offsets(
         return np.asarray((pulls * sides)[:, None] * normals)
     blocked = _blocked(points, first, last)
     sides = np.ones(len(spans))
-    if placed.arrangement == "circle":
+    if placed.arrangement in ("circle", "stress"):
         sides = np.sign((normals * -middles).sum(axis=1))
     pulls = np.where(blocked, np.minimum(1.0, 0.4 + 0.16 * spans), 0.0)
     return np.asarray((pulls * sides)[:, None] * normals)

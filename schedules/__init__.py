@@ -58,7 +58,7 @@ from .traffic.collective import (
 from .trees import symmetric_verify  # noqa: F401
 from .trees import verify as tree_verify  # noqa: F401
 from .trees.allreduce import Allreduce, TreeSchedule
-from .trees.forest import Forest, TreeEdge
+from .trees.forest import Forest, Tree, TreeEdge
 from .trees.in_network import in_network
 from .trees.symmetric_forest import SymmetricAllreduce, SymmetricForest
 from .trees.symmetric_ranks import RankEdges, RankTransfers, rank_transfers
@@ -68,7 +68,8 @@ __all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective",
 __all__ += ["register_collective"]
 __all__ += ["Schedule", "busiest_links", "congestion", "rate_of_loads", "schedule_time", "verified_loads"]
 __all__ += ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
-__all__ += ["Allreduce", "Forest", "SymmetricAllreduce", "SymmetricForest", "TreeEdge", "TreeSchedule", "in_network"]
+__all__ += ["Allreduce", "Forest", "SymmetricAllreduce", "SymmetricForest", "Tree", "TreeEdge", "TreeSchedule"]
+__all__ += ["in_network"]
 __all__ += ["RankEdges", "RankTransfers", "rank_transfers"]
 __all__ += ["AnyStepSchedule", "Send", "StepAllreduce", "StepCost", "StepExchange", "StepSchedule", "step_cost"]
 __all__ += ["FlowPath", "FlowSchedule", "StagedFlow"]

@@ -168,3 +168,13 @@ def test_what_sizes_do_not_tell_is_said(capsys: pytest.CaptureFixture[str], tmp_
     assert (
         "efficiency gpu-nvswitch  1       not identifiable from these sizes" in call(capsys, "calibrate", *network).out
     )
+
+
+def test_residuals_are_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Into a file of a known format, and only where there is a model."""
+    file, figure = times(tmp_path / "box.txt", 4, 240), tmp_path / "residuals.svg"
+    network = ("--topology", "dgx-a100", "--boxes", 2, "--class", f"gpu-nvswitch={file}")
+    assert call(capsys, "calibrate", *network, "--figure", figure).err == f"wrote {figure}\n"
+    assert "model above measured time in %" in figure.read_text(encoding="utf-8")
+    assert "--figure x.gif does not end in .svg" in refusal(call(capsys, "calibrate", *network, "--figure", "x.gif"))
+    assert "--figure applies to a network" in refusal(call(capsys, "calibrate", file, "--figure", figure))

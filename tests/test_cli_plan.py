@@ -442,10 +442,11 @@ def test_more_thread_blocks_are_advised_to_people(
     words: list[str],
     advised: bool,
 ) -> None:
-    """At a terminal, where a file for a runtime is written and nobody has said how many; and never to scripts."""
+    """At a terminal, where a file for a runtime is written and nobody has said how many; to scripts in the log."""
     monkeypatch.chdir(tmp_path)
     ring = ["plan", "ring", "--nodes", "2", "allgather", *words]
     assert "--instances" not in call(capsys, *ring).err
+    assert ("info: one thread block rarely saturates" in call(capsys, *ring, "-v").err) == advised
     monkeypatch.setattr("collopt.cli.terminal.progress._shown", lambda _: nullcontext())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert ("also try --instances 4" in call(capsys, *ring).err) == advised

@@ -73,15 +73,20 @@ def test_every_relative_link_of_the_page_leads_somewhere(page: Path) -> None:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    """mkdocs.yml lists each page of docs/ once."""
+    """mkdocs.yml lists each page of docs/ once, and those that are made of notebooks."""
     listed = re.findall(r"[\w/-]+\.md", str(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
-    assert sorted(listed) == sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+    docs = ROOT / "docs"
+    pages = [*docs.rglob("*.md"), *(page.with_suffix(".md") for page in docs.rglob("*.ipynb"))]
+    assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in pages)
 
 
-def test_first_page_leads_to_every_other() -> None:
-    """docs/index.md links each page of docs/; those of the Python reference are linked from its own first page."""
-    linked = set(re.findall(r"\]\(([\w/-]+\.md)", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
-    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} - {"index.md"}
+def test_the_list_of_pages_leads_to_every_other() -> None:
+    """docs/all-pages.md links each page of docs/; those of the Python reference are linked from its own first page."""
+    docs = ROOT / "docs"
+    linked = set(re.findall(r"\]\(([\w/-]+\.(?:md|ipynb))", (docs / "all-pages.md").read_text(encoding="utf-8")))
+    found = [*docs.rglob("*.md"), *docs.rglob("*.ipynb")]
+    pages = {str(page.relative_to(docs)) for page in found} - {"all-pages.md"}
+    assert "(all-pages.md)" in (docs / "index.md").read_text(encoding="utf-8")
     apart = ("reference/api/", "how-to/objectives/")
     firsts = {f"{folder}index.md" for folder in apart}
     assert sorted({page for page in pages if not page.startswith(apart)} | firsts) == sorted(linked & pages)

@@ -21,6 +21,12 @@ def check_targets(targets: Mapping[str, Path | None], sources: Iterable[Path | N
         taken.append(path)
 
 
+def check_figure(option: str, path: Path | None) -> None:
+    """Refuse a figure whose format its name does not say."""
+    if path is not None and path.suffix.lower() not in (".svg", ".png", ".pdf"):
+        raise UsageError(f"{option} {path} does not end in .svg, .png or .pdf; name one of them")
+
+
 @contextmanager
 def name_errors_after(path: Path) -> Iterator[None]:
     """Make errors name `path` instead of the temporary file."""

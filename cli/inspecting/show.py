@@ -12,7 +12,7 @@ from ...schedules import as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
-from ..arguments.output_files import check_targets, name_errors_after
+from ..arguments.output_files import check_figure, check_targets, name_errors_after
 from ..arguments.parameters import UsageError
 from ..arguments.requests import check_planners, size_option
 from ..arguments.shared import ShardOptions
@@ -43,7 +43,6 @@ REPEATABLE_IN = {"--planner": ("curves",), "--size": ("curves",)}  # Options tha
 DEFAULT_SIZE = "64M"
 SIZES = tuple(2**power for power in range(10, 31))
 MAX_TABLE_BYTES = 2**26
-FORMATS = ("png", "svg", "pdf")
 TABLES = ".csv"
 
 
@@ -152,8 +151,7 @@ def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, giv
 def _checked_target(output: Path | None, *sources: Path | None) -> Path | None:
     if output is None:
         return None
-    if output.suffix.lower().removeprefix(".") not in FORMATS:
-        raise UsageError(f"--output {output} does not end in .svg, .png or .pdf; name one of them")
+    check_figure("--output", output)
     check_targets({"--output": output}, sources=sources)
     return output
 

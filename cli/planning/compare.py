@@ -11,7 +11,7 @@ from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError
 from ..arguments.requests import check_planners
 from ..arguments.shared import ShardOptions
-from ..terminal.output import emit, emit_csv, emit_json, emit_rows, number_table, plain_rows
+from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -72,6 +72,9 @@ def _print(frame: pd.DataFrame, title: str, sizes: list[str]) -> None:
         emit(_table(plans.sort_values("algbw", ascending=False, kind="stable"), sizes))
         if remarks := {row["planner"]: row["reason"] for row in plans.to_dict("records") if row["reason"]}:
             emit_rows("searches", remarks)
+    if compiling := frame["compile_seconds"].sum():
+        took = time_text(compiling * MICROSECONDS)
+        note(f"collopt: note: compiling kernels took {took}, which no planning time includes")
     for status in ("not applicable", "failed"):
         if len(others := frame[frame["status"] == status]):
             rows = others.to_dict("records")

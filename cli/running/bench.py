@@ -41,7 +41,7 @@ def bench(
     op: str | None = None,
     backend: str = "gloo",
     slices: int = 1,
-    timeout: float = 600.0,
+    timeout: float = 600,
     topology: str | None = None,
     collective: str | None = None,
     planner: list[str] | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -12,7 +12,7 @@ from ...errors import FileFormatError
 from ...support.formatting import count_text, percentage_text
 from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
-from ..arguments.output_files import check_targets, name_errors_after
+from ..arguments.output_files import check_figure, check_targets, name_errors_after
 from ..arguments.parameters import UsageError
 from ..arguments.requests import check_planners
 from ..terminal.output import emit, emit_csv, emit_json, note, plain_table
@@ -39,6 +39,7 @@ def calibrate(
     by: str | None = None,
     planner: str | None = None,
     output: Path | None = None,
+    figure: Path | None = None,
     as_json: bool = False,
     as_csv: bool = False,
 ) -> None:
@@ -47,16 +48,19 @@ def calibrate(
     Without a network, alpha and algbw are fitted to each file.  With a network and no file, its link classes are
     listed.
     """
+    from ...report import save_figure
     from ...runtime import Measurement
     from ...runtime import calibrate as calibrated
     from ...topologies import write_topology
     from ..arguments.networks import find_network, network_file
 
     runs = [(file, ()) for file in files or []] + [_tie(text) for text in classes or []]
-    _check_request(runs, topology, described, output, planner)
+    _check_request(runs, topology, described, {"--output": output, "--figure": figure, "--planner": planner})
     check_planners([planner] if planner else ())
     sources = [file for file, _ in runs]
-    check_targets({"--output": output}, sources=[*sources, None if topology is None else network_file(topology)])
+    check_figure("--figure", figure)
+    read = [*sources, None if topology is None else network_file(topology)]
+    check_targets({"--output": output, "--figure": figure}, sources=read)
     network = None if topology is None else find_network(topology, described)
     with working("fitting"):
         measured = [(_read(file, collective, by), names) for file, names in runs]
@@ -68,6 +72,10 @@ def calibrate(
         with name_errors_after(output):
             write_topology(found.topology, output)
         note(f"wrote {output}")
+    if found and figure:
+        with name_errors_after(figure):
+            save_figure(found.plot(), figure)
+        note(f"wrote {figure}")
     if as_json:
         models = [each._asdict() for each in found.runs] if found else []
         emit_json({"runs": models, "costs": rows, "notes": list(found.notes)} if found else rows)
@@ -92,10 +100,9 @@ def _check_request(
     runs: Sequence[tuple[Path, tuple[str, ...]]],
     topology: str | None,
     options: NetworkOptions,
-    output: Path | None,
-    planner: str | None,
+    further: Mapping[str, object],
 ) -> None:
-    about = {"--class": any(names for _, names in runs), "--output": output, "--planner": planner}
+    about = {"--class": any(names for _, names in runs), **further}
     given = [flag for flag, value in about.items() if value]
     if topology is None:
         if stray := given + options.given():
@@ -144,7 +151,7 @@ def _lines(measured: Sequence[tuple[MeasuredTimes, tuple[str, ...]]]) -> list[di
 
 def _line(line: RelativeFit) -> dict[str, Any]:
     (latency, slope), (latency_error, slope_error) = line.values.tolist(), line.reach.tolist()
-    residuals = sorted(line.residuals.tolist())
+    residuals = sorted(abs(line.residuals).tolist())
     return {
         "alpha_us": latency if latency > latency_error else None,
         "alpha_error": latency_error / latency if latency > latency_error else None,

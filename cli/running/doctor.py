@@ -188,7 +188,15 @@ def _plan() -> str:
 
 def _compile() -> None:
     """Make plans that need kernels of all kinds."""
-    from ...planners import bound_sizes, count_dispatch, plan, schedule_all_to_allv, schedule_dispatch
+    from ...planners import (
+        bound_sizes,
+        compare,
+        count_dispatch,
+        find_topologies,
+        plan,
+        schedule_all_to_allv,
+        schedule_dispatch,
+    )
     from ...runtime import run_program
     from ...runtime.lowering.lower import lower
     from ...schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE_SCATTER
@@ -200,11 +208,14 @@ def _compile() -> None:
             made = plan(network, collective)
             made.estimate("1M")
             run_program(lower(made.schedule, collective))
+        for collective in (ALLGATHER, ALLREDUCE, ALL_TO_ALL):
+            compare(network, collective, sizes=["1M"], bounds=[])
         plan(network, BROADCAST, root=0)
         plan(network, ALLGATHER, trees_per_root=1)
         plan(network, ALLGATHER, size="1M")
     plan(grid, ALLGATHER, planner="bfb")
     bound_sizes(grid, ALLGATHER, ["1M"])
+    find_topologies(8, 2)
     traffic = [[1 + one * other % 7 for other in range(16)] for one in range(16)]
     schedule_all_to_allv(traffic, servers=2, gpus_per_server=8)
     routed = count_dispatch([[[0, 1]], [[1, 0]]], [0, 1], servers=2, gpus_per_server=1)

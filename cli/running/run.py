@@ -23,7 +23,7 @@ def run(
     op: str = "sum",
     repeats: int = 3,
     slices: int = 1,
-    timeout: float = 120.0,
+    timeout: float = 120,
     as_json: bool = False,
 ) -> None:
     """Run a plan on real tensors, one process per rank, and compare the result with torch's own collective.

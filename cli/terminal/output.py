@@ -6,6 +6,7 @@ import csv
 import errno
 import io
 import json
+import logging
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import RenderableType
     from rich.table import Table
+
+_log = logging.getLogger("collopt.cli")
 
 BROKEN_PIPE = 141
 """What a shell reports for a program that SIGPIPE ended: whoever read the output has gone, which is no error."""
@@ -140,9 +143,11 @@ def note(message: str) -> None:
 
 
 def advise(message: str) -> None:
-    """Print advice on standard error, at a terminal only."""
+    """Print advice on standard error at a terminal, and elsewhere log it, as ``-v`` shows."""
     if sys.stderr is not None and sys.stderr.isatty():
         note(f"collopt: note: {message}")
+    else:
+        _log.info("%s", message)
 
 
 def _cell(value: object) -> object:

@@ -45,7 +45,11 @@ def computing(message: str) -> Iterator[None]:
 
     Compiled kernels return to Python, and so to its handling of Ctrl-C, only when they are done.
     """
-    compiling = partial(note, "collopt: note: this run compiles numba kernels, which takes up to a minute, once")
+    compiling = partial(
+        note,
+        "collopt: note: this run compiles numba kernels, which takes up to a minute, once; `collopt doctor --compile` "
+        "compiles those of all commands",
+    )
     with (
         handling(signal.SIGINT, signal.default_int_handler, signal.SIG_DFL),
         working(message),

@@ -18,6 +18,7 @@ from ...errors import UnsupportedError
 from ...support.arrays import FloatArray, IntArray
 from ...support.linear_program import LinearProgram
 from ...support.validation import is_whole, shown
+from .pyomo_model import model_text
 
 Numbers = npt.ArrayLike
 Shape = int | tuple[int, ...]
@@ -328,8 +329,10 @@ class BlockModel:
         self.blocks.minimize(terms)
 
     def __repr__(self) -> str:
-        """One line in angle brackets."""
-        return f"<{type(self).__name__} {self.blocks.name}>"
+        """One line in angle brackets, with the sizes of variables and constraints."""
+        sides = (("variables", self.blocks._columns), ("constraints", self.blocks._rows))
+        parts = [(kind, [(name, each.positions.size) for name, each in side.blocks.items()]) for kind, side in sides]
+        return model_text(self, self.blocks.name, parts)
 
     def linear_program(self) -> LinearProgram:
         """Return the program as it stands, as the arrays that `collopt.solve` reads."""

@@ -35,18 +35,33 @@ class PyomoModel:
         _register_fractions()
 
     def __repr__(self) -> str:
-        """One line in angle brackets."""
-        return f"<{type(self).__name__} {self.program.name}>"
+        """One line in angle brackets, with the sizes of variables and constraints."""
+        import pyomo.environ as pyo
+
+        parts = [
+            (kind, ((part.local_name, len(part)) for part in self.program.component_objects(each)))
+            for kind, each in (("variables", pyo.Var), ("constraints", pyo.Constraint))
+        ]
+        return model_text(self, self.program.name, parts)
 
     @property
     def variables(self) -> Any:
         """What has the variables as attributes, by their names in the formulation's table, to index in extensions."""
         return self.program
 
-    def constrain(self, name: str, expression: Any) -> None:
-        """Add a constraint under a new name: linear in this model's variables, with ``<=``, ``>=`` or ``==``."""
+    def constrain(self, name: str, expressions: Any, *, rule: Callable[..., Any] | None = None) -> None:
+        """Add constraints under a new name: linear in this model's variables, with ``<=``, ``>=`` or ``==``.
+
+        Parameters
+        ----------
+        name : str
+            Such as ``"quiet_uplink"``, by which solutions have its dual values.
+        expressions : expression, mapping or iterable
+            One constraint; several by their indices; or in a row, which are numbered from 0.
+        rule : callable, optional
+            Makes the expression of each index; `expressions` then are the indices.
+        """
         import pyomo.environ as pyo
-        from pyomo.core.expr.relational_expr import EqualityExpression, InequalityExpression, RangedExpression
 
         if not isinstance(name, str) or not name.isidentifier():
             raise UnsupportedError(f"the name of a constraint is {shown(name)}; expected a name such as 'quiet_uplink'")
@@ -54,7 +69,25 @@ class PyomoModel:
             raise UnsupportedError(
                 f"the name {name!r} is taken in {self.program.name}; choose another for the constraint"
             )
-        what = f"constraint {name!r}"
+        if rule is not None:
+            expressions = {key: rule(*key) if isinstance(key, tuple) else rule(key) for key in expressions}
+        elif isinstance(expressions, Iterable) and not isinstance(expressions, str | Mapping):
+            expressions = dict(enumerate(expressions))
+        if not isinstance(expressions, Mapping):
+            self._check_relation(f"constraint {name!r}", expressions)
+            self.program.add_component(name, pyo.Constraint(expr=expressions))
+            return
+        if not expressions:
+            raise UnsupportedError(f"constraint {name!r} has no expressions; expected at least one")
+        for key, expression in expressions.items():
+            self._check_relation(f"constraint {name!r} of {shown(key)}", expression)
+        self.program.add_component(
+            name, pyo.Constraint(list(expressions), rule=lambda _, *key: expressions[key if len(key) > 1 else key[0]])
+        )
+
+    def _check_relation(self, what: str, expression: Any) -> None:
+        from pyomo.core.expr.relational_expr import EqualityExpression, InequalityExpression, RangedExpression
+
         if not isinstance(expression, (EqualityExpression, InequalityExpression, RangedExpression)):
             raise UnsupportedError(
                 f"{what} is {shown(expression)}; expected an expression with <=, >= or == on variables"
@@ -64,7 +97,6 @@ class PyomoModel:
             raise UnsupportedError(f"{what} is {shown(str(expression))}; expected <=, >= or ==, not strict")
         if all(_constant(expression.args[0] - part) for part in expression.args[1:]):
             raise UnsupportedError(f"{what} is {shown(str(expression))}; expected variables that do not cancel out")
-        self.program.add_component(name, pyo.Constraint(expr=expression))
 
     def add_constraints(self, name: str, *index: Any, rule: Callable[..., Any]) -> None:
         """Add a block of constraints: `rule` takes an index and returns its relational expression."""
@@ -118,6 +150,15 @@ class PyomoModel:
             )
         if any(polynomial_degree(part) not in (0, 1) for part in parts):
             raise UnsupportedError(f"{what} is not linear; state it with products of numbers and variables only")
+
+
+def model_text(model: object, name: str, parts: Iterable[tuple[str, Iterable[tuple[str, int]]]]) -> str:
+    """Return one line in angle brackets: the blocks of each kind, and how many entries those of several have."""
+    listed = (
+        f"{kind} " + (", ".join(each if count == 1 else f"{each} ({count})" for each, count in blocks) or "none")
+        for kind, blocks in parts
+    )
+    return f"<{type(model).__name__} {name}: {'; '.join(listed)}>"
 
 
 class Component(NamedTuple):

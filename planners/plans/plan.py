@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from ...schedules.traffic.collective import collective_or_given
 from ...support.arrays import read_only
 from ...support.formatting import bandwidth_text, percentage_text
 from ...support.plugins.registered import call_registered
-from ...support.plugins.views import Viewed
+from ...support.plugins.views import VIEWS, Viewed
 from ...support.validation import as_kind, shown
 from ...support.writing import write_whole
 from ...topologies import RuntimeCosts, Topology
@@ -38,6 +38,10 @@ from ...topologies.network.assumed_costs import CostsName, as_costs
 from ...topologies.network.topology_json import topology_to_json
 from .checks import check_network, check_schedule_fits_bound, report_load_mismatch
 from .stages import Trace
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import pandas as pd
 
 PLAN_FORMAT = "collopt-plan"
 PLAN_VERSION = 8
@@ -238,9 +242,32 @@ class Plan(Viewed):
         time: float = call_registered(SIMULATORS, "simulator", simulator, (self, size), options)
         return time
 
+    def to_frame(self, kind: str = "links", **options: Any) -> pd.DataFrame:
+        """Tabulate the plan; `UnsupportedError` for an unknown kind or option, or a plan that has no such table.
+
+        Parameters
+        ----------
+        kind : str, optional
+            ``"links"``: load and utilization; ``"trees"``: hops; ``"steps"``: busy times at ``size="64M"``;
+            ``"curves"``: predicted times at several ``sizes``.
+        **options
+            Of the function for that kind in `collopt.report`: `link_table`, `tree_table`, `step_table`, `curve_table`.
+        """
+        frame: pd.DataFrame = call_registered(VIEWS, "view", "frame", (self, kind), {"options": options})
+        return frame
+
+    def to_networkx(self) -> nx.DiGraph:
+        """Convert the network as `Topology.to_networkx` does, with the other columns of ``to_frame()`` on its edges."""
+        import networkx as nx
+
+        graph = self.topology.to_networkx()
+        rows = self.to_frame().drop(columns=["bandwidth_gbps", "latency_us"]).set_index(["tail", "head"])
+        nx.set_edge_attributes(graph, rows.to_dict("index"))
+        return graph
+
     @property
     def trees(self) -> TreeSchedule:
-        """The schedule of a plan of trees; raises `UnsupportedError` if it consists of something else."""
+        """The schedule of a plan of trees, with items; raises `UnsupportedError` if it consists of something else."""
         schedule = self.schedule.expanded
         if not isinstance(schedule, TreeSchedule):
             raise UnsupportedError(

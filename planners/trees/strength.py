@@ -163,7 +163,7 @@ def _packed(topology: Topology, choices: list[list[_Slice]], trace: Trace) -> tu
     for chosen in choices[:-1]:
         schedule = _schedule(topology, chosen, trace)
         # It is not faster where copies that are looped back do not fit.
-        if schedule and schedule.total_weight / schedule.inverse_rate(topology) > choices[-1][0].algbw:
+        if schedule is not None and schedule.total_weight / schedule.inverse_rate(topology) > choices[-1][0].algbw:
             return chosen, schedule
     plain = _schedule(topology, choices[-1], trace)
     assert plain, "trees from rank to rank are always packed"

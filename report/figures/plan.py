@@ -130,18 +130,22 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
         check_table(table, {"bound_gbps": "positive"})
         for bound in sorted(set(table["bound_gbps"].astype(float))):
             axes.axhline(bound, color="0.4", lw=1, ls="--", label=f"bound, {bandwidth_text(bound, 2)}")
-    axes.set_xscale("log", base=2)
-    sizes = table["size"].astype(float)
-    first, last = math.floor(math.log2(sizes.min())), math.ceil(math.log2(sizes.max()))
-    ticks = [2.0**power for power in range(first, last + 1, max(1, math.ceil((last - first) / 10)))]
-    axes.set_xticks(ticks, [size_label(int(tick)) for tick in ticks])
-    axes.minorticks_off()
+    size_axis(axes, table["size"].astype(float).tolist())
     axes.set_ylim(bottom=0)
     finish(axes, "Bandwidth by size", "total size in bytes", "algbw in GB/s")
     # Inside the axes, some curve would be behind it.
     axes.legend().remove()
     legend(figure, loc="outside lower center", ncols=3, fontsize="small", frameon=False)
     return figure
+
+
+def size_axis(axes: Axes, sizes: Sequence[float]) -> None:
+    """Make the axis across one of sizes in bytes, logarithmic and with labels such as 64K."""
+    axes.set_xscale("log", base=2)
+    first, last = math.floor(math.log2(min(sizes))), math.ceil(math.log2(max(sizes)))
+    ticks = [2.0**power for power in range(first, last + 1, max(1, math.ceil((last - first) / 10)))]
+    axes.set_xticks(ticks, [size_label(int(tick)) for tick in ticks])
+    axes.minorticks_off()
 
 
 def size_label(size: int) -> str:

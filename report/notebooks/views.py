@@ -1,4 +1,4 @@
-"""What objects show of themselves: figures by kind, and HTML for notebooks."""
+"""What objects show of themselves: figures and tables by kind, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UnsupportedError
 from ...planners import Candidate, Plan, logical_topology
 from ...planners.registry import unknown_name
+from ...runtime import Calibration
 from ...schedules import Bound
 from ...support.plugins.registered import call_with_options
 from ...support.validation import shown
@@ -17,11 +18,13 @@ from ...topologies import Topology
 from ..figures.logical import logical_figure
 from ..figures.network import topology_figure
 from ..figures.plan import bandwidth_figure, gantt_figure, utilization_figure
+from ..figures.residuals import residual_figure
 from ..figures.style import image_of
 from ..figures.trees import tree_figure
-from ..tables.plan_tables import Model, curve_table
+from ..tables.plan_tables import Model, curve_table, link_table, step_table, tree_table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 SIZES = ("16K", "256K", "4M", "64M", "1G")  # That curves are drawn through
@@ -46,6 +49,25 @@ def html(viewed: object) -> str:
     return f"<div>{text}{image_of(plot(viewed, None, options={}), repr(viewed)[1:-1])}</div>"
 
 
+def frame(plan: Plan, kind: str, *, options: Mapping[str, object]) -> pd.DataFrame:
+    """Return the table of a kind."""
+
+    def steps(size: int | str = "64M", slices: int | None = None) -> pd.DataFrame:
+        return step_table(plan, size, slices)
+
+    def curves(sizes: Iterable[int | str] = SIZES, model: Model = "estimate") -> pd.DataFrame:
+        return curve_table([plan], sizes, model=model)
+
+    def trees(root: int | str | None = None) -> pd.DataFrame:
+        return tree_table(plan, root)
+
+    known = {"links": lambda: link_table(plan), "trees": trees, "steps": steps, "curves": curves}
+    if not isinstance(kind, str) or kind not in known:
+        raise unknown_name("table of this object", kind, known)
+    table: pd.DataFrame = call_with_options(known[kind], f"the table {kind}", (), options)
+    return table
+
+
 @singledispatch
 def _figures(viewed: object) -> dict[str, Callable[..., Figure]]:
     raise UnsupportedError(f"{shown(viewed)} has no figure")
@@ -59,6 +81,11 @@ def _of_topology(viewed: Topology) -> dict[str, Callable[..., Figure]]:
 @_figures.register(Candidate)
 def _of_candidate(viewed: Candidate) -> dict[str, Callable[..., Figure]]:
     return _of_topology(viewed.topology())
+
+
+@_figures.register(Calibration)
+def _of_calibration(viewed: Calibration) -> dict[str, Callable[..., Figure]]:
+    return {"residuals": lambda: residual_figure(viewed), **_of_topology(viewed.topology)}
 
 
 @_figures.register(Bound)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import CertificateError
 from ...support.arrays import IntArray
-from ...support.formatting import exact
+from ...support.formatting import count_text, exact, set_text
 from ...support.validation import shown
 from ...topologies import Topology
 from ..traffic.collective import ALLREDUCE, AnyCollective, as_collective
@@ -17,7 +17,7 @@ from ..traffic.sizes import crossing_traffic
 from .witness import Crossing, Pair, Witness, as_node_set, as_parts, check_known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cut(Witness):
     """A set S of `nodes`, ranks and switches, with some rank inside and some rank outside.
 
@@ -39,6 +39,10 @@ class Cut(Witness):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", as_node_set(self.nodes, "cut"))
+
+    def __repr__(self) -> str:
+        """Number and names of the nodes, sorted."""
+        return f"<Cut around {count_text(len(self.nodes), 'node')}: {set_text(self.nodes)}>"
 
     def supply(self, topology: Topology, weights: tuple[int, ...] = ()) -> int:
         """Shards of the ranks inside, ``|S ∩ Vc|``, or their weight."""
@@ -187,7 +191,7 @@ class RankCuts(Witness):
         return cls(tuple(Cut.from_json(nodes) for nodes in value))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Partition(Witness):
     """All nodes in parts, p of which hold ranks: these must receive ``2 (p - 1)`` times all data between them.
 
@@ -222,6 +226,10 @@ class Partition(Witness):
     def __post_init__(self) -> None:
         parts = as_parts(self.parts, "partition", "sets of nodes")
         object.__setattr__(self, "parts", tuple(as_node_set(part, "partition") for part in parts))
+
+    def __repr__(self) -> str:
+        """Number of parts, and the names of their nodes, sorted."""
+        return f"<Partition into {len(self.parts)} parts: {'; '.join(map(set_text, self.parts))}>"
 
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless every node is in one part, and nothing adds up outside the parties."""

@@ -11,13 +11,13 @@ from ...errors import CapacityOverflowError
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..paths.schedule import AllreduceSchedule
-from .forest import Forest
+from .forest import Forest, TreeSequence
 
 LOAD_LIMIT = 2**62  # what `collopt.schedules.trees.verify` adds up to
 
 
 @dataclass(frozen=True, eq=False)
-class Allreduce(AllreduceSchedule):
+class Allreduce(TreeSequence, AllreduceSchedule):
     """A reduce-scatter, `reduce`, followed, shard by shard and chunk by chunk, by an allgather, `broadcast`.
 
     Both run at the same time once data flows, so a link's load is the sum of both.  All ranks end with all sums, so the

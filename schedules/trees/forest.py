@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from operator import index
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -66,8 +67,62 @@ class TreeEdge(NamedTuple):
     path: tuple[int, ...]
 
 
+class Tree(NamedTuple):
+    """One tree of a schedule.
+
+    Attributes
+    ----------
+    root : int
+        Rank number.
+    share : Fraction
+        Of all data, that the tree carries.
+    direction : {"broadcast", "reduce"}
+        Whether data runs away from the root or towards it.
+    edges : tuple of TreeEdge
+        Its hops, from the root outwards.
+    """
+
+    root: int
+    share: Fraction
+    direction: Direction
+    edges: tuple[TreeEdge, ...]
+
+    def __repr__(self) -> str:
+        """One line in angle brackets."""
+        return f"<Tree of rank {self.root}: {self.direction} of {self.share} of all data over {len(self.edges)} edges>"
+
+
+class TreeSequence:
+    """Length, items and iteration of schedules that consist of forests."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def forests(self) -> tuple[Forest, ...]:
+            """Parts, each of one direction."""
+
+    def __len__(self) -> int:
+        """Number of distinct trees."""
+        return sum(forest.num_trees for forest in self.forests)
+
+    def __getitem__(self, number: int) -> Tree:
+        """Tree of this number, from 0; negative ones count from the end."""
+        place = index(number) + (len(self) if number < 0 else 0)
+        for forest in self.forests:
+            if 0 <= place < forest.num_trees:
+                root, weight = int(forest.roots[place]), int(forest.weights[place])
+                share = Fraction(weight, forest.trees_per_root * forest.total_weight)
+                return Tree(root, share, forest.direction, tuple(forest.edges(place)))
+            place -= forest.num_trees
+        raise IndexError(f"there is no tree {number}; the schedule has {len(self)}")
+
+    def __iter__(self) -> Iterator[Tree]:
+        """Yield the trees in order."""
+        return (self[number] for number in range(len(self)))
+
+
 @dataclass(frozen=True, eq=False)
-class Forest(RoutedSchedule):
+class Forest(TreeSequence, RoutedSchedule):
     """Weighted spanning trees, the schedule of ForestColl (section 5).
 
     Rank v has a shard of ``root_weights[v]`` units; tree ``t`` carries ``weights[t] / trees_per_root`` units of the
@@ -79,7 +134,7 @@ class Forest(RoutedSchedule):
 
     Trees are described from the root outwards.  With `direction` "reduce" data runs the other way: a path is passed
     from its end to its start, and the root reduces what all ranks have for its shard.  The arrays are read-only, not
-    copied.
+    copied.  A forest has a length, and its items are `Tree`.
 
     Attributes
     ----------

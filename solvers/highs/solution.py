@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import NoAnswerError
 from ..lp.basis import Evidence, Named
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..lp.certified_interval import Interval
     from ..lp.exact_optimum import ExactAnswer
 
@@ -100,6 +103,34 @@ class Solution:
         elif self.evidence.program.whole.any() and self.status.primal is PrimalStatus.FEASIBLE:
             figures = f", best so far {self._objective:.6g}, bound {self._bound:.6g}"
         return f"<Solution {self.evidence.program.name}: {self.status.termination.value}{figures}>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per block: ``kind``, ``name``, ``entries``, and ``nonzero``, ``smallest`` and ``largest`` of these.
+
+        The latter are about values of variables and dual values of constraints, and NaN where there are none.
+        """
+        import numpy as np
+        import pandas as pd
+
+        has_values, has_duals = self.status.primal is PrimalStatus.FEASIBLE, self.status.dual is DualStatus.FEASIBLE
+        program, none = self.evidence.program, np.full(0, np.nan)
+        sides = (
+            ("variable", program.variables, self.evidence.values if has_values else none),
+            ("constraint", program.constraints, self.evidence.duals if has_duals else none),
+        )
+        rows = []
+        for kind, blocks, numbers in sides:
+            for name, block in blocks.items():
+                row = {"kind": kind, "name": name, "entries": block.positions.size}
+                if len(numbers) and block.positions.size:
+                    part = numbers[block.positions]
+                    row |= {"nonzero": np.count_nonzero(part), "smallest": part.min(), "largest": part.max()}
+                rows.append(row)
+        return pd.DataFrame(rows, columns=["kind", "name", "entries", "nonzero", "smallest", "largest"])
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the status, and `to_frame`."""
+        return f"<p><code>{escape(repr(self)[1:-1])}</code></p>{self.to_frame().to_html(index=False, na_rep='')}"
 
     @property
     def objective(self) -> float:

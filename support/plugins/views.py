@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VIEWS = "collopt.views"
-"""The entry point group of ``html`` and ``plot``."""
+"""The entry point group of ``frame``, ``html`` and ``plot``."""
 
 
 class Viewed:
@@ -26,7 +26,7 @@ class Viewed:
         ----------
         kind : str, optional
             ``"topology"``; of bounds and plans also ``"cut"``, the default there, and ``"logical"``; of plans also
-            ``"utilization"``, ``"trees"``, ``"steps"`` and ``"curves"``.
+            ``"utilization"``, ``"trees"``, ``"steps"`` and ``"curves"``; of calibrations ``"residuals"``, the first.
         **options
             Of the function for that kind in `collopt.report`, such as ``size="64M"`` for ``"steps"``.
         """

@@ -61,8 +61,55 @@ def test_expressions_hold_fractions_without_a_word(capsys: pytest.CaptureFixture
 
 
 def test_models_are_shown_in_one_line() -> None:
-    """Their kind and their name."""
-    assert repr(throughput.build(ring(4))) == "<ThroughputModel throughput of ring-4>"
+    """Their kind and their name, and what they consist of: blocks of several have their size."""
+    model = throughput.build(ring(4))
+    assert repr(model) == (
+        "<ThroughputModel throughput of ring-4: variables rate, share (8), flow (32); constraints link_bandwidth (8), "
+        "flow_in_share (32), flow_balance (12), flow_arrival (4)>"
+    )
+    model.constrain("slow", model.variables.rate <= 1)
+    assert repr(model).endswith("flow_arrival (4), slow>")
+    assert repr(all_to_all.build(ring(4))) == (
+        "<AllToAllModel all-to-all of ring-4: variables rate, flow (32); constraints link_bandwidth (8), delivery (16)>"
+    )
+
+
+def test_constraints_come_alone_in_a_row_by_index_or_by_rule() -> None:
+    """All mean the same, and dual values have their indices."""
+    links = [("gpu0", "gpu1"), ("gpu1", "gpu0")]
+
+    def objective(*given: Any, **options: Any) -> tuple[Fraction, Any]:
+        model = throughput.build(ring(4, bandwidth=30))
+        share = model.variables.share
+        wanted = [each(share) for each in given]
+        rule = options.get("rule")
+        model.constrain("want", *wanted, **({"rule": lambda *pair: rule(share, *pair)} if rule else {}))
+        answer = solve(model).exact
+        answer.verify()
+        return answer.objective, answer.duals["want"]
+
+    row, row_duals = objective(lambda share: [share[pair] <= 6 for pair in links])
+    named, named_duals = objective(lambda share: {pair: share[pair] <= 6 for pair in links})
+    ruled, ruled_duals = objective(lambda share: links, rule=lambda share, tail, head: share[tail, head] <= 6)
+    assert row == named == ruled < objective(lambda share: share[links[0]] <= 30)[0]
+    assert set(row_duals) == {0, 1}
+    assert named_duals == ruled_duals
+    assert set(named_duals) == set(links)
+    assert sorted(named_duals.values()) == sorted(row_duals.values())
+
+
+def test_of_several_constraints_the_one_at_fault_is_named() -> None:
+    """And none of them is added."""
+    model = throughput.build(ring(4))
+    rate = model.variables.rate
+    with pytest.raises(UnsupportedError, match=r"constraint 'want' of 1 is .*not strict"):
+        model.constrain("want", [rate <= 1, rate < 1])
+    with pytest.raises(UnsupportedError, match=r"constraint 'want' of 'b' is 3; expected an expression"):
+        model.constrain("want", {"a": rate <= 1, "b": 3})
+    with pytest.raises(UnsupportedError, match=r"constraint 'want' has no expressions; expected at least one"):
+        model.constrain("want", [])
+    model.constrain("want", [rate <= Fraction(1, 4)])
+    assert solve(model).exact.objective == Fraction(1, 4)
 
 
 def test_a_refused_objective_leaves_the_old_one() -> None:

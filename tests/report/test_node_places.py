@@ -83,15 +83,24 @@ def test_a_torus_is_a_grid() -> None:
     assert layout.loc["gpu1.2.3", "y"] == plane.loc["gpu0.2.3", "y"]
 
 
-def test_networks_without_switches_are_circles_in_rank_order() -> None:
-    """Rank 0 at the top, the others clockwise."""
-    layout = node_layout(topologies.kautz(2, 2))
-    assert np.hypot(layout["x"], layout["y"]).to_numpy() == pytest.approx(
-        [np.hypot(layout["x"][0], layout["y"][0])] * 12
-    )
-    angles = np.arctan2(layout["x"], layout["y"]) % (2 * np.pi)
-    assert angles.is_monotonic_increasing
-    assert angles[0] == 0
+def test_large_networks_without_switches_are_circles_in_rank_order() -> None:
+    """Rank 0 at the top, the others clockwise; so are rings of any size."""
+    for network in (topologies.generalized_kautz(4, 150), topologies.ring(9)):
+        layout = node_layout(network)
+        radius = np.hypot(layout["x"], layout["y"]).to_numpy()
+        assert radius == pytest.approx([radius[0]] * len(radius), abs=0.01)
+        angles = np.arctan2(layout["x"], layout["y"]) % (2 * np.pi)
+        assert angles[1:].is_monotonic_increasing
+        assert np.cos(angles[0]) == pytest.approx(1, abs=1e-4)
+
+
+def test_distances_show_the_structure_of_small_networks() -> None:
+    """Dies of one MI250 are nearest to each other, as their link is the fastest; the halves of a DGX-1 are apart."""
+    assert distances(node_layout(topologies.mi250())).argmin(axis=1).tolist() == [die ^ 1 for die in range(16)]
+    between = distances(node_layout(topologies.dgx1_v100()))
+    inside = [between[a, b] for a in range(8) for b in range(8) if a != b and a // 4 == b // 4]
+    across = [between[a, b] for a in range(4) for b in range(4, 8)]
+    assert np.mean(inside) < 0.6 * np.mean(across)
 
 
 def test_wide_networks_are_rings_around_their_top() -> None:

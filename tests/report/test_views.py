@@ -9,10 +9,11 @@ from unittest.mock import patch
 import pytest
 from matplotlib.figure import Figure
 
-from collopt import bound, find_topologies, plan
+from collopt import bound, find_topologies, plan, solve
 from collopt.errors import MissingDependencyError, UnsupportedError
-from collopt.report import save_figure, topology_figure
-from collopt.topologies import dgx_a100, ring
+from collopt.formulations import throughput
+from collopt.report import curve_table, link_table, save_figure, step_table, topology_figure, tree_table
+from collopt.topologies import Topology, dgx_a100, ring
 
 NETWORK = dgx_a100(boxes=2)
 
@@ -91,3 +92,38 @@ def test_figures_are_still_those_of_matplotlib(tmp_path: Path) -> None:
     save_figure(topology_figure(ring(4)), tmp_path / "ours.svg")
     save_figure(Figure(), tmp_path / "other.svg")
     assert (tmp_path / "ours.svg").stat().st_size > (tmp_path / "other.svg").stat().st_size
+
+
+def test_plans_are_tables_and_graphs() -> None:
+    """Those of `collopt.report`; edges of the graph have what the table of links has."""
+    made = plan(ring(4, bandwidth=25, latency=1), "allgather")
+    assert made.to_frame().equals(link_table(made))
+    assert made.to_frame("trees", root=1).equals(tree_table(made, 1))
+    assert made.to_frame("steps", size="1M").equals(step_table(made, "1M"))
+    assert made.to_frame("curves", sizes=["1M"]).equals(curve_table([made], ["1M"]))
+    graph = made.to_networkx()
+    assert Topology.from_networkx(graph).digest == made.topology.digest
+    for row in made.to_frame().to_dict("records"):
+        edge = graph.edges[row["tail"], row["head"]]
+        assert (edge["load"], edge["utilization"], edge["in_cut"]) == (row["load"], row["utilization"], row["in_cut"])
+    with pytest.raises(UnsupportedError, match="there is no table of this object 'tree'; did you mean trees"):
+        made.to_frame("tree")
+    with pytest.raises(UnsupportedError, match=r"the table links cannot be used with these options: .*'size'"):
+        made.to_frame(size="1M")
+
+
+def test_solutions_show_their_blocks() -> None:
+    """Values of variables and duals of constraints, where there are any."""
+    answer = solve(throughput.build(ring(4, bandwidth=25)))
+    table = answer.to_frame().set_index("name")
+    assert table.loc["rate", ["kind", "entries", "nonzero"]].tolist() == ["variable", 1, 1]
+    assert table.loc["rate", "largest"] == answer.objective
+    duals = answer.duals["link_bandwidth"].values()
+    assert table.loc["link_bandwidth", "largest"] == max(duals)
+    assert table.loc["link_bandwidth", "nonzero"] == sum(map(bool, duals))
+    assert "objective 16.6667" in answer._repr_html_()
+    model = throughput.build(ring(4))
+    model.constrain("fast", model.variables.rate >= 5)
+    impossible = solve(model)
+    assert impossible.to_frame()["nonzero"].isna().all()
+    assert "infeasible" in impossible._repr_html_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -17,7 +18,7 @@ from collopt.planners import plan
 from collopt.runtime import Calibration, Measurement, calibrate
 from collopt.runtime.measuring.calibration.calibrate import FittedCost
 from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
-from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, link_classes, mi250, ring, torus
+from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, dgx_h100, link_classes, mi250, ring, torus
 from sample_sizes import examples
 
 BOX, NET = ("gpu-nvswitch",), ("gpu-nic", "nic-ib")
@@ -167,6 +168,49 @@ def test_a_link_cannot_be_faster_than_it_is() -> None:
     assert found.notes[1] == "gpu-gpu: line rate reached"
     with pytest.raises(UnsupportedError, match=r"may be too low: the times give 1\d\d GB/s instead of 25; half of"):
         calibrate(complete(2, bandwidth=25), [measured(lambda size: 6 + size / 200e3)])
+
+
+def test_times_that_rings_cannot_have_name_the_planner_that_can() -> None:
+    """On two boxes of H100, rings give an allreduce 213 GB/s; no link becomes faster than it is stated to be."""
+    network = dgx_h100(boxes=2)
+    times = measured(lambda size: 120 + size / 230e3, "allreduce", 16, noise=0.001)
+    with pytest.raises(UnsupportedError) as refusal:
+        calibrate(network, [times])
+    why = (
+        r"times.txt: its times give an algbw of (\S+) GB/s, and ring has 213.3 at line rate; others reach that, in GB/s"
+    )
+    match = re.match(f"{why}: (.*); name the planner", str(refusal.value))
+    assert match
+    assert float(match[1]) == pytest.approx(230, rel=0.01)
+    named = dict(each.split() for each in match[2].split(", "))
+    assert "double-binary-tree" in named
+    for name, rate in named.items():
+        assert float(rate) == pytest.approx(float(plan(network, "allreduce", planner=name).algbw), rel=1e-3)
+        assert float(rate) >= 230
+        share = cost(calibrate(network, [times], planner=name), "efficiency gpu-nic").value
+        assert float(share) == pytest.approx(230 / float(rate), rel=0.01)
+    told = calibrate(network, [times], planner="ring")
+    assert {share for _, share in told.topology.costs.efficiency} == {1}  # type: ignore[union-attr]
+    assert [link.bandwidth for link in told.topology.links] == [link.bandwidth for link in network.links]
+    assert sum(match[2] in note for note in told.notes) == 1
+    # Nobody's plan is as fast as these: the links are.
+    beyond = measured(lambda size: 120 + size / 450e3, "allreduce", 16)
+    notes = calibrate(network, [beyond]).notes
+    assert any("may be too low: the times give" in note for note in notes)
+    assert not any("others reach" in note for note in notes)
+
+
+def test_residuals_say_where_the_model_is_above_the_times() -> None:
+    """By size, and as a figure: here one time is twice as long as all others say."""
+    times = measured(lambda size: 6 + size / 20e3 if size != 2**20 else 2 * (6 + size / 20e3))
+    found = calibrate(complete(2, bandwidth=25), [times])
+    (run,) = found.runs
+    assert run.sizes == SIZES
+    assert dict(zip(run.sizes, run.residuals, strict=True))[2**20] == pytest.approx(-0.5, abs=0.01)
+    assert run.worst_residual == max(map(abs, run.residuals))
+    (axes,) = found.plot().axes
+    assert axes.lines[0].get_xdata().tolist() == list(SIZES)
+    assert axes.lines[0].get_ydata().tolist() == [100 * each for each in run.residuals]
 
 
 def test_an_alpha_that_may_be_zero_keeps_its_default() -> None:

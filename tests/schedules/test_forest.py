@@ -220,3 +220,21 @@ def test_latency_adds_all_hops_of_chains(count: int) -> None:
     chain = Forest.from_paths(count, 1, [(0, 1, [(rank, rank + 1) for rank in range(count - 1)])])
     longest = sum(1 + rank**2 for rank in range(count - 1))
     assert chain.latency(network) == replace(chain, direction="reduce").latency(network) == longest
+
+
+def test_trees_iterate_have_numbers_and_a_length() -> None:
+    """Those of an allreduce are first the reduction's; their shares add up to all data in each direction."""
+    made = plan("dgx-a100", "allreduce", boxes=2).trees
+    trees = list(made)
+    assert len(made) == len(trees) == made.num_trees
+    assert [tree.direction for tree in trees] == sorted((tree.direction for tree in trees), reverse=True)
+    for direction in ("reduce", "broadcast"):
+        assert sum(tree.share for tree in trees if tree.direction == direction) == 1
+    assert made[-1] == trees[-1]
+    assert trees[0].edges == tuple(made.forests[0].edges(0))
+    assert {edge.head for edge in trees[0].edges} | {trees[0].root} == set(range(16))
+    assert repr(trees[0]) == f"<Tree of rank {trees[0].root}: reduce of {trees[0].share} of all data over 15 edges>"
+    with pytest.raises(IndexError, match=f"there is no tree {len(trees)}; the schedule has {len(trees)}"):
+        made[len(trees)]
+    with pytest.raises(IndexError):
+        made[-len(trees) - 1]

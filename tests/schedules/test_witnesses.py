@@ -304,3 +304,11 @@ def test_names_of_strangers_are_shown_in_short() -> None:
 def test_a_cut_names_the_links_that_count(collective: str, links: str) -> None:
     """Those out of it where its ranks have the shards, those into it where they get them."""
     assert Cut(frozenset("as")).reason(STAR, collective) == f"{links}, carrying 1 of 3 shards"
+
+
+def test_cuts_and_partitions_show_their_nodes_in_order() -> None:
+    """That of people, who count 9 before 10, and ranges as such."""
+    cut = Cut(frozenset({"box0/gpu10", "box0/gpu9", "ib", "box0/gpu11", "box1/gpu0"}))
+    assert repr(cut) == "<Cut around 5 nodes: box0/gpu9..11, box1/gpu0, ib>"
+    parts = Partition((frozenset({"b"}), frozenset({"a1", "a0"})))
+    assert repr(parts) == "<Partition into 2 parts: b; a0..1>"

@@ -17,7 +17,7 @@ from numba.core import caching, config
 from collopt.cli.terminal.progress import computing
 from collopt.support.compiling import kernels
 from collopt.support.compiling.kernels import cache_problems
-from collopt.support.compiling.misses import on_first_miss
+from collopt.support.compiling.misses import on_first_miss, timed_compilation
 
 MODULE = """from collopt.support.compiling.kernels import kernel
 
@@ -60,6 +60,15 @@ def test_compiling_is_told_once_and_only_if_nothing_is_cached(module: Path, caps
     with computing("calls"):
         assert load(module).double(0.5) == 1
     assert capsys.readouterr().err == ""
+
+
+def test_only_compilation_is_timed(module: Path) -> None:
+    """Not kernels that come from the cache, nor what they compute."""
+    with timed_compilation() as cached:
+        assert load(module).double(4) == 8
+    with timed_compilation() as compiled:
+        assert load(module).double(0.5) == 1
+    assert cached.seconds == 0 < compiled.seconds
 
 
 def test_a_kernel_that_another_process_compiles_is_waited_for(module: Path, tmp_path: Path) -> None:

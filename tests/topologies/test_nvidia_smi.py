@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt import bound
-from collopt.errors import FileFormatError, TopologyError
-from collopt.topologies import compose, dgx1_v100, dgx_a100, dgx_b200, dgx_b300, dgx_h100
+from collopt.errors import ColloptError, FileFormatError, TopologyError
+from collopt.topologies import compose, dgx1_v100, dgx_a100, dgx_b200, dgx_b300, dgx_h100, read_topology
 from collopt.topologies.importing.sources.document import Document, read_document
 from collopt.topologies.importing.sources.options import BoxOptions
 from collopt.topologies.importing.vendor_tools.nvidia_smi import matches, read_box
@@ -356,3 +357,22 @@ def test_nics_share_slots_as_in_the_xml_of_the_same_machine(
     assert bound(compose([box, box]), "allgather").algbw == bound(compose([dump, dump]), "allgather").algbw
     unknown = read(square(labels, cell), gpu="a100")
     assert compose([unknown] * 2, nic_bandwidth=25) == compose([box] * 2)
+
+
+def test_all_that_a_network_lacks_is_asked_for_at_once(tmp_path: Path) -> None:
+    """The GPU, the fabric and the NICs, and afterwards less; nothing more of one box."""
+    file = tmp_path / "topo.txt"
+    file.write_text(table(all_pairs("NV12", 4)), encoding="utf-8")
+    fabric = "nothing describes the network between boxes; give fabric, one of full, rail, leaf_spine"
+    nics = r"the NICs of box '.*' are unknown; give nics and nic_bandwidth, such as nics=4 and nic_bandwidth=50"
+    gpu = r".*say which GPU it is \(gpu\), one of [^;]*"
+    for options, lacks in (
+        ({"boxes": 2}, f"{gpu}; {fabric}; {nics}"),
+        ({"boxes": 2, "fabric": "full"}, f"{gpu}; {nics}"),
+        ({"boxes": 2, "fabric": "full", "nics": 4, "nic_bandwidth": 50}, gpu),
+        ({"boxes": 2, "gpu": "a100"}, f"{re.escape(str(file))}: {fabric}; {nics}"),
+        ({}, gpu),
+    ):
+        with pytest.raises(ColloptError, match=f"^{lacks}$"):
+            read_topology(file, **options)
+    read_topology(file, boxes=2, fabric="full", gpu="a100", nics=4, nic_bandwidth=50)

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypedDict
 
-from ...errors import TopologyError
+from ...errors import FileFormatError, TopologyError
 from ...support.json_files import parse_json
 from ...support.quantities import Exact, nic_unit_warning
 from ...support.validation import as_size
@@ -13,10 +15,10 @@ from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_
 from ..switched.scale_out import MAX_BOXES, Box
 from .boxes import latencies_note, network_latencies, read_box, read_format
 from .compose import FABRICS, compose
-from .formats import find_format
+from .formats import Format, find_format
 from .sources import box_file
 from .sources.document import Document, Imported, read_document
-from .sources.options import OPTIONS, BoxOptions
+from .sources.options import OPTIONS, PRODUCTS, BoxOptions
 
 COMPOSE_OPTIONS = ("nic_bandwidth", "nics", "oversubscription", "boxes_per_leaf", "name")
 FABRIC_OPTIONS = ("fabric", "nics", "oversubscription", "boxes_per_leaf")  # options that do not apply to one box
@@ -53,7 +55,12 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
     if format_.is_network:
         _refuse({name: value for name, value in given.items() if name not in format_.options}, document)
     for_box = BoxOptions.of(**{name: given[name] for name in OPTIONS if name in given})
-    made = read_format(document, format_, for_box)
+    try:
+        made = read_format(document, format_, for_box)
+    except FileFormatError as error:
+        if for_box.gpu is None and (lacks := _lacks_besides_the_gpu(document, format_, for_box, given)):
+            raise FileFormatError(f"{error}; {lacks}") from None
+        raise
     if isinstance(made, Imported):
         return made
     network = _composed(made, given, document)
@@ -112,12 +119,33 @@ def _check_known(given: dict[str, Any]) -> None:
         raise TopologyError(f"there is no option {min(unknown)!r} for a file of a network; expected one of {known}")
 
 
+def _lacks_besides_the_gpu(document: Document, format_: Format, options: BoxOptions, given: dict[str, Any]) -> str:
+    """Say what the network of a file would lack that were readable with some GPU, so that all is asked at once."""
+    for product in PRODUCTS.values():
+        with suppress(FileFormatError):
+            box = read_format(document, format_, replace(options, gpu=product))
+            return _lacks(box, given) if isinstance(box, Box) else ""
+    return ""
+
+
+def _lacks(box: Box, given: dict[str, Any]) -> str:
+    """Say what the network of several boxes lacks."""
+    if as_size(given.get("boxes", 1), "boxes", most=MAX_BOXES) == 1:
+        return ""
+    lacks = []
+    if "fabric" not in given:
+        lacks.append(f"nothing describes the network between boxes; give fabric, one of {', '.join(FABRICS)}")
+    try:
+        compose([box, box], **{name: given[name] for name in ("nic_bandwidth", "nics") if name in given})
+    except TopologyError as error:
+        lacks.append(str(error))
+    return "; ".join(lacks)
+
+
 def _composed(box: Box, given: dict[str, Any], document: Document) -> Topology:
     boxes = as_size(given.get("boxes", 1), "boxes", most=MAX_BOXES)
-    if boxes > 1 and "fabric" not in given:
-        raise TopologyError(
-            f"{document.where} says nothing about the network between boxes; give fabric, one of {', '.join(FABRICS)}"
-        )
+    if lacks := _lacks(box, given):
+        raise TopologyError(f"{document.where}: {lacks}")
     if boxes == 1 and (idle := [name for name in FABRIC_OPTIONS if name in given]):
         raise TopologyError(
             f"{idle[0]} does not go with one box, which has no network to others; leave it out, or give boxes=2 or more"

@@ -1,6 +1,6 @@
 """Costs of the runtime on a network, fitted to measured times."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -10,15 +10,16 @@ import numpy as np
 from ....errors import UnsupportedError
 from ....support.arrays import FloatArray
 from ....support.formatting import count_text, percentage_text
+from ....support.plugins.views import Viewed
 from ....topologies import RuntimeCosts, Topology
 from ....topologies.network.assumed_costs import as_costs
 from ....topologies.network.link_classes import LinkClass, link_classes, matching_classes
 from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Unknown, fit_costs, fit_line
+from .line_rate import at_line_rate, beyond_line_rate, other_plans, stated_too_low
 from .measured_times import MeasuredTimes
 from .model_times import AssumedRun, Group, LinkGroups, PathRun, PlanRun, Terms, assumed_run, naming
 
 MAX_DIGITS = 4  # Measured times have no more
-TOLERANCE = 1e-9
 CALIBRATED = ", calibrated"  # At the end of names
 MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
 
@@ -63,10 +64,12 @@ class RunFit(NamedTuple):
     num_points: int
     median_residual: float
     worst_residual: float
+    sizes: tuple[int, ...]  # Bytes of each time
+    residuals: tuple[float, ...]  # Of each time: how much of it the model has in excess
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Viewed):
     """Result of `calibrate`: a network whose costs agree with measured times.
 
     Attributes
@@ -139,40 +142,32 @@ def calibrate(
     known = _unknowns(groups, start, runs, measured)
     with naming(sources):
         fit = fit_costs(runs, measured, known, start.send)
-    _check(sources, groups, fit)
+    fast = beyond_line_rate(groups, fit)
+    others = other_plans(groups, runs, measured, fit, fast)
+    if others and planner is None:
+        raise UnsupportedError(f"{others}; name the planner that stands for what ran, ring too if links are faster")
+    _check(sources, groups, fit, fast)
     costs = _fitted_costs(classes, groups, start, fit)
     return Calibration(
         _calibrated(topology, groups, start, costs, fit),
         costs,
         tuple(_run_fit(*each, groups) for each in zip(runs, measured, fit.terms, fit.residuals, strict=True)),
-        tuple(_notes(topology, groups, runs, fit)),
+        tuple(_notes(groups, runs, fit, fast, others)),
     )
 
 
-def _check(sources: str, groups: LinkGroups, fit: CostFit) -> None:
+def _check(sources: str, groups: LinkGroups, fit: CostFit, fast: Mapping[Group, float]) -> None:
     """Refuse costs that do not describe the times at all."""
-    median = float(np.median(np.concatenate(fit.residuals)))
+    median = float(np.median(np.abs(np.concatenate(fit.residuals))))
     off = percentage_text(median)
-    if median > MAX_MEDIAN and (fast := list(_beyond_line_rate(groups, fit).values())):
-        raise UnsupportedError(f"{sources}: {fast[0]}; half of them differ by more than {off} from the model")
+    if median > MAX_MEDIAN and fast:
+        text = stated_too_low(groups, *next(iter(fast.items())))
+        raise UnsupportedError(f"{sources}: {text}; half of them differ by more than {off} from the model")
     if median > MAX_MEDIAN or not any(each.kind in ("alpha", "inverse") for each in fit.told):
         raise UnsupportedError(
             f"{sources}: the times determine neither latency nor bandwidth, as half of them differ by more than {off} "
             "from any line; measure again while nothing else runs"
         )
-
-
-def _beyond_line_rate(groups: LinkGroups, fit: CostFit) -> dict[Group, str]:
-    """Describe groups of links that cannot be as slow as they are stated to be."""
-    found = {}
-    for group, members in groups.classes.items():
-        inverse = fit.told.get(Unknown("inverse", group))
-        if inverse and inverse.value <= 1 + TOLERANCE and inverse.high < 1:
-            alone = 2 / (inverse.low + inverse.high)
-            rates = ", ".join(f"{float(each.bandwidth) * alone:.3g}" for each in members)
-            stated = ", ".join(f"{float(each.bandwidth):g}" for each in members)
-            found[group] = f"the stated bandwidth may be too low: the times give {rates} GB/s instead of {stated}"
-    return found
 
 
 def _grouped(
@@ -293,10 +288,14 @@ def _calibrated(
 def _run_fit(run: AssumedRun, times: MeasuredTimes, terms: Terms, residuals: FloatArray, groups: LinkGroups) -> RunFit:
     ranks = times.num_ranks or (2 if isinstance(run, PathRun) else groups.topology.num_ranks)
     text = f"{times.source}: {times.collective} of {ranks} ranks, {run.text}, {count_text(terms.hops, 'hop')}"
-    return RunFit(text, len(residuals), float(np.median(residuals)), float(residuals.max()))
+    off = np.abs(residuals)
+    sizes = tuple(row.size for row in times.rows)
+    return RunFit(text, len(off), float(np.median(off)), float(off.max()), sizes, tuple(residuals.tolist()))
 
 
-def _notes(topology: Topology, groups: LinkGroups, runs: Sequence[AssumedRun], fit: CostFit) -> Iterator[str]:
+def _notes(
+    groups: LinkGroups, runs: Sequence[AssumedRun], fit: CostFit, fast: Mapping[Group, float], others: str
+) -> Iterator[str]:
     if len(hops := {terms.hops for terms in fit.terms}) == 1:
         yield (
             f"launch and alpha cannot be told apart, as every measurement has {count_text(hops.pop(), 'hop')}: alpha "
@@ -304,14 +303,16 @@ def _notes(topology: Topology, groups: LinkGroups, runs: Sequence[AssumedRun], f
         )
     if (alpha := fit.told.get(ALPHA)) and alpha.high < 0:
         yield "times are shorter than the stated latencies of links, which may be too high"
-    fast = _beyond_line_rate(groups, fit)
     for group in groups.classes:
-        inverse = fit.told.get(Unknown("inverse", group))
-        if inverse and inverse.value <= 1 + TOLERANCE:
-            yield f"{', '.join(group)}: line rate reached" + (f"; {fast[group]}" if group in fast else "")
+        if at_line_rate(fit.told.get(Unknown("inverse", group))):
+            yield f"{', '.join(group)}: line rate reached" + (
+                f"; {stated_too_low(groups, group, fast[group])}" if group in fast else ""
+            )
+    if others:
+        yield others
     plans = dict.fromkeys(run.planner for run in runs if isinstance(run, PlanRun))
     if plans:
         yield (
-            f"fitted to {' and '.join(plans)} on {topology.num_ranks} ranks; other sets of ranks and other algorithms "
-            "take measurements of their own"
+            f"fitted to {' and '.join(plans)} on {groups.topology.num_ranks} ranks; other sets of ranks and other "
+            "algorithms take measurements of their own"
         )

@@ -22,7 +22,7 @@ class RelativeFit(NamedTuple):
     values: FloatArray  # Each at least at its bound
     low: FloatArray  # 95 % confidence intervals; of a value at its bound what the times alone say, which may be below
     high: FloatArray
-    residuals: FloatArray  # Relative errors of the times
+    residuals: FloatArray  # How much of each time the values have in excess
 
     @property
     def reach(self) -> FloatArray:
@@ -69,8 +69,8 @@ def fit_relative(
     scale = np.linalg.norm(relative, axis=0)
     relative, bounds = relative / scale, lower * scale
     values = _bounded(relative, wanted, bounds)
-    residuals = np.abs(relative @ values - wanted)
-    limit = _limit(residuals, unknowns)
+    residuals = relative @ values - wanted
+    limit = _limit(np.abs(residuals), unknowns)
     runs = np.zeros(count, dtype=np.int64) if runs is None else runs
     errors = np.zeros(count) if roundings is None else roundings / times
     low, high = _intervals(relative, wanted, limit, runs, errors)
