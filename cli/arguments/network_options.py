@@ -1,6 +1,7 @@
 """Options that describe a network, and messages that name them as they are typed."""
 
 import re
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, NamedTuple
 
@@ -34,6 +35,14 @@ class NetworkOptions(NamedTuple):
             "in GB/s unless they have a unit, such as 400Gb/s. Repeatable.",
         ),
     ] = None
+    scale: Annotated[
+        list[str] | None,
+        _option(
+            "--scale CHANGE",
+            "What-if analysis: multiply the bandwidth of all links of a class (gpu-nic x 2) or a node (nic0 x 1/2), or "
+            "of those between two nodes (A--B x 1/2). Repeatable.",
+        ),
+    ] = None
     without: Annotated[
         list[str] | None,
         _option(
@@ -44,8 +53,20 @@ class NetworkOptions(NamedTuple):
 
     def given(self) -> list[str]:
         """Flags of the options that were given."""
-        flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--without")
-        return [flag for flag, value in zip(flags, self, strict=True) if value not in (None, [], False)]
+        return list(dict.fromkeys(flag for flag, *_ in self._pairs()))
+
+    def words(self) -> list[str]:
+        """Write the options as they are typed."""
+        return [word for pair in self._pairs() for word in pair]
+
+    def _pairs(self) -> Iterator[tuple[str, ...]]:
+        """Yield the flag of each option that was given, and its value if it takes one."""
+        flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--scale", "--without")
+        for flag, value in zip(flags, self, strict=True):
+            if isinstance(value, list):
+                yield from ((flag, each) for each in value)
+            elif value not in (None, False):
+                yield (flag,) if value is True else (flag, str(value))
 
 
 FLAGS = {"boxes": "--boxes", "n": "--nodes", "shape": "--shape", "fabric": "--fabric"}
