@@ -9,7 +9,7 @@ FROM python:3.13-slim
 ENV NUMBA_CACHE_DIR=/var/cache/collopt PYTHONDONTWRITEBYTECODE=1
 COPY constraints.txt /tmp/constraints.txt
 RUN --mount=from=build,source=/dist,target=/dist \
-    pip install --no-cache-dir -c /tmp/constraints.txt "$(echo /dist/*.whl)[plot,report]" \
+    pip install --no-cache-dir -c /tmp/constraints.txt "$(echo /dist/*.whl)[plot,report,explore]" \
     && useradd --create-home collopt && install -d -o collopt "$NUMBA_CACHE_DIR"
 USER collopt
 WORKDIR /home/collopt

@@ -24,7 +24,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with ensurepip found; name one: make env PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "installing into $(VENV), which takes a minute or two"
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[torch,jax,plot,report,dev]'
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[torch,jax,plot,report,explore,dev]'
 	@touch $@
 
 demo: env ## plan, prove and run an allgather; leaves its files in out/demo
@@ -65,6 +65,7 @@ $(VENV)/.docs: $(VENV)/.ready
 
 pictures: env ## draw the pictures of the documentation again
 	$(BIN)/python tests/redraw_pictures.py
+	$(BIN)/python tests/redraw_screens.py
 
 notebooks: env ## run the notebooks of the documentation again
 	$(BIN)/python tests/notebooks.py
@@ -81,7 +82,7 @@ wheel: env ## build wheel and sdist into dist/, and use the wheel in an environm
 lowest: pyproject.toml constraints-lowest.txt ## run the tests with the lowest versions that pyproject.toml allows
 	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with ensurepip found; name one: make lowest PYTHON=/path" >&2; exit 1; }
 	"$(PYTHON)" -m venv out/lowest
-	out/lowest/bin/python -m pip install -qq -c constraints-lowest.txt -e '.[torch,jax,plot,report,dev]'
+	out/lowest/bin/python -m pip install -qq -c constraints-lowest.txt -e '.[torch,jax,plot,report,explore,dev]'
 	NUMBA_CACHE_DIR=$(CURDIR)/out/lowest/kernels out/lowest/bin/pytest -n auto --maxprocesses 2 --dist loadfile $(TESTFLAGS)
 
 clean: ## remove what the other targets made, except .venv

@@ -17,6 +17,7 @@ from ..errors import CertificateError, ColloptError, ProgramError
 from ..support.validation import shown
 from .arguments.parameters import Command, UsageError, option
 from .common_options import VerboseOption, with_common_options
+from .inspecting.explore import explore
 from .inspecting.export import export
 from .inspecting.import_network import import_network
 from .inspecting.lint import lint
@@ -54,7 +55,7 @@ FURTHER_OPTIONS = {
 }
 COMMANDS = (
     import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, show, report,
-    run, lint, bench, calibrate, find, topologies, doctor,
+    explore, run, lint, bench, calibrate, find, topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

@@ -38,7 +38,7 @@ def test_the_lowest_versions_are_those_of_the_project() -> None:
     torch = re.search(r"^torch==.+$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert torch
     extras = PROJECT["optional-dependencies"]
-    promised = PROJECT["dependencies"] + extras["jax"] + extras["plot"] + extras["report"]
+    promised = PROJECT["dependencies"] + extras["jax"] + extras["plot"] + extras["report"] + extras["explore"]
     pinned = {line for line in lines if "==" in line}
     assert pinned == {torch[0], *(each.replace(">=", "==") for each in promised)}
 

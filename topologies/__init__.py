@@ -21,6 +21,7 @@ from .direct_connect.small_graphs import complete_bipartite, diamond, double_bin
 from .direct_connect.tori import complete, hypercube, ring, torus, twisted_hypercube, twisted_torus
 from .failures.cases import FailureCase, failure_cases
 from .failures.failure import Failure, Fault
+from .failures.scaling import Scaling, scaled_links
 from .files import read_topology, write_topology
 from .graphs.automorphisms import symmetries
 from .graphs.expansions import bidirectional, cartesian_power, cartesian_product, degree_expansion, line_graph, parallel
@@ -63,7 +64,7 @@ from .switched.vendor_boxes import (
 __all__ = ["Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]
 __all__ += ["LINKS_ONLY", "RuntimeCosts", "guessed_costs", "reached_network"]
 __all__ += ["link_classes", "read_topology", "symmetries", "write_topology"]
-__all__ += ["Failure", "FailureCase", "Fault", "failure_cases"]
+__all__ += ["Failure", "FailureCase", "Fault", "Scaling", "failure_cases", "scaled_links"]
 __all__ += ["CatalogueEntry", "build", "catalogue"]
 __all__ += ["Box", "Nic", "compose", "read_box"]
 __all__ += ["dgx1_v100", "dgx_a100", "dgx_b200", "dgx_b300", "dgx_h100", "dgx_h200"]

@@ -1,6 +1,7 @@
 """Options that describe a network, and messages that name them as they are typed."""
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 
@@ -14,12 +15,25 @@ class NetworkOptions(NamedTuple):
     ranks: str | None = None
     relay: bool = False
     settings: list[str] | None = None
+    scale: list[str] | None = None
     without: list[str] | None = None
 
     def given(self) -> list[str]:
         """Flags of the options that were given."""
-        flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--without")
-        return [flag for flag, value in zip(flags, self, strict=True) if value not in (None, [], False)]
+        return list(dict.fromkeys(flag for flag, *_ in self._pairs()))
+
+    def words(self) -> list[str]:
+        """Write the options as they are typed."""
+        return [word for pair in self._pairs() for word in pair]
+
+    def _pairs(self) -> Iterator[tuple[str, ...]]:
+        """Yield the flag of each option that was given, and its value if it takes one."""
+        flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--scale", "--without")
+        for flag, value in zip(flags, self, strict=True):
+            if isinstance(value, list):
+                yield from ((flag, each) for each in value)
+            elif value not in (None, False):
+                yield (flag,) if value is True else (flag, str(value))
 
 
 FLAGS = {"boxes": "--boxes", "n": "--nodes", "shape": "--shape", "fabric": "--fabric"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from ...errors import FileFormatError, TopologyError
 from ...support.quantities import as_bandwidth, nic_unit_warning
 from ...support.validation import shown
-from ...topologies import CatalogueEntry, Failure, Topology, build
+from ...topologies import CatalogueEntry, Failure, Scaling, Topology, build, scaled_links
 from ...topologies.builders import find_entry
 from ...topologies.given_networks import names_file
 from ..terminal.output import note
@@ -36,17 +36,17 @@ def join_files(files: Sequence[Path], options: NetworkOptions) -> Topology:
 
 
 def _with_failures(topology: Topology, options: NetworkOptions) -> Topology:
-    """Apply ``--ranks``, ``--relay`` and ``--without``."""
+    """Apply ``--ranks``, ``--relay``, ``--scale`` and ``--without``."""
     if options.ranks is not None:
         topology = topology.restrict(_ranks(options.ranks), relay=bool(options.relay))
     elif options.relay:
         raise UsageError("--relay is about the compute nodes outside --ranks; give --ranks too")
-    for failed in options.without or []:
-        try:
-            topology = Failure.read(topology, failed).applied(topology)
-        except TopologyError as error:
-            raise UsageError(f"--without {failed}: {error}") from None
-    return topology
+    topology = scaled_links(topology, map(Scaling.read, options.scale or []))
+    failed = options.without or []
+    try:
+        return Failure.read(topology, failed).applied(topology)
+    except TopologyError as error:
+        raise UsageError(f"--without {' --without '.join(failed)}: {error}") from None
 
 
 def network_file(name: str) -> Path | None:

@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 
 PACKAGES = (
     "numpy", "scipy", "numba", "highspy", "pyomo", "cvxpy", "networkx", "pandas", "python-flint", "torch", "jax",
-    "matplotlib",
+    "matplotlib", "tornado",
 )  # fmt: skip
-EXTRAS = {"plans in JAX": "jax", "figures": "plot", "reports": "report", "building the documentation": "docs"}
+EXTRAS = {
+    "plans in JAX": "jax",
+    "figures": "plot",
+    "reports": "report",
+    "the explorer": "explore",
+    "building the documentation": "docs",
+}
 """Features, and the extra that brings what each needs."""
 
 

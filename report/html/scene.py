@@ -20,8 +20,6 @@ A scene is a mapping; lists of one table have one entry per row, and numbers ref
   (-1 where it is not kept), ``start``, ``length``, ``count``: so many pieces of equal length, one after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache, singledispatch

@@ -96,6 +96,12 @@ class Browser:
 
     def open(self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light", **media: str) -> Page:
         """Open a file and wait until it is drawn; `media` are further features, such as ``reduced_motion``."""
+        page = self.visit(path.resolve().as_uri(), width, height, scheme, **media)
+        page.wait_for("Boolean(document.documentElement?.dataset.drawn)")
+        return page
+
+    def visit(self, address: str, width: int = 1280, height: int = 900, scheme: str = "light", **media: str) -> Page:
+        """Open an address."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = self._pages[session] = Page(self, session)
@@ -108,8 +114,7 @@ class Browser:
         wanted = {"color_scheme": scheme, **media}
         features = [{"name": f"prefers-{name.replace('_', '-')}", "value": value} for name, value in wanted.items()]
         self.ask("Emulation.setEmulatedMedia", session, features=features)
-        self.ask("Page.navigate", session, url=path.resolve().as_uri())
-        page.wait_for("Boolean(document.documentElement?.dataset.drawn)")
+        self.ask("Page.navigate", session, url=address)
         return page
 
     def ask(self, method: str, session: str | None = None, **parameters: object) -> Any:

@@ -126,11 +126,21 @@ def as_left(value: Exact) -> Fraction:
 
 def _node(topology: Topology, text: str) -> str:
     """Find a node by its name, or a unique suffix of it."""
+    if (found := found_node(topology, text)) is not None:
+        return found
+    raise TopologyError(
+        f"{shown(text)} is not a node of this network; write the name of one node, such as {topology.nodes[0]}"
+    )
+
+
+def found_node(topology: Topology, text: str) -> str | None:
+    """Find a node by its name, or a unique suffix of it; `TopologyError` if several have that suffix."""
     matches = [text] if text in topology.node_index else [node for node in topology.nodes if node.endswith(f"/{text}")]
-    if len(matches) == 1:
-        return matches[0]
-    names = f"is ambiguous: {', '.join(matches[:4])}" if matches else "is not a node of this network"
-    raise TopologyError(f"{shown(text)} {names}; write the name of one node, such as {topology.nodes[0]}")
+    if len(matches) > 1:
+        raise TopologyError(
+            f"{shown(text)} is ambiguous: {', '.join(matches[:4])}; write the name of one node, such as {matches[0]}"
+        )
+    return matches[0] if matches else None
 
 
 def _has_link(topology: Topology, ends: tuple[str, ...]) -> bool:

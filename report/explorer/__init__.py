@@ -1,0 +1,1 @@
+"""The explorer of networks: a page, served on this machine, that shows what changes do to bounds and plans."""

@@ -1,0 +1,148 @@
+"""What the page shows of a scenario: the changed network, its bound, a plan, and files, as plain values."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from ...errors import UnsupportedError
+from ...planners import PLANNERS, Plan, bound, bound_sizes, plan
+from ...planners.plans.plan import document_text
+from ...planners.registry import as_planner
+from ...schedules import EVERY_SCHEDULE, Bound, Collective
+from ...schedules.traffic.collective import as_collective
+from ...support.formatting import percentage_text, rate_text, time_text
+from ...support.validation import shown
+from ...topologies import Topology, link_classes, write_topology
+from ...topologies.network.assumed_costs import as_costs
+from ..html.scene import scene
+from ..tables.summary import check_rows, schedule_rows
+from .scenario import Scenario
+
+BOUNDED_RANKS = 256  # up to which bounding the time of a size takes a second
+PLAYED_SIZE = "64M"  # where no size is asked for
+KEPT_PLANS = 4
+Answer = dict[str, Any]
+_plans: dict[tuple[Scenario, str], Plan] = {}
+
+
+class Case(NamedTuple):
+    """A scenario, the intact network that it is about, and what was assumed to make it."""
+
+    scenario: Scenario
+    network: Topology
+    assumed: Sequence[str] = ()
+
+    @property
+    def changed(self) -> Topology:
+        """The network after the changes."""
+        return self.scenario.changed(self.network)
+
+    def answers(self) -> Iterator[Answer]:
+        """Yield what is known as soon as it is: the intact network, the changed one, its bound, and a plan."""
+        yield {"network": {**_network_figures(self.network), "assumed": list(self.assumed)}}
+        changed = self.changed
+        yield {"changed": {"name": changed.name, "counts": _counts(changed), "scene": scene(changed)}}
+        found = bound(changed, self._collective, **self._data())
+        yield {"bound": {**self._bound_figures(found), "scene": scene(found)}}
+        # Plans for endless data are found sooner than the fastest of many for a size.
+        cases = (self._replace(scenario=replace(self.scenario, size=None)), self) if self._sized else (self,)
+        for case in cases:
+            made = case.plan()
+            yield {"plan": {**self._plan_figures(made), "interim": case is not self, "scene": scene(made)}}
+
+    def run(self) -> Iterator[Answer]:
+        """Yield the plan's scene with what moves when."""
+        yield {"play": {"scene": scene(self.plan(), [self.scenario.size or PLAYED_SIZE])}}
+
+    def plan(self) -> Plan:
+        """Plan what the scenario asks for, or return the last plans again."""
+        key = self.scenario, self.network.digest
+        if key not in _plans:
+            _plans[key] = self._planned()
+        while len(_plans) > KEPT_PLANS:
+            del _plans[next(iter(_plans))]
+        return _plans[key]
+
+    def _planned(self) -> Plan:
+        asked, options = self.scenario, self._data()
+        if self._sized:
+            options["size"] = asked.size
+        return plan(self.changed, self._collective, planner=as_planner(asked.planner), **options)
+
+    def file(self, form: str) -> Iterator[Answer]:
+        """Yield the content of a file, as ``collopt import`` and ``collopt plan`` write it."""
+        if form not in FILES:
+            raise UnsupportedError(f"there is no file of the kind {shown(form)}; expected one of {', '.join(FILES)}")
+        with TemporaryDirectory() as folder:
+            target = Path(folder) / form
+            FILES[form](self, target)
+            yield {"file": target.read_bytes()}
+
+    @property
+    def _collective(self) -> Collective:
+        return as_collective(self.scenario.collective)
+
+    @property
+    def _sized(self) -> bool:
+        """Whether the planner plans for the size, and does not just tell the time for it."""
+        asked = self.scenario
+        known = PLANNERS.get(asked.planner)
+        return asked.size is not None and known is not None and known.takes(self._collective, "size")
+
+    def _data(self) -> dict[str, Any]:
+        root = self.scenario.root
+        return (
+            {}
+            if root is None
+            else {"root": int(root) if root.isascii() and root.isdecimal() and len(root) < 10 else root}
+        )
+
+    def _bound_figures(self, found: Bound) -> Answer:
+        found.verify()
+        size = self.scenario.size
+        figures = {
+            "algbw": float(found.algbw),
+            "text": rate_text(found.algbw),
+            "reason": found.witness.reason(found.topology, found.collective),
+        }
+        if size is not None and found.topology.num_ranks <= BOUNDED_RANKS:
+            (least,) = bound_sizes(found.topology, found.collective, [size], **self._data())
+            figures |= {"microseconds": float(least.time), "time": time_text(least.time)}
+        return figures
+
+    def _plan_figures(self, made: Plan) -> Answer:
+        everything = made.bound.scope == EVERY_SCHEDULE
+        figures = {
+            "algbw": float(made.algbw),
+            "text": rate_text(made.algbw),
+            "planner": made.planner,
+            "optimal": made.gap == 0 and everything,
+            "gap": percentage_text(made.gap) if made.gap else "0",
+            "scope": "" if everything else made.bound.scope,
+            "rows": list((schedule_rows(made) | check_rows(made, "in this page")).items()),
+        }
+        if self.scenario.size is not None:
+            time = float(made.provenance.get("predicted_us") or made.estimate(self.scenario.size))
+            costs = as_costs(None, made.topology).label
+            figures |= {"microseconds": time, "time": time_text(time), "costs": costs}
+        return figures
+
+
+def _network_figures(network: Topology) -> Answer:
+    classes = [{"name": each.name, "bandwidth": float(each.bandwidth)} for each in link_classes(network)]
+    return {"name": network.name, "counts": _counts(network), "classes": classes, "scene": scene(network)}
+
+
+def _counts(network: Topology) -> str:
+    return f"{network.num_ranks} ranks, {len(network.switch_nodes)} switches, {network.num_links} links"
+
+
+FILES: Mapping[str, Callable[[Case, Path], object]] = {
+    "topology.json": lambda case, path: write_topology(case.changed, path),
+    "plan.json": lambda case, path: path.write_text(document_text(case.plan().to_json()), encoding="utf-8"),
+    "msccl.xml": lambda case, path: case.plan().export("msccl-xml", path),
+    "mscclpp.json": lambda case, path: case.plan().export("mscclpp-json", path),
+}
+"""Files that a scenario has, and how they are written."""

@@ -1,0 +1,152 @@
+"""A process that plans, so that the server stays responsive and what takes too long can be stopped."""
+
+import asyncio
+import multiprocessing
+import signal
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+
+from ...errors import ColloptError
+from ...planners import on_stage
+from ...support.compiling.misses import on_first_miss
+from ...topologies import dgx_a100
+from .answers import Answer, Case
+from .scenario import Scenario
+
+INTERVAL = 0.1  # seconds between two reports of progress
+COMPILING = "compiling numba kernels, which takes up to a minute, once"
+Question = Callable[[Case], Iterable[Answer]]
+"""A function of a module, or a partial of one, which another process can call."""
+WARM_UP = ("allgather", "allreduce", "all_to_all")
+
+
+class Worker:
+    """A process that answers one question after the other, and another one that is ready to take its place."""
+
+    def __init__(self) -> None:
+        self._free, self._current = asyncio.Lock(), _Process()
+        self._spare: _Process | None = None
+
+    async def answers(self, question: Question, case: Case) -> AsyncGenerator[Answer, None]:
+        """Yield the answers to a question about a case.
+
+        The last answer may be an ``error``, a message.  Whoever closes the generator before its end stops the work.
+        """
+        async with self._free:
+            current = self._current
+            try:
+                current.send((question, case))
+                while (answer := await current.received()) is not None:
+                    yield answer
+            except BaseException:
+                self._replace()
+                raise
+            if current.gone:
+                self._replace()
+            # Not earlier: the first answer needs all that this machine has.
+            self._spare = self._spare or _Process()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._current.end()
+        if self._spare:
+            self._spare.end()
+
+    def _replace(self) -> None:
+        self._current.end()
+        self._current, self._spare = self._spare or _Process(), None
+
+
+class _Process:
+    """One process and the pipe to it."""
+
+    def __init__(self) -> None:
+        # Not forked: threads of the server and of solvers would not be there.
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.gone = False
+
+    def send(self, question: tuple[Question, Case]) -> None:
+        """Ask something."""
+        with suppress(OSError):  # it has gone, which `received` says
+            self._pipe.send(question)
+
+    async def received(self) -> Answer | None:
+        """Return the next answer, or None after the last."""
+        if self.gone:
+            return None
+        try:
+            answer: Answer | None = await asyncio.get_running_loop().run_in_executor(None, self._pipe.recv)
+        except (EOFError, OSError):
+            self.gone = True
+            return {"error": "the process that plans has ended, which happens where memory is short; try a smaller one"}
+        return answer
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        self._process.join()
+
+
+def _serve(pipe: Connection) -> None:
+    """Answer questions until nobody is there to ask."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
+    with on_first_miss(partial(pipe.send, {"progress": COMPILING})):
+        _warm_up()
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            _answer(pipe, *pipe.recv())
+
+
+def _warm_up() -> None:
+    """Load what most plans need."""
+    network = dgx_a100(boxes=2)
+    for collective in WARM_UP:
+        list(Case(Scenario((), collective), network).answers())
+
+
+def _answer(pipe: Connection, question: Question, case: Case) -> None:
+    say = _Progress(pipe)
+    try:
+        with on_stage(say.stage, say.count, say.text), on_first_miss(partial(say.stage, COMPILING)):
+            for answer in question(case):
+                pipe.send(answer)
+    except ColloptError as error:
+        pipe.send({"error": str(error)})
+    except (EOFError, BrokenPipeError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the page must say so and go on
+        pipe.send({"error": f"this is a bug of collopt, please report it: {type(error).__name__}: {error}"})
+    pipe.send(None)
+
+
+class _Progress:
+    """Reports what is done, not too often."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._stage, self._last = pipe, "", time.monotonic()
+
+    def stage(self, name: str) -> None:
+        """Name what has begun."""
+        self._stage = name
+        self._say()
+
+    def count(self, done: int, total: int) -> None:
+        """Say how much of it is done."""
+        self._say(share=done / total)
+
+    def text(self, text: str) -> None:
+        """Say how far it is in words."""
+        self._say(text)
+
+    def _say(self, text: str = "", **more: float) -> None:
+        if time.monotonic() - self._last >= INTERVAL:
+            self._last = time.monotonic()
+            with suppress(OSError):
+                self._pipe.send({"progress": ", ".join(filter(None, (self._stage, text))), **more})

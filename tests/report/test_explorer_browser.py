@@ -1,0 +1,275 @@
+"""The explorer in a browser, by mouse and by keyboard: what people do to a network shows in bound, plan and picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+pytest.importorskip("tornado", reason="the explorer needs tornado")
+
+from browser_pages import BROWSER, Browser, Page
+from explorer_pages import FIRST, exploring
+
+import collopt
+from collopt.report.explorer.scenario import Scenario
+from collopt.report.explorer.server import Explorer
+from collopt.support.formatting import rate_text
+from collopt.topologies import Scaling, dgx_a100, ring, write_topology
+
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed here"),
+    pytest.mark.slow,
+]
+
+KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "End": 35}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all pages."""
+    running = Browser(tmp_path_factory.mktemp("profile"))
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def explorer() -> Iterator[Explorer]:
+    """One server for all pages."""
+    with exploring() as running:
+        yield running
+
+
+def visit(browser: Browser, explorer: Explorer, query: str = FIRST.to_query(), width: int = 1280, **more: str) -> Page:
+    """Open a state and wait until it is shown."""
+    page = browser.visit(f"{explorer.address.partition('#')[0]}#{query}", width, **more)
+    page.wait_for("Boolean(document.documentElement?.dataset.shown)")
+    wait_until_shown(page)
+    return page
+
+
+def wait_until_shown(page: Page) -> None:
+    """Wait until the state of the address is."""
+    page.wait_for("document.documentElement.dataset.shown === query(parse(location.hash.slice(1))) && running === null")
+
+
+def figure(page: Page, row: str, column: int = 1) -> str:
+    """Read a number of the table of results."""
+    rows = "[...document.querySelectorAll('#figures tbody tr')]"
+    return str(
+        page.run(f"{rows}.find((row) => row.cells[0].textContent.startsWith('{row}')).cells[{column}].textContent")
+    )
+
+
+def click(page: Page, selector: str) -> None:
+    """Click where an element is."""
+    page.run(f"document.querySelector({selector!r}).scrollIntoView({{ block: 'center' }})")
+    middle = "{ const at = element.getBoundingClientRect(); return [at.x + at.width / 2, at.y + at.height / 2]; }"
+    press(page, *page.run(f"((element) => {middle})(document.querySelector({selector!r}))"))
+
+
+def press(page: Page, x: float, y: float, to: float | None = None) -> None:
+    """Press the mouse at a point, drag it along, and release it."""
+    where = {"x": x, "y": y, "button": "left", "clickCount": 1}
+    page.browser.ask("Input.dispatchMouseEvent", page.session, type="mouseMoved", x=x, y=y)
+    page.browser.ask("Input.dispatchMouseEvent", page.session, type="mousePressed", **where)
+    if to is not None:
+        for step in range(1, 9):
+            moved = where | {"x": x + (to - x) * step / 8}
+            page.browser.ask("Input.dispatchMouseEvent", page.session, type="mouseMoved", buttons=1, **moved)
+        where["x"] = to
+    page.browser.ask("Input.dispatchMouseEvent", page.session, type="mouseReleased", **where)
+
+
+def key(page: Page, name: str, times: int = 1, modifiers: int = 0) -> None:
+    """Press a key; modifiers are 2 for Ctrl and 8 for Shift."""
+    about = {"key": name, "windowsVirtualKeyCode": KEYS.get(name, ord(name[0].upper())), "modifiers": modifiers}
+    for _ in range(times):
+        text = {"text": "\r"} if name == "Enter" else {}
+        page.browser.ask("Input.dispatchKeyEvent", page.session, type="keyDown", **about, **text)
+        page.browser.ask("Input.dispatchKeyEvent", page.session, type="keyUp", **about)
+
+
+def tab_to(page: Page, selector: str) -> None:
+    """Reach an element by the tab key alone."""
+    for _ in range(60):
+        if page.run(f"document.activeElement.matches({selector!r})"):
+            return
+        key(page, "Tab")
+    raise AssertionError(f"{selector} cannot be reached by keyboard")
+
+
+def bound_text(scenario: Scenario) -> str:
+    """The bound as the page writes it, from the library."""
+    return rate_text(collopt.bound(scenario.changed(dgx_a100(boxes=2)), scenario.collective).algbw)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 760, 1600])
+def test_the_page_fits_and_is_quiet(
+    browser: Browser, explorer: Explorer, width: int, scheme: str, tmp_path: Path
+) -> None:
+    """Nothing sticks out sideways in either colors, the console is empty, and no other machine is asked."""
+    changed = urlencode([("without", "box0/nic0"), ("against", FIRST.to_query())])
+    page = visit(browser, explorer, f"{FIRST.to_query()}&{changed}", width, scheme=scheme)
+    page.run("pick('box0/gpu0--box0/nic0')")
+    page.picture(tmp_path / "page.png")
+    assert page.run("document.documentElement.scrollWidth") == width
+    assert page.console == []
+    assert all(address.startswith((explorer.address.partition("#")[0], "data:")) for address in page.requests)
+    dark = page.run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 27)"
+    assert dark == (scheme == "dark")
+
+
+def test_a_link_is_broken_and_restored_by_mouse(browser: Browser, explorer: Explorer) -> None:
+    """A click on the picture, Break, Undo, Redo, and away in the list of changes."""
+    page = visit(browser, explorer)
+    intact, broken = bound_text(FIRST), bound_text(Scenario(FIRST.network, without=("box0/gpu3--box0/nic3",)))
+    assert figure(page, "Bound") == intact
+    middle = page.run(
+        "(() => { const { nodes, links } = paneB.shown, at = links.tail.findIndex((tail, at) => nodes.name[tail] === "
+        "'box0/gpu3' && nodes.name[links.head[at]] === 'box0/nic3'); const line = document.querySelector('#pane-b "
+        "[data-link=\"' + at + '\"] .line'), point = line.getPointAtLength(line.getTotalLength() / 2), "
+        "on = line.ownerSVGElement.getBoundingClientRect(); return [on.x + point.x, on.y + point.y]; })()"
+    )
+    press(page, *middle)
+    assert page.run("document.getElementById('picked-title').textContent") == "box0/gpu3 ↔ box0/nic3"
+    click(page, "#break")
+    wait_until_shown(page)
+    assert figure(page, "Bound") == figure(page, "Plan") == broken != intact
+    assert page.run("document.querySelectorAll('#pane-b .link.gone').length") == 2
+    assert "--without box0/gpu3--box0/nic3" in page.run("document.getElementById('command').textContent")
+    for button, text in (("#undo", intact), ("#redo", broken), ("#change-list li > button:last-child", intact)):
+        click(page, button)
+        wait_until_shown(page)
+        page.wait_for(f"document.querySelector('#figures td').textContent === {text!r}")
+    assert page.run("document.querySelectorAll('.link.gone').length") == 0
+    assert page.console == []
+
+
+def test_a_bandwidth_is_dragged_in_one_step(browser: Browser, explorer: Explorer) -> None:
+    """Of all links of a class; results follow, and one undo takes the whole drag back."""
+    page = visit(browser, explorer)
+    click(page, "#classes button:nth-of-type(2)")
+    assert page.run("document.getElementById('picked-title').textContent") == "gpu-nic"
+    page.run("document.getElementById('factor').scrollIntoView({ block: 'center' })")
+    left, width, y = page.run(
+        "(() => { const at = document.getElementById('factor').getBoundingClientRect(); "
+        "return [at.x, at.width, at.y + at.height / 2]; })()"
+    )
+    start = left + 8 + (width - 16) * (100 - 5) / 195
+    press(page, start, y, left + 8 + (width - 16) * (50 - 5) / 195)
+    wait_until_shown(page)
+    assert page.run("state.scale.get('gpu-nic')") == "1/2"
+    assert figure(page, "Bound") == bound_text(Scenario(FIRST.network, scale=(Scaling.read("gpu-nic x 1/2"),)))
+    assert figure(page, "Bound", 2).startswith("−")
+    click(page, "#undo")
+    wait_until_shown(page)
+    assert page.run("state.scale.size") == 0
+
+
+def test_everything_is_done_by_keyboard(browser: Browser, explorer: Explorer) -> None:
+    """Find a NIC in the picture, derate it, break it, undo, redo, and choose another collective."""
+    page = visit(browser, explorer)
+    tab_to(page, "#collective")
+    key(page, "ArrowDown", 2)
+    wait_until_shown(page)
+    assert page.run("state.collective") == "allreduce"
+    tab_to(page, "#pane-b svg")
+    key(page, "ArrowRight", 2)
+    key(page, "ArrowDown")
+    key(page, "Enter")
+    target = page.run("picked.target")
+    assert target.startswith("box0/gpu1--")
+    tab_to(page, "#factor")
+    key(page, "ArrowLeft", 4)
+    wait_until_shown(page)
+    assert page.run("[...state.scale]") == [[target, "4/5"]]
+    tab_to(page, "#break")
+    key(page, "Enter")
+    wait_until_shown(page)
+    changed = Scenario(FIRST.network, "allreduce", without=(target,))
+    assert figure(page, "Bound") == bound_text(changed)
+    key(page, "z", modifiers=2)
+    page.wait_for(f"state.scale.get({target!r}) === '4/5'")
+    key(page, "z", modifiers=10)
+    page.wait_for(f"state.without.includes({target!r})")
+    assert page.console == []
+
+
+def test_everything_has_a_name_for_screen_readers(browser: Browser, explorer: Explorer) -> None:
+    """Each field and button, and both pictures."""
+    page = visit(browser, explorer, f"{FIRST.to_query()}&{urlencode({'against': FIRST.to_query()})}")
+    page.run("pick('box0/nic0')")
+    tree = browser.ask("Accessibility.getFullAXTree", page.session)["nodes"]
+    roles = {"button", "textbox", "combobox", "slider", "spinbutton", "application", "table", "progressbar"}
+    named = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in tree
+        if not node.get("ignored") and node.get("role", {}).get("value") in roles
+    ]
+    assert {role for role, _ in named} >= roles - {"progressbar", "textbox"}
+    assert [role for role, name in named if not name.strip()] == []
+
+
+def test_two_states_are_compared_side_by_side(browser: Browser, explorer: Explorer) -> None:
+    """Both in the address, which opens the same again."""
+    page = visit(browser, explorer)
+    click(page, "#compare")
+    page.run("pick('box1/nic2')")
+    click(page, "#break")
+    wait_until_shown(page)
+    changed = Scenario(FIRST.network, without=("box1/nic2",))
+    figures = [bound_text(FIRST).partition(" (")[0], bound_text(changed).partition(" (")[0]]
+    address = page.run("location.hash.slice(1)")
+    for each in (page, visit(browser, explorer, address)):
+        assert [figure(each, "Bound", column).partition(" (")[0] for column in (1, 2)] == figures
+        assert figure(each, "Bound", 3).startswith("−")
+        assert each.run("document.querySelectorAll('.pane:not([hidden]) svg').length") == 2
+        assert each.run("document.querySelectorAll('#pane-a .node.gone').length") == 0
+        assert each.run("document.querySelectorAll('#pane-b .node.gone').length") == 1
+
+
+def test_a_file_is_dropped_in_and_saved_again(browser: Browser, explorer: Explorer, tmp_path: Path) -> None:
+    """A good one is shown, a broken one is a message in the page."""
+    path = tmp_path / "net.json"
+    write_topology(ring(5, bandwidth=20), path)
+    page = visit(browser, explorer)
+    drop = (
+        "((text) => {{ const data = new DataTransfer(); data.items.add(new File([text], 'mine.json')); "
+        "dispatchEvent(new DragEvent('drop', {{ dataTransfer: data, cancelable: true }})); }})({!r})"
+    )
+    page.run(drop.format(path.read_text()))
+    page.wait_for("document.querySelector('#pane-b figcaption').textContent.includes('5 ranks')")
+    wait_until_shown(page)
+    saved = page.run("fetch('file/topology.json?' + query(state)).then((reply) => reply.text())")
+    assert saved == path.read_text()
+    page.run(drop.format("{"))
+    page.wait_for("!document.getElementById('error').hidden")
+    assert page.run("document.getElementById('error').textContent").startswith("mine.json is not valid JSON")
+
+
+def test_a_long_plan_shows_progress_and_can_be_stopped(browser: Browser, explorer: Explorer) -> None:
+    """The page stays usable."""
+    slow = "network=generalized-kautz+--set+n=200+--set+degree=3&collective=all_to_all"
+    page = browser.visit(f"{explorer.address.partition('#')[0]}#{slow}")
+    page.wait_for("document.getElementById('working')?.hidden === false && shownResult !== null")
+    click(page, "#stop")
+    page.wait_for("running === null")
+    assert page.run("document.getElementById('verdict').textContent").startswith("Stopped")
+    page.run("request('collective', 'allgather')")
+    wait_until_shown(page)
+    assert page.run("document.getElementById('verdict').textContent").startswith("Optimal")
+
+
+def test_a_run_is_played(browser: Browser, explorer: Explorer) -> None:
+    """Data moves along links, and the time can be chosen."""
+    page = visit(browser, explorer, "network=ring+--nodes+4&collective=allgather")
+    click(page, "#play")
+    page.wait_for("document.querySelectorAll('#pane-b .move:not([display])').length > 0")
+    click(page, "#play")
+    assert page.run("document.getElementById('play').textContent") == "▶ Play"
+    assert "of" in page.run("document.getElementById('clock').textContent")
+    assert page.console == []

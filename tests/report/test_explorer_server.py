@@ -1,0 +1,271 @@
+"""The explorer by HTTP: who gets an answer, what answers hold, and that what nobody waits for is stopped."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tornado", reason="the explorer needs tornado")
+
+from explorer_pages import exploring, request
+
+import collopt
+from cli_calls import call
+from collopt.cli.inspecting.explore import find
+from collopt.errors import UnsupportedError
+from collopt.report.explorer import worker
+from collopt.report.explorer.answers import FILES, Case
+from collopt.report.explorer.scenario import Scenario
+from collopt.report.explorer.server import Explorer
+from collopt.topologies import Scaling, dgx_a100, read_topology, ring, write_topology
+
+
+@pytest.fixture(scope="module")
+def explorer() -> Iterator[Explorer]:
+    """One server for all requests."""
+    with exploring() as running:
+        yield running
+
+
+def test_the_page_and_its_parts_are_served_and_load_nothing_else(explorer: Explorer) -> None:
+    """With headers that forbid scripts of others, frames and caches."""
+    for path, kind in (("", "text/html"), ("explore.js", "text/javascript"), ("viewer.css", "text/css")):
+        reply = request(explorer, path)
+        assert (reply.status, reply.headers["Content-Type"].partition(";")[0]) == (200, kind)
+        assert b"//" not in reply.body.replace(b"http://www.w3.org/2000/svg", b"") or kind != "text/html"
+        assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+        assert "script-src 'self';" in reply.headers["Content-Security-Policy"]
+        assert reply.headers["Referrer-Policy"] == "no-referrer"
+        assert "Server" not in reply.headers
+    assert request(explorer, "report.js").status == 404
+    assert request(explorer, "nothing/here").status == 404
+
+
+@pytest.mark.parametrize("path", ["", "facts", "answers?network=ring+--nodes+4", "file/plan.json?network=ring", "x/y"])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"token": "wrong"}, "its token is missing or wrong"),
+        ({"token": ""}, "its token is missing or wrong"),
+        ({"host": "evil.example:80"}, "no name of the machine"),
+        ({"host": "127.0.0.1"}, "no name of the machine"),
+    ],
+)
+def test_only_the_right_token_and_host_get_an_answer(
+    explorer: Explorer, path: str, changed: dict[str, str], message: str
+) -> None:
+    """Neither another user of this machine, nor a page of another site that rebinds its name to this address."""
+    reply = request(explorer, path, **changed)
+    assert reply.status == 403
+    assert message in reply.data["error"]
+
+
+def test_the_entrance_for_browsers_opens_once(explorer: Explorer) -> None:
+    """Who reads it in the list of processes comes too late, and the address of the page is never in that list."""
+    key = explorer.entrance.rpartition("/")[2]
+    assert explorer.token not in explorer.entrance
+    assert request(explorer, key, token="once", host="evil.example").status == 403
+    first, second = (request(explorer, key, token="once") for _ in range(2))
+    assert (first.status, first.headers["Location"]) == (302, explorer.address)
+    assert second.status == 403
+    assert explorer.entrance.rpartition("/")[2] != key
+
+
+def test_it_listens_on_the_loopback_interface_only_and_tokens_differ(explorer: Explorer) -> None:
+    """And the name localhost is as good as the number."""
+    assert explorer._socket.getsockname() == ("127.0.0.1", explorer.port)
+    other = Explorer(find, Scenario(("ring",)))
+    assert len({explorer.token, other.token}) == 2
+    assert len(other.token) >= 32
+    other._socket.close()
+    assert request(explorer, "facts", host=f"localhost:{explorer.port}").status == 200
+
+
+def test_a_taken_port_is_one_message(explorer: Explorer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the command line, too."""
+    with pytest.raises(UnsupportedError, match=f"port {explorer.port} is taken"):
+        Explorer(find, Scenario(("ring",)), port=explorer.port)
+    answer = call(capsys, "explore", "ring", "--nodes", 4, "--port", explorer.port, "--no-browser")
+    assert answer.status == 2
+    assert answer.err == (
+        f"collopt: error: port {explorer.port} is taken; choose another, or leave it out for one that is free\n"
+    )
+
+
+def test_a_broken_nic_changes_bound_plan_and_picture_as_in_the_library(explorer: Explorer) -> None:
+    """Exact figures, the same as those of the functions and of the command that is shown."""
+    scenario = Scenario(
+        ("dgx-a100", "--boxes", "2"), "allreduce",
+        scale=(Scaling.read("box1/gpu0--box1/nic0 x 1/2"),), without=("box0/nic0",),
+    )  # fmt: skip
+    answers = request(explorer, f"answers?{scenario.to_query()}").answers
+    changed = scenario.changed(dgx_a100(boxes=2))
+    plan = collopt.plan(changed, "allreduce")
+    assert answers["state"] == scenario.to_query()
+    assert answers["bound"]["algbw"] == float(collopt.bound(changed, "allreduce").algbw)
+    assert answers["plan"]["algbw"] == float(plan.algbw)
+    assert answers["plan"]["optimal"] == (plan.gap == 0)
+    assert not answers["plan"]["interim"]
+    assert answers["network"]["counts"] == "16 ranks, 19 switches, 96 links"
+    assert answers["changed"]["counts"] == "16 ranks, 18 switches, 92 links"
+    assert "box0/nic0" not in answers["plan"]["scene"]["nodes"]["name"]
+    assert shlex.split(answers["commands"]["plan"])[:3] == ["collopt", "plan", "dgx-a100"]
+
+
+def test_the_shown_command_plans_the_same(explorer: Explorer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bound, plan and time."""
+    scenario = Scenario(
+        ("ring", "--nodes", "6", "--set", "bandwidth=10", "--set", "latency=2"), "broadcast", root="gpu3", size="1M",
+        planner="forestcoll", scale=(Scaling.read("gpu1 x 3/2"),), without=("gpu0--gpu5",),
+    )  # fmt: skip
+    answers = request(explorer, f"answers?{scenario.to_query()}").answers
+    told = call(capsys, *shlex.split(answers["commands"]["plan"])[1:], "--json").data
+    assert answers["plan"]["algbw"] == told["algbw"]
+    assert answers["bound"]["algbw"] == told["bound"]["algbw"]
+    assert answers["plan"]["microseconds"] == pytest.approx(told["estimate_us"], rel=1e-12)
+
+
+def test_a_size_is_planned_for_and_the_plan_for_endless_data_comes_before(explorer: Explorer) -> None:
+    """So that something is there soon."""
+    reply = request(explorer, "answers?network=ring+--nodes+4+--set+latency=5&collective=allgather&size=1K")
+    plans = [line["plan"] for line in map(json.loads, reply.body.splitlines()) if "plan" in line]
+    assert [plan["interim"] for plan in plans] == [True, False]
+    assert plans[1]["microseconds"] <= plans[0]["microseconds"]
+    assert reply.answers["bound"]["microseconds"] <= plans[1]["microseconds"]
+
+
+@pytest.mark.parametrize(
+    ("query", "message", "known"),
+    [
+        ("", "the network has no name", set()),
+        ("network=nowhere.json", "nowhere.json does not exist", set()),
+        ("network=dgx-a100+--boxes+none", "--boxes", set()),
+        ("network=dgx-a100+--bxes+2", "No such option", set()),
+        ("network=dgx-a100+--size+1M", "No such option", set()),
+        ("network=dgx-a100+--help", "No such option", set()),
+        ("network=dgx-b100000", "did you mean", set()),
+        ("network=dgx-a100&collective=allgater", "did you mean", {"network", "changed"}),
+        ("network=dgx-a100&collective=broadcast", "needs a root", {"network", "changed"}),
+        ("network=dgx-a100&collective=allgather&size=64X", "is not understood", {"network", "changed"}),
+        ("network=dgx-a100&collective=allgather&planner=rung", "did you mean ring", {"network", "changed", "bound"}),
+        ("network=dgx-a100&collective=allgather&planner=bfb", "switches", {"network", "changed", "bound"}),
+        ("network=dgx-a100&without=gpu99", "is not a node", {"network"}),
+        ("network=ring+--nodes+3&without=gpu0&without=gpu1--gpu2", "there is no path", {"network", "changed"}),
+        ("network=ring+--nodes+2&without=gpu0", "needs at least 2", {"network"}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_message_after_what_is_known(
+    explorer: Explorer, query: str, message: str, known: set[str]
+) -> None:
+    """The server goes on, and shows what it can."""
+    reply = request(explorer, f"answers?{query}")
+    answers = reply.answers
+    assert reply.status == 200
+    assert message in answers["error"]
+    assert "Traceback" not in answers["error"]
+    assert "\n" not in answers["error"]
+    assert answers.keys() - {"state", "commands", "error", "progress", "share"} == known
+
+
+def test_a_dropped_file_is_known_by_its_name(explorer: Explorer, tmp_path: Path) -> None:
+    """Whatever `read_topology` reads; the last file of a name counts, and a broken one is a message with its name."""
+    path = tmp_path / "net.json"
+    for bandwidth in (10, 30):
+        write_topology(ring(4, bandwidth=bandwidth), path)
+        reply = request(explorer, "upload/my%20net.json", "PUT", body=path.read_bytes())
+        assert reply.data == {"network": "'my net.json'"}
+        answers = request(explorer, "answers?network=%27my+net.json%27").answers
+        assert answers["bound"]["algbw"] == float(collopt.bound(ring(4, bandwidth=bandwidth), "allgather").algbw)
+    assert answers["commands"]["plan"] == "collopt plan 'my net.json' allgather"
+    request(explorer, "upload/broken.json", "PUT", body=b'{"format": "collopt-topology"')
+    error = request(explorer, "answers?network=broken.json").answers["error"]
+    assert error.startswith("broken.json")
+    assert str(explorer.folder) not in error
+    assert "without folders" in request(explorer, "upload/..%2Fnet.json", "PUT", body=b"").data["error"]
+    assert "another name" in request(explorer, f"upload/{'x' * 300}", "PUT", body=b"").data["error"]
+
+
+def test_what_a_dump_leaves_open_is_asked_for_and_what_was_assumed_is_said(explorer: Explorer) -> None:
+    """In the terms of the command line, with which the words of the network are typed on."""
+    gpu = '<pci busid="0000:0{0}:00.0" class="0x030200"><gpu dev="{0}" sm="90" rank="{0}"/></pci>'
+    dump = f'<system version="1"><cpu numaid="0">{gpu.format(1)}{gpu.format(2)}</cpu></system>'.encode()
+    assert request(explorer, "upload/box.xml", "PUT", body=dump).status == 200
+    answers = request(explorer, "answers?network=box.xml").answers
+    assert answers["network"]["counts"].startswith("2 ranks")
+    assert any("PCIe" in text for text in answers["network"]["assumed"])
+    assert "--fabric" in request(explorer, "answers?network=box.xml+--boxes+2").answers["error"]
+
+
+@pytest.mark.parametrize("form", FILES)
+def test_files_are_those_that_the_command_line_writes(
+    explorer: Explorer, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Byte for byte, but for the network, which no command writes: it reads back as the changed one."""
+    scenario = Scenario(("dgx1-v100",), "allgather", planner="ring", without=("gpu0--gpu1",))
+    reply = request(explorer, f"file/{form}?{scenario.to_query()}")
+    assert reply.status == 200
+    path, mine = tmp_path / form, tmp_path / "mine"
+    path.write_bytes(reply.body)
+    if form == "topology.json":
+        assert read_topology(path) == scenario.changed(collopt.topologies.dgx1_v100())
+        return
+    flag = {"plan.json": "-o", "msccl.xml": "--xml", "mscclpp.json": "--mscclpp"}[form]
+    assert call(capsys, "plan", *scenario.words(), flag, mine).status == 0
+    assert mine.read_bytes() == reply.body
+
+
+def test_a_file_that_cannot_be_is_a_message(explorer: Explorer) -> None:
+    """Of the exporter, or of the server where there is no such kind."""
+    query = "network=torus+--shape+3x3&collective=allgather"
+    assert "expected one of topology.json" in request(explorer, f"file/plan.exe?{query}").data["error"]
+    reply = request(explorer, f"file/plan.json?{query}&planner=nvls")
+    assert reply.status == 422
+    assert reply.data["error"]
+
+
+def test_a_run_shows_what_moves_when(explorer: Explorer) -> None:
+    """For the size asked for, or 64M."""
+    answers = request(explorer, "play?network=ring+--nodes+4&collective=allgather").answers
+    (run,) = answers["play"]["scene"]["runs"]
+    assert run["size"] == "64M"
+    assert run["done"] > 0
+    assert run["link"]
+
+
+def test_what_nobody_waits_for_is_stopped(explorer: Explorer) -> None:
+    """An endless question ends when its connection does, and the next one is answered."""
+    before = explorer.worker._current
+    connection = http.client.HTTPConnection("127.0.0.1", explorer.port, timeout=60)
+    # Minutes of work.
+    slow = "network=generalized-kautz+--set+n=400+--set+degree=3&collective=all_to_all"
+    connection.request("GET", f"/{explorer.token}/answers?{slow}")
+    assert connection.getresponse().readline()
+    connection.close()
+    answers = request(explorer, "answers?network=ring+--nodes+4").answers
+    assert answers["plan"]["optimal"]
+    assert explorer.worker._current is not before
+    assert not before._process.is_alive()
+
+
+def test_a_process_that_ends_is_replaced(explorer: Explorer) -> None:
+    """As where memory is short."""
+    explorer.worker._current._process.kill()
+    assert "has ended" in request(explorer, "answers?network=ring+--nodes+4").answers["error"]
+    assert request(explorer, "answers?network=ring+--nodes+4").answers["plan"]["optimal"]
+
+
+def test_errors_of_our_own_are_messages_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planner that fails in a way that nobody thought of ends no process, and says what happened."""
+    ours, theirs = worker.multiprocessing.Pipe()
+
+    def broken(case: Case) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    worker._answer(theirs, broken, Case(Scenario(("ring",)), ring(4)))
+    assert "bug of collopt" in ours.recv()["error"]
+    assert ours.recv() is None

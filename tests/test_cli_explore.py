@@ -1,0 +1,64 @@
+"""`collopt explore`: what it says before it serves, and how it ends; tests/report has the page itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+pytest.importorskip("tornado", reason="the explorer needs tornado")
+
+from cli_calls import call, refusal
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nowhere.json",), "nowhere.json does not exist; check the path"),
+        (("dgx-a100", "--boxes", "many"), "--boxes of dgx-a100 is 'many'"),
+        (("ring",), "ring needs --nodes"),
+        (("ring", "--nodes", 4, "--scale", "gpu-gpu"), "'gpu-gpu' scales no links"),
+        (("ring", "--nodes", 4, "--without", "gpu7"), "'gpu7' is not a node of this network"),
+        (("ring", "--nodes", 4, "allgater"), "did you mean allgather"),
+        (("ring", "--nodes", 4, "--planner", "rung"), "did you mean ring"),
+        (("ring", "--nodes", 4, "--size", "64X"), "size '64X' is not understood"),
+        (("ring", "--nodes", 4, "--port", 65536), "--port is '65536'; expected a whole number from 0 to 65535"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_before(
+    capsys: pytest.CaptureFixture[str], words: tuple[object, ...], message: str
+) -> None:
+    """One line, and no server."""
+    assert message in refusal(call(capsys, "explore", *words, "--no-browser"))
+
+
+def test_without_its_package_it_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one pip command."""
+    monkeypatch.setitem(sys.modules, "tornado", None)
+    assert "pip install 'collopt[explore]'" in refusal(call(capsys, "explore"))
+
+
+@pytest.mark.slow
+def test_it_serves_until_ctrl_c() -> None:
+    """The address is printed, works, and is gone afterwards, without a word."""
+    program = [sys.executable, "-m", "collopt", "explore", "ring", "--nodes", "4", "--no-browser"]
+    with subprocess.Popen(
+        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    ) as running:
+        assert running.stderr is not None
+        line, more = running.stderr.readline(), running.stderr.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/[\w-]+/", line)
+        assert found, line
+        with urllib.request.urlopen(f"{found[0]}facts", timeout=60) as reply:
+            assert reply.status == 200
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert (running.returncode, out, err) == (0, "", "")
+    assert more == "collopt: this address works on this machine only; Ctrl-C ends it\n"
