@@ -143,7 +143,7 @@ def _by_distances(topology: Topology, points: FloatArray) -> tuple[FloatArray, F
 
     tails, heads, capacities, _ = topology.arrays
     count = len(points)
-    lengths = np.sqrt(capacities.max() / capacities)
+    lengths = np.sqrt(capacities.max(initial=1) / capacities)
     wanted = shortest_path(coo_array((lengths, (tails, heads)), shape=(count, count)).tocsr(), directed=False)
     wanted = np.minimum(wanted, 2 * np.max(wanted, where=np.isfinite(wanted), initial=1))  # of parts without links
     weights = 1 / np.where(wanted > 0, wanted, np.inf) ** 2

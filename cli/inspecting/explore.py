@@ -82,9 +82,8 @@ def find(words: tuple[str, ...], uploads: Mapping[str, Path]) -> tuple[Topology,
     def keep(**values: Any) -> None:
         given.update(values)
 
-    options = [
-        (name, described("NetworkOptions", name, kind), None) for name, kind in get_type_hints(NetworkOptions).items()
-    ]
+    kinds = get_type_hints(NetworkOptions)
+    options = [(name, described("NetworkOptions", name, kind), None) for name, kind in kinds.items()]
     keep.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)

@@ -1,7 +1,5 @@
 """Plans in few steps by integer programming, in the manner of TACCL (NSDI 2023) and TE-CCL (SIGCOMM 2024)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

@@ -9,8 +9,6 @@ switches, a hop through switches here keeps each link on its way busy, as long a
 The hops of one chunk are a tree.  A reduce-scatter is the reverse of an allgather, an allreduce is both.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Dispatches and combines on their way: rows move at once or asynchronously, and gradients are connected after that."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
@@ -14,7 +12,21 @@ Result = TypeVar("Result")
 
 
 class MoeWork(Generic[Result]):
-    """An asynchronous dispatch or combine; leave the tensors that it was given alone until `wait` has returned."""
+    """An asynchronous dispatch or combine; leave the tensors that it was given alone until `wait` has returned.
+
+    Parameters
+    ----------
+    group : ProcessGroup
+        Whose ranks take part.
+    job : callable
+        Exchanges rows, and returns what has arrived.
+    finish : callable
+        Makes the result of what has arrived, with its gradients.
+    given : sequence of Tensor
+        What is sent, which is kept until then.
+    async_op : bool
+        Whether the job runs beside the program, or at once.
+    """
 
     def __init__(
         self,

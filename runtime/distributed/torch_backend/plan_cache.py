@@ -243,7 +243,19 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class BackendSettings:
-    """Settings of a process group, as `configure` takes them; checked when the group is made."""
+    """Settings of a process group, as `configure` takes them; checked when the group is made.
+
+    Attributes
+    ----------
+    plans : path or None
+        Folder with plan files.
+    topology : Topology, path or None
+        Network to plan on where there is no file.
+    slices : int
+        Pieces of the data that follow each other; see `collopt.runtime.execute`.
+    min_bytes : int
+        Smaller messages go to the wrapped backend.
+    """
 
     plans: PathLike | None = None
     topology: Topology | PathLike | None = None
