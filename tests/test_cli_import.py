@@ -114,7 +114,7 @@ def test_our_own_files_are_read_too(capsys: pytest.CaptureFixture[str], tmp_path
     [
         (
             ["--boxes", "2"],
-            "says nothing about the network between boxes; give --fabric, one of full, rail, leaf_spine",
+            "nothing describes the network between boxes; give --fabric, one of full, rail, leaf_spine",
         ),
         (["--fabric", "rail"], "--fabric does not go with one box, which has no network to others"),
         (["--boxes", "2", "--fabric", "full", "--set", "oversubscription=2"], "fabric 'full' is non-blocking"),

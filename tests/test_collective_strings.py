@@ -25,6 +25,8 @@ ALLOWED = {
     # Headers of columns, a field of the output, a stage, and a flag of `find_topologies`.
     "cli.planning.find": ['"all_to_all": float(', '["exact", "reduce-scatter"]', 'else ["all-to-all"]'],
     "planners.finder.find": ['trace.stage("all-to-all")', 'as_flag(all_to_all, "all_to_all")'],
+    # The words of a state in addresses and commands.
+    "report.explorer.scenario": ["collective: str = ALLGATHER.name"],
     # How MSCCL spells names.
     "runtime.msccl.format.limits": ["{REDUCE_SCATTER: REDUCE_SCATTER.name}", "other_collectives: tuple["],
 }

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from ...errors import UnsupportedError
+from ...schedules import ALLGATHER
 from ...support.validation import hint, shown
 from ...topologies import Failure, Scaling, Topology, scaled_links
 
@@ -42,7 +43,7 @@ class Scenario:
     """
 
     network: tuple[str, ...]
-    collective: str = "allgather"
+    collective: str = ALLGATHER.name
     root: str | None = None
     size: str | None = None
     planner: str = "auto"

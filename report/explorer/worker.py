@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 
 from ...errors import ColloptError
 from ...planners import on_stage
+from ...schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE
 from ...support.compiling.misses import on_first_miss
 from ...topologies import dgx_a100
 from .answers import Answer, Case
@@ -20,7 +21,7 @@ INTERVAL = 0.1  # seconds between two reports of progress
 COMPILING = "compiling numba kernels, which takes up to a minute, once"
 Question = Callable[[Case], Iterable[Answer]]
 """A function of a module, or a partial of one, which another process can call."""
-WARM_UP = ("allgather", "allreduce", "all_to_all")
+WARM_UP = (ALLGATHER, ALLREDUCE, ALL_TO_ALL)
 
 
 class Worker:
@@ -108,7 +109,7 @@ def _warm_up() -> None:
     """Load what most plans need."""
     network = dgx_a100(boxes=2)
     for collective in WARM_UP:
-        list(Case(Scenario((), collective), network).answers())
+        list(Case(Scenario((), collective.name), network).answers())
 
 
 def _answer(pipe: Connection, question: Question, case: Case) -> None:

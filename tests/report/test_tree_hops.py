@@ -10,7 +10,8 @@ import pytest
 import collopt
 from collopt import Plan, topologies
 from collopt.report import step_table, tree_table
-from collopt.report.html.plots import parts, plan_data
+from collopt.report.html.parts import parts
+from collopt.report.html.scene import scene
 from collopt.report.tables.busy_times import HOPS, REDUCE_FIRST, tree_hops
 from collopt.schedules import Forest
 
@@ -125,8 +126,14 @@ def test_tables_pages_and_time_lines_agree(topology: collopt.Topology, collectiv
     rows = step_table(plan, "1M")
     timed = {(number[tail], number[head], step) for tail, head, step in rows[["tail", "head", "step"]].values}
     assert panel == table == timed
-    line = plan_data(plan, [("1M", 2**20)])["timelines"][0]
-    assert set(zip(line["tails"], line["heads"], line["step"], strict=True)) <= timed
+    drawn = scene(plan, ["1M"])
+    moves, links = drawn["runs"][0], drawn["links"]
+    played = {
+        (links["tail"][link], links["head"][link], step)
+        for link, step in zip(moves["link"], moves["step"], strict=True)
+    }
+    assert played
+    assert played <= timed
     assert min(rows[rows["start_us"] == 0]["step"]) == 1
 
 

@@ -292,7 +292,7 @@ def test_a_box_is_not_read_from_a_network(file: Path) -> None:
 
 def test_several_boxes_need_a_fabric(file: Path) -> None:
     """No file of a box says what is between boxes."""
-    with pytest.raises(TopologyError, match="says nothing about the network between boxes; give fabric, one of full"):
+    with pytest.raises(TopologyError, match="nothing describes the network between boxes; give fabric, one of full"):
         read_topology(profile(file), boxes=2)
     with pytest.raises(TopologyError, match="there is no option 'fabrics' for a file of a network; expected one of"):
         read_topology(profile(file), fabrics="full")  # type: ignore[call-arg]

@@ -51,16 +51,16 @@ _destroyed: list[Any] = []
 """Wrapped groups of destroyed groups that no model holds any more; Python destroys them when the next group is made."""
 
 
-def in_place(collective: Collective, name: str, options: Callable[[], Any]) -> Callable[..., Any]:
+def in_place(collective: Collective, options: Callable[[], Any]) -> Callable[..., Any]:
     """Return the method of a collective that changes its tensor: of all ranks, or of the root or the others."""
 
     def call(self: "PlannedGroup", tensors: list[Any], opts: Any = None) -> Any:
         opts = opts or options()
         if len(tensors) == 1 and (plan := self._plan_for(collective, tensors[0], tensors[0].numel(), opts)):
             return self._run(plan, Tensors(tensors[0], tensors[0]), opts)
-        return getattr(self._wrapped, name)(tensors, opts)
+        return getattr(self._wrapped, collective.name)(tensors, opts)
 
-    call.__name__ = name
+    call.__name__ = collective.name  # as torch calls the method
     return list_arguments(call)
 
 
@@ -93,9 +93,9 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         """Name of the backend."""
         return "collopt"
 
-    allreduce = in_place(ALLREDUCE, "allreduce", dist.AllreduceOptions)
-    broadcast = in_place(BROADCAST, "broadcast", dist.BroadcastOptions)
-    reduce = in_place(REDUCE, "reduce", dist.ReduceOptions)
+    allreduce = in_place(ALLREDUCE, dist.AllreduceOptions)
+    broadcast = in_place(BROADCAST, dist.BroadcastOptions)
+    reduce = in_place(REDUCE, dist.ReduceOptions)
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> Any:
         """Reduce several tensors as one."""
