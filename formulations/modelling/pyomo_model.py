@@ -91,7 +91,8 @@ class PyomoModel:
         expressions = {normalize_index(key): expression for key, expression in expressions.items()}
         if len(lengths := {len(key) if isinstance(key, tuple) else 1 for key in expressions}) > 1:
             raise UnsupportedError(
-                f"constraint {name!r} has indices of {min(lengths)} and of {max(lengths)} parts; expected as many in each"
+                f"constraint {name!r} has indices of {min(lengths)} and of {max(lengths)} parts; expected as many in "
+                "each"
             )
         self.program.add_component(
             name, pyo.Constraint(list(expressions), rule=lambda _, *key: expressions[key if len(key) > 1 else key[0]])
