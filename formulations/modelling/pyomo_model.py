@@ -62,6 +62,7 @@ class PyomoModel:
             Makes the expression of each index; `expressions` then are the indices.
         """
         import pyomo.environ as pyo
+        from pyomo.core.base.indexed_component import normalize_index
 
         if not isinstance(name, str) or not name.isidentifier():
             raise UnsupportedError(f"the name of a constraint is {shown(name)}; expected a name such as 'quiet_uplink'")
@@ -70,6 +71,11 @@ class PyomoModel:
                 f"the name {name!r} is taken in {self.program.name}; choose another for the constraint"
             )
         if rule is not None:
+            if not callable(rule) or not isinstance(expressions, Iterable):
+                raise UnsupportedError(
+                    f"constraint {name!r} has the indices {shown(expressions)} and the rule {shown(rule)}; expected "
+                    "an iterable of indices, and a function"
+                )
             expressions = {key: rule(*key) if isinstance(key, tuple) else rule(key) for key in expressions}
         elif isinstance(expressions, Iterable) and not isinstance(expressions, str | Mapping):
             expressions = dict(enumerate(expressions))
@@ -81,6 +87,13 @@ class PyomoModel:
             raise UnsupportedError(f"constraint {name!r} has no expressions; expected at least one")
         for key, expression in expressions.items():
             self._check_relation(f"constraint {name!r} of {shown(key)}", expression)
+        # Pyomo flattens tuples in tuples, and takes one of a single part for that part.
+        expressions = {normalize_index(key): expression for key, expression in expressions.items()}
+        if len(lengths := {len(key) if isinstance(key, tuple) else 1 for key in expressions}) > 1:
+            raise UnsupportedError(
+                f"constraint {name!r} has indices of {min(lengths)} and of {max(lengths)} parts; expected as many in "
+                "each"
+            )
         self.program.add_component(
             name, pyo.Constraint(list(expressions), rule=lambda _, *key: expressions[key if len(key) > 1 else key[0]])
         )

@@ -45,9 +45,8 @@ def plan_milp(topology: Topology, collective: AnyCollective, *, chunks: int | No
     steps, found = searches[-1]
     limit = sum((each.limit for _, each in searches), Fraction(0)) / len(searches) * len(plan.schedule.phases)
     most = bandwidth_text(topology.num_ranks / limit, 2)
-    size = (
-        f"{steps * len(plan.schedule.phases)} steps, {count_text(found.schedule.chunks_per_shard, 'chunk')} per shard"
-    )
+    each_phase = " + ".join([str(steps)] * len(plan.schedule.phases))
+    size = f"{each_phase} steps, {count_text(found.schedule.chunks_per_shard, 'chunk')} per shard"
     return replace(plan, provenance={**plan.provenance, "search": f"branch and bound: at most {most} in {size}"})
 
 

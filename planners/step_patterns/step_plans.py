@@ -50,9 +50,9 @@ def plan_in_steps(
 
 def exchange_along(problem: TreeProblem, sends: DirectSends) -> StepExchange | None:
     """Make an allreduce that exchanges whole vectors, unless some ranks reach each other only past ranks."""
-    routed = schedule_along(problem, 1, sends)
-    if routed.num_sends > len(sends.steps):
+    if not problem.topology.switch_nodes and _relayed(problem, sends) is not sends:
         return None
+    routed = schedule_along(problem, 1, sends)
     columns = (routed.steps, np.ones(routed.num_sends, dtype=np.bool_), routed.lower, routed.upper, routed.routes)
     return StepExchange(problem.topology.num_ranks, 1, *columns, routed.path_starts, routed.path_nodes)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 
@@ -105,8 +105,14 @@ class TreeSequence:
         """Number of distinct trees."""
         return sum(forest.num_trees for forest in self.forests)
 
-    def __getitem__(self, number: int) -> Tree:
-        """Tree of this number, from 0; negative ones count from the end."""
+    @overload
+    def __getitem__(self, number: int) -> Tree: ...
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Tree, ...]: ...
+    def __getitem__(self, number: int | slice) -> Tree | tuple[Tree, ...]:
+        """Tree of this number, from 0, or trees of a slice; negative numbers count from the end."""
+        if isinstance(number, slice):
+            return tuple(self[each] for each in range(len(self))[number])
         place = index(number) + (len(self) if number < 0 else 0)
         for forest in self.forests:
             if 0 <= place < forest.num_trees:

@@ -108,8 +108,18 @@ def test_of_several_constraints_the_one_at_fault_is_named() -> None:
         model.constrain("want", {"a": rate <= 1, "b": 3})
     with pytest.raises(UnsupportedError, match=r"constraint 'want' has no expressions; expected at least one"):
         model.constrain("want", [])
+    with pytest.raises(UnsupportedError, match=r"'want' has indices of 1 and of 2 parts; expected as many in each"):
+        model.constrain("want", {"a": rate <= 1, ("a", "b"): rate <= 2})
+    for indices, rule in (([0], 3), (3, lambda _: rate <= 1)):
+        with pytest.raises(UnsupportedError, match=r"constraint 'want' has the indices .* expected an iterable of ind"):
+            model.constrain("want", indices, rule=rule)
     model.constrain("want", [rate <= Fraction(1, 4)])
-    assert solve(model).exact.objective == Fraction(1, 4)
+    model.constrain("nested", {(("a", 1), 2): rate <= 1})
+    model.constrain("alone", {("a",): rate <= 1})
+    answer = solve(model).exact
+    assert answer.objective == Fraction(1, 4)
+    assert list(answer.duals["nested"]) == [("a", 1, 2)]
+    assert list(answer.duals["alone"]) == ["a"]
 
 
 def test_a_refused_objective_leaves_the_old_one() -> None:

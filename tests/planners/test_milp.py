@@ -61,3 +61,9 @@ def test_a_second_statement_has_the_same_optimum() -> None:
     network = ring(4).derate("gpu0", "gpu1", "1/2")
     plan = collopt.plan(network, "allgather", planner="milp", chunks=2)
     assert plan.inverse_rate == least_time(network, steps=3, chunks=2)
+
+
+def test_the_bound_of_an_allreduce_is_of_equally_many_steps_in_both_phases() -> None:
+    """Of the search nothing is known with fewer steps in one and more in the other."""
+    plan = collopt.plan(ring(4), "allreduce", planner="milp", chunks=1)
+    assert plan.provenance["search"] == "branch and bound: at most 1.00 GB/s in 3 + 3 steps, 1 chunk per shard"

@@ -288,6 +288,15 @@ def test_ranks_that_are_not_linked_send_by_way_of_others(network: Topology, plan
         run_program(lower(plan.schedule, collective), interleavings=1)
 
 
+def test_vectors_are_not_exchanged_by_way_of_others() -> None:
+    """Rank 0 has no link to 1, nor 1 to 2; a rank on the way keeps what another would have sent it."""
+    links = [("a", "d", 5), ("d", "a", 11), ("b", "d", 1), ("d", "b", 1), ("c", "a", 12), ("a", "c", 20), ("d", "c", 2)]
+    links += [("c", "b", 2), ("b", "a", 2), ("c", "d", 8)]
+    plan = collopt.plan(Topology.from_links(links, compute="abcd"), "allreduce", planner="recursive-doubling")
+    plan.verify()
+    assert isinstance(plan.schedule, StepAllreduce)
+
+
 @settings(max_examples=examples(80))
 @given(
     st.one_of(eulerian_topologies(max_ranks=8, max_switches=3), switch_free_topologies(max_ranks=8)),

@@ -145,6 +145,7 @@ def everything(rank: int, folder: str) -> Answers:
         options["relay_rounds"] = relay_rounds
         right |= {f"{name} {seed}": fine for name, fine in trained(rank, seed, dtype, options).items()}
     right["without gradients"] = plain(rank)
+    right["without choices"] = unchosen()
     right["all-to-all with gradients"] = stands_in(rank)
     return Answers(
         right, counted(rank), relayed(rank), {**wrong_dispatches(rank), **wrong_combines(rank)}, absence(rank)
@@ -158,6 +159,14 @@ def plain(rank: int) -> bool:
     back = moe_combine(got.tokens[got.rows], got.handle)
     senders = (got.tokens[:, 0] // 100).tolist()
     return torch.equal(back, 2 * tokens) and senders == [0, 1, 2, 3] and not back.requires_grad
+
+
+def unchosen() -> bool:
+    """Tokens without choices, and so weights without columns, go nowhere; their combined rows are zero."""
+    tokens, indices = torch.ones(3, 2), torch.empty(3, 0, dtype=torch.int64)
+    got = moe_dispatch(tokens, indices, range(RANKS), torch.empty(3, 0), servers=2)
+    back = moe_combine(got.tokens[got.rows], got.handle, got.weights)
+    return got.tokens.shape == (0, 2) and torch.equal(back, torch.zeros(3, 2))
 
 
 def stands_in(rank: int) -> bool:

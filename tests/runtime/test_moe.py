@@ -24,8 +24,8 @@ def wrong(results: list[dict[str, bool]]) -> list[str]:
 
 
 def test_dispatch_combine_and_gradients_are_those_of_one_rank(answers: list[moe_tasks.Answers]) -> None:
-    """On 2 x 2 and 4 x 1 GPUs, a rank without tokens; with relays, asynchronous on some ranks; integers too."""
-    assert len(answers[0].right) == 26
+    """On 2 x 2 and 4 x 1 GPUs, ranks without tokens or choices; with relays, asynchronous on some; integers too."""
+    assert len(answers[0].right) == 27
     assert wrong([each.right for each in answers]) == []
 
 

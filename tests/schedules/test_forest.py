@@ -231,6 +231,8 @@ def test_trees_iterate_have_numbers_and_a_length() -> None:
     for direction in ("reduce", "broadcast"):
         assert sum(tree.share for tree in trees if tree.direction == direction) == 1
     assert made[-1] == trees[-1]
+    assert made[1:-1:3] == tuple(trees[1:-1:3])
+    assert made[::-1] == tuple(reversed(trees))
     assert trees[0].edges == tuple(made.forests[0].edges(0))
     assert {edge.head for edge in trees[0].edges} | {trees[0].root} == set(range(16))
     assert repr(trees[0]) == f"<Tree of rank {trees[0].root}: reduce of {trees[0].share} of all data over 15 edges>"

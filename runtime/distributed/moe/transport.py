@@ -21,7 +21,7 @@ def packed(parts: Parts) -> torch.Tensor:
     torch, _ = import_torch()
     # By way of one dimension, as torch has strides of its own for matrices without rows.
     flat = [(part.contiguous().view(-1).view(torch.uint8), part.element_size() * part.shape[1]) for part in parts]
-    return torch.cat([each.view(-1, width) for each, width in flat], dim=1)  # type: ignore[no-any-return]
+    return torch.cat([each.view(len(parts[0]), width) for each, width in flat], dim=1)  # type: ignore[no-any-return]
 
 
 def unpacked(rows: torch.Tensor, likes: Parts) -> Parts:
@@ -36,7 +36,7 @@ def _typed(columns: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     torch, _ = import_torch()
     # A matrix of one row or none counts as contiguous, but may begin where no value of the type may.
     aligned = columns.clone(memory_format=torch.contiguous_format)
-    return aligned.view(-1).view(like.dtype).view(-1, like.shape[1])
+    return aligned.view(-1).view(like.dtype).view(len(columns), like.shape[1])
 
 
 def scatter(route: Route, parts: Parts) -> Parts:
