@@ -21,7 +21,7 @@ from ..step_patterns.step_plans import plan_in_steps
 from ..trees.problem import TreeProblem
 from .synthesis import Synthesis, search, ways_between
 
-PLAN_SECONDS = 10.0  # for the integer programs of one allgather or reduce-scatter
+PLAN_SECONDS = 5.0  # for the integer programs of one allgather or reduce-scatter
 MAX_SENDS = 2**13  # variables of such a program, about
 
 
