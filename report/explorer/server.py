@@ -18,8 +18,9 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
+from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
 from tornado.web import Application, RequestHandler, stream_request_body
@@ -277,7 +278,7 @@ class _Upload(_Handler):
         self._content = bytearray()
         super().prepare()
         if not self._finished:
-            self.request.connection.set_max_body_size(MAX_UPLOAD)  # type: ignore[attr-defined]
+            cast(HTTP1Connection, self.request.connection).set_max_body_size(MAX_UPLOAD)
 
     def data_received(self, chunk: bytes) -> None:
         """Take a part of the file."""
