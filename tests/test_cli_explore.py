@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -46,11 +47,12 @@ def test_without_its_package_it_says_what_to_install(
 
 
 @pytest.mark.slow
-def test_it_serves_until_ctrl_c() -> None:
-    """The address is printed, works, and is gone afterwards, without a word."""
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_it_serves_until_it_is_ended(number: signal.Signals, status: int, tmp_path: Path) -> None:
+    """The address is printed, works, and is gone afterwards, without a word and with all files."""
     program = [sys.executable, "-m", "collopt", "explore", "ring", "--nodes", "4", "--no-browser"]
     with subprocess.Popen(
-        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}
     ) as running:
         assert running.stderr is not None
         line, more = running.stderr.readline(), running.stderr.readline()
@@ -58,7 +60,23 @@ def test_it_serves_until_ctrl_c() -> None:
         assert found, line
         with urllib.request.urlopen(f"{found[0]}facts", timeout=60) as reply:
             assert reply.status == 200
-        running.send_signal(signal.SIGINT)
+        assert list(tmp_path.iterdir())
+        running.send_signal(number)
         out, err = running.communicate(timeout=60)
-    assert (running.returncode, out, err) == (0, "", "")
+    assert (running.returncode, out, err) == (status, "", "")
+    assert list(tmp_path.iterdir()) == []
     assert more == "collopt: this address works on this machine only; Ctrl-C ends it\n"
+
+
+@pytest.mark.slow
+def test_who_plans_ends_with_a_server_that_is_killed() -> None:
+    """Even within a question that takes long and says nothing, of which the pipe cannot tell."""
+    script = (
+        "import time; from collopt.report.explorer.worker import _Process; process = _Process(); "
+        "process.send((time.sleep, 1000)); print('asked', flush=True); time.sleep(1000)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "asked\n"
+        running.kill()
+        running.communicate(timeout=120)  # until the last process that holds its output has ended

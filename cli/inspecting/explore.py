@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
+import signal
+import sys
 import webbrowser
 from collections.abc import Mapping
-from contextlib import redirect_stderr, suppress
+from contextlib import ExitStack, redirect_stderr, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -21,6 +23,7 @@ from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import Command, described
 from ..arguments.requests import check_planners
 from ..terminal.output import note
+from ..terminal.progress import handling
 
 if TYPE_CHECKING:
     from ...topologies import Topology
@@ -66,7 +69,12 @@ def explore(
         if not no_browser:
             webbrowser.open(explorer.entrance)
 
-    with suppress(KeyboardInterrupt):
+    # SIGTERM and a closed terminal remove the folder of dropped files, too.
+    with ExitStack() as ends:
+        for name in ("SIGTERM", "SIGHUP"):
+            if number := getattr(signal, name, None):
+                ends.enter_context(handling(number, signal.SIG_DFL, lambda each, _: sys.exit(128 + each)))
+        ends.enter_context(suppress(KeyboardInterrupt))
         asyncio.run(explorer.serve(ready))
 
 
@@ -92,15 +100,16 @@ def find(words: tuple[str, ...], uploads: Mapping[str, Path]) -> tuple[Topology,
     )
     parser = typer.Typer(add_completion=False, context_settings={"help_option_names": []})
     parser.command(cls=Command)(keep)
+    path, name, said = "", "", io.StringIO()
     try:
         parser(list(words), standalone_mode=False)
-    except typer.TyperException as error:
-        raise UnsupportedError(f"the network {' '.join(words)} cannot be read: {error.format_message()}") from None
-    name = given.pop("topology")
-    path, said = str(uploads.get(name, name)), io.StringIO()
-    try:
+        name = given.pop("topology")
+        path = str(uploads.get(name, name))
         with redirect_stderr(said):
             network = find_network(path, NetworkOptions(**given))
+    except typer.TyperException as error:
+        message = error.format_message().replace(path or name, name)
+        raise UnsupportedError(f"the network {' '.join(words)} cannot be read: {message}") from None
     except ColloptError as error:
         raise type(error)(str(error).replace(path, name)) from None
     return network, [line.removeprefix("collopt: note: ").replace(path, name) for line in said.getvalue().splitlines()]

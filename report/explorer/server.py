@@ -18,11 +18,12 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
+from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
-from tornado.web import Application, RequestHandler
+from tornado.web import Application, RequestHandler, stream_request_body
 
 from ...errors import ColloptError, UnsupportedError
 from ...planners import PLANNERS
@@ -41,6 +42,7 @@ The files are those that were dropped into the page, by name.
 
 LOOPBACK = "127.0.0.1"
 MAX_UPLOAD = 2**28  # bytes of a file
+MAX_BODY = 2**16  # bytes that are read of those who may not upload
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -111,7 +113,7 @@ class Explorer:
             ]
             handlers = [(pattern, handler, {"explorer": self}) for pattern, handler in routes]
             application = Application(handlers, log_function=lambda _: None)  # addresses hold the token
-            server = HTTPServer(application, max_body_size=MAX_UPLOAD, max_buffer_size=2 * MAX_UPLOAD)
+            server = HTTPServer(application, max_body_size=MAX_BODY)
             server.add_socket(self._socket)
             ready()
             try:
@@ -130,8 +132,10 @@ class Explorer:
 
     def keep(self, name: str, content: bytes) -> None:
         """Keep a file that was dropped into the page; it replaces one of the same name."""
-        if Path(name).name != name:
-            raise UnsupportedError(f"the file is called {shown(name)}; expected a name without folders")
+        if Path(name).name != name or name == ".." or name.startswith("-"):
+            raise UnsupportedError(
+                f"the file is called {shown(name)}; expected a name without folders that does not begin with a dash"
+            )
         own = self.folder / f"{len(list(self.folder.iterdir()))}"
         own.mkdir()
         try:
@@ -231,7 +235,7 @@ class _Answers(_Handler):
         """Stream what is known of a state, one JSON document on each line."""
         self.set_header("Content-Type", "application/x-ndjson")
         self._task = asyncio.current_task()
-        with suppress(StreamClosedError):  # nobody waits any more
+        with suppress(StreamClosedError, asyncio.CancelledError):  # nobody waits any more
             try:
                 case = await self.explorer.case(self.request.query)
                 commands = {name: case.scenario.command(name) for name in ("plan", "explore")}
@@ -268,11 +272,22 @@ class _File(_Handler):
         self.finish(last["file"])
 
 
+@stream_request_body
 class _Upload(_Handler):
+    def prepare(self) -> None:
+        self._content = bytearray()
+        super().prepare()
+        if not self._finished:
+            cast(HTTP1Connection, self.request.connection).set_max_body_size(MAX_UPLOAD)
+
+    def data_received(self, chunk: bytes) -> None:
+        """Take a part of the file."""
+        self._content += chunk
+
     def put(self, _: str, name: str) -> None:
         """Keep a file under its name."""
         try:
-            self.explorer.keep(name, self.request.body)
+            self.explorer.keep(name, bytes(self._content))
         except ColloptError as error:
             self.refuse(422, str(error))
             return

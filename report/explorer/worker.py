@@ -2,12 +2,14 @@
 
 import asyncio
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
+from threading import Thread
 
 from ...errors import ColloptError
 from ...planners import on_stage
@@ -98,11 +100,19 @@ class _Process:
 def _serve(pipe: Connection) -> None:
     """Answer questions until nobody is there to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
+    Thread(target=_end_with_server, daemon=True).start()
     with on_first_miss(partial(pipe.send, {"progress": COMPILING})):
         _warm_up()
     with suppress(EOFError, BrokenPipeError):
         while True:
             _answer(pipe, *pipe.recv())
+
+
+def _end_with_server() -> None:
+    """End this process once the server is killed, even within a long plan."""
+    if server := multiprocessing.parent_process():
+        server.join()
+        os._exit(1)
 
 
 def _warm_up() -> None:

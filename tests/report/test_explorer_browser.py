@@ -117,6 +117,11 @@ def test_the_page_fits_and_is_quiet(
     page.run("pick('box0/gpu0--box0/nic0')")
     page.picture(tmp_path / "page.png")
     assert page.run("document.documentElement.scrollWidth") == width
+    # The picture, also one that is higher than the window, covers neither what is above it nor what is below.
+    edges = [f"document.querySelector('{part}').getBoundingClientRect()" for part in ("header", "#stage", "aside")]
+    assert page.run(f"{edges[0]}.bottom <= {edges[1]}.top")
+    if width < 960:
+        assert page.run(f"{edges[1]}.bottom <= {edges[2]}.top")
     assert page.console == []
     assert all(address.startswith((explorer.address.partition("#")[0], "data:")) for address in page.requests)
     dark = page.run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 27)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import shlex
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -186,8 +187,24 @@ def test_a_dropped_file_is_known_by_its_name(explorer: Explorer, tmp_path: Path)
     error = request(explorer, "answers?network=broken.json").answers["error"]
     assert error.startswith("broken.json")
     assert str(explorer.folder) not in error
-    assert "without folders" in request(explorer, "upload/..%2Fnet.json", "PUT", body=b"").data["error"]
+    told = request(explorer, "answers?network=broken.json+--nodes+4").answers["error"]
+    assert "--nodes does not go with broken.json, which" in told
+    for name in ("..%2Fnet.json", "..", ".", "-o", "--help"):
+        assert "without folders" in request(explorer, f"upload/{name}", "PUT", body=b"").data["error"]
     assert "another name" in request(explorer, f"upload/{'x' * 300}", "PUT", body=b"").data["error"]
+
+
+def test_files_of_those_without_the_token_are_not_even_read(explorer: Explorer) -> None:
+    """The refusal comes before the file, so that nobody fills the memory."""
+    with socket.create_connection(("127.0.0.1", explorer.port), timeout=60) as line:
+        head = (
+            f"PUT /wrong/upload/net.json HTTP/1.1\r\nHost: 127.0.0.1:{explorer.port}\r\nContent-Length: {2**27}\r\n\r\n"
+        )
+        line.sendall(head.encode())
+        assert line.recv(12) == b"HTTP/1.1 403"
+    large = b" " * 2**20 + b"{"
+    assert request(explorer, "upload/large.json", "PUT", body=large).status == 200
+    assert explorer.uploads["large.json"].read_bytes() == large
 
 
 def test_what_a_dump_leaves_open_is_asked_for_and_what_was_assumed_is_said(explorer: Explorer) -> None:
