@@ -53,6 +53,13 @@ def test_all_to_all_is_bounded_from_both_sides(capsys: pytest.CaptureFixture[str
     assert "T_B may be lower     nowhere" in answer.out
 
 
+def test_more_links_than_neighbors_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """The search has few networks with parallel links."""
+    note = "collopt: note: a node has at most 3 neighbors, so links are parallel; --degree 3 needs none\n"
+    assert call(capsys, "find", 4, "--degree", 4, "--no-all-to-all").err.endswith(note)
+    assert "parallel" not in call(capsys, "find", 4, "--degree", 3, "--no-all-to-all").err
+
+
 def test_candidates_are_ranked_for_calls_of_several_collectives_and_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     """Counts of the same call add up, and hosts and NICs may be slower than the ports."""
     calls = ("--call", "allreduce:64K:40", "--call", "allreduce:64K:2", "--call", "all_to_all:1M")

@@ -92,6 +92,13 @@ def test_the_list_of_pages_leads_to_every_other() -> None:
     assert sorted({page for page in pages if not page.startswith(apart)} | firsts) == sorted(linked & pages)
 
 
+def test_terms_of_the_glossary_are_different_and_in_order() -> None:
+    """Two equal terms would share an anchor, and one of them be misnamed."""
+    terms = re.findall(r"^(\S.*)\n(?=:   )", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(terms) > 50
+    assert terms == sorted(set(terms), key=lambda term: re.sub(r"\W+", " ", term.lower()))
+
+
 def test_every_picture_is_drawn_and_shown() -> None:
     """Each file of docs/pictures is written by a block of the pages or by the papers' command, shown, and small."""
     pages = [page.read_text(encoding="utf-8") for page in PAGES]

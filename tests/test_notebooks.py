@@ -1,4 +1,4 @@
-"""The notebooks of the documentation: executed, and made into pages."""
+"""The notebooks of the documentation: executed, and made into pages; and how pages show options."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from doc_pages import ROOT
 from notebooks import NOTEBOOKS, executed, texts
 
 
-def hook() -> ModuleType:
-    """The hook of mkdocs, which is no part of a package."""
-    spec = importlib.util.spec_from_file_location("notebook_pages", ROOT / "docs" / "notebook_pages.py")
+def hook(name: str = "notebook_pages") -> ModuleType:
+    """A hook of mkdocs, which is no part of a package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
@@ -67,3 +67,10 @@ def test_links_to_notebooks_lead_to_their_pages() -> None:
     assert hook().on_page_markdown(text) == (
         "[a](notebooks/first-plan.md) [b](../notebooks/x.md#c) [d](first-plan.md) [e](plans.ipynb.txt)"
     )
+
+
+def test_options_in_sentences_are_kept_in_one_line() -> None:
+    """Other words, and blocks of code, stay as they are."""
+    page = "<code>a --no-plan x-y -o f</code> --z <pre><code>b --c</code></pre>"
+    marked = '<code>a <span class="word">--no-plan</span> x-y <span class="word">-o</span> f</code>'
+    assert hook("whole_words").on_page_content(page) == page.replace(page[: page.index(" --z")], marked)

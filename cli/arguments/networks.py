@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from ...errors import FileFormatError, TopologyError
 from ...support.quantities import as_bandwidth, nic_unit_warning
 from ...support.validation import shown
-from ...topologies import CatalogueEntry, Failure, Scaling, Topology, build, scaled_links
+from ...topologies import CatalogueEntry, Failure, Topology, build, scaled_links
 from ...topologies.builders import find_entry
 from ...topologies.given_networks import names_file
 from ..terminal.output import note
@@ -41,7 +41,7 @@ def _with_failures(topology: Topology, options: NetworkOptions) -> Topology:
         topology = topology.restrict(_ranks(options.ranks), relay=bool(options.relay))
     elif options.relay:
         raise UsageError("--relay is about the compute nodes outside --ranks; give --ranks too")
-    topology = scaled_links(topology, map(Scaling.read, options.scale or []))
+    topology = scaled_links(topology, options.scale or [])
     failed = options.without or []
     try:
         return Failure.read(topology, failed).applied(topology)

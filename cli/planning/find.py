@@ -186,6 +186,9 @@ def _print(found: Frontier, size: str, calls: Calls, best: Candidate) -> None:
     if found.unmeasured:
         left = "they are left out or use the cost that theorems give"
         note(f"{found.unmeasured} topologies are too large to evaluate; {left}")
+    if found.degree >= found.nodes:
+        most = count_text(found.nodes - 1, "neighbor")
+        note(f"collopt: note: a node has at most {most}, so links are parallel; --degree {found.nodes - 1} needs none")
 
 
 def _table(found: Frontier, calls: Calls, best: Candidate) -> Table:

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from functools import partial
@@ -195,6 +195,8 @@ def _answers(tasks: Sequence[_Task], executor: Executor | None, home: PlanFolder
         kept = (
             "give a folder, which keeps them" if home.path is None else f"{home.path} keeps them: run again to resume"
         )
+        if not done and isinstance(error, BrokenExecutor):
+            kept = 'in a script, call this under if __name__ == "__main__":, as processes run it again, or with jobs=1'
         raise NoAnswerError(
             f"the executor ended after {done} of {len(tasks)} cases ({type(error).__name__}: {error}); {kept}"
         ) from error

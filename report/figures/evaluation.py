@@ -118,11 +118,12 @@ def pareto_figure(table: pd.DataFrame) -> Figure:
             marker="x", color=COLORS[1], label="beaten",
         )  # fmt: skip
     middle = (min(steps) + max(steps)) / 2
-    for name, step, factor in zip(table["name"], steps, factors, strict=True):
+    for rows in _neighbors(steps, factors):
         # Names grow towards the middle, where there is room.
-        side = -1 if step > middle else 1
+        side = -1 if steps[rows[0]] > middle else 1
         axes.annotate(
-            shortened(str(name)), (step, float(factor)), xytext=(5 * side, 4), textcoords="offset points",
+            "\n".join(shortened(str(table["name"].iloc[row])) for row in reversed(rows)),
+            (steps[rows[0]], float(factors[rows[0]])), xytext=(5 * side, 4), textcoords="offset points",
             fontsize="x-small", ha="left" if side > 0 else "right", parse_math=False,
         )  # fmt: skip
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -159,6 +160,19 @@ def timeline_figure(table: pd.DataFrame) -> Figure:
     finish(axes, "One training iteration", "time in µs", "stream")
     legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=len(KINDS), frameon=False)
     return figure
+
+
+def _neighbors(steps: Sequence[int], factors: Sequence[Any]) -> list[list[int]]:
+    """Rows of equal steps whose names would overlap, the lowest first: within 4 % of what all factors span."""
+    groups: list[list[int]] = []
+    close = (max(factors) - min(factors)) / 25
+    for row in sorted(range(len(steps)), key=lambda row: (steps[row], factors[row])):
+        last = groups[-1][0] if groups else row
+        if groups and steps[row] == steps[last] and factors[row] - factors[last] <= close:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups
 
 
 def _front(steps: Sequence[int], factors: Sequence[Any]) -> list[int]:

@@ -187,6 +187,13 @@ def test_what_was_finished_outlives_the_executor(tmp_path: Path) -> None:
         survive(ring(4), "allgather", executor=executor)
 
 
+def test_a_script_whose_processes_run_it_again_is_told_how_to_start_them() -> None:
+    """Python breaks the pool then, before any answer."""
+    executor = ThreadPoolExecutor(1, initializer=lambda: 1 // 0)  # Breaks the pool
+    with executor, pytest.raises(NoAnswerError, match=r"after 0 of 3 cases .* __name__ == .*jobs=1"):
+        survive(ring(4), "allgather", executor=executor)
+
+
 @pytest.mark.slow
 def test_a_killed_process_ends_in_one_error(tmp_path: Path) -> None:
     """A real one, of a pool of processes."""

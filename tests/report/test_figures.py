@@ -88,7 +88,8 @@ def test_pareto_figure_joins_what_nothing_beats() -> None:
     (front,) = axes.lines
     assert (front.get_xdata().tolist(), front.get_ydata().tolist()) == ([2, 4], [1.2, 0.9])
     assert axes.collections[0].get_offsets().tolist() == [[2, 1.2], [3, 1.3]]
-    assert [text.get_text() for text in axes.texts] == table["name"].tolist()
+    # Where names would overlap they are one text, the lowest point's last.
+    assert [text.get_text() for text in axes.texts] == ["tie\nC(8, {2, 3})", "beaten", "K^2"]
 
 
 def test_timeline_figure_has_a_bar_per_task() -> None:

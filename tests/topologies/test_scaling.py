@@ -16,7 +16,7 @@ BOX = dgx_a100(boxes=2)
 
 def bandwidths(*scalings: str) -> dict[tuple[str, str], Fraction]:
     """What each link has afterwards, as a share of what it had."""
-    changed = scaled_links(BOX, map(Scaling.read, scalings))
+    changed = scaled_links(BOX, scalings)
     pairs = zip(BOX.links, changed.links, strict=True)
     return {(old.tail, old.head): new.bandwidth / old.bandwidth for old, new in pairs}
 

@@ -60,24 +60,25 @@ class Scaling(NamedTuple):
         return f"{self.target}{TIMES}{self.factor}"
 
 
-def scaled_links(topology: Topology, scalings: Iterable[Scaling]) -> Topology:
+def scaled_links(topology: Topology, scalings: Iterable[Scaling | str]) -> Topology:
     """Multiply bandwidths; raises `TopologyError` for a scaling that names no links of the network.
 
     Parameters
     ----------
     topology : Topology
         The network; it stays as it is.
-    scalings : iterable of Scaling
-        Factors of a link that several of them name are multiplied.
+    scalings : iterable of Scaling or str
+        Text as `Scaling.read` takes it.  Factors of a link that several of them name are multiplied.
 
     Examples
     --------
     >>> from collopt.topologies import dgx_a100
-    >>> faster = scaled_links(dgx_a100(boxes=2), [Scaling.read("gpu-nic x 2"), Scaling.read("box0/nic0 x 1/2")])
+    >>> faster = scaled_links(dgx_a100(boxes=2), ["gpu-nic x 2", "box0/nic0 x 1/2"])
     >>> [str(faster.link(f"box0/gpu{rank}", f"box0/nic{rank}").bandwidth) for rank in range(2)]
     ['25', '50']
     """
-    taken, bandwidths = tuple(scalings), dict[tuple[str, str], Fraction]()
+    taken = tuple(Scaling.read(each) if isinstance(each, str) else each for each in scalings)
+    bandwidths = dict[tuple[str, str], Fraction]()
     for scaling in taken:
         for link in scaling.links(topology):
             ends = link.tail, link.head
