@@ -130,10 +130,15 @@ def _steps(rows: Iterable[Sequence[Route]]) -> list[set[int]]:
 
 def _least_time(uses: int, costs: Sequence[tuple[int, int]]) -> int:
     """Time in which links, so many (second) of each cost (first), can be used so often together."""
-    narrowest = max(cost for cost, _ in costs)
-    return bisect_left(
-        range(uses * narrowest + 1), uses, key=lambda time: sum(time // cost * links for cost, links in costs)
-    )
+    # Not by `bisect`, whose positions are 64-bit: costs are over the common multiple of all bandwidths.
+    least, enough = 0, uses * max(cost for cost, _ in costs)
+    while least < enough:
+        time = (least + enough) // 2
+        if sum(time // cost * links for cost, links in costs) >= uses:
+            enough = time
+        else:
+            least = time + 1
+    return enough
 
 
 def next_ring(

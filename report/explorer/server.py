@@ -18,9 +18,8 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
 from tornado.web import Application, RequestHandler, stream_request_body
@@ -33,6 +32,9 @@ from ...topologies import Topology, catalogue
 from .answers import FILES, Answer, Case
 from .scenario import Scenario
 from .worker import Worker
+
+if TYPE_CHECKING:
+    from tornado.http1connection import HTTP1Connection
 
 Find = Callable[[tuple[str, ...], Mapping[str, Path]], tuple[Topology, list[str]]]
 """Builds or reads the network that words describe, and says what was assumed for it.
@@ -278,7 +280,7 @@ class _Upload(_Handler):
         self._content = bytearray()
         super().prepare()
         if not self._finished:
-            cast(HTTP1Connection, self.request.connection).set_max_body_size(MAX_UPLOAD)
+            cast("HTTP1Connection", self.request.connection).set_max_body_size(MAX_UPLOAD)
 
     def data_received(self, chunk: bytes) -> None:
         """Take a part of the file."""

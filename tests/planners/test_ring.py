@@ -213,3 +213,15 @@ def test_an_order_can_be_an_array() -> None:
     assert plan.options == plan_ring(ring(4), "allgather", order=[0, 1, 2, 3]).options
     with pytest.raises(UnsupportedError, match="expected the ranks one after the other"):
         plan_ring(ring(4), "allgather", order=np.zeros((2, 2)))
+
+
+def test_many_different_bandwidths_have_a_common_multiple_beyond_64_bits() -> None:
+    """Costs are exact whole numbers over that multiple, so positions in them are too."""
+    count, primes = 12, [number for number in range(2, 320) if all(number % other for other in range(2, number))]
+    pairs = [(tail, (tail + step) % count) for tail in range(count) for step in (1, 3, 5, 7, 9)]
+    links = [(f"g{tail}", f"g{head}", rate) for (tail, head), rate in zip(pairs, primes, strict=False)]
+    plan = collopt.plan(
+        Topology.from_links(links, compute=[f"g{rank}" for rank in range(count)]), "allgather", planner="ring"
+    )
+    plan.verify()
+    assert 0 < plan.algbw <= plan.bound.algbw
