@@ -42,6 +42,7 @@ COMMANDS = [
     "score",
     "show",
     "report",
+    "explore",
     "run",
     "lint",
     "bench",

@@ -65,7 +65,13 @@ def agrees(
     dist.all_to_all_single(wanted, bits.clone(), [n * width for n in takes], [n * width for n in sends], group=group)
     output = torch.full((sum(takes) * width,), 99, dtype=torch.uint8).view(dtype).view(sum(takes), *trailing)
     before = bits.clone()
+    if options.get("traffic") is not None:
+        options["traffic"] = np.array(options["traffic"])
     work = all_to_all_single(output, mine, takes, sends, group, **options)
+    # The call has read its matrix, which may change from now on.
+    for given in (sends, takes, options.get("traffic")):
+        if given is not None:
+            given[:] = [-1] * len(given)  # every row of the matrix, too
     if work is not None:
         work.wait()
     return torch.equal(output.view(-1).view(torch.uint8), wanted) and torch.equal(bits, before)
