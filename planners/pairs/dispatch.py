@@ -163,10 +163,7 @@ class DispatchPlan:
             quality += f", with relays in {len(self.rounds)} rounds"
         elif not self.columns_decide:
             quality += ", as servers send unequally"
-        n, m = (
-            count_text(count, what)
-            for count, what in zip((self.counts.servers, self.counts.gpus_per_server), ("server", "GPU"), strict=True)
-        )
+        n, m = count_text(self.counts.servers, "server"), count_text(self.counts.gpus_per_server, "GPU")
         stages = count_text(sum(schedule.num_stages for schedule in self.rounds), "stage")
         return (
             f"dispatch of {n} of {m}, {stages}: {count_text(self.load, 'token')} per GPU between servers, {quality}; "

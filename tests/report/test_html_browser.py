@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,6 @@ pytestmark = [
 ]
 
 HOSTILE = ("</script><script>window.hit=1</script>", '"><img src=x onerror=window.hit=1>', "<a href='//e.test'>x</a>")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all pages."""
-    running = Browser(tmp_path_factory.mktemp("profile"))
-    yield running
-    running.close()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from ..calls.arguments import OPERATIONS, check_operation
 from ..processes.local_ranks import out_of_memory_as_error
 from ..processes.rendezvous import BACKENDS, Rendezvous, on_all_ranks
 from .execute import PlanLike, execute, program_of
-from .workload import Workload, by_torch, count_wrong, fill_incorrect, fill_input, make_tensors
+from .workload import Workload, by_torch, count_wrong, fill_incorrect, fill_random, make_tensors
 
 __all__ = ["RunReport", "run_local"]
 
@@ -125,7 +125,7 @@ def _measure(job: _Job, device: Any) -> _Measurement:
     workload = Workload(program.layout, program.num_ranks, dist.get_rank(), elements, job.dtype, job.op, job.seed)
     with out_of_memory_as_error(f"elements={job.elements} of {job.dtype}", "fewer"):
         output, mine = make_tensors(workload, in_place=False, device=device)
-        fill_input(workload, mine)
+        fill_random(workload, mine)
         wanted = by_torch(workload, mine)
     correct, times = True, []
     for _ in range(1 + job.repeats):

@@ -123,6 +123,18 @@ def fill_input(workload: Workload, tensor: Any) -> None:
     _write([_Piece(_table(workload, workload.rank), 0, tensor.numel())], tensor)
 
 
+def fill_random(workload: Workload, tensor: Any) -> None:
+    """Write a rank's input: random bytes, and so all bit patterns, where data moves only, else as `fill_input` does."""
+    import torch
+
+    if workload.layout.reduces:
+        fill_input(workload, tensor)
+        return
+    generator = torch.Generator().manual_seed(workload.seed * workload.num_ranks + workload.rank)
+    size = tensor.numel() * tensor.element_size()
+    tensor.view(torch.uint8).copy_(torch.randint(0, 256, (size,), dtype=torch.uint8, generator=generator))
+
+
 def make_expected(workload: Workload, like: Any) -> Any:
     """Return the correct output of a rank, with the shape, type and device of `like`."""
     import torch
@@ -172,10 +184,13 @@ def fill_incorrect(output: Any, expected: Any) -> None:
 
 
 def count_wrong(workload: Workload, output: Any, expected: Any) -> int:
-    """Count the elements that differ from the correct ones."""
+    """Count the elements that differ from the correct ones: in any bit where data moves only."""
     import torch
 
-    if workload.op == "avg" and workload.layout.reduces:
+    if not workload.layout.reduces:
+        differ = output.view(torch.uint8) != expected.view(torch.uint8)
+        return int(differ.view(-1, output.element_size()).any(dim=1).sum().item())
+    if workload.op == "avg":
         tolerance = workload.num_ranks * torch.finfo(expected.dtype).eps * expected.double().abs()
         # Written so that a NaN is wrong.
         right = (output.double() - expected.double()).abs() <= tolerance
