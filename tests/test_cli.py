@@ -51,7 +51,7 @@ COMMANDS = [
     "topologies",
     "doctor",
 ]
-WITHOUT_JSON = {"export", "show", "report"}
+WITHOUT_JSON = {"explore", "export", "show", "report"}
 """They write files, figures and pages, and have no figures to tell."""
 ESCAPE = "\x1b["
 STREAMS = slow_where(
