@@ -212,7 +212,7 @@ def _name_switches(canvas: Canvas) -> None:
         nodes = [node for node in range(ranks, len(names)) if placed.rows[node] == row]
         words = [names[node] for node in nodes]
         nearest = float(np.diff(np.sort(placed.x[nodes])).min(initial=10.0))
-        size = min(7.0, 0.9 * scale.radius, _fitting(words, 0.88 * scale.unit * nearest))
+        size = min(7.0, 0.9 * scale.radius, _fitting(words, 0.7 * scale.unit * nearest))
         write(canvas, canvas.points[nodes], words, size, "0.2", -away if row < 0 else away)
 
 

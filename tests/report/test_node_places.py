@@ -100,7 +100,16 @@ def test_distances_show_the_structure_of_small_networks() -> None:
     between = distances(node_layout(topologies.dgx1_v100()))
     inside = [between[a, b] for a in range(8) for b in range(8) if a != b and a // 4 == b // 4]
     across = [between[a, b] for a in range(4) for b in range(4, 8)]
-    assert np.mean(inside) < 0.6 * np.mean(across)
+    assert np.mean(inside) < 0.7 * np.mean(across)
+
+
+def test_the_least_stress_of_several_starts_is_taken() -> None:
+    """Boxes of MI250 are two rings of cards, in two columns of four links each, whatever the order of the ranks."""
+    layout = node_layout(topologies.mi250())
+    x, y = layout["x"].to_numpy(), layout["y"].to_numpy()
+    assert np.ptp(x) > np.ptp(y)
+    assert all(np.sign(x[:8]) == np.sign(x[0]))
+    assert all(np.sign(x[8:]) == -np.sign(x[0]))
 
 
 def test_wide_networks_are_rings_around_their_top() -> None:
