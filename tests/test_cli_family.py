@@ -95,7 +95,6 @@ def test_writes_code_that_registers_the_files(capsys: pytest.CaptureFixture[str]
         (("--planners", "auto", "--sizes", "1M-1K"), "expected the smallest first"),
         (("--planners", "auto", "--sizes", "0-0"), "sizes are ('0', '0'); expected the largest to be at least 1 byte"),
         (("--planners", "auto", "--runtime", "nccl"), "runtime is 'nccl'; expected one of"),
-        ((), "Missing option '--planners'"),
     ],
 )
 def test_requests_that_cannot_be_met(
@@ -105,6 +104,15 @@ def test_requests_that_cannot_be_met(
     words = [word for word in WORDS if "--sizes" not in changes or word not in ("--sizes", "1K-1M")]
     assert message in refusal(call(capsys, *words, *changes, "-o", tmp_path / "family"))
     assert not list(tmp_path.iterdir())
+
+
+def test_auto_plans_for_1k_to_1g_unless_told_otherwise(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The same table as with both options."""
+    words = ("family", "ring", "allgather", "--nodes", 4, "--json", "-o")
+    told = call(capsys, *words, tmp_path / "told", "--planners", "auto", "--sizes", "1K-1G")
+    silent = call(capsys, *words, tmp_path / "silent")
+    assert silent.status == 0
+    assert silent.out.replace("silent", "told") == told.out
 
 
 def test_the_current_folder_is_filled_if_it_is_empty(
