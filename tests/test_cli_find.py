@@ -54,7 +54,7 @@ def test_all_to_all_is_bounded_from_both_sides(capsys: pytest.CaptureFixture[str
 
 
 def test_more_links_than_neighbors_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """The search has few networks with parallel links."""
+    """Parallel links may be better spent on other nodes."""
     note = "collopt: note: a node has at most 3 neighbors, so links are parallel; --degree 3 needs none\n"
     assert call(capsys, "find", 4, "--degree", 4, "--no-all-to-all").err.endswith(note)
     assert "parallel" not in call(capsys, "find", 4, "--degree", 3, "--no-all-to-all").err
