@@ -69,7 +69,7 @@ def explore(
         if not no_browser:
             webbrowser.open(explorer.entrance)
 
-    # SIGTERM and a closed terminal remove the folder of dropped files, too.
+    # SIGTERM and a closed terminal end the processes that plan, too.
     with ExitStack() as ends:
         for name in ("SIGTERM", "SIGHUP"):
             if number := getattr(signal, name, None):
