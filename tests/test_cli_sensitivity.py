@@ -63,7 +63,7 @@ def test_people_read_gains_in_bandwidth(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ring", "--nodes", 4, "all_to_all"), "trees do not implement the collective 'all_to_all'"),
+        (("ring", "--nodes", 4, "all_to_allv"), "all_to_allv needs traffic"),
         (("ring", "--nodes", 4, "allgather", "--step", 0), "--step is '0'; expected a positive number"),
         (("ring", "--nodes", 4, "broadcast"), "broadcast needs"),
     ],

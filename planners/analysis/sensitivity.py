@@ -8,15 +8,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CapacityOverflowError, NoAnswerError, TopologyError, UnsupportedError
-from ...schedules import Bound
+from ...schedules import COLLECTIVES, Bound
 from ...schedules.bounds.bound import link_values
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...support import progress
 from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
 from ...topologies import Link, Topology
 from ...topologies.given_networks import NetworkLike, as_network
-from ..trees.problem import check_request, shard_weights
+from ..trees.problem import shard_weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +30,7 @@ def sensitivity(
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
+    traffic: Any = None,
     step: Exact = "1/10",
     together: Callable[[Link], Hashable] | None = None,
     **network: Any,
@@ -37,15 +38,16 @@ def sensitivity(
     """Compute for every link by how much more bandwidth of it raises `collopt.bound`.
 
     Raises `UnsupportedError` if the request is not of its form, or `together` is no function that returns hashable
-    values; `BoundError` if some rank is out of reach; `NoAnswerError` if `step` makes bandwidths with too many digits.
+    values; `BoundError` if some rank is out of reach; `NoAnswerError` if `step` makes bandwidths with too many digits,
+    or an all-to-all is too large for its flows to be known exactly.
 
     Parameters
     ----------
     topology : Topology, networkx.Graph, str or path
         As for `collopt.bound`; but switches may be unbalanced.
     collective : str or Collective
-        As for `collopt.bound`, but not between pairs of ranks.
-    root, weights
+        As for `collopt.bound`.
+    root, weights, traffic
         As for `collopt.bound`.
     step : number
         By which part of its bandwidth a link is widened to see what that gains; positive.
@@ -71,7 +73,7 @@ def sensitivity(
     -----
     The figures are about the bound, which `collopt.bound` explains: plans meet that of trees in one direction, and of
     an allreduce on two-way links of equal bandwidth whose switches do not reduce; elsewhere plans may gain something
-    else.  The bound is the least over cuts or partitions, each linear in all bandwidths.  So it is concave, the dual
+    else.  The bound is the least over cuts, partitions or lengths of links, each linear in all bandwidths.  So it is concave, the dual
     values are a supergradient of it, and ``gain`` never exceeds ``worth``.  It is less where the links are not the only
     bottleneck: dual values are not unique then, and widening one link alone can gain nothing although it has one.
 
@@ -85,23 +87,40 @@ def sensitivity(
     >>> frame[["tail", "head", "dual", "gain"]].iloc[0].tolist()
     ['gpu1', 'gpu2', Fraction(4, 3), Fraction(20, 1)]
     """
-    from ..trees.forestcoll import bound_cuts
-
     topology = as_network(topology, network, sensitivity)
-    collective = check_request(topology, collective)
-    sizes = shard_weights(topology, collective, root, weights)
+    bound = _bound_of(topology, collective, root, weights, traffic)
     part = as_factor(step, "step")
     groups = _grouped(topology, together)
-    witnesses = _Witnesses(topology, bound_cuts(topology, collective, sizes))
+    witnesses = _Witnesses(topology, bound(topology))
     for links in progress.iterate(groups.values(), len(groups)):
         if witnesses.gain(links, part):
-            witnesses.add(bound_cuts(_widened(topology, links, part), collective, sizes))
+            witnesses.add(bound(_widened(topology, links, part)))
     # A witness found later can be the best of all.
     best, rows = witnesses.best, []
     for name, links in groups.items():
         figures = (name, _worth(best, links), witnesses.gain(links, part) / part)
         rows += [(*link[:3], best.get(link[:2], Fraction(0)), *figures) for link in links]
     return _frame(rows)
+
+
+def _bound_of(
+    topology: Topology,
+    collective: AnyCollective,
+    root: int | str | None,
+    weights: Sequence[object] | None,
+    traffic: Any,
+) -> Callable[[Topology], Bound]:
+    """Return what bounds a collective on a network of other bandwidths."""
+    from ..pairs.multicommodity import bound_pairs_exactly
+    from ..trees.forestcoll import bound_cuts
+
+    known = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
+    sizes = shard_weights(topology, known, root, weights)
+    if known.in_pairs:
+        return lambda network: bound_pairs_exactly(network, known, root=root, traffic=traffic)
+    if traffic is not None:
+        raise UnsupportedError(f"{known} takes no traffic; all_to_allv does")
+    return lambda network: bound_cuts(network, known, sizes)
 
 
 class _Witnesses:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import BoundError, NoAnswerError, TopologyError, UnsupportedError
-from collopt.topologies import Link, Topology, dgx_a100, ring
+from collopt.topologies import Link, Topology, dgx_a100, ring, torus
 from sample_sizes import examples
 from strategies import switch_free_topologies
 
@@ -90,8 +90,10 @@ def test_uneven_shards_count() -> None:
 
 def test_refuses_what_makes_no_sense() -> None:
     """As other requests, and steps that are none."""
-    with pytest.raises(UnsupportedError, match="all_to_all"):
-        collopt.sensitivity(ring(3), "all_to_all")
+    with pytest.raises(UnsupportedError, match="all_to_allv needs traffic"):
+        collopt.sensitivity(ring(3), "all_to_allv")
+    with pytest.raises(UnsupportedError, match="allgather takes no traffic"):
+        collopt.sensitivity(ring(3), "allgather", traffic=[[0] * 3] * 3)
     with pytest.raises(TopologyError, match="step is 0"):
         collopt.sensitivity(ring(3), "allgather", step=0)
     with pytest.raises(UnsupportedError, match="together is 'nic'; expected a function"):
@@ -142,6 +144,25 @@ def test_steps_of_too_many_digits_are_refused(topology: Topology, step: str) -> 
     """A widened network is one that users could describe."""
     with pytest.raises(NoAnswerError, match="too large or have too many digits; give one such as 1/10"):
         collopt.sensitivity(topology, "allgather", step=step)
+
+
+@settings(max_examples=examples(15))
+@given(topology=two_way_topologies(max_ranks=5))
+def test_an_all_to_all_gains_what_its_bound_gains(topology: Topology) -> None:
+    """Link by link, by exact linear programs; worths add up to the bandwidth."""
+    part = Fraction(1, 2)
+    frame = collopt.sensitivity(topology, "all_to_all", step=part)
+    before = collopt.bound(topology, "all_to_all").algbw
+    assert frame["worth"].sum() == before
+    for row in frame.itertuples():
+        after = collopt.bound(widened(topology, row.tail, row.head, part), "all_to_all").algbw
+        assert (row.gain * part, 0 <= row.gain <= row.worth) == (after - before, True)
+
+
+def test_flows_that_are_not_known_exactly_are_refused() -> None:
+    """A wider link leaves a large network without symmetries."""
+    with pytest.raises(NoAnswerError, match="too many to be known exactly; ask about fewer ranks, or about whole"):
+        collopt.sensitivity(torus(14, 14), "all_to_all")
 
 
 @settings(max_examples=examples(15))
