@@ -73,9 +73,10 @@ def sensitivity(
     -----
     The figures are about the bound, which `collopt.bound` explains: plans meet that of trees in one direction, and of
     an allreduce on two-way links of equal bandwidth whose switches do not reduce; elsewhere plans may gain something
-    else.  The bound is the least over cuts, partitions or lengths of links, each linear in all bandwidths.  So it is concave, the dual
-    values are a supergradient of it, and ``gain`` never exceeds ``worth``.  It is less where the links are not the only
-    bottleneck: dual values are not unique then, and widening one link alone can gain nothing although it has one.
+    else.  The bound is the least over cuts, partitions or lengths of links, each linear in all bandwidths.  So it is
+    concave, the dual values are a supergradient of it, and ``gain`` never exceeds ``worth``.  It is less where the
+    links are not the only bottleneck: dual values are not unique then, and widening one link alone can gain nothing
+    although it has one.
 
     Examples
     --------
