@@ -48,7 +48,7 @@ def test_without_its_package_it_says_what_to_install(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)]
+    ("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, -15), (signal.SIGHUP, -1), (signal.SIGKILL, -9)]
 )
 def test_it_serves_until_it_is_ended(number: signal.Signals, status: int, tmp_path: Path) -> None:
     """The address is printed, works, and is gone afterwards, without a word, and a dropped file is on no disk."""
