@@ -46,7 +46,7 @@ SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 SHOW_COMPLETION, INSTALL_COMPLETION = "--show-completion", "--install-completion"
 PROGRAM, COMPLETION_VARIABLE = "collopt", "_COLLOPT_COMPLETE"
 COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (
-    (bound, plan, groups, family, compare, survive, score, show, bench, find),
+    (bound, plan, groups, family, compare, survive, sensitivity, score, show, bench, find),
     (run, lint),
 )
 FURTHER_OPTIONS = {

@@ -128,8 +128,11 @@ class Explorer:
         scenario = Scenario.from_query(query)
         words = scenario.network
         async with self._reading:  # what readers tell on standard error is that of one network
-            if words not in self._networks:
-                self._networks[words] = await asyncio.to_thread(self._found, words)
+            while words not in self._networks:
+                content = self.uploads.get(words[0])
+                found = await asyncio.to_thread(self._found, words)
+                if self.uploads.get(words[0]) is content:  # and was not replaced meanwhile
+                    self._networks[words] = found
             return Case(scenario, *self._networks[words])
 
     def _found(self, words: tuple[str, ...]) -> tuple[Topology, list[str]]:
