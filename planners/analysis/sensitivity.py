@@ -7,14 +7,17 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import CapacityOverflowError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import COLLECTIVES, Bound
 from ...schedules.bounds.bound import link_values
 from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...schedules.trees.symmetric_forest import link_orbits
 from ...support import progress
 from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
-from ...topologies import Link, Topology
+from ...topologies import Link, Topology, symmetries
 from ...topologies.given_networks import NetworkLike, as_network
 from ..trees.problem import shard_weights
 
@@ -93,13 +96,17 @@ def sensitivity(
     part = as_factor(step, "step")
     groups = _grouped(topology, together)
     witnesses = _Witnesses(topology, bound(topology))
-    for links in progress.iterate(groups.values(), len(groups)):
+    alike = _alike(topology, collective, root, weights, traffic, groups)
+    first = {kind: groups[name] for name, kind in reversed(alike.items())}
+    for links in progress.iterate(first.values(), len(first)):
         if witnesses.gain(links, part):
             witnesses.add(bound(_widened(topology, links, part)))
+    gains = {kind: witnesses.gain(links, part) / part for kind, links in first.items()}
     # A witness found later can be the best of all.
     best, rows = witnesses.best, []
     for name, links in groups.items():
-        figures = (name, _worth(best, links), witnesses.gain(links, part) / part)
+        worth = _worth(best, links)
+        figures = name, worth, min(gains[alike[name]], worth)
         rows += [(*link[:3], best.get(link[:2], Fraction(0)), *figures) for link in links]
     return _frame(rows)
 
@@ -122,6 +129,24 @@ def _bound_of(
     if traffic is not None:
         raise UnsupportedError(f"{known} takes no traffic; all_to_allv does")
     return lambda network: bound_cuts(network, known, sizes)
+
+
+def _alike(
+    topology: Topology,
+    collective: AnyCollective,
+    root: int | str | None,
+    weights: Sequence[object] | None,
+    traffic: Any,
+    groups: dict[Hashable, list[Link]],
+) -> dict[Hashable, Hashable]:
+    """Name groups that symmetries take to each other alike; of single links of the whole network only."""
+    known = as_collective(collective)
+    if len(groups) < topology.num_links or (known.in_pairs and (root is not None or traffic is not None)):
+        return {name: name for name in groups}
+    sizes = shard_weights(topology, known, root, weights)
+    found = symmetries(topology, np.outer(sizes, np.ones(len(sizes), dtype=np.int64)) if sizes else None)
+    orbits = link_orbits(found, topology).tolist() if len(found) else range(len(groups))
+    return dict(zip(groups, orbits, strict=True))
 
 
 class _Witnesses:

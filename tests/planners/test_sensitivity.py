@@ -139,11 +139,11 @@ def test_gains_of_uneven_switches_are_those_of_the_program() -> None:
         assert row.gain == after - before
 
 
-@pytest.mark.parametrize(("topology", "step"), [(ring(3), "1e200"), (ODD, "1/1000000000000")])
-def test_steps_of_too_many_digits_are_refused(topology: Topology, step: str) -> None:
+@pytest.mark.parametrize("step", ["1e200", "1/1000000000000"])
+def test_steps_of_too_many_digits_are_refused(step: str) -> None:
     """A widened network is one that users could describe."""
     with pytest.raises(NoAnswerError, match="too large or have too many digits; give one such as 1/10"):
-        collopt.sensitivity(topology, "allgather", step=step)
+        collopt.sensitivity(ODD, "allgather", step=step)
 
 
 @settings(max_examples=examples(15))
@@ -157,6 +157,24 @@ def test_an_all_to_all_gains_what_its_bound_gains(topology: Topology) -> None:
     for row in frame.itertuples():
         after = collopt.bound(widened(topology, row.tail, row.head, part), "all_to_all").algbw
         assert (row.gain * part, 0 <= row.gain <= row.worth) == (after - before, True)
+
+
+@pytest.mark.parametrize(
+    ("collective", "options"),
+    [
+        ("allreduce", {}),
+        ("broadcast", {"root": 2}),
+        ("reduce", {"root": 0}),
+        ("allgather", {"weights": [1, 2, 1, 1, 2, 1, 1, 2, 1]}),
+    ],
+)
+def test_links_that_symmetries_take_to_each_other_gain_as_much(collective: str, options: dict[str, object]) -> None:
+    """Only symmetries that keep root and shards, of which a torus has fewer than of nodes."""
+    network = torus(3, 3)
+    before = collopt.bound(network, collective, **options).algbw  # type: ignore[call-overload]
+    for row in collopt.sensitivity(network, collective, step=1, **options).itertuples():  # type: ignore[arg-type]
+        wider = widened(network, row.tail, row.head, Fraction(1))
+        assert row.gain == collopt.bound(wider, collective, **options).algbw - before  # type: ignore[call-overload]
 
 
 def test_flows_that_are_not_known_exactly_are_refused() -> None:
