@@ -37,13 +37,13 @@ def _simple_sets(nodes: int, effort: int) -> Iterator[Offsets]:
 
 
 def _further(nodes: int, count: int, simple: Offsets) -> dict[Offsets, None]:
-    """Offsets of the ports left over: simple ones, next to each other or apart, and any with their opposites."""
+    """Return offsets of the ports left over: simple ones, next to each other or apart, and any with opposites."""
     spread = tuple(simple[place * len(simple) // count] for place in range(count))
     found = [simple[:count], spread]
     middle = (nodes // 2,) if count % 2 else ()
     if not middle or nodes % 2 == 0:
         half = range(1, (nodes + 1) // 2)
-        for apart in (1, max(1, 2 * len(half) // count if count > 1 else 1)):
+        for apart in (1, max(1, 2 * len(half) // count)):
             chosen = [half[place * apart] for place in range(count // 2)] if count // 2 * apart <= len(half) else []
             found.append(tuple(sorted((*chosen, *middle, *(nodes - each for each in chosen)))))
     return dict.fromkeys(each for each in found if len(each) == count)
