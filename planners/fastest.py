@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from ..topologies.network.assumed_costs import as_costs
 from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
+from .sizes.few_steps import plan_faster
 
 NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less
 CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many ranks is tried for less
@@ -25,6 +27,7 @@ FEW_RANKS = 8  # up to which more planners are tried
 SEARCHED_RANKS = 16  # up to which searches are quick
 FEW_TREES_RANKS = 32  # up to which so many forests are planned and run in seconds
 RING_RANKS = 64  # up to which rings take little longer than what else was tried
+LARGE = 2**24  # bytes from which latencies hardly count
 MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks take gigabytes
 
 Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
@@ -58,10 +61,15 @@ def plan_for_size(
     `options` are those of the user, which every planner has to take; `size` is left to those that have it.
     """
     search = _Search(topology, collective, as_bytes(size), options)
-    in_few_steps = search.try_planner("few-steps")
-    if not (search.is_near_the_bound() or search.beats_all_trees()):
-        found = exact(topology)
+    # Small sizes often need no plan for endless data; large ones do, and it rules out most schedules in few steps.
+    found = exact(topology) if as_bytes(size) >= LARGE and topology.num_ranks <= RING_RANKS else None
+    if found:
         search.add_for_large(found)
+    in_few_steps = search.try_planner("few-steps", call=partial(plan_faster, limit=search.least))
+    if not (search.is_near_the_bound() or search.beats_all_trees()):
+        if found is None:
+            found = exact(topology)
+            search.add_for_large(found)
         search.add_for_reached(exact)
         # Where each root has one tree already, there are no fewer.
         has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
@@ -132,8 +140,10 @@ class _Search:
         """Whether a plan of a planner is there."""
         return name in self._names
 
-    def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({})) -> bool:
-        """Plan with a planner, if it suits; return whether it does."""
+    def try_planner(
+        self, name: str, more: Mapping[str, Any] = MappingProxyType({}), call: Callable[..., Plan] | None = None
+    ) -> bool:
+        """Plan with a planner, or a `call` of it, if it suits; return whether it does."""
         planner, given = PLANNERS[name], {**self._options, **more}
         if not planner.takes(self._collective, "in_network"):
             given.pop("in_network", None)  # it lets no switch copy or add
@@ -142,7 +152,7 @@ class _Search:
         if planner.takes(self._collective, "size"):
             given["size"] = self._bytes
         with suppress(UnsupportedError, BoundError, CapacityOverflowError, NoAnswerError):
-            self.add(planner(self._topology, self._collective, **given))
+            self.add((call or planner)(self._topology, self._collective, **given))
             return True
         return False
 
@@ -177,6 +187,11 @@ class _Search:
         fastest = self._fastest()
         wasted = fastest.plan.gap * self._bytes / (fastest.plan.algbw * NS_PER_US)
         return fastest is self._large or wasted > self._hop
+
+    @property
+    def least(self) -> Fraction | None:
+        """The least time so far."""
+        return self._fastest().time if self._tried else None
 
     def _fastest(self) -> _Tried:
         """Return the plan with the least time."""

@@ -34,6 +34,12 @@ def test_writes_a_folder_and_says_how_to_load_it(capsys: pytest.CaptureFixture[s
     assert call(capsys, "lint", folder, "--runtime", "rccl").status == 0
 
 
+def test_a_folder_is_all_that_has_to_be_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The fastest plans from 1K to 1G."""
+    files = call(capsys, "family", "dgx1-v100", "allgather", "-o", tmp_path, "--json").data["files"]
+    assert (files[0]["min_bytes"], files[-1]["max_bytes"]) == (2**10, 2**30)
+
+
 def test_json_has_every_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """And MSCCL++ plans for the runtime of that name."""
     answer = call(capsys, *WORDS, "--planners", "forestcoll,bfb", "--runtime", "mscclpp", "-o", tmp_path, "--json")
@@ -104,15 +110,6 @@ def test_requests_that_cannot_be_met(
     words = [word for word in WORDS if "--sizes" not in changes or word not in ("--sizes", "1K-1M")]
     assert message in refusal(call(capsys, *words, *changes, "-o", tmp_path / "family"))
     assert not list(tmp_path.iterdir())
-
-
-def test_auto_plans_for_1k_to_1g_unless_told_otherwise(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The same table as with both options."""
-    words = ("family", "ring", "allgather", "--nodes", 4, "--json", "-o")
-    told = call(capsys, *words, tmp_path / "told", "--planners", "auto", "--sizes", "1K-1G")
-    silent = call(capsys, *words, tmp_path / "silent")
-    assert silent.status == 0
-    assert silent.out.replace("silent", "told") == told.out
 
 
 def test_the_current_folder_is_filled_if_it_is_empty(

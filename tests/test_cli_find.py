@@ -48,13 +48,13 @@ def test_reduce_scatters_have_columns_where_they_cost_something_else(capsys: pyt
 def test_all_to_all_is_bounded_from_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
     """One figure where the two are equal; nothing beats what meets all bounds."""
     answer = call(capsys, "find", 5, "--degree", 4, "--size", "64M", "--alpha", "2.5", "--bandwidth", 100)
-    assert "bound on all-to-all  537 µs, 1.000e+00 of a link's bandwidth per pair" in answer.out
+    assert "bound on all-to-all  537 µs, 1 of a link's bandwidth per pair" in answer.out
     assert answer.out.splitlines()[-1].endswith(" 537 µs  K(5)")
     assert "T_B may be lower     nowhere" in answer.out
 
 
 def test_more_links_than_neighbors_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """The search has few networks with parallel links."""
+    """Parallel links may be better spent on other nodes."""
     note = "collopt: note: a node has at most 3 neighbors, so links are parallel; --degree 3 needs none\n"
     assert call(capsys, "find", 4, "--degree", 4, "--no-all-to-all").err.endswith(note)
     assert "parallel" not in call(capsys, "find", 4, "--degree", 3, "--no-all-to-all").err

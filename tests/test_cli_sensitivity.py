@@ -11,22 +11,32 @@ from collopt.topologies import dgx1_v100, dgx_a100, torus
 
 
 def test_classes_of_links_are_widened_together(capsys: pytest.CaptureFixture[str]) -> None:
-    """The gain is that of the bounds with all links of the class 10 % wider."""
+    """The gain is that of the bounds with all links of the class, or of two in a row, 10 % wider."""
     data = call(capsys, "sensitivity", "dgx-a100", "--boxes", 2, "allgather", "--json").data
     intact = dgx_a100(boxes=2)
     for row in data["links"]:
-        kinds = set(row["group"].split("-"))
+        kinds = [set(name.split("-")) for name in row["group"].split(" + ")]
         widened = intact.with_bandwidths(
             {
                 (link.tail, link.head): link.bandwidth * Fraction(11, 10)
                 for link in intact.links
-                if kinds == {end.split("/")[-1].rstrip("0123456789") for end in (link.tail, link.head)}
+                if {end.split("/")[-1].rstrip("0123456789") for end in (link.tail, link.head)} in kinds
             }
         )
         gain = bound(widened, "allgather").algbw - bound(intact, "allgather").algbw
         assert Fraction(row["gain"]) == 10 * gain <= Fraction(row["worth"])
-    assert [row["links"] for row in data["links"]] == [32, 32, 32]
-    assert sum(Fraction(row["worth"]) for row in data["links"]) == bound(intact, "allgather").algbw
+    alone = [row for row in data["links"] if "+" not in row["group"]]
+    assert [row["links"] for row in data["links"]] == [32, 64, 32, 32]
+    assert sum(Fraction(row["worth"]) for row in alone) == bound(intact, "allgather").algbw
+    assert len(alone) == 3
+
+
+def test_links_in_a_row_gain_together_what_neither_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """All that 32 GPUs in four boxes add up passes two links of each NIC."""
+    data = call(capsys, "sensitivity", "dgx-h100", "--boxes", 4, "allreduce", "--json").data
+    best, *others = data["links"]
+    assert best == {"group": "gpu-nic + nic-ib", "links": 128, "bandwidth": "50", "gain": "800/3", "worth": "800/3"}
+    assert {row["group"]: row["gain"] for row in others} == {"gpu-nic": "0", "nic-ib": "0", "gpu-nvswitch": "0"}
 
 
 def test_single_links_are_those_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +63,7 @@ def test_people_read_gains_in_bandwidth(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ring", "--nodes", 4, "all_to_all"), "trees do not implement the collective 'all_to_all'"),
+        (("ring", "--nodes", 4, "all_to_allv"), "all_to_allv needs traffic"),
         (("ring", "--nodes", 4, "allgather", "--step", 0), "--step is '0'; expected a positive number"),
         (("ring", "--nodes", 4, "broadcast"), "broadcast needs"),
     ],

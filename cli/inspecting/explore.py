@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
-import signal
-import sys
 import webbrowser
 from collections.abc import Mapping
-from contextlib import ExitStack, redirect_stderr, suppress
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -23,7 +21,6 @@ from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import Command, described
 from ..arguments.requests import check_planners
 from ..terminal.output import note
-from ..terminal.progress import handling
 
 if TYPE_CHECKING:
     from ...topologies import Topology
@@ -69,12 +66,8 @@ def explore(
         if not no_browser:
             webbrowser.open(explorer.entrance)
 
-    # SIGTERM and a closed terminal remove the folder of dropped files, too.
-    with ExitStack() as ends:
-        for name in ("SIGTERM", "SIGHUP"):
-            if number := getattr(signal, name, None):
-                ends.enter_context(handling(number, signal.SIG_DFL, lambda each, _: sys.exit(128 + each)))
-        ends.enter_context(suppress(KeyboardInterrupt))
+    # Processes that plan end with this one, however that ends.
+    with suppress(KeyboardInterrupt):
         asyncio.run(explorer.serve(ready))
 
 

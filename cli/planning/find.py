@@ -177,7 +177,7 @@ def _print(found: Frontier, size: str, calls: Calls, best: Candidate) -> None:
     }
     if found[0].all_to_all is not None:
         slowest = workload.transfer * Fraction(found.degree, found.nodes) / bounds.all_to_all
-        share = f"{float(bounds.all_to_all):.3e} of a link's bandwidth per pair"
+        share = f"{float(bounds.all_to_all):.4g} of a link's bandwidth per pair"
         rows["bound on all-to-all"] = f"{time_text(slowest)}, {share}"
     room = [f"at {steps} α by {float(part):.1%} at most" for steps, part in found.room().items() if part]
     rows["T_B may be lower"] = ", ".join(room) or "nowhere"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from ...schedules.traffic.collective import as_collective
@@ -15,9 +19,12 @@ from ..terminal.progress import computing
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ...topologies import Topology
+    from ...topologies import Link, Topology
+
+    _Names = Callable[[Link], str]
 
 MAX_ROWS = 32  # that people read; JSON and CSV have all
+OTHERS = ""  # group of links that are not asked for
 
 
 def sensitivity(
@@ -32,45 +39,71 @@ def sensitivity(
 ) -> None:
     """Compute what more bandwidth of links gains, the most rewarding first.
 
-    Links of a class, such as those from GPUs to NICs, are widened together.
+    Links of a class, such as those from GPUs to NICs, are widened together, and with those of a second class where that
+    gains more than each alone, as for links in a row.
     """
     from ...planners import sensitivity as find_sensitivity
     from ..arguments.networks import find_network
 
     known, part = as_collective(collective), as_factor(step, "--step")
     network = find_network(topology, described)
-    together = _pair if links else _class_names(network).__getitem__
+
+    def table_of(together: Callable[[Link], str]) -> pd.DataFrame:
+        return _by_group(find_sensitivity(network, known, step=part, together=together, **data.read()))
+
     with computing(f"widening links of {network.name}"):
-        frame = find_sensitivity(
-            network, known, step=part, together=lambda link: together((link.tail, link.head)), **data.read()
-        )
-    table = _by_group(frame)
+        table = table_of(_ends if links else _class_names(network).__getitem__)
+        rate = sum(table["worth"].tolist())
+        if not links:
+            table = _with_pairs(table, network, table_of)
     if as_json:
         emit_json({"topology": network.name, "collective": str(known), "step": str(part), "links": plain_rows(table)})
     elif as_csv:
         emit_csv(plain_rows(table))
     else:
-        emit(f"{known} on {network.name}: {rate_text(sum(table['worth'].tolist()))} of algbw rest on these links")
+        emit(f"{known} on {network.name}: the bound on algbw, {rate_text(rate)}, rests on these links")
         _print(table, part)
 
 
-def _pair(pair: tuple[str, str]) -> str:
-    return "--".join(pair)
+def _ends(link: Link) -> str:
+    return f"{link.tail}--{link.head}"
 
 
-def _class_names(network: Topology) -> dict[tuple[str, str], str]:
+def _with_pairs(alone: pd.DataFrame, network: Topology, table_of: Callable[[_Names], pd.DataFrame]) -> pd.DataFrame:
+    """Add pairs of classes with a switch in common that gain more than both do alone, as links in a row."""
+    import pandas as pd
+
+    names, gains, tables = _class_names(network), alone.set_index("group")["gain"], [alone]
+    at = {name: {node for link in names if names[link] == name for node in link[:2]} for name in gains.index}
+    for pair in combinations(at, 2):
+        if not (at[pair[0]] & at[pair[1]]).isdisjoint(network.switch_nodes):
+            both = table_of(partial(_of_pair, names=names, pair=pair))
+            tables.append(both[(both["group"] != OTHERS) & (both["gain"] > sum(gains[name] for name in pair))])
+    return _sorted(pd.concat(tables))
+
+
+def _of_pair(link: Link, names: dict[Link, str], pair: tuple[str, str]) -> str:
+    return " + ".join(pair) if names[link] in pair else OTHERS
+
+
+def _class_names(network: Topology) -> dict[Link, str]:
     """Name the class of each link."""
     from ...topologies import link_classes
 
-    return {(link.tail, link.head): each.name for each in link_classes(network) for link in each.links}
+    return {link: each.name for each in link_classes(network) for link in each.links}
 
 
 def _by_group(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each group of links, in the order of the frame: name, links, GB/s of each, gain and worth."""
+    """Return a row for each group of links: name, links, GB/s of each, gain and worth."""
     groups = frame.groupby("group", sort=False)
-    table = groups[["bandwidth", "gain", "worth"]].first()
+    table = groups[["gain", "worth"]].first()
     table.insert(0, "links", groups.size())
-    return table.sort_values(["gain", "worth"], ascending=False, kind="stable").rename_axis("group").reset_index()
+    table.insert(1, "bandwidth", groups["bandwidth"].agg(lambda each: ", ".join(map(str, sorted(set(each))))))
+    return _sorted(table.rename_axis("group").reset_index())
+
+
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    return table.sort_values(["gain", "worth"], ascending=False, kind="stable")
 
 
 def _print(table: pd.DataFrame, part: Any) -> None:
@@ -79,7 +112,8 @@ def _print(table: pd.DataFrame, part: Any) -> None:
     )
     for row in table.head(MAX_ROWS).to_dict("records"):
         gains = (bandwidth_text(value, 2) for value in (row["gain"] * part, row["worth"]))
-        shown.add_row(row["group"], str(row["links"]), f"{float(row['bandwidth']):g}", *gains)
+        each = ", ".join(f"{float(Fraction(rate)):g}" for rate in row["bandwidth"].split(", "))
+        shown.add_row(row["group"], str(row["links"]), each, *gains)
     emit(shown)
     if len(table) > MAX_ROWS:
         emit(f"and {len(table) - MAX_ROWS} more; --csv has all")

@@ -1,7 +1,7 @@
-"""Which links to widen: prices from an exact dual, confirmed by solving again.
+"""Which links to widen: prices from the cut of the bound, confirmed by bounding again.
 
-One box has lost half of its network cards' speed.  CutDual say what each link is worth; widening a whole group of equal
-links shows what an upgrade would really gain.
+One box has lost half of its network cards' speed.  The cut says what each link is worth; widening a whole group of
+equal links shows what an upgrade would really gain.
 """
 
 from __future__ import annotations

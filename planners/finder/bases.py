@@ -38,10 +38,15 @@ def best_circulants(nodes: int, degree: int, effort: int) -> tuple[BaseEntry, ..
     return tuple(found.base for found in _search(nodes, degree, effort))
 
 
+def offset_sets(nodes: int, degree: int, effort: int) -> Iterator[tuple[int, ...]]:
+    """Yield the offsets of a circulant for each of the costs of `best_circulants`."""
+    return (tuple(sorted(found.equals[0].tolist())) for found in _search(nodes, degree, effort))
+
+
 def line_graph_circulants(nodes: int, degree: int, effort: int) -> tuple[Base, ...]:
     """List optimal circulant digraphs whose line graphs may cost less than Theorem 7 says."""
     promising = (_equidistant(nodes, found.equals) for found in _search(nodes, degree, effort))
-    return tuple(_construction(nodes, offsets) for offsets in promising if offsets)
+    return tuple(circulant_of_offsets(nodes, offsets) for offsets in promising if offsets)
 
 
 class _SearchResult(NamedTuple):
@@ -74,7 +79,7 @@ def _best_of(nodes: int, sets: IntArray) -> Iterator[_SearchResult]:
         opposite = all(nodes - offset in offsets for offset in offsets)
         hops = int(costs.hops[place]) * nodes
         equal = (costs.steps == costs.steps[place]) & (costs.loads == costs.loads[place])
-        entry = Entry(int(costs.steps[place]), factor, hops, _construction(nodes, offsets))
+        entry = Entry(int(costs.steps[place]), factor, hops, circulant_of_offsets(nodes, offsets))
         yield _SearchResult(BaseEntry(entry, two_way=opposite), sets[np.flatnonzero(equal)[:MAX_EQUALS]])
 
 
@@ -109,7 +114,7 @@ def _efficient(costs: CirculantCosts) -> Iterator[int]:
             yield place
 
 
-def _construction(nodes: int, offsets: tuple[int, ...]) -> Base:
+def circulant_of_offsets(nodes: int, offsets: tuple[int, ...]) -> Base:
     """Construct an undirected graph where possible; the offset n / 2 is for digraphs only."""
     half = tuple(offset for offset in offsets if 2 * offset < nodes)
     if offsets == (*half, *(nodes - offset for offset in reversed(half))):

@@ -21,6 +21,7 @@ from .bases import MAX_SEARCHED_DEGREE, Entry, best_circulants, circulant_base, 
 from .candidate import Candidate, is_no_worse
 from .constructions import Base, Construction, LineGraph, transposed
 from .metacirculants import low_hop_metacirculants
+from .parallel_links import parallel_circulants
 from .table import FinderTable
 
 MAX_WORK = 3 * 2**29
@@ -75,6 +76,11 @@ class Costing:
                 yield self.of_entry(found.entry)
         for construction in (*self._circulant_line_graphs(), *self._low_diameter_circulants()):
             yield from self._exact_candidate(construction)
+
+    def of_parallel_circulants(self) -> Iterator[Candidate]:
+        """Create candidates of circulants with parallel links, where there are more links than neighbors."""
+        for base in parallel_circulants(self._nodes, self._degree, CIRCULANT_EFFORT, two_way=self._two_way):
+            yield from self._exact_candidate(base)
 
     def of_line_graphs(self, tables: Iterable[FinderTable], known: Iterable[Candidate]) -> Iterator[Candidate]:
         """Create candidates of line graphs of all table entries that may beat a known allgather.

@@ -69,8 +69,9 @@ def find_topologies(
     -----
     Direct-connect paper, section 5.4, and besides: transposes of generalized Kautz graphs and of what is made of them;
     circulants and, up to 1024 nodes, metacirculants of degrees 2 to 10, of this size and of those that it is a line
-    graph's of; and line graphs of bases and expansions where they may be better than Theorem 7 says.  Candidates are
-    the Pareto-efficient ones among those looked at, for allgather, reduce-scatter or allreduce, and for all-to-all.
+    graph's of; circulants with parallel links where there are more links than neighbors; and line graphs of bases and
+    expansions where they may be better than Theorem 7 says.  Candidates are the Pareto-efficient ones among those
+    looked at, for allgather, reduce-scatter or allreduce, and for all-to-all.
     That no better topology exists is proved only where `Frontier.bounds` are met; see `Frontier.room`.
 
     Examples
@@ -89,7 +90,7 @@ def find_topologies(
     with trace.stage("search"):
         entries = _entries(nodes, degree, kind)
     with trace.stage("circulants"):
-        circulants = list(costing.of_circulants())
+        circulants = [*costing.of_circulants(), *costing.of_parallel_circulants()]
     with trace.stage("breadth-first broadcasts"):
         found = [*costing.of_entries(progress.iterate(entries, len(entries))), *circulants]
     with trace.stage("line graphs"):
@@ -98,6 +99,11 @@ def find_topologies(
         found += costing.of_equal_cost_circulants()
     with trace.stage("metacirculants"):
         found += costing.of_metacirculants()
+    if not found:
+        raise UnsupportedError(
+            f"no topology of {nodes} nodes with {degree} two-way links each is known here; expected an even degree, "
+            "or bidirectional=False"
+        )
     if as_flag(all_to_all, "all_to_all"):
         with trace.stage("all-to-all"):
             found = with_all_to_all(found)
@@ -194,10 +200,4 @@ def _rows(nodes: int, degree: int, kind: Kind, workload: Workload) -> list[dict[
 
 def _entries(nodes: int, degree: int, kind: Kind) -> list[Entry]:
     """Optimal entries by the theorems."""
-    entries = list(dict.fromkeys(entry for table in _tables() for entry in table.best(nodes, degree, kind)))
-    if not entries:
-        raise UnsupportedError(
-            f"no topology of {nodes} nodes with {degree} two-way links each is known here; expected an even degree, "
-            "or bidirectional=False"
-        )
-    return entries
+    return list(dict.fromkeys(entry for table in _tables() for entry in table.best(nodes, degree, kind)))

@@ -113,8 +113,10 @@ class Frontier(Sequence[Candidate]):
         best: dict[int, Fraction] = {}
         for steps, factor in (each.cost for each in self):
             others = sum(self.degree**hops for hops in range(1, steps + 1))
-            shards = others if 2 * (others + 1 - self.nodes) < self.degree else self.nodes - 1
-            best.setdefault(steps, 1 - Fraction(shards, self.nodes) / factor)
+            shards = Fraction(others if 2 * (others + 1 - self.nodes) < self.degree else self.nodes - 1)
+            if steps == 1:  # every neighbor's shard comes whole, over one link where there are fewest
+                shards = Fraction(self.degree, self.degree // (self.nodes - 1))
+            best.setdefault(steps, 1 - shards / self.nodes / factor)
         return best
 
     def to_frame(self) -> pd.DataFrame:

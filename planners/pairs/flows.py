@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -199,6 +199,7 @@ class _ApproximateAnswer:
     coarse: IntArray
     amount: Fraction
     found: ConcurrentFlow
+    is_exact: ClassVar[bool] = False
 
     @property
     def lengths(self) -> tuple[Fraction, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import CapacityOverflowError, CertificateError, UnsupportedError
+from ...errors import CapacityOverflowError, CertificateError, NoAnswerError, UnsupportedError
 from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, LengthDual, LinkValue, congestion
 from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...schedules.traffic.sizes import as_pair_traffic
@@ -132,6 +132,21 @@ def bound_pairs(
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     return lengths_bound(topology, collective, matrix, solve_pairs(topology, matrix, Trace()).lengths)
+
+
+def bound_pairs_exactly(
+    topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
+) -> Bound:
+    """Bound as `bound_pairs`; `NoAnswerError` where the linear program is not solved exactly."""
+    collective = as_pair_collective(topology, collective)
+    matrix = checked_traffic(topology, collective, traffic, root)
+    answer = solve_pairs(topology, matrix, Trace())
+    if not answer.is_exact:
+        raise NoAnswerError(
+            f"the flows of {collective} on {topology!r} are too many to be known exactly; ask about fewer ranks, or "
+            "about whole classes of links, which keep what is symmetric"
+        )
+    return lengths_bound(topology, collective, matrix, answer.lengths)
 
 
 def as_pair_collective(topology: object, collective: object) -> Collective:

@@ -49,6 +49,18 @@ def plan_few_steps(
     >>> plan_few_steps(dgx_h100(boxes=4), "allgather", size="4K").provenance["family"]
     'direct'
     """
+    return plan_faster(topology, collective, family=family, size=size)
+
+
+def plan_faster(
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    family: str | None = None,
+    size: int | str | None = None,
+    limit: Fraction | None = None,
+) -> Plan:
+    """Plan as `plan_few_steps`, but do not look for the fastest family of those that cannot be faster than some µs."""
     check_request(topology, collective)
     known = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
     num_bytes = None if size is None else as_bytes(size)
@@ -67,7 +79,7 @@ def plan_few_steps(
             ]
             chosen = near[0] if len(near) == 1 else min(near, key=lambda family: family.schedule.inverse_rate(topology))
         else:
-            chosen, time = _fastest(topology, found, num_bytes)
+            chosen, time = _fastest(topology, found, num_bytes, limit)
             trace.note("predicted_us", float(time))
     trace.note("family", chosen.name)
     given = {"family": family, "size": num_bytes}
@@ -90,11 +102,14 @@ def _named(found: list[Family], name: str | None, topology: Topology) -> list[Fa
     return chosen
 
 
-def _fastest(topology: Topology, found: list[Family], num_bytes: int) -> tuple[Family, Fraction]:
+def _fastest(
+    topology: Topology, found: list[Family], num_bytes: int, known: Fraction | None
+) -> tuple[Family, Fraction]:
     """Choose by predicted time of those with the least estimates; of equally fast ones, by chunks.
 
     Estimates that differ by less count as equal, so that families in fewer steps are run before.  Others are run only
-    if what their busiest link takes alone is less than the best time so far, until some in turn were no faster.
+    if what their busiest link takes alone is less than the best time so far, and than one that is known of other plans,
+    until some in turn were no faster.
     """
     costs = as_costs(None, topology)
     estimates = [family.estimate(num_bytes, costs) for family in found]
@@ -104,7 +119,7 @@ def _fastest(topology: Topology, found: list[Family], num_bytes: int) -> tuple[F
     tries = MOST_TRIES
     for estimate, family in sorted(near, key=lambda pair: int(pair[0].time / limit / NEAR_ESTIMATES)):
         best = min(times.values(), default=None)
-        if tries and (best is None or estimate.least * AS_FAST < best):
+        if tries and (best is None or estimate.least * AS_FAST < min(best, known or best)):
             times[family] = Predictor(family.schedule, topology, costs).time(num_bytes)
             tries = MOST_TRIES if best is None or times[family] < best else tries - 1
     fast = [family for family, time in times.items() if time <= min(times.values()) * AS_FAST]

@@ -19,8 +19,16 @@ from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import TreeProblem, check_request, checked_count, network_options, shard_weights, tree_problem
-from .strength import allreduce_bound, node_names
+from .problem import (
+    TreeProblem,
+    check_request,
+    checked_count,
+    cut_problem,
+    network_options,
+    shard_weights,
+    tree_problem,
+)
+from .strength import allreduce_bound, node_names, unchecked_bound
 
 
 def bound_trees(
@@ -33,10 +41,16 @@ def bound_trees(
     """Bound the rate of any schedule of a collective, with the cut that proves it."""
     collective = check_request(topology, collective)
     shards = shard_weights(topology, collective, root, weights)
+    tree_problem(topology, collective.phases[-1], shards)  # refuses ranks out of reach, and unbalanced switches
+    return bound_cuts(topology, collective, shards)
+
+
+def bound_cuts(topology: Topology, collective: Collective, shards: tuple[int, ...]) -> Bound:
+    """Bound the rate as `bound_trees` does, also where switches are unbalanced; integer weights of the shards."""
     if collective.has_two_phases:
-        return allreduce_bound(topology)
+        return unchecked_bound(topology)
     (direction,) = collective.phases
-    problem = tree_problem(topology, direction, shards)
+    problem = cut_problem(topology, direction, shards)
     return _tree_bound(problem, collective, shards, bottleneck(problem))
 
 

@@ -40,9 +40,15 @@ class TreeProblem(NamedTuple):
 
 def tree_problem(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> TreeProblem:
     """Check that trees for these shards exist, and build the `TreeProblem`."""
+    problem = cut_problem(topology, direction, weights)
+    _check_balanced(topology)
+    return problem
+
+
+def cut_problem(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> TreeProblem:
+    """Build a `TreeProblem` for cuts only, which bound schedules even where switches are unbalanced."""
     problem = _arrange(topology, direction, weights)
     _check_reachable(problem)
-    _check_balanced(topology)
     return problem
 
 

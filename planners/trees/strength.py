@@ -28,7 +28,7 @@ from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from .box_stars import BoxGroups, box_groups, network_of_boxes, star_rate, with_stars
 from .forest import best_forest, bottleneck
-from .problem import TreeProblem, check_request, network_options, tree_problem
+from .problem import TreeProblem, check_request, cut_problem, network_options, tree_problem
 from .spanned_switches import in_original_numbers, joined_forests, span_choices, spannable, spanning_network
 from .tree_roots import rooted_at_centers, rooted_for_loopback
 
@@ -38,6 +38,12 @@ MAX_COPIES = 2**13  # of trees; where the best packing has more, stars in boxes 
 def allreduce_bound(topology: Topology) -> Bound:
     """Bound the speed of an allreduce."""
     check_request(topology, ALLREDUCE)
+    tree_problem(topology, "broadcast", ())  # refuses ranks out of reach, and unbalanced switches
+    return unchecked_bound(topology)
+
+
+def unchecked_bound(topology: Topology) -> Bound:
+    """Bound the speed of an allreduce, also where switches are unbalanced."""
     witnesses: list[Witness] = [narrowest_cut(topology), *_best_partitions(topology)]
     bounds = [Bound.from_witness(topology, ALLREDUCE, witness) for witness in witnesses]
     return max(bounds, key=lambda bound: bound.inverse_rate)
@@ -61,9 +67,9 @@ def partition(topology: Topology, labels: npt.NDArray[np.int64]) -> Partition | 
 def narrowest_cut(topology: Topology) -> Cut:
     """Find the minimum cut with ranks on both sides, with rank 0 inside or outside."""
     first = (1, *(0 for _ in topology.compute_nodes[1:]))
-    away = node_names(topology, bottleneck(tree_problem(topology, "broadcast", first)).source_side)
+    away = node_names(topology, bottleneck(cut_problem(topology, "broadcast", first)).source_side)
     # Seen against the links' direction, what is outside the cut has to leave.
-    back = node_names(topology, bottleneck(tree_problem(topology, "reduce", first)).source_side)
+    back = node_names(topology, bottleneck(cut_problem(topology, "reduce", first)).source_side)
     cuts = [Cut(away), Cut(frozenset(topology.nodes) - back)]
     return min(cuts, key=lambda cut: cut.bandwidth(topology))
 

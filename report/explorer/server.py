@@ -31,7 +31,7 @@ from ...support.validation import shown
 from ...topologies import Topology, catalogue
 from .answers import FILES, Answer, Case
 from .scenario import Scenario
-from .worker import Worker
+from .worker import Workers
 
 if TYPE_CHECKING:
     from tornado.http1connection import HTTP1Connection
@@ -87,7 +87,7 @@ class Explorer:
         self._socket.setblocking(False)
         self.port = self._socket.getsockname()[1]
         self.hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
-        self.uploads: dict[str, Path] = {}
+        self.uploads: dict[str, bytes] = {}
         self._networks: dict[tuple[str, ...], tuple[Topology, list[str]]] = {}
 
     @property
@@ -102,35 +102,48 @@ class Explorer:
 
     async def serve(self, ready: Callable[[], object] = lambda: None) -> None:
         """Answer requests until cancelled; call `ready` once the address can be opened."""
-        with TemporaryDirectory() as folder:
-            self.folder, self.worker = Path(folder), Worker()
-            routes = [
-                (r"/once/([^/]*)", _Once),
-                (r"/([^/]*)/(|[a-z]+\.(?:js|css))", _Page),
-                (r"/([^/]*)/facts", _Facts),
-                (r"/([^/]*)/(answers|play)", _Answers),
-                (r"/([^/]*)/file/([^/]+)", _File),
-                (r"/([^/]*)/upload/([^/]+)", _Upload),
-                (r"/([^/]*).*", _Nothing),
-            ]
-            handlers = [(pattern, handler, {"explorer": self}) for pattern, handler in routes]
-            application = Application(handlers, log_function=lambda _: None)  # addresses hold the token
-            server = HTTPServer(application, max_body_size=MAX_BODY)
-            server.add_socket(self._socket)
-            ready()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                server.stop()
-                self.worker.close()
+        self.workers, self._reading = Workers(), asyncio.Lock()
+        routes = [
+            (r"/once/([^/]*)", _Once),
+            (r"/([^/]*)/(|[a-z]+\.(?:js|css))", _Page),
+            (r"/([^/]*)/facts", _Facts),
+            (r"/([^/]*)/(answers|play)", _Answers),
+            (r"/([^/]*)/file/([^/]+)", _File),
+            (r"/([^/]*)/upload/([^/]+)", _Upload),
+            (r"/([^/]*).*", _Nothing),
+        ]
+        handlers = [(pattern, handler, {"explorer": self}) for pattern, handler in routes]
+        application = Application(handlers, log_function=lambda _: None)  # addresses hold the token
+        server = HTTPServer(application, max_body_size=MAX_BODY)
+        server.add_socket(self._socket)
+        ready()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            server.stop()
+            self.workers.close()
 
     async def case(self, query: str) -> Case:
         """Read the state of an address, and its network unless it is known already."""
         scenario = Scenario.from_query(query)
         words = scenario.network
-        if words not in self._networks:
-            self._networks[words] = await asyncio.to_thread(self.find, words, self.uploads)
-        return Case(scenario, *self._networks[words])
+        async with self._reading:  # what readers tell on standard error is that of one network
+            while words not in self._networks:
+                content = self.uploads.get(words[0])
+                found = await asyncio.to_thread(self._found, words)
+                if self.uploads.get(words[0]) is content:  # and was not replaced meanwhile
+                    self._networks[words] = found
+            return Case(scenario, *self._networks[words])
+
+    def _found(self, words: tuple[str, ...]) -> tuple[Topology, list[str]]:
+        """Build or read a network; a dropped file is on the disk only meanwhile."""
+        name = words[0]
+        with TemporaryDirectory() as folder:
+            if name not in self.uploads:
+                return self.find(words, {})
+            path = Path(folder) / name
+            path.write_bytes(self.uploads[name])
+            return self.find(words, {name: path})
 
     def keep(self, name: str, content: bytes) -> None:
         """Keep a file that was dropped into the page; it replaces one of the same name."""
@@ -138,13 +151,12 @@ class Explorer:
             raise UnsupportedError(
                 f"the file is called {shown(name)}; expected a name without folders that does not begin with a dash"
             )
-        own = self.folder / f"{len(list(self.folder.iterdir()))}"
-        own.mkdir()
         try:
-            (own / name).write_bytes(content)
+            with TemporaryDirectory() as folder:
+                (Path(folder) / name).touch()
         except (OSError, ValueError) as error:
             raise UnsupportedError(f"the file {shown(name)} cannot be kept: {error}; give it another name") from None
-        self.uploads[name] = own / name
+        self.uploads[name] = content
         self._networks = {words: network for words, network in self._networks.items() if words[0] != name}
 
 
@@ -242,7 +254,7 @@ class _Answers(_Handler):
                 case = await self.explorer.case(self.request.query)
                 commands = {name: case.scenario.command(name) for name in ("plan", "explore")}
                 await self._send({"state": case.scenario.to_query(), "commands": commands})
-                async with aclosing(self.explorer.worker.answers(QUESTIONS[what], case)) as answers:
+                async with aclosing(self.explorer.workers.answers(QUESTIONS[what], case)) as answers:
                     async for answer in answers:
                         await self._send(answer)
             except ColloptError as error:
@@ -263,7 +275,7 @@ class _File(_Handler):
         """Send a file of a state."""
         try:
             case = await self.explorer.case(self.request.query)
-            async with aclosing(self.explorer.worker.answers(partial(Case.file, form=form), case)) as answers:
+            async with aclosing(self.explorer.workers.answers(partial(Case.file, form=form), case)) as answers:
                 last = [answer async for answer in answers][-1]
         except ColloptError as error:
             last = {"error": str(error)}

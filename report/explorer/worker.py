@@ -1,4 +1,4 @@
-"""A process that plans, so that the server stays responsive and what takes too long can be stopped."""
+"""Processes that plan, so that the server stays responsive and what takes too long can be stopped."""
 
 import asyncio
 import multiprocessing
@@ -20,18 +20,20 @@ from .answers import Answer, Case
 from .scenario import Scenario
 
 INTERVAL = 0.1  # seconds between two reports of progress
+MOST = 4  # questions at once, as of several tabs; others wait
+IDLE = 2  # processes that wait for questions
 COMPILING = "compiling numba kernels, which takes up to a minute, once"
 Question = Callable[[Case], Iterable[Answer]]
 """A function of a module, or a partial of one, which another process can call."""
 WARM_UP = (ALLGATHER, ALLREDUCE, ALL_TO_ALL)
 
 
-class Worker:
-    """A process that answers one question after the other, and another one that is ready to take its place."""
+class Workers:
+    """Processes that answer a question each; one more is ready to take the place of one that is stopped."""
 
     def __init__(self) -> None:
-        self._free, self._current = asyncio.Lock(), _Process()
-        self._spare: _Process | None = None
+        self._free = asyncio.Semaphore(MOST)
+        self._idle, self._busy = [_Process()], set[_Process]()
 
     async def answers(self, question: Question, case: Case) -> AsyncGenerator[Answer, None]:
         """Yield the answers to a question about a case.
@@ -39,28 +41,32 @@ class Worker:
         The last answer may be an ``error``, a message.  Whoever closes the generator before its end stops the work.
         """
         async with self._free:
-            current = self._current
+            # The last one that was busy has the plans of the last question.
+            current = self._idle.pop() if self._idle else _Process()
+            self._busy.add(current)
             try:
                 current.send((question, case))
                 while (answer := await current.received()) is not None:
                     yield answer
             except BaseException:
-                self._replace()
+                current.gone = True
                 raise
-            if current.gone:
-                self._replace()
+            finally:
+                self._busy.remove(current)
+                if current.gone:
+                    current.end()
+                else:
+                    self._idle.append(current)
             # Not earlier: the first answer needs all that this machine has.
-            self._spare = self._spare or _Process()
+            if len(self._idle) < IDLE:
+                self._idle.insert(0, _Process())
+            while len(self._idle) > IDLE:
+                self._idle.pop(0).end()
 
     def close(self) -> None:
         """End the processes."""
-        self._current.end()
-        if self._spare:
-            self._spare.end()
-
-    def _replace(self) -> None:
-        self._current.end()
-        self._current, self._spare = self._spare or _Process(), None
+        for process in (*self._idle, *self._busy):
+            process.end()
 
 
 class _Process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
@@ -400,6 +401,32 @@ def test_conjecture_1_is_not_assumed() -> None:
     assert bfb_cost(graph) == (2, 1)
     for candidate in find_topologies(15, 6):
         candidate.schedule()
+
+
+@pytest.mark.parametrize("two_way", [False, True])
+@pytest.mark.parametrize(("nodes", "degree"), [(3, 5), (4, 5), (4, 10), (5, 6), (6, 7), (6, 13), (8, 11), (8, 15)])
+def test_links_left_over_by_the_complete_graph_are_parallel(nodes: int, degree: int, two_way: bool) -> None:
+    """One step takes what the fewest links to a neighbor allow, and the schedules of all candidates are verified."""
+    if two_way and nodes * degree % 2:
+        with pytest.raises(UnsupportedError, match="expected an even degree"):
+            find_topologies(nodes, degree, bidirectional=True)
+        return
+    found = find_topologies(nodes, degree, bidirectional=two_way)
+    first = found[0]
+    assert first.cost == first.reduce_scatter_cost == (1, F(degree, nodes * (degree // (nodes - 1))))
+    assert found.room()[1] == 0
+    for candidate in found:
+        graph = candidate.graph()
+        arcs = Counter(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
+        assert (graph.degree, graph.num_nodes) == (degree, nodes)
+        assert not two_way or all(arcs[head, tail] == count for (tail, head), count in arcs.items())
+        candidate.schedule()
+        candidate.reduce_scatter_schedule()
+
+
+def test_parallel_links_of_a_prime_degree_take_few_steps() -> None:
+    """Eleven ports are five offsets twice and one more, where rings of eleven parallel links take seven steps."""
+    assert find_topologies(8, 11)[1].cost == (2, F(15, 16))
 
 
 @pytest.mark.usefixtures("known_families")

@@ -8,6 +8,7 @@ import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -24,6 +25,8 @@ from collopt.report.explorer.answers import FILES, Case
 from collopt.report.explorer.scenario import Scenario
 from collopt.report.explorer.server import Explorer
 from collopt.topologies import Scaling, dgx_a100, read_topology, ring, write_topology
+
+SLOW = "network=generalized-kautz+--set+n=400+--set+degree=3&collective=all_to_all"  # minutes of work
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +189,7 @@ def test_a_dropped_file_is_known_by_its_name(explorer: Explorer, tmp_path: Path)
     request(explorer, "upload/broken.json", "PUT", body=b'{"format": "collopt-topology"')
     error = request(explorer, "answers?network=broken.json").answers["error"]
     assert error.startswith("broken.json")
-    assert str(explorer.folder) not in error
+    assert gettempdir() not in error
     told = request(explorer, "answers?network=broken.json+--nodes+4").answers["error"]
     assert "--nodes does not go with broken.json, which" in told
     for name in ("..%2Fnet.json", "..", ".", "-o", "--help"):
@@ -204,7 +207,7 @@ def test_files_of_those_without_the_token_are_not_even_read(explorer: Explorer) 
         assert line.recv(12) == b"HTTP/1.1 403"
     large = b" " * 2**20 + b"{"
     assert request(explorer, "upload/large.json", "PUT", body=large).status == 200
-    assert explorer.uploads["large.json"].read_bytes() == large
+    assert explorer.uploads["large.json"] == large
 
 
 def test_what_a_dump_leaves_open_is_asked_for_and_what_was_assumed_is_said(explorer: Explorer) -> None:
@@ -256,22 +259,31 @@ def test_a_run_shows_what_moves_when(explorer: Explorer) -> None:
 
 def test_what_nobody_waits_for_is_stopped(explorer: Explorer) -> None:
     """An endless question ends when its connection does, and the next one is answered."""
-    before = explorer.worker._current
+    before = explorer.workers._idle[-1]
     connection = http.client.HTTPConnection("127.0.0.1", explorer.port, timeout=60)
-    # Minutes of work.
-    slow = "network=generalized-kautz+--set+n=400+--set+degree=3&collective=all_to_all"
-    connection.request("GET", f"/{explorer.token}/answers?{slow}")
+    connection.request("GET", f"/{explorer.token}/answers?{SLOW}")
     assert connection.getresponse().readline()
     connection.close()
     answers = request(explorer, "answers?network=ring+--nodes+4").answers
     assert answers["plan"]["optimal"]
-    assert explorer.worker._current is not before
+    assert before not in explorer.workers._idle
     assert not before._process.is_alive()
+
+
+def test_a_second_tab_does_not_wait_for_the_first(explorer: Explorer) -> None:
+    """It has a process of its own, and the answers of the first stay its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", explorer.port, timeout=60)
+    connection.request("GET", f"/{explorer.token}/answers?{SLOW}")
+    first = connection.getresponse()
+    assert b"generalized-kautz" in first.readline()
+    answers = request(explorer, "answers?network=ring+--nodes+4").answers
+    assert (answers["plan"]["optimal"], answers["network"]["name"]) == (True, "ring-4")
+    connection.close()
 
 
 def test_a_process_that_ends_is_replaced(explorer: Explorer) -> None:
     """As where memory is short."""
-    explorer.worker._current._process.kill()
+    explorer.workers._idle[-1]._process.kill()
     assert "has ended" in request(explorer, "answers?network=ring+--nodes+4").answers["error"]
     assert request(explorer, "answers?network=ring+--nodes+4").answers["plan"]["optimal"]
 

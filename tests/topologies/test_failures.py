@@ -42,7 +42,7 @@ def test_a_switch_that_goes_with_its_last_link_may_fail_as_well() -> None:
     assert Failure.read(star, "s + t").applied(star).switch_nodes == ()
 
 
-@pytest.mark.parametrize("names", ["r--a,r--b,c", "a + b,b,c", "a x 1/2,b,c"])
+@pytest.mark.parametrize("names", ["r--a,r--b,c", "a + b,b,c", "a x 1/2,b,c", "b,a x 2,c", "b,a x 1/2,c"])
 def test_failures_of_any_names_are_found_again(names: str) -> None:
     """A failure need not be read from its text, and names may have what joins names."""
     nodes = names.split(",")
@@ -52,7 +52,9 @@ def test_failures_of_any_names_are_found_again(names: str) -> None:
     for case in failure_cases(chain, ["link", "gpu"], derate=["1/2"], pairs=["gpu+link"]):
         assert all(Failure.read(chain, member) == member for member in case.members)
     dashed = Failure((Fault(tuple(nodes[:2])),))
-    assert " + " in names or Failure.read(chain, str(dashed)) == dashed
+    assert Failure.read(chain, str(dashed)) == dashed
+    half = Failure((Fault(tuple(nodes[:2]), Fraction(1, 2)),))
+    assert Failure.read(chain, str(half)) == half
 
 
 @pytest.mark.parametrize(

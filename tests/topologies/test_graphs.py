@@ -128,7 +128,7 @@ def with_node(**attributes: Any) -> nx.Graph:
         (None, "the graph is a NoneType"),
         (edge(), r"edge \('a', 'b'\) has no attribute 'bandwidth'"),
         (edge(bandwidth=None), r"edge \('a', 'b'\) has no attribute 'bandwidth'"),
-        (edge(capacity=1), "name the attribute that holds it"),
+        (edge(capacity=1), "or its name: Topology.from_networkx"),
         (edge(bandwidth=0), r"bandwidth of link \('a', 'b'\) is 0"),
         (edge(bandwidth=float("nan")), "is nan"),
         (edge(bandwidth=1, latency=-1), "latency of link"),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import TopologyError
-from collopt.topologies import Scaling, dgx_a100, ring, scaled_links
+from collopt.topologies import Scaling, Topology, dgx_a100, ring, scaled_links
 
 BOX = dgx_a100(boxes=2)
 
@@ -29,6 +29,15 @@ def test_a_class_a_node_and_a_link_are_scaled_and_factors_multiply() -> None:
     expected = {pair: Fraction(3, 2) for pair in rails} | {("box0/gpu0", "box0/nic0"): Fraction(3)}
     expected |= {("box0/nic0", "ib"): Fraction(1, 2), ("box1/nic3", "ib"): Fraction(1, 10)}
     assert changed == expected | {pair[::-1]: share for pair, share in expected.items()}
+
+
+def test_names_that_look_like_factors_are_names() -> None:
+    """The last factor is meant."""
+    chain = Topology.from_links([("b", "a x 2", 1), ("a x 2", "c", 1)], compute=["b", "a x 2", "c"], bidirectional=True)
+    widths = {
+        text: [link.bandwidth for link in scaled_links(chain, [text]).links] for text in ("a x 2 x 3", "b--a x 2 x 3")
+    }
+    assert widths == {"a x 2 x 3": [3, 3, 3, 3], "b--a x 2 x 3": [3, 3, 1, 1]}
 
 
 def test_nothing_changes_without_scalings() -> None:

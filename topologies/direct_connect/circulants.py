@@ -38,7 +38,9 @@ def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: 
     (<DirectGraph C(16, {3, 4}): 16 nodes, 64 arcs>, 3)
     """
     n = as_size(n, "n", least=3)
-    steps = _distinct([_as_offset(offset, n) for offset in as_list(offsets, "the offsets")], n)
+    steps = _connecting([_as_offset(offset, n) for offset in as_list(offsets, "the offsets")], n)
+    if twice := [one for one, other in pairwise(steps) if one == other]:
+        raise TopologyError(f"offset {twice[0]} is given twice; expected different ones")
     name = f"C({n}, {offset_names(steps)})"
     return cyclic_graph(n, [sign * step for step in steps for sign in (1, -1)], name, bandwidth, latency)
 
@@ -60,7 +62,8 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
     for every size and every degree below it.  With -a for each offset a it is a `circulant` graph, and the offset n / 2
     is allowed here: the opposite of such a link is one, too.
 
-    Parameters as for `circulant`, but n is at least 2, and the offsets, as many as the degree, are from 1 to n - 1.
+    Parameters as for `circulant`, but n is at least 2, and the offsets, as many as the degree, are from 1 to n - 1; one
+    that is given several times makes parallel links.
 
     Examples
     --------
@@ -73,7 +76,7 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
     n = as_size(n, "n", least=2)
     what = f"an offset of the circulant digraph of {n} nodes"
     listed = as_list(offsets, "the offsets")
-    steps = _distinct([as_size(offset, what, most=n - 1) for offset in listed], n)
+    steps = _connecting([as_size(offset, what, most=n - 1) for offset in listed], n)
     name = f"DirCirc({n}, {offset_names(steps)})"
     return cyclic_graph(n, steps, name, bandwidth, latency)
 
@@ -97,13 +100,11 @@ def _as_offset(value: object, n: int) -> int:
     return as_size(value, f"an offset of the circulant graph of {n} nodes", most=(n - 1) // 2)
 
 
-def _distinct(offsets: Sequence[int], n: int) -> list[int]:
-    """Sort offsets; `TopologyError` if one is repeated or they do not connect all nodes."""
+def _connecting(offsets: Sequence[int], n: int) -> list[int]:
+    """Sort offsets; `TopologyError` if they do not connect all nodes."""
     steps = sorted(offsets)
     if not steps:
         raise TopologyError("there are no offsets; expected at least one, such as [1, 4]")
-    if twice := [one for one, other in pairwise(steps) if one == other]:
-        raise TopologyError(f"offset {twice[0]} is given twice; expected different ones")
     common = gcd(n, *steps)
     if common > 1:
         raise TopologyError(

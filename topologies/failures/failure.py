@@ -92,19 +92,25 @@ def _faults(topology: Topology, failure: object) -> tuple[Fault, ...]:
         raise TopologyError(f"the failure is {shown(failure)}; expected text such as 'nic0', 'gpu0--nic0 x 1/2'")
     if failure in ("", INTACT) and failure not in topology.node_index:
         return ()
-    parts = [failure] if failure in topology.node_index else failure.split(JOINT)
-    return tuple(_fault(topology, part.strip()) for part in parts)
+    link = failure.rpartition(TIMES)[0]
+    is_one = failure in topology.node_index or _ends(topology, failure) or _ends(topology, link)
+    return tuple(_fault(topology, part.strip()) for part in ([failure] if is_one else failure.split(JOINT)))
 
 
 def _fault(topology: Topology, text: str) -> Fault:
-    link, times, left = text.rpartition(TIMES)
-    factor = as_left(left) if times and "--" in link else Fraction(0)
-    words = (link if factor else text).split("--")
-    if text in topology.node_index or len(words) == 1:
+    if text in topology.node_index or "--" not in text:
         return _found(topology, (text,))
-    # Names may have dashes, too.
-    splits = [("--".join(words[:at]), "--".join(words[at:])) for at in range(1, len(words))]
-    return _found(topology, next((ends for ends in splits if topology.node_index.keys() >= {*ends}), splits[0]), factor)
+    ends, (link, _, left) = _ends(topology, text), text.rpartition(TIMES)
+    if ends is None and "--" in link:
+        return _found(topology, _ends(topology, link) or tuple(link.split("--", 1)), as_left(left))
+    return _found(topology, ends or tuple(text.split("--", 1)))
+
+
+def _ends(topology: Topology, text: str) -> tuple[str, ...] | None:
+    """Read ``A--B`` of two nodes, whose names may have dashes, factors and signs, too; None if it is none."""
+    words = text.split("--")
+    splits = (("--".join(words[:at]), "--".join(words[at:])) for at in range(1, len(words)))
+    return next((ends for ends in splits if topology.node_index.keys() >= {*ends}), None)
 
 
 def _found(topology: Topology, nodes: tuple[str, ...], factor: Fraction = Fraction(0)) -> Fault:

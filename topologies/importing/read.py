@@ -124,7 +124,9 @@ def _lacks_besides_the_gpu(document: Document, format_: Format, options: BoxOpti
     for product in PRODUCTS.values():
         with suppress(FileFormatError):
             box = read_format(document, format_, replace(options, gpu=product))
-            return _lacks(box, given) if isinstance(box, Box) else ""
+            # The name of this product would mislead.
+            named = replace(box, name=box.name.removeprefix(f"{product.name}-")) if isinstance(box, Box) else None
+            return _lacks(named, given) if named else ""
     return ""
 
 

@@ -84,7 +84,7 @@ def _links(
         if data.get(bandwidth) is None:
             raise TopologyError(
                 f"edge ({shown(names[tail])}, {shown(names[head])}) has no attribute {bandwidth!r}; "
-                "expected a positive number of GB/s, or name the attribute that holds it"
+                "expected a positive number of GB/s, or its name: Topology.from_networkx(graph, bandwidth=...)"
             )
         yield names[tail], names[head], data[bandwidth], data.get(latency, 0)
 
