@@ -266,7 +266,7 @@ class _Blocks(NamedTuple):
     def of(cls, sends: BoolArray, peers: IntArray, channels: IntArray) -> _Blocks:
         """Number the blocks of events in their global order; all (events,)."""
         keys = (sends * (peers.max(initial=0) + 1) + peers) * (channels.max(initial=0) + 1) + channels
-        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        _, first, which = np.unique(narrow(keys), return_index=True, return_inverse=True)
         order = np.lexsort((first, sends[first]))
         numbers = np.argsort(order)[which]
         ends = zip(*(column[first[order]].tolist() for column in (sends, peers, channels)), strict=True)
