@@ -108,3 +108,25 @@ def test_without_a_version_the_first_one_that_knows_all_operations_counts(tmp_pa
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(good))
     assert lint_plan(path).version == VERSION
+
+
+def test_what_sizes_are_divided_by_is_above_0(good: Document) -> None:
+    """The alignment, and the chunks of either buffer."""
+    assert load(good | {"buffer_alignment": 1}, "main", set())["buffer_alignment"] == 1
+    for wrong in (0, -1):
+        with pytest.raises(FileFormatError, match="buffer_alignment is not above 0"):
+            load(good | {"buffer_alignment": wrong}, "main", set())
+    for key in ("input_chunks", "output_chunks"):
+        first, *others = good["gpus"]
+        with pytest.raises(FileFormatError, match="gpu 0 has .* input chunks and"):
+            load(good | {"gpus": [first | {key: 0}, *others]}, "main", set())
+
+
+def test_a_copy_reads_its_first_source_and_a_reduction_all(good: Document) -> None:
+    """Of the targets both write the first, all of as many chunks as the first source has."""
+    end = {"type": "i", "index": 0, "size": 1}
+    for name, sources in (("copy", 1), ("re", 3)):
+        document = copy.deepcopy(good)
+        operation(document, "src_buff").update(name=name, src_buff=[end] * 3, dst_buff=[end | {"size": 2}] * 2)
+        read = operation(load(document, "main", set()), "src_buff")
+        assert (read["src_buff"], read["dst_buff"]) == ([end] * sources, [end])
