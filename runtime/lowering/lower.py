@@ -147,6 +147,9 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # What is new counts as old, or enabling would go through all of it at once.
             gc.enable()
 
 

@@ -188,7 +188,7 @@ def _instruction(
         _chunks(source, source_start) if source else None,
         _chunks(target, target_start) if target else None,
         count,
-        (_dependency(block, step),) if block >= 0 else (),
+        _waits(block, step) if block >= 0 else (),
     )
 
 
@@ -202,8 +202,8 @@ def _chunks(buffer: int, start: int) -> ChunkRange:
 
 
 @cache
-def _dependency(block: int, step: int) -> Dependency:
-    return Dependency(block, step)
+def _waits(block: int, step: int) -> tuple[Dependency]:
+    return (Dependency(block, step),)
 
 
 def write_trees(
@@ -217,14 +217,16 @@ def write_trees(
     sizes = firsts[last] + np.array([each.chunks for each in ranges], dtype=np.int64)[last] - firsts[hops[:, 0]]
     channels = assign_channels(hops[:, 1:3], sizes, options.max_steps, options.channels, hops[:, 5])
     places = np.full((len(ranges), 4), -1, dtype=np.int64)
-    shared = _SharedSteps(2 * len(hops))
+    shared, memory = _SharedSteps(2 * len(hops)), np.empty(0, dtype=np.int32)
     ranks = []
     for rank, (own, blocks) in enumerate(_events(hops[:, 1:3], channels, len(layout.shards))):
         copying = _copying(_copies(layout, rank, options.max_count), options.max_steps)
         numbers = blocks.beside(len(copying))
         borders = layout.input_range(rank)[0], *layout.output_range(rank)
         counts = np.bincount(numbers, minlength=len(blocks.ends) + len(copying))
-        rows, scratch = tree_steps(rank, own, numbers, counts, hops, sizes, firsts, borders, places)
+        if len(memory) < (needed := (len(own) + 1) * len(counts)):
+            memory = np.empty(needed, dtype=np.int32)
+        rows, scratch = tree_steps(rank, own, numbers, counts, hops, sizes, firsts, borders, places, memory)
         steps = shared.of(rows)
         steps_of = (tuple(steps[first:last]) for first, last in pairwise([0, *accumulate(blocks.counts)]))
         ranks.append(_rank_program(layout, rank, scratch, blocks, steps_of, copying))
@@ -264,7 +266,7 @@ class _Blocks(NamedTuple):
     def of(cls, sends: BoolArray, peers: IntArray, channels: IntArray) -> _Blocks:
         """Number the blocks of events in their global order; all (events,)."""
         keys = (sends * (peers.max(initial=0) + 1) + peers) * (channels.max(initial=0) + 1) + channels
-        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        _, first, which = np.unique(narrow(keys), return_index=True, return_inverse=True)
         order = np.lexsort((first, sends[first]))
         numbers = np.argsort(order)[which]
         ends = zip(*(column[first[order]].tolist() for column in (sends, peers, channels)), strict=True)

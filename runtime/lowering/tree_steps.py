@@ -21,36 +21,35 @@ def tree_steps(
     firsts: IntArray,
     ends: tuple[int, int, int],
     places: IntArray,
+    memory: SmallArray,
 ) -> tuple[IntArray, int]:
     """Steps (kind, source, target, count, awaited block and step; buffers and starts) of a rank, and its scratch.
 
     Steps are by thread blocks.  Shapes: `events`, hops of the rank in the global order, and `blocks` (events,);
     `counts` (thread blocks,), their steps; `hops` (hops, 6) as in `Hop`;
     `firsts` (ranges,), first chunks; `places` (ranges, 4), of the last rank: rank, buffer, start and event to wait
-    for.  `ends`: first chunk of its input, and first and last one of its output.  Clocks are those of `Waits`.
+    for; `memory` (at least (events + 1) * thread blocks,), to be used for the clocks, which are those of `Waits`.
+    `ends`: first chunk of its input, and first and last one of its output.
     """
     rows = np.zeros((len(events), 8), dtype=np.int64)
     num_blocks, steps = len(counts), np.zeros(len(events), dtype=np.int64)
     begins = np.cumsum(counts) - counts
     position = begins.copy()
-    clocks = np.empty((5 * len(events) // 8 + 1, num_blocks), dtype=np.int32)
+    clocks = memory[: (len(events) + 1) * num_blocks].reshape(-1, num_blocks)
     clocks[0] = -1
     current, used, scratch = np.zeros(num_blocks, dtype=np.int64), 1, 0  # Row 0: knows of nothing
     known = np.zeros(len(events), dtype=np.int64)  # The row of its block at the end of each event
+    own, amounts = hops[events], sizes[events]  # At once, as they are scattered over more memory than caches hold
     for event in range(len(events)):
-        hop, block = events[event], blocks[event]
-        number, sender, reduces, together = hops[hop, 0], hops[hop, 1], hops[hop, 3], hops[hop, 4]
-        first, count, row = firsts[number], sizes[hop], rows[position[block]]
+        block = blocks[event]
+        number, sender, reduces, together = own[event, 0], own[event, 1], own[event, 3], own[event, 4]
+        first, count, row = firsts[number], amounts[event], rows[position[block]]
         seen = places[number, 0] == rank
         buffer, start, after = INPUT, first - ends[0], -1
         if seen:
             buffer, start, after = places[number, 1], places[number, 2], places[number, 3]
         row[5], row[6], row[7] = count, -1, -1
         if after >= 0 and clocks[current[block], blocks[after]] < steps[after]:
-            if used == len(clocks):
-                grown = np.empty((2 * used, num_blocks), dtype=np.int32)
-                grown[:used] = clocks
-                clocks = grown
             mine, other, joined = clocks[current[block]], clocks[known[after]], clocks[used]
             for each in range(num_blocks):
                 joined[each] = max(mine[each], other[each])
@@ -91,18 +90,27 @@ def step_numbers(rows: IntArray, known: IntArray, count: int, slots: SmallArray)
     Shapes: `known` (any, 8), different rows so far, of which there are `count`; `slots` (power of two,), a hash table
     with linear probing of their numbers, from 1 on.
     """
-    numbers = np.empty(len(rows), dtype=np.int64)
+    numbers, width = np.empty(len(rows), dtype=np.int64), rows.shape[1]
     for place in range(len(rows)):
-        row, key = rows[place], 0
-        for value in row:
-            key = (key ^ value) * HASH_FACTOR
+        key = 0
+        for column in range(width):
+            key = (key ^ rows[place, column]) * HASH_FACTOR
             key ^= key >> 32
         slot = key & (len(slots) - 1)
-        while slots[slot] and not np.array_equal(known[slots[slot] - 1], row):
+        while slots[slot] and _differ(known, slots[slot] - 1, rows, place):
             slot = (slot + 1) & (len(slots) - 1)
         if not slots[slot]:
-            known[count] = row
+            known[count] = rows[place]
             count += 1
             slots[slot] = count
         numbers[place] = slots[slot] - 1
     return numbers, count
+
+
+@kernel
+def _differ(some: IntArray, one: int, others: IntArray, other: int) -> bool:
+    """Whether two rows differ; many times as fast as numpy's comparison of rows so short."""
+    differ = False
+    for column in range(some.shape[1]):
+        differ |= some[one, column] != others[other, column]
+    return differ

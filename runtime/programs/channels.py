@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, narrow
 from .program import Program
 
 CONNECTIONS_PER_CHANNEL = 32
@@ -35,9 +35,10 @@ def assign_channels(
     if not len(senders):
         return common
     ranks = int(max(senders.max(), receivers.max())) + 1
-    order = np.lexsort((receivers, senders))
+    order = np.lexsort((narrow(receivers), narrow(senders)))
     # A connection passes over channels that are full at one of its ends, or are its own.
-    _, each, lengths = np.unique(senders * ranks + receivers, return_index=True, return_counts=True)
+    begins = np.flatnonzero(np.diff((senders * ranks + receivers)[order], prepend=-1))
+    each, lengths = order[begins], np.diff(begins, append=len(order))
     needed = np.minimum(lengths, np.maximum(channels, -(-lengths // max_steps)))
     full = [np.bincount(side[each], needed).max() // CONNECTIONS_PER_CHANNEL for side in (senders, receivers)]
     bound = int(sum(full) + needed.max() + common.max()) + 3

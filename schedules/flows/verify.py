@@ -25,7 +25,6 @@ def _verified_flow(schedule: FlowSchedule, topology: Topology) -> IntArray:
     at ranks, and only there; something happens in every step; the paths of two ranks carry exactly the chunks of their
     traffic.
     """
-    check_kinds(schedule, FlowSchedule, topology)
     hops = _verified_paths(schedule, topology)
     loads = np.zeros(topology.num_links, dtype=np.int64)
     np.add.at(loads, hops.links, schedule.weights[hops.paths])
@@ -60,6 +59,7 @@ def check_partners(schedule: StagedFlow) -> None:
 
 
 def _verified_paths(schedule: FlowSchedule, topology: Topology) -> Hops:
+    check_kinds(schedule, FlowSchedule, topology)
     if not len(schedule.weights):
         raise CertificateError("the schedule has no paths")
     _check_shapes(schedule, topology.num_ranks)

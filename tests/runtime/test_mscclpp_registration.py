@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
@@ -18,40 +19,92 @@ from collopt.runtime.mscclpp.registration import write_registration
 SIZE, START = 3 * 2**16, 2**20
 
 
-class Builder:
-    """Stands in for MSCCL++'s, which has what is registered until a communicator is made."""
+class ExecutionPlan:
+    """Has the signature of ``CppExecutionPlan`` (``executor_py.cpp``, line 21): a text and an integer."""
 
-    known: ClassVar[dict[str, dict[str, Any]]] = {}
-    selector: Any = None
+    def __init__(self, planPath: str, rank: int) -> None:
+        assert type(planPath) is str
+        assert type(rank) is int
+        document = json.loads(Path(planPath).read_text())
+        self.name, self.collective = document["name"], document["collective"]
 
-    def add_algorithm_builder(self, algorithm: Any) -> None:
-        """Register an algorithm by its collective and name."""
-        self.known.setdefault(algorithm.collective, {})[algorithm.name] = algorithm
 
-    def set_algorithm_selector(self, selector: Any) -> None:
-        """Take the function that selects one of them."""
-        Builder.selector = staticmethod(selector)
+class CppDslAlgorithm:
+    """What a selector gets and returns; its name is that of the plan, not `id` (``algorithm.cc``, line 149)."""
+
+    def __init__(self, id: str, plan: ExecutionPlan) -> None:  # noqa: A002
+        assert type(id) is str
+        assert type(plan) is ExecutionPlan
+        self.name, self.collective = plan.name, plan.collective
 
 
 class Algorithm:
-    """Has the name and the collective of its plan, as a DslAlgorithm of MSCCL++."""
+    """Has the signature of ``algorithm.py``, line 62; what it wraps is no attribute of its own."""
 
-    def __init__(self, id: str, execution_plan: Any) -> None:  # noqa: A002
-        self.name, self.collective = execution_plan["name"], execution_plan["collective"]
+    def __init__(
+        self,
+        id: Any = None,  # noqa: A002
+        execution_plan: Any = None,
+        native_handle: Any = None,
+        tags: Any = None,
+        constraint: Any = None,
+    ) -> None:
+        assert (native_handle, tags, constraint) == (None, None, None)
+        self._algorithm = CppDslAlgorithm(id, execution_plan)
+
+
+class Builder:
+    """One object, as ``algorithm_collection_builder.py`` has it, from which each communicator gets a collection."""
+
+    added: ClassVar[list[CppDslAlgorithm]] = []
+    selector: Any = None
+
+    def add_algorithm_builder(self, algorithm_builder: Algorithm) -> None:
+        """Register an algorithm (line 34)."""
+        assert type(algorithm_builder) is Algorithm
+        self.added.append(algorithm_builder._algorithm)
+
+    def set_algorithm_selector(self, selector: Any) -> None:
+        """Take the function that selects one of them (line 44)."""
+        Builder.selector = staticmethod(selector)
+
+    @classmethod
+    def select(cls, call: Request) -> CppDslAlgorithm | None:
+        """Ask the selector as ``algorithm.cc`` does, line 104: all that is registered, then the call."""
+        known: dict[str, dict[str, CppDslAlgorithm]] = {}
+        for each in cls.added:
+            known.setdefault(each.collective, {})[each.name] = each
+        found = cls.selector(known, call)
+        assert found is None or type(found) is CppDslAlgorithm
+        return found  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What ``CppCollectiveRequest`` shows (``algorithm.cpp``, line 111), all read-only."""
+
+    world_size: int
+    n_ranks_per_node: int
+    rank: int
+    input_buffer: int
+    output_buffer: int
+    message_size: int
+    collective: str
+    dtype: object
+    hints: dict[str, list[int]]
+    stream: int = 0
 
 
 @pytest.fixture
 def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Run the code for four plans; their names by a label."""
     module, extension = ModuleType("mscclpp"), ModuleType("mscclpp.ext")
-    kinds = SimpleNamespace(**{name: name for name in ("float16", "bfloat16", "float32", "int32", "uint32")})
-    vars(module).update(
-        DataType=kinds, Algorithm=Algorithm, ExecutionPlan=lambda path, rank: json.loads(Path(path).read_text())
-    )
+    kinds = SimpleNamespace(**{name: name for name in ("float16", "bfloat16", "float32", "int32", "uint32", "uint8")})
+    vars(module).update(DataType=kinds, Algorithm=Algorithm, ExecutionPlan=ExecutionPlan)
     vars(extension).update(AlgorithmCollectionBuilder=Builder)
     monkeypatch.setitem(sys.modules, "mscclpp", module)
     monkeypatch.setitem(sys.modules, "mscclpp.ext", extension)
-    monkeypatch.setattr(Builder, "known", {})
+    monkeypatch.setattr(Builder, "added", [])
     (tmp_path / "plans").mkdir()
     names = {}
     for collective, placement in (
@@ -68,18 +121,18 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str
     return names
 
 
-def request(collective: str, **changes: Any) -> SimpleNamespace:
+def request(collective: str, **changes: Any) -> Request:
     """Return a call of rank 1 of 4 in boxes of 2, out of place unless changed."""
     call = {
         "collective": collective, "world_size": 4, "n_ranks_per_node": 2, "rank": 1, "message_size": SIZE,
         "input_buffer": START, "output_buffer": 2 * START, "dtype": "float32", "hints": {},
     }  # fmt: skip
-    return SimpleNamespace(**call | changes)
+    return Request(**call | changes)
 
 
-def selected(call: SimpleNamespace) -> str | None:
+def selected(call: Request) -> str | None:
     """Name of the plan that is selected for a call."""
-    found = Builder.selector(Builder.known, call)
+    found = Builder.select(call)
     return found and found.name
 
 
@@ -106,11 +159,11 @@ def test_calls_get_the_plan_for_their_placement(registered: dict[str, str]) -> N
         request("allgather", message_size=0),
         request("allgather", message_size=2**40),
         request("allgather", input_buffer=START + 8),
-        request("allgather", dtype="float64"),
+        request("allgather", dtype="uint8"),
         request("broadcast", output_buffer=START, hints={"root": [2]}),
     ],
 )
-def test_other_calls_get_none(registered: dict[str, str], call: SimpleNamespace) -> None:
+def test_other_calls_get_none(registered: dict[str, str], call: Request) -> None:
     """MSCCL++ and NCCL decide then."""
     assert registered
     assert selected(call) is None

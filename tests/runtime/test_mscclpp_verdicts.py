@@ -46,11 +46,9 @@ def disagreements(plans: list[tuple[str, str, str, str]], folder: Path, version:
     for kind, change, text, letter in plans:
         with path.open("w", encoding="utf-8", newline="") as file:
             file.write(text)
-        verdict = lint_plan(path, "0.9.0").verdict
-        expected = {"R": ("rejected",), "U": ("rejected", *STRICTER), "A": ("accepted", *STRICTER)}.get(
-            letter, STRICTER
-        )
-        if verdict not in expected:
+        # By sizes the loader of the main branch divides no more, so it loads what is undefined for the others.
+        expected = EXPECTED["A" if version == "main" and kind.endswith(".size") and change == "0" else letter]
+        if (verdict := lint_plan(path, version).verdict) not in expected:
             found.append(f"{kind}, {change}: {letter}, {verdict}")
     return found
 

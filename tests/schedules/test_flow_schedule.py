@@ -18,6 +18,7 @@ from collopt.errors import CertificateError, FileFormatError, UnsupportedError
 from collopt.schedules import (
     FlowPath,
     FlowSchedule,
+    StagedFlow,
     rate_of_loads,
     schedule_from_json,
     schedule_time,
@@ -154,6 +155,13 @@ def test_the_check_names_what_is_wrong(name: str) -> None:
     make, message = WRONG[name]
     with pytest.raises(CertificateError, match=message):
         verified_loads(make(), RING)
+
+
+def test_what_is_no_topology_is_refused() -> None:
+    """By name, for flows in stages too, instead of by whatever fails first."""
+    for schedule in (flow(), StagedFlow.of(flow(), np.zeros(3, dtype=np.int64))):
+        with pytest.raises(CertificateError, match="the topology is None; expected a Topology"):
+            verified_loads(schedule, None)  # type: ignore[arg-type]
 
 
 def test_steps_change_at_ranks_and_not_at_switches() -> None:
