@@ -118,7 +118,7 @@ def test_what_sizes_are_divided_by_is_above_0(good: Document) -> None:
             load(good | {"buffer_alignment": wrong}, "main", set())
     for key in ("input_chunks", "output_chunks"):
         first, *others = good["gpus"]
-        with pytest.raises(FileFormatError, match="gpu 0 has .* input chunks and"):
+        with pytest.raises(FileFormatError, match=r"gpu 0 has .* input chunks and"):
             load(good | {"gpus": [first | {key: 0}, *others]}, "main", set())
 
 
