@@ -57,7 +57,8 @@ def lower_exchange(schedule: StepExchange, collective: Collective, options: Lowe
     layout = Layout.of(collective, schedule.num_ranks, schedule.chunks // unit)
     writer = partial(_ExchangeRankWriter, transfers, firsts.tolist(), versions)
     sizes = [int(firsts[each.cells.stop] - firsts[each.cells.start]) for each in transfers]
-    return write_program(name, layout, schedule.num_ranks, transfers, sizes, options, writer)
+    ends = [(each.sender, each.receiver) for each in transfers]
+    return write_program(name, layout, schedule.num_ranks, ends, sizes, options, writer)
 
 
 class _Versions:

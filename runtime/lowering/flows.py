@@ -85,7 +85,8 @@ def _write_program(
     placed = merged_transfers(ranges, layout, len(servers), turns, options.max_count, options.borders(layout))
     sizes = [transfer.chunks for transfer in placed.transfers]
     writer = partial(_FlowRankWriter, layout, placed, servers, options.max_count)
-    return write_program(name, layout, len(servers), placed.transfers, sizes, options, writer)
+    ends = [(each.sender, each.receiver) for each in placed.transfers]
+    return write_program(name, layout, len(servers), ends, sizes, options, writer)
 
 
 class _StageSteps:

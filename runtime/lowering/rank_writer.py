@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,15 +68,6 @@ class LoweringOptions(NamedTuple):
         return frozenset(layout.blocks) if self.instances > 1 else frozenset()
 
 
-class _Transfer(Protocol):
-    """Protocol of a transfer."""
-
-    @property
-    def sender(self) -> int: ...
-    @property
-    def receiver(self) -> int: ...
-
-
 class RankWriter(ABC):
     """Writes the steps of one rank; `scratch`: chunks of scratch used so far."""
 
@@ -99,13 +90,13 @@ def write_program(
     name: str,
     layout: Layout,
     num_ranks: int,
-    transfers: Sequence[_Transfer],
+    ends: Sequence[tuple[int, int]],
     sizes: Sequence[int],
     options: LoweringOptions,
     writer: Callable[[int], RankWriter],
 ) -> Program:
-    """Write the programs of all ranks from all transfers, and their chunks, in the global order."""
-    connections = np.array([(each.sender, each.receiver) for each in transfers], dtype=np.int64).reshape(-1, 2)
+    """Write the programs of all ranks from senders and receivers of all transfers, and chunks, in the global order."""
+    connections = np.array(ends, dtype=np.int64).reshape(-1, 2)
     channels = assign_channels(connections, sizes, options.max_steps, options.channels)
     ranks = [
         _written_rank(layout, rank, own.tolist(), blocks, writer(rank), options.max_steps)

@@ -40,12 +40,20 @@ def test_the_smallest_size_has_32_bits_of_which_one_is_its_sign(good: Document, 
 
 
 def test_the_largest_size_has_64_bits(good: Document) -> None:
-    """All of which are set without one."""
+    """All of which are set without one; those above are lost."""
+    assert load(good | {"max_message_size": 2**64 + 5}, "main", set())["max_message_size"] == 5
     document = {key: value for key, value in good.items() if key != "max_message_size"}
     assert load(document, "main", set())["max_message_size"] == 2**64 - 1
     assert parse_document(good | {"max_message_size": 2**64 - 1}, "plan").max_bytes == 2**64 - 1
     with pytest.raises(FileFormatError, match="max_message_size"):
         parse_document(good | {"max_message_size": 2**64}, "plan")
+
+
+def test_what_a_plan_may_leave_out_is_not_set(good: Document) -> None:
+    """Such as the second half of scratch."""
+    keys = ("reuse_resources", "use_double_scratch_buffer")
+    read = load({key: value for key, value in good.items() if key not in keys}, "main", set())
+    assert [read[key] for key in keys] == [False, False]
 
 
 @pytest.mark.parametrize(("version", "loads"), [("0.8.0", False), ("0.9.0", False), ("0.10.0", False), ("main", True)])
