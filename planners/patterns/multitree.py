@@ -84,19 +84,17 @@ class _Units:
     def reach(self, tail: int, wanted: int, length: int) -> Route | None:
         """Use a route of `length` links, with units left, to one of some ranks, given as bits; None if none is left."""
         seen, level = {tail}, [Route((tail,), ())]
-        for step in range(1, length + 1):
-            following = []
-            for route in self._longer(level, seen):
-                head = route.nodes[-1]
-                if head >= self._num_ranks:
-                    following.append(route)
-                elif step == length and wanted >> head & 1 and self._is_allowed(tail, head, length):
-                    for taken in route.links:
+        for _ in range(length - 1):
+            level = [route for route in self._longer(level, seen) if route.nodes[-1] >= self._num_ranks]
+        for nodes, links in level:
+            for link in self._out[nodes[-1]]:
+                head = self._heads[link]
+                if wanted >> head & 1 and self._left[link] and head not in seen and self._allows(tail, head, length):
+                    for taken in (*links, link):
                         self._left[taken] -= 1
                     self._into[head] -= 1
                     self.open ^= (not self._into[head]) << head
-                    return route
-            level = following
+                    return Route((*nodes, head), (*links, link))
         return None
 
     def _longer(self, routes: Iterable[Route], seen: set[int]) -> Iterator[Route]:
@@ -108,7 +106,7 @@ class _Units:
                     seen.add(head)
                     yield Route((*nodes, head), (*links, link))
 
-    def _is_allowed(self, tail: int, head: int, length: int) -> bool:
+    def _allows(self, tail: int, head: int, length: int) -> bool:
         return length == self.lengths[0] or self.detours or self._box[tail] != self._box[head]
 
 
