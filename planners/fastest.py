@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import Collective, as_bytes
+from ..schedules.bounds.fan_out import hop_latencies
 from ..schedules.paths.schedule import NS_PER_US
 from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
@@ -21,6 +22,7 @@ from .plans.plan import Plan
 NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less
 CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many ranks is tried for less
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
+HARDLY = Fraction(999, 1000)  # of the fastest: a plan that cannot take less is not run
 FEW_RANKS = 8  # up to which more planners are tried
 SEARCHED_RANKS = 16  # up to which searches are quick
 FEW_TREES_RANKS = 32  # up to which so many forests are planned and run in seconds
@@ -30,7 +32,7 @@ MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks ta
 Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
 """Planners, and the options that they are tried with."""
 LEAST_TREES: Candidates = (("forestcoll", {"trees_per_root": 1}),)
-FEW_TREES: Candidates = tuple(("forestcoll", {"trees_per_root": count}) for count in (2, 3, 4, 6, 8, 12, 16))
+FEW_TREES = (2, 3, 4, 6, 8, 12, 16)
 """Numbers with many divisors: rounding divides the links of boxes and rails evenly among so many."""
 AT_SWITCHES: Candidates = (("nvls", {}),)
 DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubling")
@@ -72,10 +74,10 @@ def plan_for_size(
             if search.is_near_the_bound():
                 break
             search.try_planner(name, options_of)
-        for name, options_of in FEW_TREES if not has_fewest and topology.num_ranks <= FEW_TREES_RANKS else ():
-            if search.is_near_the_bound() or not search.may_gain_by_trees():
+        for count in FEW_TREES if not has_fewest and topology.num_ranks <= FEW_TREES_RANKS else ():
+            if search.is_near_the_bound() or search.beats_all_trees(count) or not search.may_gain_by_trees():
                 break
-            search.try_planner(name, options_of)
+            search.try_planner("forestcoll", {"trees_per_root": count})
         rings = ("ring",) if topology.num_ranks <= RING_RANKS else ()
         near = NEAR if in_few_steps or topology.num_ranks <= SEARCHED_RANKS else CLOSE
         for name in rings if in_few_steps else SEARCHING:
@@ -101,15 +103,16 @@ class _Search:
         self._topology, self._collective = topology, collective
         self._bytes, self._options = num_bytes, options
         self._costs = as_costs(None, topology)
-        self._hop = self._costs.alpha + min(latency for _, latency in topology.columns.rates)
+        self._hop = self._costs.alpha + hop_latencies(topology, {rank: rank for rank in topology.compute_nodes})[1]
         self._tried: list[_Tried] = []
         self._names: set[str] = set()
         self._large: _Tried | None = None
 
     def add(self, plan: Plan) -> None:
-        """Predict the time of a plan, unless its busiest link alone takes longer than the fastest plan."""
+        """Predict the time of a plan, unless its busiest link or rank alone takes as long as the fastest plan."""
         self._names.add(plan.planner)
-        if self._tried and self._least_time(plan.algbw, 0) >= self._fastest().time:
+        least = self._least_time(plan.algbw, int(plan.schedule.messages.max()))
+        if self._tried and least >= HARDLY * self._fastest().time:
             return
         known = plan.provenance.get("predicted_us")
         time = Predictor(plan.schedule, plan.topology, self._costs).time(self._bytes) if known is None else known
@@ -146,17 +149,17 @@ class _Search:
             return True
         return False
 
-    def beats_all_trees(self) -> bool:
-        """Whether a plan in few steps is faster than any trees can be, for which each rank has N - 1 messages to start.
+    def beats_all_trees(self, per_root: int = 1) -> bool:
+        """Whether a plan is hardly slower than trees can be, for which each rank has N - 1 messages to start.
 
-        Trees of N shards have N (N - 1) edges, so some rank starts N - 1 messages, and the last goes at least one hop.
-        Trees that branch at switches have fewer.
+        Trees of N shards, so many per root, have N (N - 1) edges each, so some rank starts N - 1 messages for each, and
+        the last goes at least one hop.  Trees that branch at switches have fewer.
         """
         if not self._tried or self._topology.multicast | self._topology.aggregation:
             return False
-        messages = (self._topology.num_ranks - 1) * len(self._collective.phases)
+        messages = per_root * (self._topology.num_ranks - 1) * len(self._collective.phases)
         fastest = self._fastest()
-        return fastest.time <= self._least_time(fastest.plan.bound.algbw, messages)
+        return fastest.time <= NEAR * self._least_time(fastest.plan.bound.algbw, messages)
 
     def beats_all_rings(self) -> bool:
         """Whether a plan is faster than the N - 1 hops of any ring; counted as such for very many ranks."""
