@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import Collective, as_bytes
@@ -13,16 +13,18 @@ from ..schedules.bounds.fan_out import hop_latencies
 from ..schedules.paths.schedule import NS_PER_US
 from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
+from ..solvers.trees.bottleneck import fixed_count_scale
 from ..topologies import Topology, reached_network
 from ..topologies.network.assumed_costs import as_costs
 from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
+from .trees.problem import shard_weights, tree_problem
 
 NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less
 CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many ranks is tried for less
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
-HARDLY = Fraction(999, 1000)  # of the fastest: a plan that cannot take less is not run
+HARDLY = 1 / AS_FAST  # of the fastest: a plan that cannot take less is not run
 FEW_RANKS = 8  # up to which more planners are tried
 SEARCHED_RANKS = 16  # up to which searches are quick
 FEW_TREES_RANKS = 32  # up to which so many forests are planned and run in seconds
@@ -31,11 +33,12 @@ MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks ta
 
 Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
 """Planners, and the options that they are tried with."""
+SYMMETRIC: Candidates = (("symmetric", {}),)
 LEAST_TREES: Candidates = (("forestcoll", {"trees_per_root": 1}),)
 FEW_TREES = (2, 3, 4, 6, 8, 12, 16)
 """Numbers with many divisors: rounding divides the links of boxes and rails evenly among so many."""
 AT_SWITCHES: Candidates = (("nvls", {}),)
-DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubling")
+DIRECT = ("trivance", "bfb", "swing", "recursive-doubling")
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
 SEARCHING = ("multitree", "ring")
 """Planners that take longer, tried after those."""
@@ -68,18 +71,17 @@ def plan_for_size(
         # Where each root has one tree already, there are no fewer.
         has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
         able = topology.multicast | topology.aggregation and options.get("in_network", True)
-        trees = (() if has_fewest else LEAST_TREES) + (AT_SWITCHES if able else ())
+        trees = SYMMETRIC + (() if has_fewest else LEAST_TREES) + (AT_SWITCHES if able else ())
         more = () if in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
         for name, options_of in (*trees, *((name, {}) for name in more)):
             if search.is_near_the_bound():
                 break
             search.try_planner(name, options_of)
         for count in FEW_TREES if not has_fewest and topology.num_ranks <= FEW_TREES_RANKS else ():
-            if search.is_near_the_bound() or search.beats_all_trees(count) or not search.may_gain_by_trees():
-                break
-            search.try_planner("forestcoll", {"trees_per_root": count})
+            if not search.is_near_the_bound() and search.may_gain_by_trees(count):
+                search.try_planner("forestcoll", {"trees_per_root": count})
         rings = ("ring",) if topology.num_ranks <= RING_RANKS else ()
-        near = NEAR if in_few_steps or topology.num_ranks <= SEARCHED_RANKS else CLOSE
+        near = NEAR if topology.num_ranks <= SEARCHED_RANKS else CLOSE
         for name in rings if in_few_steps else SEARCHING:
             if not (search.is_near_the_bound(near) or (name == "ring" and search.beats_all_rings())):
                 search.try_planner(name)
@@ -89,15 +91,20 @@ def plan_for_size(
     return search.result()
 
 
-class _Tried(NamedTuple):
-    """A plan and its predicted time in µs."""
+@dataclass(eq=False)
+class _Tried:
+    """A plan, the least time that it may take, and its predicted time once it was run; in µs."""
 
     plan: Plan
-    time: Fraction
+    least: Fraction
+    time: Fraction | None = None
 
 
 class _Search:
-    """Plans that were tried for a size, and their predicted times."""
+    """Plans that were tried for a size, and their predicted times.
+
+    Plans are run only when it matters: those with the least times first, and none that cannot be the fastest.
+    """
 
     def __init__(self, topology: Topology, collective: Collective, num_bytes: int, options: Mapping[str, Any]) -> None:
         self._topology, self._collective = topology, collective
@@ -105,23 +112,20 @@ class _Search:
         self._costs = as_costs(None, topology)
         self._hop = self._costs.alpha + hop_latencies(topology, {rank: rank for rank in topology.compute_nodes})[1]
         self._tried: list[_Tried] = []
-        self._names: set[str] = set()
-        self._large: _Tried | None = None
+        self._large: Plan | None = None
+        self._tree_rates: dict[int, Fraction] = {}
 
     def add(self, plan: Plan) -> None:
-        """Predict the time of a plan, unless its busiest link or rank alone takes as long as the fastest plan."""
-        self._names.add(plan.planner)
-        least = self._least_time(plan.algbw, int(plan.schedule.messages.max()))
-        if self._tried and least >= HARDLY * self._fastest().time:
-            return
-        known = plan.provenance.get("predicted_us")
-        time = Predictor(plan.schedule, plan.topology, self._costs).time(self._bytes) if known is None else known
-        self._tried.append(_Tried(plan, Fraction(time)))
+        """Add a plan, with its predicted time if it has one."""
+        known, schedule = plan.provenance.get("predicted_us"), plan.schedule
+        hops = 1 if self._collective.in_pairs else schedule.num_steps or schedule.depth
+        least = self._least_time(plan.algbw, int(schedule.messages.max()), hops)
+        self._tried.append(_Tried(plan, least, None if known is None else Fraction(known)))
 
     def add_for_large(self, plan: Plan) -> None:
         """Add the plan for endless data, which is kept if it is as fast as any."""
         self.add(plan)
-        self._large = next((tried for tried in self._tried if tried.plan is plan), None)
+        self._large = plan
 
     def add_for_reached(self, exact: Callable[[Topology], Plan]) -> None:
         """Add the plan for the bandwidths that data reaches, if these are not the line rates."""
@@ -133,7 +137,7 @@ class _Search:
 
     def has_tried(self, name: str) -> bool:
         """Whether a plan of a planner is there."""
-        return name in self._names
+        return any(tried.plan.planner == name for tried in self._tried)
 
     def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({})) -> bool:
         """Plan with a planner, if it suits; return whether it does."""
@@ -158,45 +162,92 @@ class _Search:
         if not self._tried or self._topology.multicast | self._topology.aggregation:
             return False
         messages = per_root * (self._topology.num_ranks - 1) * len(self._collective.phases)
-        fastest = self._fastest()
-        return fastest.time <= NEAR * self._least_time(fastest.plan.bound.algbw, messages)
+        return self._takes_at_most(NEAR * self._least_time(self._limit, messages))
 
     def beats_all_rings(self) -> bool:
         """Whether a plan is faster than the N - 1 hops of any ring; counted as such for very many ranks."""
         if self._topology.num_ranks > MANY_RANKS:
             return True
-        hops = (self._topology.num_ranks - 1) * len(self._collective.phases)
-        return self._fastest().time <= hops * self._hop
+        return self._takes_at_most((self._topology.num_ranks - 1) * len(self._collective.phases) * self._hop)
 
     def is_near_the_bound(self, near: Fraction = NEAR) -> bool:
         """Whether a plan takes hardly longer than the wire of the slowest cut and a hop, as all schedules do."""
-        if not self._tried:
-            return False
-        fastest = self._fastest()
-        return fastest.time <= near * self._least_time(fastest.plan.bound.algbw, 0)
+        return bool(self._tried) and self._takes_at_most(near * self._least_time(self._limit, 0))
 
-    def may_gain_by_trees(self) -> bool:
-        """Whether few trees per root may be faster: than many, or where the fastest plan wastes a hop's time."""
+    def may_gain_by_trees(self, count: int) -> bool:
+        """Whether so many trees per root may be faster than what was tried: many trees, and trees of such a rate.
+
+        Otherwise they may where the fastest plan wastes a hop's time.
+        """
         fastest = self._fastest()
         wasted = fastest.plan.gap * self._bytes / (fastest.plan.algbw * NS_PER_US)
-        return fastest is self._large or wasted > self._hop
+        if self.beats_all_trees(count) or (fastest.plan is not self._large and wasted <= self._hop):
+            return False
+        if self._topology.multicast | self._topology.aggregation:
+            return True
+        rate = self._tree_rates[count] = self._rate_of_trees(count)
+        best = fastest.plan.options.get("trees_per_root")
+        lost = (known for tried, known in self._tree_rates.items() if tried not in (count, best))
+        return rate > max(lost, default=0) and self._least_time(rate, 0) < HARDLY * fastest.time
+
+    def _rate_of_trees(self, count: int) -> Fraction:
+        """Largest rate of so many trees per root in GB/s."""
+        shards = shard_weights(
+            self._topology, self._collective, self._options.get("root"), self._options.get("weights")
+        )
+        problems = [tree_problem(self._topology, phase, shards) for phase in self._collective.phases]
+        weight = count * int(problems[0].root_weights.sum()) * self._topology.arrays.unit
+        return weight / sum(
+            fixed_count_scale(each.num_nodes, each.tails, each.heads, each.capacities, each.root_weights, count)
+            for each in problems
+        )
+
+    @property
+    def _limit(self) -> Fraction:
+        """Bound of the rate in GB/s."""
+        return self._tried[0].plan.bound.algbw
+
+    def _takes_at_most(self, limit: Fraction) -> bool:
+        """Whether a plan takes at most so long; those that may are run, until one does."""
+        if any(tried.time is not None and tried.time <= limit for tried in self._tried):
+            return True
+        for tried in sorted(self._tried, key=lambda tried: tried.least):
+            if tried.least > limit:
+                break
+            if self._time(tried) <= limit:
+                return True
+        return False
+
+    def _time(self, tried: _Tried) -> Fraction:
+        """Predicted time of a plan."""
+        if tried.time is None:
+            plan = tried.plan
+            tried.time = Fraction(Predictor(plan.schedule, plan.topology, self._costs).time(self._bytes))
+        return tried.time
 
     def _fastest(self) -> _Tried:
-        """Return the plan with the least time."""
-        return min(self._tried, key=lambda tried: tried.time)
+        """Return the plan with the least time, after all that may have it were run."""
+        best = min((tried for tried in self._tried if tried.time is not None), key=self._time, default=None)
+        for tried in sorted(self._tried, key=lambda tried: tried.least):
+            if best is None or (tried.least < HARDLY * self._time(best) and self._time(tried) < self._time(best)):
+                best = tried
+        assert best
+        return best
 
-    def _least_time(self, rate: Fraction, messages: int) -> Fraction:
-        """Time in µs that so many messages of one rank and a rate in GB/s take at least, and one hop."""
-        return self._costs.launch + self._hop + max(messages * self._costs.send, self._bytes / (rate * NS_PER_US))
+    def _least_time(self, rate: Fraction, messages: int, hops: int = 1) -> Fraction:
+        """Time in µs of so many messages of one rank and a rate in GB/s at least and one hop, or of a chain of hops."""
+        sends = max(messages * self._costs.send, self._bytes / (rate * NS_PER_US))
+        return self._costs.launch + max(self._hop + sends, hops * (self._hop + self._costs.send))
 
     def result(self) -> Plan:
         """Return the fastest."""
         fastest = self._fastest()
-        if self._large is not None and self._large.time <= AS_FAST * fastest.time:
-            fastest = self._large
+        for tried in self._tried:
+            if tried.plan is self._large and tried.time is not None and tried.time <= AS_FAST * self._time(fastest):
+                fastest = tried
         notes: dict[str, float | str] = {
             "planned_for": f"{self._bytes} bytes",
-            "predicted_us": float(fastest.time),
+            "predicted_us": float(self._time(fastest)),
             "plans_compared": len(self._tried),
         }
         return replace(fastest.plan, provenance={**fastest.plan.provenance, **notes})

@@ -14,14 +14,13 @@ from ..from_schedule import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import check_request
-from .families import Family, families
+from .families import MUCH, Family, families
 
 CLOSE_ESTIMATES = 5 / 4  # by the least one: families whose schedules are built, and run
 AS_FAST = Fraction(1005, 1000)  # of which the one in the fewest chunks is taken: runtimes limit these
 NEAR_ESTIMATES = 1 / 100
 MOST_TRIES = 4  # after which no faster one is expected
 MAX_RANKS = 2048
-MUCH = 2**50  # bytes for which no latency counts
 
 
 def plan_few_steps(
@@ -59,9 +58,10 @@ def plan_few_steps(
         )
     trace = Trace()
     with trace.stage("families"):
-        found = _named(list(families(topology, known)), family, topology)
+        given = (MUCH, LINKS_ONLY) if num_bytes is None or family else (num_bytes, as_costs(None, topology))
+        found = _named(list(families(topology, known, *given)), family, topology)
         if num_bytes is None:
-            estimates = [family.estimate(MUCH, LINKS_ONLY).time for family in found]
+            estimates = [family.estimate(*given).time for family in found]
             near = [
                 each for each, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES
             ]
@@ -70,8 +70,8 @@ def plan_few_steps(
             chosen, time = _fastest(topology, found, num_bytes)
             trace.note("predicted_us", float(time))
     trace.note("family", chosen.name)
-    given = {"family": family, "size": num_bytes}
-    options = {name: value for name, value in given.items() if value is not None}
+    wanted = {"family": family, "size": num_bytes}
+    options = {name: value for name, value in wanted.items() if value is not None}
     find = partial(bound_of_schedule, topology, known, chosen.schedule)
     return proved_plan(topology, known, chosen.schedule, "few-steps", options, trace, find)
 
