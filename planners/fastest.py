@@ -7,6 +7,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import Collective, as_bytes
 from ..schedules.bounds.fan_out import hop_latencies
@@ -31,17 +33,10 @@ FEW_TREES_RANKS = 32  # up to which so many forests are planned and run in secon
 RING_RANKS = 64  # up to which rings take little longer than what else was tried
 MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks take gigabytes
 
-Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
-"""Planners, and the options that they are tried with."""
-SYMMETRIC: Candidates = (("symmetric", {}),)
-LEAST_TREES: Candidates = (("forestcoll", {"trees_per_root": 1}),)
 FEW_TREES = (2, 3, 4, 6, 8, 12, 16)
 """Numbers with many divisors: rounding divides the links of boxes and rails evenly among so many."""
-AT_SWITCHES: Candidates = (("nvls", {}),)
 DIRECT = ("trivance", "bfb", "swing", "recursive-doubling")
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
-SEARCHING = ("multitree", "ring")
-"""Planners that take longer, tried after those."""
 OTHERS = ("bine", "double-binary-tree", "shortest-paths", "fast")
 """Planners of collectives with one root, and of pairs."""
 ON_FEW_RANKS = (
@@ -68,27 +63,36 @@ def plan_for_size(
         found = exact(topology)
         search.add_for_large(found)
         search.add_for_reached(exact)
+        near = NEAR if topology.num_ranks <= SEARCHED_RANKS else CLOSE
+        more = () if in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
+        for name in ("symmetric", *more):
+            search.try_planner(name)
+        few = topology.num_ranks <= RING_RANKS
+        if not in_few_steps or (few and _ranks_relay(topology)):
+            search.try_planner("multitree", near=near)
         # Where each root has one tree already, there are no fewer.
         has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
-        able = topology.multicast | topology.aggregation and options.get("in_network", True)
-        trees = SYMMETRIC + (() if has_fewest else LEAST_TREES) + (AT_SWITCHES if able else ())
-        more = () if in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
-        for name, options_of in (*trees, *((name, {}) for name in more)):
-            if search.is_near_the_bound():
-                break
-            search.try_planner(name, options_of)
+        if not has_fewest:
+            search.try_planner("forestcoll", {"trees_per_root": 1})
+        if topology.multicast | topology.aggregation and options.get("in_network", True):
+            search.try_planner("nvls")
         for count in FEW_TREES if not has_fewest and topology.num_ranks <= FEW_TREES_RANKS else ():
-            if not search.is_near_the_bound() and search.may_gain_by_trees(count):
+            if search.may_gain_by_trees(count):
                 search.try_planner("forestcoll", {"trees_per_root": count})
-        rings = ("ring",) if topology.num_ranks <= RING_RANKS else ()
-        near = NEAR if topology.num_ranks <= SEARCHED_RANKS else CLOSE
-        for name in rings if in_few_steps else SEARCHING:
-            if not (search.is_near_the_bound(near) or (name == "ring" and search.beats_all_rings())):
-                search.try_planner(name)
+        if (few or not in_few_steps) and not search.beats_all_rings():
+            search.try_planner("ring", near=near)
     for name in ON_FEW_RANKS if topology.num_ranks <= FEW_RANKS else ():
-        if not (search.has_tried(name) or search.is_near_the_bound()):
+        if not search.has_tried(name):
             search.try_planner(name)
     return search.result()
+
+
+def _ranks_relay(topology: Topology) -> bool:
+    """Whether there is a rank with links to two ranks that have none to each other."""
+    ranks, ends = topology.num_ranks, np.array([topology.arrays.tails, topology.arrays.heads])
+    linked = np.eye(ranks, dtype=np.int64)
+    linked[tuple(ends[:, (ends < ranks).all(axis=0)])] = 1
+    return bool(((linked @ linked > 0) & (linked == 0)).any())
 
 
 @dataclass(eq=False)
@@ -139,8 +143,10 @@ class _Search:
         """Whether a plan of a planner is there."""
         return any(tried.plan.planner == name for tried in self._tried)
 
-    def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({})) -> bool:
-        """Plan with a planner, if it suits; return whether it does."""
+    def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({}), near: Fraction = NEAR) -> bool:
+        """Plan with a planner, if it suits and no plan is as near to the bound; return whether it was."""
+        if self.is_near_the_bound(near):
+            return False
         planner, given = PLANNERS[name], {**self._options, **more}
         if not planner.takes(self._collective, "in_network"):
             given.pop("in_network", None)  # it lets no switch copy or add
@@ -179,9 +185,11 @@ class _Search:
 
         Otherwise they may where the fastest plan wastes a hop's time.
         """
+        if self.is_near_the_bound() or self.beats_all_trees(count):
+            return False
         fastest = self._fastest()
         wasted = fastest.plan.gap * self._bytes / (fastest.plan.algbw * NS_PER_US)
-        if self.beats_all_trees(count) or (fastest.plan is not self._large and wasted <= self._hop):
+        if fastest.plan is not self._large and wasted <= self._hop:
             return False
         if self._topology.multicast | self._topology.aggregation:
             return True
