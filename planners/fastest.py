@@ -35,8 +35,11 @@ MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks ta
 
 FEW_TREES = (2, 3, 4, 6, 8, 12, 16)
 """Numbers with many divisors: rounding divides the links of boxes and rails evenly among so many."""
-DIRECT = ("trivance", "bfb", "swing", "recursive-doubling")
+MOST_LOST = 2  # after which further trees per root are not expected to be faster
+DIRECT = ("trivance", "bfb", "swing")
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
+EXCHANGING = ("recursive-doubling",)
+"""Planners of allreduces in one phase, tried after those."""
 OTHERS = ("bine", "double-binary-tree", "shortest-paths", "fast")
 """Planners of collectives with one root, and of pairs."""
 ON_FEW_RANKS = (
@@ -65,6 +68,7 @@ def plan_for_size(
         search.add_for_reached(exact)
         near = NEAR if topology.num_ranks <= SEARCHED_RANKS else CLOSE
         more = () if in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
+        more += EXCHANGING if more == DIRECT and collective.has_two_phases else ()
         for name in ("symmetric", *more):
             search.try_planner(name)
         few = topology.num_ranks <= RING_RANKS
@@ -118,13 +122,17 @@ class _Search:
         self._tried: list[_Tried] = []
         self._large: Plan | None = None
         self._tree_rates: dict[int, Fraction] = {}
+        self._trees = set[tuple[object, ...]]()
 
     def add(self, plan: Plan) -> None:
         """Add a plan, with its predicted time if it has one."""
         known, schedule = plan.provenance.get("predicted_us"), plan.schedule
         hops = 1 if self._collective.in_pairs else schedule.num_steps or schedule.depth
-        least = self._least_time(plan.algbw, int(schedule.messages.max()), hops)
-        self._tried.append(_Tried(plan, least, None if known is None else Fraction(known)))
+        numbers = schedule.num_trees, hops, int(schedule.messages.max()), plan.algbw
+        if not schedule.num_trees or numbers not in self._trees:  # trees alike are as fast
+            least = self._least_time(plan.algbw, numbers[2], hops)
+            self._tried.append(_Tried(plan, least, None if known is None else Fraction(known)))
+        self._trees.add(numbers)
 
     def add_for_large(self, plan: Plan) -> None:
         """Add the plan for endless data, which is kept if it is as fast as any."""
@@ -191,24 +199,32 @@ class _Search:
         wasted = fastest.plan.gap * self._bytes / (fastest.plan.algbw * NS_PER_US)
         if fastest.plan is not self._large and wasted <= self._hop:
             return False
-        if self._topology.multicast | self._topology.aggregation:
-            return True
-        rate = self._tree_rates[count] = self._rate_of_trees(count)
-        best = fastest.plan.options.get("trees_per_root")
-        lost = (known for tried, known in self._tree_rates.items() if tried not in (count, best))
-        return rate > max(lost, default=0) and self._least_time(rate, 0) < HARDLY * fastest.time
+        best, rate = fastest.plan.options.get("trees_per_root", 0), self._rate_of_trees(count)
+        lost = {tried: known for tried, known in self._tree_rates.items() if tried != best}
+        if sum(tried > int(best) for tried in lost) == MOST_LOST or any(
+            rate <= at < self._limit for at in lost.values()
+        ):
+            return False
+        if self._least_time(rate, 0) >= HARDLY * self._time(fastest):
+            return False
+        self._tree_rates[count] = rate
+        return True
 
     def _rate_of_trees(self, count: int) -> Fraction:
-        """Largest rate of so many trees per root in GB/s."""
+        """Largest rate of so many trees per root in GB/s; of trees that branch at switches no more is known."""
+        if self._topology.multicast | self._topology.aggregation:
+            return self._limit
         shards = shard_weights(
             self._topology, self._collective, self._options.get("root"), self._options.get("weights")
         )
         problems = [tree_problem(self._topology, phase, shards) for phase in self._collective.phases]
         weight = count * int(problems[0].root_weights.sum()) * self._topology.arrays.unit
-        return weight / sum(
-            fixed_count_scale(each.num_nodes, each.tails, each.heads, each.capacities, each.root_weights, count)
-            for each in problems
-        )
+        with suppress(CapacityOverflowError):
+            return weight / sum(
+                fixed_count_scale(each.num_nodes, each.tails, each.heads, each.capacities, each.root_weights, count)
+                for each in problems
+            )
+        return self._limit
 
     @property
     def _limit(self) -> Fraction:

@@ -9,6 +9,7 @@ way; hops of fewer links are tried first; and no hop leaves a box to come back t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -70,6 +71,10 @@ class _Units:
         hops = Hops(problem)
         self._box = {rank: number for number, box in enumerate(find_boxes(hops)) for rank in box}
         self.lengths = sorted(set().union(*(hops.lengths(rank) for rank in self._box)))
+        self._near: dict[tuple[int, int], int] = {}  # ranks that are as near to a rank, as bits
+        for rank, length in product(self._box, self.lengths):
+            nodes = (node for node, found in hops.distances(rank).items() if node < self._num_ranks and found <= length)
+            self._near[rank, length] = sum(1 << node for node in nodes)
         self.detours = False  # whether hops may leave a box and return, once no others remain
 
     def start_step(self) -> None:
@@ -83,6 +88,8 @@ class _Units:
 
     def reach(self, tail: int, wanted: int, length: int) -> Route | None:
         """Use a route of `length` links, with units left, to one of some ranks, given as bits; None if none is left."""
+        if not wanted & self._near[tail, length]:
+            return None
         seen, level = {tail}, [Route((tail,), ())]
         for _ in range(length - 1):
             level = [route for route in self._longer(level, seen) if route.nodes[-1] >= self._num_ranks]
