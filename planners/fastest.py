@@ -63,19 +63,19 @@ def plan_for_size(
     search = _Search(topology, collective, as_bytes(size), options)
     in_few_steps = search.try_planner("few-steps")
     if not (search.is_near_the_bound() or search.beats_all_trees()):
-        found = exact(topology)
-        search.add_for_large(found)
-        search.add_for_reached(exact)
+        many = in_few_steps and topology.num_ranks > FEW_TREES_RANKS
+        # On many ranks, planning more trees of the best rate takes longer than it is worth.
+        found = None if many and search.has_best_rate() else search.add_for_large(exact)
         near = NEAR if topology.num_ranks <= SEARCHED_RANKS else CLOSE
-        more = () if in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
-        more += EXCHANGING if more == DIRECT and collective.has_two_phases else ()
-        for name in ("symmetric", *more):
+        more = DIRECT if collective in EVERY_ROOT else OTHERS
+        exchanging = EXCHANGING if collective.has_two_phases else ()
+        for name in ("symmetric", *(() if in_few_steps else (*more, *exchanging))):
             search.try_planner(name)
         few = topology.num_ranks <= RING_RANKS
         if not in_few_steps or (few and _ranks_relay(topology)):
             search.try_planner("multitree", near=near)
         # Where each root has one tree already, there are no fewer.
-        has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
+        has_fewest = not found or found.schedule.num_trees == topology.num_ranks * len(collective.phases)
         if not has_fewest:
             search.try_planner("forestcoll", {"trees_per_root": 1})
         if topology.multicast | topology.aggregation and options.get("in_network", True):
@@ -86,8 +86,7 @@ def plan_for_size(
         if (few or not in_few_steps) and not search.beats_all_rings():
             search.try_planner("ring", near=near)
     for name in ON_FEW_RANKS if topology.num_ranks <= FEW_RANKS else ():
-        if not search.has_tried(name):
-            search.try_planner(name)
+        search.try_planner(name)
     return search.result()
 
 
@@ -122,7 +121,7 @@ class _Search:
         self._tried: list[_Tried] = []
         self._large: Plan | None = None
         self._tree_rates: dict[int, Fraction] = {}
-        self._trees = set[tuple[object, ...]]()
+        self._names, self._trees = set[tuple[object, ...]](), set[tuple[object, ...]]()
 
     def add(self, plan: Plan) -> None:
         """Add a plan, with its predicted time if it has one."""
@@ -134,27 +133,29 @@ class _Search:
             self._tried.append(_Tried(plan, least, None if known is None else Fraction(known)))
         self._trees.add(numbers)
 
-    def add_for_large(self, plan: Plan) -> None:
-        """Add the plan for endless data, which is kept if it is as fast as any."""
-        self.add(plan)
-        self._large = plan
-
-    def add_for_reached(self, exact: Callable[[Topology], Plan]) -> None:
-        """Add the plan for the bandwidths that data reaches, if these are not the line rates."""
+    def add_for_large(self, exact: Callable[[Topology], Plan]) -> Plan:
+        """Plan for endless data, which is kept if it is as fast as any; also for the bandwidths that data reaches."""
+        self._large = exact(self._topology)
+        self.add(self._large)
         network = reached_network(self._topology, self._costs)
         if network != self._topology:
             made = exact(network)
             call = self._topology, self._collective, made.schedule
             self.add(plan_of_schedule(*call, planner=made.planner, options=made.options))
+        return self._large
 
-    def has_tried(self, name: str) -> bool:
-        """Whether a plan of a planner is there."""
-        return any(tried.plan.planner == name for tried in self._tried)
+    def has_best_rate(self) -> bool:
+        """Whether a plan is optimal for endless data, at line rate; symmetric trees may be."""
+        if reached_network(self._topology, self._costs) != self._topology:
+            return False
+        at_once = any(tried.plan.gap == 0 for tried in self._tried)
+        return at_once or (self.try_planner("symmetric") and self._tried[-1].plan.gap == 0)
 
     def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({}), near: Fraction = NEAR) -> bool:
-        """Plan with a planner, if it suits and no plan is as near to the bound; return whether it was."""
-        if self.is_near_the_bound(near):
+        """Plan with a planner that suits and was not used, if no plan is so near the bound; return whether it was."""
+        if (name, *more.items()) in self._names or self.is_near_the_bound(near):
             return False
+        self._names.add((name, *more.items()))
         planner, given = PLANNERS[name], {**self._options, **more}
         if not planner.takes(self._collective, "in_network"):
             given.pop("in_network", None)  # it lets no switch copy or add

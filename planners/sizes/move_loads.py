@@ -93,7 +93,7 @@ class Estimator:
         self._times = moves.loads / capacities  # µs per byte
         self._slowest = 1 / float(capacities[moves.loads.any(axis=0)].min())
 
-    def least(self, shards: FloatArray, shard_bytes: float) -> float:
+    def least(self, shards: FloatArray | IntArray, shard_bytes: float) -> float:
         """Time of the busiest link, or of all starts of messages, with one message's latency; `shards` as below."""
         wire = float((shards.sum(axis=0) @ self._times).max()) * shard_bytes
         return max(wire, self._send * (int((shards > 0).sum()) - 1)) + self.nearest
