@@ -121,17 +121,14 @@ class _Search:
         self._tried: list[_Tried] = []
         self._large: Plan | None = None
         self._tree_rates: dict[int, Fraction] = {}
-        self._names, self._trees = set[tuple[object, ...]](), set[tuple[object, ...]]()
+        self._used = set[tuple[object, ...]]()
 
     def add(self, plan: Plan) -> None:
         """Add a plan, with its predicted time if it has one."""
         known, schedule = plan.provenance.get("predicted_us"), plan.schedule
         hops = 1 if self._collective.in_pairs else schedule.num_steps or schedule.depth
-        numbers = schedule.num_trees, hops, int(schedule.messages.max()), plan.algbw
-        if not schedule.num_trees or numbers not in self._trees:  # trees alike are as fast
-            least = self._least_time(plan.algbw, numbers[2], hops)
-            self._tried.append(_Tried(plan, least, None if known is None else Fraction(known)))
-        self._trees.add(numbers)
+        least = self._least_time(plan.algbw, int(schedule.messages.max()), hops)
+        self._tried.append(_Tried(plan, least, None if known is None else Fraction(known)))
 
     def add_for_large(self, exact: Callable[[Topology], Plan]) -> Plan:
         """Plan for endless data, which is kept if it is as fast as any; also for the bandwidths that data reaches."""
@@ -153,9 +150,9 @@ class _Search:
 
     def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({}), near: Fraction = NEAR) -> bool:
         """Plan with a planner that suits and was not used, if no plan is so near the bound; return whether it was."""
-        if (name, *more.items()) in self._names or self.is_near_the_bound(near):
+        if (name, *more.items()) in self._used or self.is_near_the_bound(near):
             return False
-        self._names.add((name, *more.items()))
+        self._used.add((name, *more.items()))
         planner, given = PLANNERS[name], {**self._options, **more}
         if not planner.takes(self._collective, "in_network"):
             given.pop("in_network", None)  # it lets no switch copy or add
