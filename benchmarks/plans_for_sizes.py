@@ -9,6 +9,8 @@ import time
 
 import collopt
 from collopt import Plan
+from collopt.schedules import as_bytes
+from collopt.schedules.timing.predict import Predictor
 from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, dragonfly, fat_tree, mi250, mi300x, torus
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")
@@ -23,8 +25,6 @@ NETWORKS = (
 )
 SIZES = ("1K", "64K", "1M", "64M", "256M", "1G")
 COLLECTIVES = ("allgather", "allreduce")
-SIMULATED = {"1K", "64K", "1M"}
-"""Sizes for which the peer is simulated; for more data it would take minutes, and is estimated."""
 
 
 def planned(network: collopt.Topology, collective: str, size: str | None) -> tuple[Plan, float]:
@@ -35,8 +35,8 @@ def planned(network: collopt.Topology, collective: str, size: str | None) -> tup
 
 
 def peer_time(plan: Plan, size: str) -> float:
-    """Time in µs of the plan for large data."""
-    return plan.simulate(size) if size in SIMULATED else plan.estimate(size)
+    """Time in µs of the plan for large data, predicted as those of plans for a size: by a run of the first slices."""
+    return float(Predictor(plan.schedule, plan.topology, COSTS).time(as_bytes(size)))
 
 
 def measure() -> list[dict[str, object]]:

@@ -2,44 +2,44 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import Collective, as_bytes
+from ..schedules.bounds.fan_out import hop_latencies
 from ..schedules.paths.schedule import NS_PER_US
 from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
+from ..solvers.trees.bottleneck import fixed_count_scale
 from ..topologies import Topology, reached_network
 from ..topologies.network.assumed_costs import as_costs
 from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
-from .sizes.few_steps import plan_faster
+from .trees.problem import shard_weights, tree_problem
 
 NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less
 CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many ranks is tried for less
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
+HARDLY = 1 / AS_FAST  # of the fastest: a plan that cannot take less is not run
 FEW_RANKS = 8  # up to which more planners are tried
 SEARCHED_RANKS = 16  # up to which searches are quick
 FEW_TREES_RANKS = 32  # up to which so many forests are planned and run in seconds
 RING_RANKS = 64  # up to which rings take little longer than what else was tried
-LARGE = 2**24  # bytes from which latencies hardly count
 MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks take gigabytes
 
-Candidates = tuple[tuple[str, Mapping[str, Any]], ...]
-"""Planners, and the options that they are tried with."""
-LEAST_TREES: Candidates = (("forestcoll", {"trees_per_root": 1}),)
-FEW_TREES: Candidates = tuple(("forestcoll", {"trees_per_root": count}) for count in (2, 3, 4, 6, 8, 12, 16))
+FEW_TREES = (2, 3, 4, 6, 8, 12, 16)
 """Numbers with many divisors: rounding divides the links of boxes and rails evenly among so many."""
-AT_SWITCHES: Candidates = (("nvls", {}),)
-DIRECT = ("bfb", "swing", "bine", "trivance", "torus-2-phase", "recursive-doubling")
+MOST_LOST = 2  # after which further trees per root are not expected to be faster
+DIRECT = ("trivance", "bfb", "swing")
 """Planners that are tried where ranks relay, so that there is nothing in few steps."""
-SEARCHING = ("multitree", "ring")
-"""Planners that take longer, tried after those."""
+EXCHANGING = ("recursive-doubling",)
+"""Planners of allreduces in one phase, tried after those."""
 OTHERS = ("bine", "double-binary-tree", "shortest-paths", "fast")
 """Planners of collectives with one root, and of pairs."""
 ON_FEW_RANKS = (
@@ -61,89 +61,98 @@ def plan_for_size(
     `options` are those of the user, which every planner has to take; `size` is left to those that have it.
     """
     search = _Search(topology, collective, as_bytes(size), options)
-    # Small sizes often need no plan for endless data; large ones do, and it rules out most schedules in few steps.
-    found = exact(topology) if as_bytes(size) >= LARGE and topology.num_ranks <= RING_RANKS else None
-    if found:
-        search.add_for_large(found)
-    in_few_steps = search.try_planner("few-steps", call=partial(plan_faster, limit=search.least))
+    in_few_steps = search.try_planner("few-steps")
     if not (search.is_near_the_bound() or search.beats_all_trees()):
-        if found is None:
-            found = exact(topology)
-            search.add_for_large(found)
-        search.add_for_reached(exact)
-        # Where each root has one tree already, there are no fewer.
-        has_fewest = found.schedule.num_trees == topology.num_ranks * len(collective.phases)
-        able = topology.multicast | topology.aggregation and options.get("in_network", True)
-        trees = (() if has_fewest else LEAST_TREES) + (AT_SWITCHES if able else ())
-        more = () if in_few_steps else DIRECT if collective in EVERY_ROOT else OTHERS
-        for name, options_of in (*trees, *((name, {}) for name in more)):
-            if search.is_near_the_bound():
-                break
-            search.try_planner(name, options_of)
-        for name, options_of in FEW_TREES if not has_fewest and topology.num_ranks <= FEW_TREES_RANKS else ():
-            if search.is_near_the_bound() or not search.may_gain_by_trees():
-                break
-            search.try_planner(name, options_of)
-        rings = ("ring",) if topology.num_ranks <= RING_RANKS else ()
-        near = NEAR if in_few_steps or topology.num_ranks <= SEARCHED_RANKS else CLOSE
-        for name in rings if in_few_steps else SEARCHING:
-            if not (search.is_near_the_bound(near) or (name == "ring" and search.beats_all_rings())):
-                search.try_planner(name)
-    for name in ON_FEW_RANKS if topology.num_ranks <= FEW_RANKS else ():
-        if not (search.has_tried(name) or search.is_near_the_bound()):
+        many = in_few_steps and topology.num_ranks > FEW_TREES_RANKS
+        # On many ranks, planning more trees of the best rate takes longer than it is worth.
+        found = None if many and search.has_best_rate() else search.add_for_large(exact)
+        near = NEAR if topology.num_ranks <= SEARCHED_RANKS else CLOSE
+        more = DIRECT if collective in EVERY_ROOT else OTHERS
+        exchanging = EXCHANGING if collective.has_two_phases else ()
+        for name in ("symmetric", *(() if in_few_steps else (*more, *exchanging))):
             search.try_planner(name)
+        few = topology.num_ranks <= RING_RANKS
+        if not in_few_steps or (few and _ranks_relay(topology)):
+            search.try_planner("multitree", near=near)
+        # Where each root has one tree already, there are no fewer.
+        has_fewest = not found or found.schedule.num_trees == topology.num_ranks * len(collective.phases)
+        if not has_fewest:
+            search.try_planner("forestcoll", {"trees_per_root": 1})
+        if topology.multicast | topology.aggregation and options.get("in_network", True):
+            search.try_planner("nvls")
+        for count in FEW_TREES if not has_fewest and topology.num_ranks <= FEW_TREES_RANKS else ():
+            if search.may_gain_by_trees(count):
+                search.try_planner("forestcoll", {"trees_per_root": count})
+        if (few or not in_few_steps) and not search.beats_all_rings():
+            search.try_planner("ring", near=near)
+    for name in ON_FEW_RANKS if topology.num_ranks <= FEW_RANKS else ():
+        search.try_planner(name)
     return search.result()
 
 
-class _Tried(NamedTuple):
-    """A plan and its predicted time in µs."""
+def _ranks_relay(topology: Topology) -> bool:
+    """Whether there is a rank with links to two ranks that have none to each other."""
+    ranks, ends = topology.num_ranks, np.array([topology.arrays.tails, topology.arrays.heads])
+    linked = np.eye(ranks, dtype=np.int64)
+    linked[tuple(ends[:, (ends < ranks).all(axis=0)])] = 1
+    return bool(((linked @ linked > 0) & (linked == 0)).any())
+
+
+@dataclass(eq=False)
+class _Tried:
+    """A plan, the least time that it may take, and its predicted time once it was run; in µs."""
 
     plan: Plan
-    time: Fraction
+    least: Fraction
+    time: Fraction | None = None
 
 
 class _Search:
-    """Plans that were tried for a size, and their predicted times."""
+    """Plans that were tried for a size, and their predicted times.
+
+    Plans are run only when it matters: those with the least times first, and none that cannot be the fastest.
+    """
 
     def __init__(self, topology: Topology, collective: Collective, num_bytes: int, options: Mapping[str, Any]) -> None:
         self._topology, self._collective = topology, collective
         self._bytes, self._options = num_bytes, options
         self._costs = as_costs(None, topology)
-        self._hop = self._costs.alpha + min(latency for _, latency in topology.columns.rates)
+        self._hop = self._costs.alpha + hop_latencies(topology, {rank: rank for rank in topology.compute_nodes})[1]
         self._tried: list[_Tried] = []
-        self._names: set[str] = set()
-        self._large: _Tried | None = None
+        self._large: Plan | None = None
+        self._tree_rates: dict[int, Fraction] = {}
+        self._used = set[tuple[object, ...]]()
 
     def add(self, plan: Plan) -> None:
-        """Predict the time of a plan, unless its busiest link alone takes longer than the fastest plan."""
-        self._names.add(plan.planner)
-        if self._tried and self._least_time(plan.algbw, 0) >= self._fastest().time:
-            return
-        known = plan.provenance.get("predicted_us")
-        time = Predictor(plan.schedule, plan.topology, self._costs).time(self._bytes) if known is None else known
-        self._tried.append(_Tried(plan, Fraction(time)))
+        """Add a plan, with its predicted time if it has one."""
+        known, schedule = plan.provenance.get("predicted_us"), plan.schedule
+        hops = 1 if self._collective.in_pairs else schedule.num_steps or schedule.depth
+        least = self._least_time(plan.algbw, int(schedule.messages.max()), hops)
+        self._tried.append(_Tried(plan, least, None if known is None else Fraction(known)))
 
-    def add_for_large(self, plan: Plan) -> None:
-        """Add the plan for endless data, which is kept if it is as fast as any."""
-        self.add(plan)
-        self._large = next((tried for tried in self._tried if tried.plan is plan), None)
-
-    def add_for_reached(self, exact: Callable[[Topology], Plan]) -> None:
-        """Add the plan for the bandwidths that data reaches, if these are not the line rates."""
+    def add_for_large(self, exact: Callable[[Topology], Plan]) -> Plan:
+        """Plan for endless data, which is kept if it is as fast as any; also for the bandwidths that data reaches."""
+        self._large = exact(self._topology)
+        self.add(self._large)
         network = reached_network(self._topology, self._costs)
         if network != self._topology:
             made = exact(network)
             call = self._topology, self._collective, made.schedule
             self.add(plan_of_schedule(*call, planner=made.planner, options=made.options))
+        return self._large
 
-    def has_tried(self, name: str) -> bool:
-        """Whether a plan of a planner is there."""
-        return name in self._names
+    def has_best_rate(self) -> bool:
+        """Whether a plan is optimal for endless data, at line rate; symmetric trees may be."""
+        if reached_network(self._topology, self._costs) != self._topology:
+            return False
+        at_once = any(tried.plan.gap == 0 for tried in self._tried)
+        return at_once or (self.try_planner("symmetric") and self._tried[-1].plan.gap == 0)
 
-    def try_planner(
-        self, name: str, more: Mapping[str, Any] = MappingProxyType({}), call: Callable[..., Plan] | None = None
-    ) -> bool:
-        """Plan with a planner, or a `call` of it, if it suits; return whether it does."""
+    def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({}), near: Fraction = NEAR) -> bool:
+        """Plan with a planner that suits and was not used, if no plan is so near the bound; return whether it was."""
+        if (name, *more.items()) in self._used or self.is_near_the_bound(near):
+            return False
+        self._used.add((name, *more.items()))
         planner, given = PLANNERS[name], {**self._options, **more}
         if not planner.takes(self._collective, "in_network"):
             given.pop("in_network", None)  # it lets no switch copy or add
@@ -152,63 +161,115 @@ class _Search:
         if planner.takes(self._collective, "size"):
             given["size"] = self._bytes
         with suppress(UnsupportedError, BoundError, CapacityOverflowError, NoAnswerError):
-            self.add((call or planner)(self._topology, self._collective, **given))
+            self.add(planner(self._topology, self._collective, **given))
             return True
         return False
 
-    def beats_all_trees(self) -> bool:
-        """Whether a plan in few steps is faster than any trees can be, for which each rank has N - 1 messages to start.
+    def beats_all_trees(self, per_root: int = 1) -> bool:
+        """Whether a plan is hardly slower than trees can be, for which each rank has N - 1 messages to start.
 
-        Trees of N shards have N (N - 1) edges, so some rank starts N - 1 messages, and the last goes at least one hop.
-        Trees that branch at switches have fewer.
+        Trees of N shards, so many per root, have N (N - 1) edges each, so some rank starts N - 1 messages for each, and
+        the last goes at least one hop.  Trees that branch at switches have fewer.
         """
         if not self._tried or self._topology.multicast | self._topology.aggregation:
             return False
-        messages = (self._topology.num_ranks - 1) * len(self._collective.phases)
-        fastest = self._fastest()
-        return fastest.time <= self._least_time(fastest.plan.bound.algbw, messages)
+        messages = per_root * (self._topology.num_ranks - 1) * len(self._collective.phases)
+        return self._takes_at_most(NEAR * self._least_time(self._limit, messages))
 
     def beats_all_rings(self) -> bool:
         """Whether a plan is faster than the N - 1 hops of any ring; counted as such for very many ranks."""
         if self._topology.num_ranks > MANY_RANKS:
             return True
-        hops = (self._topology.num_ranks - 1) * len(self._collective.phases)
-        return self._fastest().time <= hops * self._hop
+        return self._takes_at_most((self._topology.num_ranks - 1) * len(self._collective.phases) * self._hop)
 
     def is_near_the_bound(self, near: Fraction = NEAR) -> bool:
         """Whether a plan takes hardly longer than the wire of the slowest cut and a hop, as all schedules do."""
-        if not self._tried:
+        return bool(self._tried) and self._takes_at_most(near * self._least_time(self._limit, 0))
+
+    def may_gain_by_trees(self, count: int) -> bool:
+        """Whether so many trees per root may be faster than what was tried: many trees, and trees of such a rate.
+
+        Otherwise they may where the fastest plan wastes a hop's time.
+        """
+        if self.is_near_the_bound() or self.beats_all_trees(count):
             return False
         fastest = self._fastest()
-        return fastest.time <= near * self._least_time(fastest.plan.bound.algbw, 0)
-
-    def may_gain_by_trees(self) -> bool:
-        """Whether few trees per root may be faster: than many, or where the fastest plan wastes a hop's time."""
-        fastest = self._fastest()
         wasted = fastest.plan.gap * self._bytes / (fastest.plan.algbw * NS_PER_US)
-        return fastest is self._large or wasted > self._hop
+        if fastest.plan is not self._large and wasted <= self._hop:
+            return False
+        best, rate = fastest.plan.options.get("trees_per_root", 0), self._rate_of_trees(count)
+        lost = {tried: known for tried, known in self._tree_rates.items() if tried != best}
+        if sum(tried > int(best) for tried in lost) == MOST_LOST or any(
+            rate <= at < self._limit for at in lost.values()
+        ):
+            return False
+        if self._least_time(rate, 0) >= HARDLY * self._time(fastest):
+            return False
+        self._tree_rates[count] = rate
+        return True
+
+    def _rate_of_trees(self, count: int) -> Fraction:
+        """Largest rate of so many trees per root in GB/s; of trees that branch at switches no more is known."""
+        if self._topology.multicast | self._topology.aggregation:
+            return self._limit
+        shards = shard_weights(
+            self._topology, self._collective, self._options.get("root"), self._options.get("weights")
+        )
+        problems = [tree_problem(self._topology, phase, shards) for phase in self._collective.phases]
+        weight = count * int(problems[0].root_weights.sum()) * self._topology.arrays.unit
+        with suppress(CapacityOverflowError):
+            return weight / sum(
+                fixed_count_scale(each.num_nodes, each.tails, each.heads, each.capacities, each.root_weights, count)
+                for each in problems
+            )
+        return self._limit
 
     @property
-    def least(self) -> Fraction | None:
-        """The least time so far."""
-        return self._fastest().time if self._tried else None
+    def _limit(self) -> Fraction:
+        """Bound of the rate in GB/s."""
+        return self._tried[0].plan.bound.algbw
+
+    def _takes_at_most(self, limit: Fraction) -> bool:
+        """Whether a plan takes at most so long; those that may are run, until one does."""
+        if any(tried.time is not None and tried.time <= limit for tried in self._tried):
+            return True
+        for tried in sorted(self._tried, key=lambda tried: tried.least):
+            if tried.least > limit:
+                break
+            if self._time(tried) <= limit:
+                return True
+        return False
+
+    def _time(self, tried: _Tried) -> Fraction:
+        """Predicted time of a plan."""
+        if tried.time is None:
+            plan = tried.plan
+            tried.time = Fraction(Predictor(plan.schedule, plan.topology, self._costs).time(self._bytes))
+        return tried.time
 
     def _fastest(self) -> _Tried:
-        """Return the plan with the least time."""
-        return min(self._tried, key=lambda tried: tried.time)
+        """Return the plan with the least time, after all that may have it were run."""
+        best = min((tried for tried in self._tried if tried.time is not None), key=self._time, default=None)
+        for tried in sorted(self._tried, key=lambda tried: tried.least):
+            if best is None or (tried.least < HARDLY * self._time(best) and self._time(tried) < self._time(best)):
+                best = tried
+        assert best
+        return best
 
-    def _least_time(self, rate: Fraction, messages: int) -> Fraction:
-        """Time in µs that so many messages of one rank and a rate in GB/s take at least, and one hop."""
-        return self._costs.launch + self._hop + max(messages * self._costs.send, self._bytes / (rate * NS_PER_US))
+    def _least_time(self, rate: Fraction, messages: int, hops: int = 1) -> Fraction:
+        """Time in µs of so many messages of one rank and a rate in GB/s at least and one hop, or of a chain of hops."""
+        sends = max(messages * self._costs.send, self._bytes / (rate * NS_PER_US))
+        return self._costs.launch + max(self._hop + sends, hops * (self._hop + self._costs.send))
 
     def result(self) -> Plan:
         """Return the fastest."""
         fastest = self._fastest()
-        if self._large is not None and self._large.time <= AS_FAST * fastest.time:
-            fastest = self._large
+        for tried in self._tried:
+            if tried.plan is self._large and tried.time is not None and tried.time <= AS_FAST * self._time(fastest):
+                fastest = tried
         notes: dict[str, float | str] = {
             "planned_for": f"{self._bytes} bytes",
-            "predicted_us": float(fastest.time),
+            "predicted_us": float(self._time(fastest)),
             "plans_compared": len(self._tried),
         }
         return replace(fastest.plan, provenance={**fastest.plan.provenance, **notes})

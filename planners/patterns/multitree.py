@@ -8,7 +8,8 @@ way; hops of fewer links are tried first; and no hop leaves a box to come back t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -62,14 +63,18 @@ class _Units:
 
     def __init__(self, problem: TreeProblem) -> None:
         self._num_ranks = problem.topology.num_ranks
-        self._tails, self._heads = problem.tails.tolist(), problem.heads.tolist()
+        self._heads = problem.heads.tolist()
         self._all = (problem.capacities // problem.capacities.min()).tolist()
         self._out: list[list[int]] = [[] for _ in range(problem.num_nodes)]
-        for link, tail in enumerate(self._tails):
+        for link, tail in enumerate(problem.tails.tolist()):
             self._out[tail].append(link)
         hops = Hops(problem)
         self._box = {rank: number for number, box in enumerate(find_boxes(hops)) for rank in box}
         self.lengths = sorted(set().union(*(hops.lengths(rank) for rank in self._box)))
+        self._near: dict[tuple[int, int], int] = {}  # ranks that are as near to a rank, as bits
+        for rank, length in product(self._box, self.lengths):
+            nodes = (node for node, found in hops.distances(rank).items() if node < self._num_ranks and found <= length)
+            self._near[rank, length] = sum(1 << node for node in nodes)
         self.detours = False  # whether hops may leave a box and return, once no others remain
 
     def start_step(self) -> None:
@@ -83,34 +88,32 @@ class _Units:
 
     def reach(self, tail: int, wanted: int, length: int) -> Route | None:
         """Use a route of `length` links, with units left, to one of some ranks, given as bits; None if none is left."""
-        before, level = {tail: -1}, [tail]  # by node, the link that it was reached by
-        for step in range(1, length + 1):
-            following = []
-            for node in level:
-                for link in self._out[node]:
-                    head = self._heads[link]
-                    if not self._left[link] or head in before:
-                        continue
-                    before[head] = link
-                    if head >= self._num_ranks:
-                        following.append(head)
-                    elif step == length and wanted >> head & 1 and self._is_allowed(tail, head, length):
-                        return self._used(head, before)
-            level = following
+        if not wanted & self._near[tail, length]:
+            return None
+        seen, level = {tail}, [Route((tail,), ())]
+        for _ in range(length - 1):
+            level = [route for route in self._longer(level, seen) if route.nodes[-1] >= self._num_ranks]
+        for nodes, links in level:
+            for link in self._out[nodes[-1]]:
+                head = self._heads[link]
+                if wanted >> head & 1 and self._left[link] and head not in seen and self._allows(tail, head, length):
+                    for taken in (*links, link):
+                        self._left[taken] -= 1
+                    self._into[head] -= 1
+                    self.open ^= (not self._into[head]) << head
+                    return Route((*nodes, head), (*links, link))
         return None
 
-    def _used(self, head: int, before: Mapping[int, int]) -> Route:
-        """Use the route to a rank, as a search has reached it."""
-        nodes, links = [head], list[int]()
-        while (link := before[nodes[-1]]) >= 0:
-            links.append(link)
-            nodes.append(self._tails[link])
-            self._left[link] -= 1
-        self._into[head] -= 1
-        self.open ^= (not self._into[head]) << head
-        return Route(tuple(nodes[::-1]), tuple(links[::-1]))
+    def _longer(self, routes: Iterable[Route], seen: set[int]) -> Iterator[Route]:
+        """Extend routes by one link with units left, to nodes not seen before."""
+        for nodes, links in routes:
+            for link in self._out[nodes[-1]]:
+                head = self._heads[link]
+                if self._left[link] and head not in seen:
+                    seen.add(head)
+                    yield Route((*nodes, head), (*links, link))
 
-    def _is_allowed(self, tail: int, head: int, length: int) -> bool:
+    def _allows(self, tail: int, head: int, length: int) -> bool:
         return length == self.lengths[0] or self.detours or self._box[tail] != self._box[head]
 
 

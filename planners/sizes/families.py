@@ -18,7 +18,7 @@ from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Forest, StepAllreduce, StepExchange, StepSchedule
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.arrays import FloatArray, IntArray
-from ...topologies import RuntimeCosts, Topology
+from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
 from ...topologies.graphs.rank_groups import RankGroups, rank_groups
 from ..trees.problem import tree_problem
 from .digits import Digits, compositions, joined, with_radix
@@ -34,6 +34,8 @@ MOST_DIRECT = 512
 """Ranks that may each send to every other: beyond, starting so many messages takes longer than a second step."""
 RADICES = (16, 8, 4, 2)
 """Of steps inside a level, from few steps of many sends to many of one."""
+MUCH = 2**50
+"""Bytes for which no latency counts."""
 
 Part = StepSchedule | Forest
 AnyFamilySchedule = Part | StepAllreduce | Allreduce | StepExchange
@@ -90,7 +92,9 @@ class Family:
         return Estimate(float(costs.launch) + time, float(costs.launch) + least)
 
 
-def families(topology: Topology, collective: AnyCollective) -> Iterator[Family]:
+def families(
+    topology: Topology, collective: AnyCollective, num_bytes: int = MUCH, costs: RuntimeCosts = LINKS_ONLY
+) -> Iterator[Family]:
     """Yield the families of schedules in few steps that a network has, those in the fewest steps first.
 
     A family is left out where it needs ranks to reach each other without passing ranks and they do not: on a torus
@@ -102,6 +106,10 @@ def families(topology: Topology, collective: AnyCollective) -> Iterator[Family]:
         Every rank must reach every other.
     collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
+    num_bytes : int
+        Size below which families are left out that take one more step to save less than its latency.
+    costs : RuntimeCosts
+        Costs of the software for that latency.
 
     Examples
     --------
@@ -112,7 +120,7 @@ def families(topology: Topology, collective: AnyCollective) -> Iterator[Family]:
     chosen = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
     groups = rank_groups(topology)
     network = _Network(topology, groups, chosen.phases)
-    for choice in _choices(network):
+    for choice in _choices(network, num_bytes, costs):
         phases = 1 if choice.one_phase else len(chosen.phases)
         yield Family(choice.name, choice.num_steps * phases, network, choice)
 
@@ -145,6 +153,16 @@ class _Network:
     def pieces(self, digits: Digits, routing: Routing) -> Pieces:
         """Hops along digits by kind."""
         return Pieces(digits, routing, self.moves(digits, routing))
+
+    def may_gain_by_steps(self, digits: Digits, num_bytes: int, costs: RuntimeCosts) -> bool:
+        """Whether an exchange along digits keeps links busy for longer than one more step takes."""
+        estimator = Estimator(self.moves(digits, self.first), self.times(costs))
+        return estimator.least(digits.shards_in_turn(), num_bytes / self.topology.num_ranks) > 2 * estimator.nearest
+
+    @property
+    def first(self) -> Routing:
+        """Of the first phase."""
+        return self.routing[self.phases[0]]
 
     @cache  # noqa: B019
     def times(self, costs: RuntimeCosts) -> LinkTimes:
@@ -188,7 +206,7 @@ class _Network:
         return StepAllreduce(first, second)
 
 
-def _choices(network: _Network) -> Iterator[Choice]:
+def _choices(network: _Network, num_bytes: int, costs: RuntimeCosts) -> Iterator[Choice]:
     """Levels joined in all ways, and each by itself in steps of smaller radices too."""
     ways = [digits for digits in compositions(network.groups, MOST_COMPOSITIONS) if network.has_paths(digits)]
     finest = joined(network.groups, range(1, len(network.groups.sizes)))
@@ -200,7 +218,8 @@ def _choices(network: _Network) -> Iterator[Choice]:
         yield from _exchanges(digits, "rails-then-box" if several else "direct", suffix)
         if several:
             yield _trees(digits, f"rail-trees{suffix}")
-            yield from _in_pieces(network, digits, f"rail-pieces{suffix}")
+            if network.may_gain_by_steps(digits, num_bytes, costs):
+                yield from _in_pieces(network, digits, f"rail-pieces{suffix}")
             yield from _in_waves(network, digits, f"rails-beside-box{suffix}")
     if ways and len(network.phases) > 1:
         yield from _one_phase(network, ways)
@@ -243,7 +262,7 @@ def _in_pieces(network: _Network, digits: Digits, name: str) -> Iterator[Choice]
         pieces = network.pieces(digits, routing)
         return [(digits, pieces.shares(steps).T @ pieces.shards)]
 
-    for steps in network.pieces(digits, network.routing[network.phases[-1]]).useful_steps():
+    for steps in network.pieces(digits, network.first).useful_steps():
         yield Choice(f"{name}-in-{steps}", steps, partial(build, steps=steps), partial(carried, steps=steps))
 
 

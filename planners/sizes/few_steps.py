@@ -14,14 +14,13 @@ from ..from_schedule import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import check_request
-from .families import Family, families
+from .families import MUCH, Family, families
 
 CLOSE_ESTIMATES = 5 / 4  # by the least one: families whose schedules are built, and run
 AS_FAST = Fraction(1005, 1000)  # of which the one in the fewest chunks is taken: runtimes limit these
 NEAR_ESTIMATES = 1 / 100
 MOST_TRIES = 4  # after which no faster one is expected
 MAX_RANKS = 2048
-MUCH = 2**50  # bytes for which no latency counts
 
 
 def plan_few_steps(
@@ -49,18 +48,6 @@ def plan_few_steps(
     >>> plan_few_steps(dgx_h100(boxes=4), "allgather", size="4K").provenance["family"]
     'direct'
     """
-    return plan_faster(topology, collective, family=family, size=size)
-
-
-def plan_faster(
-    topology: Topology,
-    collective: AnyCollective,
-    *,
-    family: str | None = None,
-    size: int | str | None = None,
-    limit: Fraction | None = None,
-) -> Plan:
-    """Plan as `plan_few_steps`, but do not look for the fastest family of those that cannot be faster than some µs."""
     check_request(topology, collective)
     known = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
     num_bytes = None if size is None else as_bytes(size)
@@ -71,19 +58,20 @@ def plan_faster(
         )
     trace = Trace()
     with trace.stage("families"):
-        found = _named(list(families(topology, known)), family, topology)
+        given = (MUCH, LINKS_ONLY) if num_bytes is None or family else (num_bytes, as_costs(None, topology))
+        found = _named(list(families(topology, known, *given)), family, topology)
         if num_bytes is None:
-            estimates = [family.estimate(MUCH, LINKS_ONLY).time for family in found]
+            estimates = [family.estimate(*given).time for family in found]
             near = [
                 each for each, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES
             ]
             chosen = near[0] if len(near) == 1 else min(near, key=lambda family: family.schedule.inverse_rate(topology))
         else:
-            chosen, time = _fastest(topology, found, num_bytes, limit)
+            chosen, time = _fastest(topology, found, num_bytes)
             trace.note("predicted_us", float(time))
     trace.note("family", chosen.name)
-    given = {"family": family, "size": num_bytes}
-    options = {name: value for name, value in given.items() if value is not None}
+    wanted = {"family": family, "size": num_bytes}
+    options = {name: value for name, value in wanted.items() if value is not None}
     find = partial(bound_of_schedule, topology, known, chosen.schedule)
     return proved_plan(topology, known, chosen.schedule, "few-steps", options, trace, find)
 
@@ -102,14 +90,11 @@ def _named(found: list[Family], name: str | None, topology: Topology) -> list[Fa
     return chosen
 
 
-def _fastest(
-    topology: Topology, found: list[Family], num_bytes: int, known: Fraction | None
-) -> tuple[Family, Fraction]:
+def _fastest(topology: Topology, found: list[Family], num_bytes: int) -> tuple[Family, Fraction]:
     """Choose by predicted time of those with the least estimates; of equally fast ones, by chunks.
 
     Estimates that differ by less count as equal, so that families in fewer steps are run before.  Others are run only
-    if what their busiest link takes alone is less than the best time so far, and than one that is known of other plans,
-    until some in turn were no faster.
+    if what their busiest link takes alone is less than the best time so far, until some in turn were no faster.
     """
     costs = as_costs(None, topology)
     estimates = [family.estimate(num_bytes, costs) for family in found]
@@ -119,7 +104,7 @@ def _fastest(
     tries = MOST_TRIES
     for estimate, family in sorted(near, key=lambda pair: int(pair[0].time / limit / NEAR_ESTIMATES)):
         best = min(times.values(), default=None)
-        if tries and (best is None or estimate.least * AS_FAST < min(best, known or best)):
+        if tries and (best is None or estimate.least * AS_FAST < best):
             times[family] = Predictor(family.schedule, topology, costs).time(num_bytes)
             tries = MOST_TRIES if best is None or times[family] < best else tries - 1
     fast = [family for family, time in times.items() if time <= min(times.values()) * AS_FAST]

@@ -80,18 +80,23 @@ class Estimator:
         Of one direction.
     times : LinkTimes
         Of the links, with the costs of a message that is started.
+
+    Attributes
+    ----------
+    nearest : float
+        Least latency of a message.
     """
 
     def __init__(self, moves: MoveLoads, times: LinkTimes) -> None:
         latencies, self._send, capacities = moves.latencies(times.delays), times.send, times.capacities
-        self._latencies, self._nearest = latencies.max(axis=1), float(latencies.min())
+        self._latencies, self.nearest = latencies.max(axis=1), float(latencies.min())
         self._times = moves.loads / capacities  # µs per byte
         self._slowest = 1 / float(capacities[moves.loads.any(axis=0)].min())
 
-    def least(self, shards: FloatArray, shard_bytes: float) -> float:
+    def least(self, shards: FloatArray | IntArray, shard_bytes: float) -> float:
         """Time of the busiest link, or of all starts of messages, with one message's latency; `shards` as below."""
         wire = float((shards.sum(axis=0) @ self._times).max()) * shard_bytes
-        return max(wire, self._send * (int((shards > 0).sum()) - 1)) + self._nearest
+        return max(wire, self._send * (int((shards > 0).sum()) - 1)) + self.nearest
 
     def in_steps(self, shards: FloatArray, shard_bytes: float, in_turn: bool = False) -> float:
         """Time of steps that wait for each other; `shards` of each move, float (steps, moves).

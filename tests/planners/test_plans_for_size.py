@@ -2,11 +2,13 @@
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import collopt
 from collopt.errors import UnsupportedError
+from collopt.planners.catalogue import Planner
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange
 from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
@@ -132,6 +134,43 @@ def test_compares_planners_at_sizes() -> None:
         assert plans.loc["auto", f"us_{size}"] <= 1.01 * plans[f"us_{size}"].min()
         simulated = plans.loc["ring", "plan"].simulate(size, costs=COSTS)
         assert plans.loc["ring", f"us_{size}"] == pytest.approx(simulated, rel=0.02)
+
+
+@pytest.mark.parametrize(("collective", "ratio"), [("allgather", 2), ("allreduce", "2.4")])
+def test_low_trees_suit_boxes_whose_ranks_relay(collective: str, ratio: int | str) -> None:
+    """Few steps take NICs for all, and the plan for large data is ten hops high."""
+    plan = collopt.plan(mi250(boxes=2), collective, size="1M", costs=COSTS)
+    assert plan.planner == "multitree"
+    least = collopt.bound(mi250(boxes=2), collective, size="1M", costs=COSTS).time
+    assert least <= simulate(plan, "1M").time <= Fraction(ratio) * least
+
+
+@pytest.mark.parametrize("network", [torus(4, 4, bandwidth=25, latency="0.5"), torus(3, 3, bandwidth=25, latency=1)])
+def test_symmetric_trees_are_tried(network: collopt.Topology) -> None:
+    """They are the fastest for a megabyte, also where there are families in few steps."""
+    plan = collopt.plan(network, "allgather", size="1M", costs=COSTS)
+    others = (collopt.plan(network, "allgather", planner=name, costs=COSTS) for name in ("forestcoll", "multitree"))
+    assert plan.planner == "symmetric"
+    assert simulate(plan, "1M").time < min(simulate(other, "1M").time for other in others)
+
+
+def test_plans_only_what_may_be_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kilobyte on two DGX A100 takes one step, which no trees beat; 256M needs trees, but not all numbers of them."""
+    counts: list[int] = []
+    planned = Planner.__call__
+
+    def count(planner: Planner, *given: Any, **options: Any) -> collopt.Plan:
+        if planner.name == "forestcoll":
+            counts.append(options.get("trees_per_root", 0))
+        return planned(planner, *given, **options)
+
+    monkeypatch.setattr(Planner, "__call__", count)
+    collopt.plan(dgx_a100(boxes=2), "allgather", size="1K", costs=COSTS)
+    assert counts == []
+    collopt.plan(dgx_a100(boxes=2), "allgather", size="256M", costs=COSTS)
+    assert counts[:2] == [0, 1]
+    assert 8 in counts
+    assert not {2, 3, 4, 6} & set(counts)  # whose rates are no better than that of one
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
