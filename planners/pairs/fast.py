@@ -179,6 +179,7 @@ def _staged(
 ) -> AllToAllvSchedule:
     """Plan traffic that has the right shape, with all checks of its entries; `sizes` where servers or NICs differ."""
     staged_exchange, laned_exchange = _kernels()
+    matrix.setflags(write=True)  # after an earlier plan, or the kernels would be compiled for read-only arrays, too
     if sizes:
         counts = lane_counts(nics) if nics else np.ones(len(matrix), dtype=np.int64)
         found = laned_exchange(matrix, sizes, counts, way, cap, prices)

@@ -26,7 +26,8 @@ def assign_channels(
     """
     from .channel_kernel import chosen_channels
 
-    senders, receivers = np.asarray(connections, dtype=np.int64).reshape(-1, 2).T
+    # Contiguous also where there are several, or the kernel would be compiled twice.
+    senders, receivers = np.ascontiguousarray(np.asarray(connections, dtype=np.int64).reshape(-1, 2).T)
     given, amounts = np.asarray(copies, dtype=np.int64), np.asarray(sizes, dtype=np.int64)
     common = np.full(len(senders), -1, dtype=np.int64)
     if (given >= 0).any():
