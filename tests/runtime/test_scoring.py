@@ -17,7 +17,7 @@ from collopt.planners import Plan
 from collopt.runtime import Attribute, Score, TraceNode, plan_traces, read_trace, score, write_trace
 from collopt.runtime.chakra.trace import NodeKind
 from collopt.schedules.timing.schedule_transfers import transfers_of
-from collopt.topologies import Topology, complete, dgx_a100, hypercube, leaf_spine, mi250, ring, torus
+from collopt.topologies import Topology, complete, dgx_a100, hypercube, leaf_spine, mi250, rail, ring, torus
 from sample_files import sample
 
 RING = ring(4, bandwidth=25)
@@ -45,7 +45,7 @@ def exported(plan: Plan, folder: Path, form: str) -> Path:
     return path
 
 
-NETWORKS = (RING, TORUS, hypercube(3, bandwidth=25), dgx_a100(boxes=2))
+NETWORKS = (RING, TORUS, hypercube(3, bandwidth=25), dgx_a100(boxes=2), rail(2, 2))
 OURS = [
     (network, planner, collective)
     for network, planner, collective in (
@@ -56,7 +56,7 @@ OURS = [
         (NETWORKS[1], "multitree", "reduce_scatter"),
         (NETWORKS[1], "multicommodity", "all_to_all"),
         (NETWORKS[2], "recursive-halving-doubling", "allreduce"),
-        (NETWORKS[3], "ring", "allreduce"),
+        (NETWORKS[4], "ring", "allreduce"),
         (NETWORKS[3], "hierarchical-ring", "allgather"),
         (NETWORKS[3], "multitree", "reduce_scatter"),
     )
