@@ -11,6 +11,8 @@ MODULES := $(wildcard *.py) $(foreach layer,$(LAYERS),$(shell find $(layer) -nam
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python; do \
 	"$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& echo "$$python" && break; done)
+# Tests start hundreds of processes, each of which would translate the package again.
+unexport PYTHONDONTWRITEBYTECODE
 TESTFLAGS ?= -m "not slow" --hypothesis-profile=quick
 
 .PHONY: help env demo test lint ruff types imports docstrings stage docs pictures notebooks bench gpu wheel lowest clean
