@@ -176,7 +176,8 @@ def _unstressed(points: FloatArray, wanted: FloatArray) -> tuple[FloatArray, flo
 
 
 def _distances(points: FloatArray) -> FloatArray:
-    return np.hypot(*(points[:, None] - points[None]).transpose(2, 0, 1))
+    across, up = (points[:, None] - points[None]).transpose(2, 0, 1)
+    return np.asarray(np.hypot(across, up))
 
 
 def _rank_positions(topology: Topology) -> FloatArray:

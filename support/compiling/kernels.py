@@ -35,7 +35,8 @@ cache_problems: dict[str, str] = {}
 
 def kernel(function: Kernel) -> Kernel:
     """Compile a function when it is called first, without the interpreter's lock, and cache it where possible."""
-    compiled: Any = numba.njit(nogil=True, no_cfunc_wrapper=True)(function)
+    njit: Any = numba.njit  # Its stubs lack an option: no entry points for C, which nobody calls
+    compiled = njit(nogil=True, no_cfunc_wrapper=True)(function)
     try:
         # What `cache=True` does, with numba's own class.
         compiled._cache = _Cache(function)  # type: ignore[no-untyped-call]
