@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import collopt
-from collopt.errors import UnsupportedError
+from collopt.errors import BoundError, UnsupportedError
 from collopt.planners.catalogue import Planner
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange
@@ -180,3 +180,10 @@ def test_small_data_of_one_root_takes_few_hops(collective: str) -> None:
     assert (plan.planner, plan.schedule.depth) == ("bine", 4)
     trees = collopt.plan(fat_tree(4), collective, root=0)
     assert plan.simulate("1K") < trees.simulate("1K", costs=COSTS)
+
+
+def test_ranks_that_nothing_links_are_named() -> None:
+    """A box whose only switch failed has no hop whose latency could be the least."""
+    alone = dgx_a100().without_node("box0/nvswitch")
+    with pytest.raises(BoundError, match="there is no path from rank 'box0/gpu0' to rank 'box0/gpu1'"):
+        collopt.plan(alone, "allgather", size="1M")
