@@ -187,3 +187,17 @@ def test_ranks_that_nothing_links_are_named() -> None:
     alone = dgx_a100().without_node("box0/nvswitch")
     with pytest.raises(BoundError, match="there is no path from rank 'box0/gpu0' to rank 'box0/gpu1'"):
         collopt.plan(alone, "allgather", size="1M")
+
+
+def test_planners_that_are_quick_are_all_tried_where_nothing_is_in_few_steps() -> None:
+    """Also the trees whose rate is less than that of the best allreduce, and others' on more than 8 ranks."""
+    cycles = [(25, "cebd"), (10, "bc"), (5, "abce"), (1, "ebcda")]
+    links = [
+        (one, other, rate, 1) for rate, ends in cycles for one, other in zip(ends, ends[1:] + ends[0], strict=True)
+    ]
+    for network, size, name in (
+        (collopt.Topology.from_links(links, compute="abcde"), "64K", "forestcoll"),
+        (mi250(), "64M", "strength"),
+    ):
+        other = collopt.plan(network, "allreduce", planner=name)
+        assert simulate(collopt.plan(network, "allreduce", size=size), size).time <= simulate(other, size).time
