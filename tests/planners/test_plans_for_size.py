@@ -182,11 +182,13 @@ def test_small_data_of_one_root_takes_few_hops(collective: str) -> None:
     assert plan.simulate("1K") < trees.simulate("1K", costs=COSTS)
 
 
-def test_ranks_that_nothing_links_are_named() -> None:
-    """A box whose only switch failed has no hop whose latency could be the least."""
+def test_ranks_that_nothing_links_are_refused() -> None:
+    """A box whose only switch failed has no hop whose latency could be the least, and no kinds of links."""
     alone = dgx_a100().without_node("box0/nvswitch")
     with pytest.raises(BoundError, match="there is no path from rank 'box0/gpu0' to rank 'box0/gpu1'"):
         collopt.plan(alone, "allgather", size="1M")
+    with pytest.raises(UnsupportedError, match="no symmetries of .*8 ranks, 0 links> were found"):
+        collopt.plan(alone, "allgather", planner="symmetric")
 
 
 def test_planners_that_are_quick_are_all_tried_where_nothing_is_in_few_steps() -> None:
