@@ -27,7 +27,7 @@ NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less
 CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many ranks is tried for less
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
 HARDLY = 1 / AS_FAST  # of the fastest: a plan that cannot take less is not run
-FEW_RANKS = 8  # up to which more planners are tried
+FEW_RANKS = 8  # up to which more planners are tried, or SEARCHED_RANKS where there is nothing in few steps
 SEARCHED_RANKS = 16  # up to which searches are quick
 FEW_TREES_RANKS = 32  # up to which so many forests are planned and run in seconds
 RING_RANKS = 64  # up to which rings take little longer than what else was tried
@@ -43,8 +43,8 @@ EXCHANGING = ("recursive-doubling",)
 OTHERS = ("bine", "double-binary-tree", "shortest-paths", "fast")
 """Planners of collectives with one root, and of pairs."""
 ON_FEW_RANKS = (
-    *("strength", "allreduce-lp", "multitree", "blink"),
-    *("ring", "hierarchical-ring", "recursive-halving-doubling"),
+    *("forestcoll", "strength", "allreduce-lp", "multitree", "blink"),
+    *("hierarchical-ring", "recursive-halving-doubling"),
 )
 """Planners that are tried as well where they take no time, for irregular networks."""
 
@@ -85,7 +85,7 @@ def plan_for_size(
                 search.try_planner("forestcoll", {"trees_per_root": count})
         if (few or not in_few_steps) and not search.beats_all_rings():
             search.try_planner("ring", near=near)
-    for name in ON_FEW_RANKS if topology.num_ranks <= FEW_RANKS else ():
+    for name in ON_FEW_RANKS if topology.num_ranks <= (FEW_RANKS if in_few_steps else SEARCHED_RANKS) else ():
         search.try_planner(name)
     return search.result()
 

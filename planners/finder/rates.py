@@ -32,13 +32,20 @@ def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
     if len(graphs) * found[0].nodes ** 2 * found[0].degree > MAX_DISTANCE_WORK:
         return found
     rates = {name: _by_distances(each) for name, each in progress.iterate(graphs.items(), len(graphs))}
-    # What costs the same, and has the same bounds of both kinds, is one graph under several names.
-    rated: dict[tuple[StepCost, StepCost, Rates], Candidate] = {}
+    # What costs the same, and has the same bounds of both kinds, is most likely one graph under several names: all but
+    # one of them come last, and are kept only where their rate is found to be better.
+    rated: dict[tuple[StepCost, StepCost, Rates], dict[Construction, Candidate]] = {}
     for each in found:
-        rated.setdefault((each.cost, each.reduce_scatter_cost, rates[each.construction]), each)
+        key = each.cost, each.reduce_scatter_cost, rates[each.construction]
+        rated.setdefault(key, {}).setdefault(each.construction, each)
+    ranked = sorted(
+        ((place, each) for names in rated.values() for place, each in enumerate(names.values())),
+        key=lambda item: (item[0] > 0, -rates[item[1].construction][1]),
+    )
     left, sharp, kept = MAX_FLOW_WORK, dict[Construction, Rates](), list[Candidate]()
-    for key, candidate in progress.iterate(sorted(rated.items(), key=lambda each: -each[0][2][1]), len(rated)):
-        bounds, name = key[2], candidate.construction
+    for place, candidate in progress.iterate(ranked, len(ranked)):
+        name = candidate.construction
+        bounds = sharp.get(name, rates[name])
         # Rates up to those of candidates that cost no more are of no use.
         unrated = candidate.changed(all_to_all=None)
         reached = (other.all_to_all[0] for other in kept if other.all_to_all and is_as_good(other, unrated))
@@ -55,7 +62,8 @@ def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
                 continue
             # On the transposed graph the same flows run backwards.
             sharp[name] = sharp[transposed(name)] = bounds
-        kept.append(candidate.changed(all_to_all=sharp.get(name, bounds)))
+        if not place or bounds[0] > floor:
+            kept.append(candidate.changed(all_to_all=bounds))
     return kept
 
 

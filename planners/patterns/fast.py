@@ -19,6 +19,7 @@ from ...schedules.flows.verify import check_partners
 from ...schedules.traffic.collective import AnyCollective
 from ...support import progress
 from ...support.arrays import IntArray, joined_rows
+from ...support.compiling.lookup import rows_with_repeats
 from ...support.quantities import as_bytes
 from ...topologies import Topology
 from ...topologies.graphs.rank_groups import rank_groups
@@ -60,6 +61,12 @@ def plan_fast(
         bound = _box_bound(topology, collective, matrix, boxes)
     with trace.stage("stages"):
         best = _fastest(networks, matrix, num_bytes)
+    if len(turning := rows_with_repeats(best.flow.path_starts, best.flow.path_nodes)):
+        start = topology.nodes[best.flow.path_nodes[best.flow.path_starts[turning[0]]]]
+        raise UnsupportedError(
+            f"what GPU {start!r} of {topology!r} hands to others of its box passes a switch that it passes again on "
+            "its way to another box; FAST needs links in boxes beside those to NICs: plan with 'multicommodity'"
+        )
     trace.note("stages", f"{best.kind or 'chosen'}, of up to 1/{best.cut} of the bound")
     if num_bytes is not None:
         trace.note("planned_for", f"{num_bytes} bytes")

@@ -95,6 +95,10 @@ def _ports(topology: Topology) -> Iterator[tuple[str, list[_Port]]]:
                     f"switches {switch!r} and {node!r} of {topology!r} are linked; {PLANNER} takes switches between "
                     "ranks only"
                 )
+            if any(port.rank == rank for port in ports):
+                raise UnsupportedError(
+                    f"rank {rank!r} of {topology!r} reaches switch {switch!r} in several ways; {PLANNER} takes one"
+                )
             ports.append(_port(topology, str(rank), between, switch))
         if len(ports) > 1:
             yield switch, sorted(ports, key=lambda port: topology.node_index[port.rank])

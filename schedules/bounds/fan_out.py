@@ -134,6 +134,5 @@ def hop_latencies(network: Topology, group_of: dict[str, str]) -> tuple[Fraction
         if link.tail in group_of
         for latency, group in nearest[link.head]
     ]
-    return min(latency for latency, _ in hops), min(
-        (latency for latency, leaves in hops if leaves), default=Fraction(0)
-    )
+    leaving = [latency for latency, leaves in hops if leaves]
+    return min((latency for latency, _ in hops), default=Fraction(0)), min(leaving, default=Fraction(0))

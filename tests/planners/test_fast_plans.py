@@ -21,7 +21,7 @@ from collopt.planners import Plan
 from collopt.runtime import lower, run_program, simulate
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.schedules import Cut, schedule_from_json, schedule_to_json
-from collopt.topologies import Topology, dgx1_v100, dgx_h100, mi250, mi300x, rail, ring
+from collopt.topologies import Topology, dgx1_v100, dgx_h100, fat_tree, mi250, mi300x, rail, ring
 from sample_sizes import examples
 
 LARGE = 2**31 - 1
@@ -209,6 +209,14 @@ def test_other_networks_are_refused_with_what_is_missing(case: str) -> None:
     topology, message = REFUSED[case]
     with pytest.raises(UnsupportedError, match=message):
         collopt.plan(topology, "all_to_all", planner="fast")
+
+
+def test_boxes_behind_one_switch_are_refused_where_data_would_turn_there() -> None:
+    """On a fat tree a host hands data to another one over the leaf that both send it on by; auto plans without."""
+    traffic = np.eye(16, k=5, dtype=np.int64) + 1
+    with pytest.raises(UnsupportedError, match=r"to others of its box passes a switch that it passes again on its way"):
+        collopt.plan(fat_tree(4), "all_to_allv", traffic=traffic, planner="fast")
+    assert collopt.plan(fat_tree(4), "all_to_allv", traffic=traffic, size="1M").planner != "fast"
 
 
 def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

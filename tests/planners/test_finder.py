@@ -123,6 +123,13 @@ def test_what_is_better_in_all_to_all_only_is_found_and_kept() -> None:
     assert any(is_no_worse(other.cost, best.cost) for other in found if other is not best)
 
 
+def test_graphs_of_equal_costs_and_bounds_are_told_apart_by_their_rates() -> None:
+    """Two circulants of 10 nodes cost the same, and shortest paths and distances say the same of both."""
+    (best,) = find_topologies(10, 6, bidirectional=True)
+    assert best.cost == best.reduce_scatter_cost == StepCost(2, F(9, 10))
+    assert best.all_to_all == (F(12, 25), F(12, 25))  # of C(10, {1, 2, 4}) they are 2/5
+
+
 @pytest.mark.parametrize(("nodes", "degree", "steps"), [(7, 2, 3), (6, 2, 2), (21, 4, 3), (5, 1, 4), (5, 4, 1)])
 def test_no_directed_moore_graph_is_hoped_for(nodes: int, degree: int, steps: int) -> None:
     """Of 1 + d + ... + d^k nodes none has diameter k, but cycles and complete graphs."""

@@ -25,6 +25,12 @@ from collopt.topologies import (
 )
 
 ALONE = build("leaf-spine", leaves=4, spines=2, hosts_per_leaf=2)
+TWO_NICS = Topology.from_links(
+    [("a", "fabric", 1), ("b", "nic0", 1), ("nic0", "fabric", 1), ("b", "nic1", 1), ("nic1", "fabric", 1)],
+    compute="ab",
+    switches=["fabric", "nic0", "nic1"],
+    bidirectional=True,
+)
 
 
 def two_boxes_at_a_switch() -> Topology:
@@ -64,6 +70,7 @@ def test_unequal_shards_go_around_unwound_switches_too() -> None:
     [
         (ALONE, "switches 'leaf0' and 'spine0' of .* are linked; ring-unwinding takes switches between ranks only"),
         (torus(3, 3), "has no switches to unwind; use the planner 'forestcoll'"),
+        (TWO_NICS, "rank 'b' of .* reaches switch 'fabric' in several ways; ring-unwinding takes one"),
     ],
     ids=str,
 )

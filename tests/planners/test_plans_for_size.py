@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import collopt
-from collopt.errors import UnsupportedError
+from collopt.errors import BoundError, UnsupportedError
 from collopt.planners.catalogue import Planner
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange
@@ -180,3 +180,26 @@ def test_small_data_of_one_root_takes_few_hops(collective: str) -> None:
     assert (plan.planner, plan.schedule.depth) == ("bine", 4)
     trees = collopt.plan(fat_tree(4), collective, root=0)
     assert plan.simulate("1K") < trees.simulate("1K", costs=COSTS)
+
+
+def test_ranks_that_nothing_links_are_refused() -> None:
+    """A box whose only switch failed has no hop whose latency could be the least, and no kinds of links."""
+    alone = dgx_a100().without_node("box0/nvswitch")
+    with pytest.raises(BoundError, match="there is no path from rank 'box0/gpu0' to rank 'box0/gpu1'"):
+        collopt.plan(alone, "allgather", size="1M")
+    with pytest.raises(UnsupportedError, match="no symmetries of .*8 ranks, 0 links> were found"):
+        collopt.plan(alone, "allgather", planner="symmetric")
+
+
+def test_planners_that_are_quick_are_all_tried_where_nothing_is_in_few_steps() -> None:
+    """Also the trees whose rate is less than that of the best allreduce, and others' on more than 8 ranks."""
+    cycles = [(25, "cebd"), (10, "bc"), (5, "abce"), (1, "ebcda")]
+    links = [
+        (one, other, rate, 1) for rate, ends in cycles for one, other in zip(ends, ends[1:] + ends[0], strict=True)
+    ]
+    for network, size, name in (
+        (collopt.Topology.from_links(links, compute="abcde"), "64K", "forestcoll"),
+        (mi250(), "64M", "strength"),
+    ):
+        other = collopt.plan(network, "allreduce", planner=name)
+        assert simulate(collopt.plan(network, "allreduce", size=size), size).time <= simulate(other, size).time

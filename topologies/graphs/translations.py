@@ -96,7 +96,7 @@ def _between_sites(network: ColoredNetwork, first: int) -> ColoredNetwork:
         crossing = (own >= first) & (other < first)
         kinds = np.zeros_like(colors)
         kinds[own[crossing] - first] = network.kinds[crossing]
-        colors = colors * (network.kinds.max() + 1) + kinds
+        colors = colors * (network.kinds.max(initial=0) + 1) + kinds
     inside = (network.tails >= first) & (network.heads >= first)
     return ColoredNetwork(network.tails[inside] - first, network.heads[inside] - first, network.kinds[inside], colors)
 
