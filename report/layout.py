@@ -157,6 +157,8 @@ def _by_distances(topology: Topology, points: FloatArray) -> tuple[FloatArray, F
     points = ends[chosen][0]
     if chosen > 0:
         points = points @ np.linalg.svd(points, full_matrices=False)[2].T
+        # Libraries differ in signs: the first node is at the top left.
+        points = points * np.where(points[0] * [-1, 1] < 0, -1, 1)
     apart = _distances(points)
     nearest = np.min(apart, axis=1, where=apart > 0, initial=apart.max())
     # Most are 1 from their nearest neighbor, and none is so near that nodes would overlap.

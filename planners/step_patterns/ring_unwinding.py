@@ -86,7 +86,7 @@ def _ports(topology: Topology) -> Iterator[tuple[str, list[_Port]]]:
     for switch in topology.switch_nodes:
         if switch in wires:
             continue
-        ports = []
+        ports: list[_Port] = []
         for node in neighbors[switch]:
             between = (node,) if node in wires else ()
             rank = next(iter(ranks.intersection(neighbors[node])), None) if between else node
