@@ -79,7 +79,8 @@ def sensitivity(
     else.  The bound is the least over cuts, partitions or lengths of links, each linear in all bandwidths.  So it is
     concave, the dual values are a supergradient of it, and ``gain`` never exceeds ``worth``.  It is less where the
     links are not the only bottleneck: dual values are not unique then, and widening one link alone can gain nothing
-    although it has one.
+    although it has one.  For an allreduce on a network whose switches reduce, the bound is the least of the partitions
+    that were tried, not of all, so gains may be a little off there.
 
     Examples
     --------
