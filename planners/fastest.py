@@ -15,7 +15,6 @@ from ..schedules.bounds.fan_out import hop_latencies
 from ..schedules.paths.schedule import NS_PER_US
 from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
-from ..solvers.trees.bottleneck import fixed_count_scale
 from ..topologies import Topology, reached_network
 from ..topologies.network.assumed_costs import as_costs
 from .catalogue import PLANNERS
@@ -210,6 +209,8 @@ class _Search:
 
     def _rate_of_trees(self, count: int) -> Fraction:
         """Largest rate of so many trees per root in GB/s; of trees that branch at switches no more is known."""
+        from ..solvers.trees.bottleneck import fixed_count_scale
+
         if self._topology.multicast | self._topology.aggregation:
             return self._limit
         shards = shard_weights(
