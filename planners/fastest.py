@@ -63,7 +63,9 @@ def plan_for_size(
     in_few_steps = search.try_planner("few-steps")
     if not (search.is_near_the_bound() or search.beats_all_trees()):
         many = in_few_steps and topology.num_ranks > FEW_TREES_RANKS
-        # On many ranks, planning more trees of the best rate takes longer than it is worth.
+        # On many ranks, planning more trees of the best rate takes longer than it is worth; symmetric ones take little.
+        if many and not search.has_best_rate():
+            search.try_planner("symmetric")
         found = None if many and search.has_best_rate() else search.add_for_large(exact)
         near = NEAR if topology.num_ranks <= SEARCHED_RANKS else CLOSE
         more = DIRECT if collective in EVERY_ROOT else OTHERS
@@ -141,11 +143,9 @@ class _Search:
         return self._large
 
     def has_best_rate(self) -> bool:
-        """Whether a plan is optimal for endless data, at line rate; symmetric trees may be."""
-        if reached_network(self._topology, self._costs) != self._topology:
-            return False
-        at_once = any(tried.plan.gap == 0 for tried in self._tried)
-        return at_once or (self.try_planner("symmetric") and self._tried[-1].plan.gap == 0)
+        """Whether a plan is optimal for endless data, at line rate."""
+        at_line_rate = reached_network(self._topology, self._costs) == self._topology
+        return at_line_rate and any(tried.plan.gap == 0 for tried in self._tried)
 
     def try_planner(self, name: str, more: Mapping[str, Any] = MappingProxyType({}), near: Fraction = NEAR) -> bool:
         """Plan with a planner that suits and was not used, if no plan is so near the bound; return whether it was."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -64,11 +63,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="torch sees no CUDA or ROCm device"))
-
-
-def pytest_collection_finish() -> None:
-    """Let collections of garbage pass over the million objects of modules and tests, which stay."""
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import CapacityOverflowError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import COLLECTIVES, Bound
 from ...schedules.bounds.bound import link_values
-from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...schedules.traffic.collective import AnyCollective, Collective, as_collective
 from ...schedules.trees.symmetric_forest import link_orbits
 from ...support import progress
 from ...support.quantities import Exact, as_factor
@@ -93,11 +93,14 @@ def sensitivity(
     ['gpu1', 'gpu2', Fraction(4, 3), Fraction(20, 1)]
     """
     topology = as_network(topology, network, sensitivity)
-    bound = _bound_of(topology, collective, root, weights, traffic)
+    known = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
+    sizes = shard_weights(topology, known, root, weights)
+    bound = _bound_of(known, sizes, root, traffic)
     part = as_factor(step, "step")
     groups = _grouped(topology, together)
     witnesses = _Witnesses(topology, bound(topology))
-    alike = _alike(topology, collective, root, weights, traffic, groups)
+    in_pairs = known.in_pairs and (root is not None or traffic is not None)
+    alike = {name: name for name in groups} if in_pairs else _alike(topology, sizes, groups)
     first = {kind: groups[name] for name, kind in reversed(alike.items())}
     for links in progress.iterate(first.values(), len(first)):
         if witnesses.gain(links, part):
@@ -106,6 +109,7 @@ def sensitivity(
     # A witness found later can be the best of all.
     best, rows = witnesses.best, []
     for name, links in groups.items():
+        # Alike are links whose gains are equal, but for bounds of allreduces that are not the least of all partitions.
         worth = _worth(best, links)
         figures = name, worth, min(gains[alike[name]], worth)
         rows += [(*link[:3], best.get(link[:2], Fraction(0)), *figures) for link in links]
@@ -113,18 +117,12 @@ def sensitivity(
 
 
 def _bound_of(
-    topology: Topology,
-    collective: AnyCollective,
-    root: int | str | None,
-    weights: Sequence[object] | None,
-    traffic: Any,
+    known: Collective, sizes: tuple[int, ...], root: int | str | None, traffic: Any
 ) -> Callable[[Topology], Bound]:
     """Return what bounds a collective on a network of other bandwidths."""
     from ..pairs.multicommodity import bound_pairs_exactly
     from ..trees.forestcoll import bound_cuts
 
-    known = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
-    sizes = shard_weights(topology, known, root, weights)
     if known.in_pairs:
         return lambda network: bound_pairs_exactly(network, known, root=root, traffic=traffic)
     if traffic is not None:
@@ -132,19 +130,10 @@ def _bound_of(
     return lambda network: bound_cuts(network, known, sizes)
 
 
-def _alike(
-    topology: Topology,
-    collective: AnyCollective,
-    root: int | str | None,
-    weights: Sequence[object] | None,
-    traffic: Any,
-    groups: dict[Hashable, list[Link]],
-) -> dict[Hashable, Hashable]:
+def _alike(topology: Topology, sizes: tuple[int, ...], groups: dict[Hashable, list[Link]]) -> dict[Hashable, Hashable]:
     """Name groups that symmetries take to each other alike; of single links of the whole network only."""
-    known = as_collective(collective)
-    if len(groups) < topology.num_links or (known.in_pairs and (root is not None or traffic is not None)):
+    if len(groups) < topology.num_links:
         return {name: name for name in groups}
-    sizes = shard_weights(topology, known, root, weights)
     found = symmetries(topology, np.outer(sizes, np.ones(len(sizes), dtype=np.int64)) if sizes else None)
     orbits = link_orbits(found, topology).tolist() if len(found) else range(len(groups))
     return dict(zip(groups, orbits, strict=True))

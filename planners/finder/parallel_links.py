@@ -1,9 +1,9 @@
 """Circulants with parallel links, for at least as many ports as nodes.
 
-Every offset of a simple circulant is there equally often, and some are once more.  One step takes what the fewest links
-between neighbors allow: ``d / (n floor(d / g))`` M/B with g different offsets.  No topology takes less in one step than
-the complete graph, g = n - 1, does so.  Of those of more steps, T_B exceeds that of the simple circulant by the part of
-ports that are left over, or less.
+Every offset of a simple circulant is there equally often, and some are there once more.  In one step, which only the
+complete graph of n nodes takes, T_B is ``d / (n floor(d / (n - 1)))`` M/B: the pair of nodes with the fewest links
+decides, and no topology has more links for it.  In more steps, T_B exceeds that of the simple circulant by at most the
+part of ports that are left over.
 """
 
 from collections.abc import Iterator

@@ -15,7 +15,7 @@ from ...schedules.fast.lanes import lane_counts, lane_rate
 from ...schedules.fast.schedule import AllToAllvSchedule
 from ...schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
 from ...schedules.traffic.sizes import check_table
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, read_only
 from ...support.quantities import Exact, as_amount
 from ...support.validation import as_list, as_whole, is_whole, shown
 
@@ -179,7 +179,6 @@ def _staged(
 ) -> AllToAllvSchedule:
     """Plan traffic that has the right shape, with all checks of its entries; `sizes` where servers or NICs differ."""
     staged_exchange, laned_exchange = _kernels()
-    matrix.setflags(write=True)  # after an earlier plan, or the kernels would be compiled for read-only arrays, too
     if sizes:
         counts = lane_counts(nics) if nics else np.ones(len(matrix), dtype=np.int64)
         found = laned_exchange(matrix, sizes, counts, way, cap, prices)
@@ -188,12 +187,13 @@ def _staged(
     fault, starts, segments, lengths, partners, begins, ends = found
     if fault:
         raise _traffic_error(fault, matrix, cap)
-    for array in (matrix, starts, segments, lengths, partners, begins, ends):
+    for array in (starts, segments, lengths, partners, begins, ends):
         array.setflags(write=False)
     parts = partners.shape[1]
     width = (len(starts) - 1) // parts**2
+    # A view, as kernels would be compiled again for a matrix that is read-only when it is planned once more.
     return AllToAllvSchedule.of_own(
-        matrix, parts, width, starts, segments, lengths, partners, begins, ends, sizes, nics
+        read_only(matrix), parts, width, starts, segments, lengths, partners, begins, ends, sizes, nics
     )
 
 

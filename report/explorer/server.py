@@ -138,9 +138,9 @@ class Explorer:
     def _found(self, words: tuple[str, ...]) -> tuple[Topology, list[str]]:
         """Build or read a network; a dropped file is on the disk only meanwhile."""
         name = words[0]
+        if name not in self.uploads:
+            return self.find(words, {})
         with TemporaryDirectory() as folder:
-            if name not in self.uploads:
-                return self.find(words, {})
             path = Path(folder) / name
             path.write_bytes(self.uploads[name])
             return self.find(words, {name: path})

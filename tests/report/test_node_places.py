@@ -97,7 +97,9 @@ def test_large_networks_without_switches_are_circles_in_rank_order() -> None:
 def test_distances_show_the_structure_of_small_networks() -> None:
     """Dies of one MI250 are nearest to each other, as their link is the fastest; the halves of a DGX-1 are apart."""
     assert distances(node_layout(topologies.mi250())).argmin(axis=1).tolist() == [die ^ 1 for die in range(16)]
-    between = distances(node_layout(topologies.dgx1_v100()))
+    layout = node_layout(topologies.dgx1_v100())
+    assert layout["x"][:4].max() < layout["x"][4:].min()
+    between = distances(layout)
     inside = [between[a, b] for a in range(8) for b in range(8) if a != b and a // 4 == b // 4]
     across = [between[a, b] for a in range(4) for b in range(4, 8)]
     assert np.mean(inside) < 0.7 * np.mean(across)
