@@ -55,6 +55,9 @@ def heap_pop(times: IntArray, codes: IntArray, first: int, size: int) -> None:
 
 
 NOT_SENT = -1
+NONE = -1
+RECENT_TIMES = 2**10
+SPREAD = 2654435761  # 2^32 over the golden ratio, which spreads multiples of one number over the places
 
 
 class Network(NamedTuple):
@@ -123,6 +126,9 @@ class _Plan(NamedTuple):
 class _State(NamedTuple):
     """State of a run.
 
+    Events of one time are a list: many links send equal pieces at once, and the heap of times has one entry for them.
+    The lists to which events were added lately are found by their times, in a table that forgets: a time may have two.
+
     A piece of a hop has code ``hop * pieces + piece``, and a piece of a transfer ``transfer * pieces + piece``.  Codes
     of events are those of hops for arrivals at their links; as many more for arrivals at the far end of a last hop; and
     from twice that on, those of links that are idle again.
@@ -136,6 +142,9 @@ class _State(NamedTuple):
     idle: npt.NDArray[np.bool_]
     times: IntArray
     codes: IntArray
+    same_time: npt.NDArray[np.int32]  # the next event of the list that an event is in
+    recent_times: IntArray
+    recent_codes: IntArray
     pending: IntArray
     is_pending: npt.NDArray[np.bool_]
     ready: IntArray
@@ -159,6 +168,9 @@ def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArr
         np.ones(links, dtype=np.bool_),
         np.empty(jobs + links, dtype=np.int64),
         np.empty(jobs + links, dtype=np.int64),
+        np.empty(2 * jobs + links, dtype=np.int32),
+        np.full(RECENT_TIMES, NONE, dtype=np.int64),
+        np.empty(RECENT_TIMES, dtype=np.int64),
         np.empty(links, dtype=np.int64),
         np.zeros(links, dtype=np.bool_),
         np.empty(parts, dtype=np.int64),
@@ -181,7 +193,7 @@ def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArr
             return state.starts, finish, sizes[ARRIVED]
         now = state.times[0]
         while sizes[EVENTS] and state.times[0] == now:
-            if _process_event(plan, state, now, pieces):
+            if _process_events(plan, state, now, pieces):
                 finish = now
 
 
@@ -243,29 +255,53 @@ def _send(plan: _Plan, state: _State, link: int, now: int, pieces: int) -> None:
     state.starts[code] = now
     hop, jobs = code // pieces, len(state.starts)
     busy, arrival = now + plan.hop_ticks[hop], now + plan.hop_delays[hop]
-    heap_push(state.times, state.codes, 0, state.sizes[EVENTS], busy, 2 * jobs + link)
+    _schedule(state, busy, 2 * jobs + link)
     if hop + 1 == plan.hop_starts[plan.owners[hop] + 1]:
         arrival, code = arrival + plan.hop_ticks[hop], code + jobs
     else:
         ahead = 0 if plan.store else min(plan.hop_ticks[hop], plan.hop_ticks[hop + 1])
         arrival, code = arrival + plan.hop_ticks[hop] - ahead, code + pieces
-    heap_push(state.times, state.codes, 0, state.sizes[EVENTS] + 1, arrival, code)
-    state.sizes[EVENTS] += 2
+    _schedule(state, arrival, code)
 
 
 @kernel
-def _process_event(plan: _Plan, state: _State, now: int, pieces: int) -> bool:
-    """Process the earliest event; return whether a piece arrived at the end of its transfer."""
-    code, jobs = state.codes[0], len(state.starts)
+def _place(time: int) -> int:
+    """Place of a time among the recent ones."""
+    return (time * SPREAD >> 16) % RECENT_TIMES
+
+
+@kernel
+def _schedule(state: _State, time: int, code: int) -> None:
+    """Add an event: to another of its time if that was added lately, otherwise to the heap."""
+    place = _place(time)
+    first = state.recent_codes[place]
+    if state.recent_times[place] == time:
+        state.same_time[code] = state.same_time[first]
+        state.same_time[first] = code
+        return
+    state.recent_times[place] = time
+    state.recent_codes[place] = code
+    state.same_time[code] = NONE
+    heap_push(state.times, state.codes, 0, state.sizes[EVENTS], time, code)
+    state.sizes[EVENTS] += 1
+
+
+@kernel
+def _process_events(plan: _Plan, state: _State, now: int, pieces: int) -> bool:
+    """Process the earliest event and those added to it; return whether a piece arrived at the end of its transfer."""
+    code, jobs, arrived = state.codes[0], len(state.starts), False
     heap_pop(state.times, state.codes, 0, state.sizes[EVENTS])
     state.sizes[EVENTS] -= 1
-    if code < jobs:
-        _enqueue(plan, state, code, now, pieces)
-    elif code < 2 * jobs:
-        hop, piece = divmod(code - jobs, pieces)
-        _complete_piece(plan, state, plan.owners[hop] * pieces + piece, pieces)
-        return True
-    else:
-        state.idle[code - 2 * jobs] = True
-        _mark_pending(state, code - 2 * jobs)
-    return False
+    state.recent_times[_place(now)] = NONE
+    while code != NONE:
+        if code < jobs:
+            _enqueue(plan, state, code, now, pieces)
+        elif code < 2 * jobs:
+            hop, piece = divmod(code - jobs, pieces)
+            _complete_piece(plan, state, plan.owners[hop] * pieces + piece, pieces)
+            arrived = True
+        else:
+            state.idle[code - 2 * jobs] = True
+            _mark_pending(state, code - 2 * jobs)
+        code = state.same_time[code]
+    return arrived

@@ -1,7 +1,12 @@
 """The event loop, on networks small enough to follow by hand."""
 
+import heapq
+from collections import defaultdict
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collopt.schedules.timing.event_loop import Network, heap_pop, heap_push, run_events
 
@@ -82,6 +87,75 @@ def test_nothing_takes_no_time() -> None:
     """A transfer that crosses no link, on a network without links, is over at 0."""
     run = run_events(network([]), 1)
     assert (run.finish, run.unfinished, run.starts.shape) == (0, 0, (0, 1))
+
+
+def plain_starts(run: Network, pieces: int) -> list[list[int]]:
+    """Run the same, one event after the other: starts by hop and piece."""
+    hops = [range(first, end) for first, end in zip(run.hop_starts, run.hop_starts[1:], strict=False)]
+    owner = {hop: transfer for transfer, own in enumerate(hops) for hop in own}
+    starts = [[-1] * pieces for _ in owner]
+    waits = {
+        (transfer, piece): list(run.after).count(transfer) for transfer in range(len(hops)) for piece in range(pieces)
+    }
+    queues, idle_from = defaultdict[int, list[tuple[int, int, int]]](list), defaultdict[int, int](int)
+    events = [(0, "come", transfer, piece) for (transfer, piece), count in waits.items() if count == 0]
+    now = 0
+
+    def reach(hop: int, piece: int) -> None:
+        link = int(run.hop_links[hop])
+        in_turn = run.in_turn is not None and run.in_turn[link]
+        heapq.heappush(queues[link], (now if in_turn else piece + int(run.levels[owner[hop]]), hop, piece))
+
+    def pass_on(transfer: int, piece: int) -> None:
+        for place in np.flatnonzero(run.before == transfer):
+            follower = int(run.after[place]), piece
+            waits[follower] -= 1
+            if waits[follower] == 0:
+                begin(*follower)
+
+    def begin(transfer: int, piece: int) -> None:
+        if hops[transfer]:
+            reach(hops[transfer][0], piece)
+        else:
+            pass_on(transfer, piece)
+
+    while events:
+        now = events[0][0]
+        while events and events[0][0] == now:
+            _, kind, number, piece = heapq.heappop(events)
+            {"come": begin, "reach": reach, "end": pass_on, "idle": lambda *_: None}[kind](number, piece)
+        for link, queue in queues.items():
+            if queue and idle_from[link] <= now:
+                _, hop, piece = heapq.heappop(queue)
+                ticks, delay = int(run.hop_ticks[hop]), int(run.hop_delays[hop])
+                starts[hop][piece], idle_from[link] = now, now + ticks
+                heapq.heappush(events, (now + ticks, "idle", link, 0))
+                if hop + 1 in hops[owner[hop]]:
+                    ahead = 0 if run.store else min(ticks, int(run.hop_ticks[hop + 1]))
+                    heapq.heappush(events, (now + ticks + delay - ahead, "reach", hop + 1, piece))
+                else:
+                    heapq.heappush(events, (now + ticks + delay, "end", owner[hop], piece))
+    return starts
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """Transfers of up to three hops, of which each may wait for earlier ones; times close together and far apart."""
+    most = draw(st.sampled_from([3, 5000]))
+    hop = st.tuples(st.integers(0, 3), st.integers(1, most), st.integers(0, most))
+    transfers = draw(st.lists(st.lists(hop, max_size=3), min_size=1, max_size=8))
+    pairs = [(first, second) for second in range(len(transfers)) for first in range(second)]
+    waits = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=6)) if pairs else []
+    levels = draw(st.lists(st.integers(0, 3), min_size=len(transfers), max_size=len(transfers)))
+    made = network(*transfers, waits=tuple(waits), levels=levels)
+    in_turn = np.array(draw(st.lists(st.booleans(), min_size=made.num_links, max_size=made.num_links)))
+    return made._replace(store=draw(st.booleans()), in_turn=in_turn)
+
+
+@given(networks(), st.integers(1, 4))
+def test_events_of_one_time_may_come_in_any_order(drawn: Network, pieces: int) -> None:
+    """Pieces start as in a loop that takes one event after the other from a heap."""
+    assert run_events(drawn, pieces).starts.tolist() == plain_starts(drawn, pieces)
 
 
 def test_heaps_sort() -> None:
