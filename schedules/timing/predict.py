@@ -1,17 +1,20 @@
 """Predicted times: a run of the schedule, or of too many events one of its first slices, of fewer, or an estimate."""
 
+import math
 from fractions import Fraction
 from functools import cached_property
 
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.network.assumed_costs import timed_network
 from ..paths.schedule import Schedule, schedule_time
 from .run import Rules, TimedSchedule
 
 FEW_EVENTS = 2**16  # some hundredths of a second
 MANY_EVENTS = 2**19  # half a second
+FIRST_EVENTS = 2**13  # of the run that tells how many slices to run
 FIRST_SLICES = 4  # that are run where all take more than a few events
 MOST_EVENTS = 2**20  # of these first slices
+WORTH = 3  # times as many slices have to be run otherwise
+BUSY = Fraction(19, 20)  # of a run that the busiest link has to be busy, so that more slices tell hardly more
 
 
 class Predictor:
@@ -32,27 +35,37 @@ class Predictor:
     def time(self, num_bytes: int) -> Fraction:
         """Time in µs for so many bytes in all.
 
-        Where all slices are too many events, the first ones are run, and the others follow at the pace of the busiest
-        link if it was busy for most of that run; if it was not, all data is run in so many larger slices.
+        The first slices are run, as many as keep the busiest link busy for nearly all of the run if there are so many
+        and they are few events, and the others follow at the pace of that link.  If it was not busy for most of a run
+        of many events, all data is run in so many larger slices.
         """
         timed = self._timed
         slices = None if timed is None else timed.chosen_slices(num_bytes)
         if timed is not None and slices is not None:
             hops = len(timed.transfers.hop_links)
-            most = max(self._few // hops, min(FIRST_SLICES, MOST_EVENTS // hops))
-            if slices <= most:
-                return timed.run(num_bytes).time
-            if most >= FIRST_SLICES:
-                return self._of_many_slices(timed, num_bytes, Fraction(most, slices))
+            most = min(slices, max(self._few // hops, min(FIRST_SLICES, MOST_EVENTS // hops)))
+            if most == slices or most >= FIRST_SLICES:
+                return self._of_first_slices(timed, num_bytes, slices, most)
         given = slices if self._schedule.pipelined else None
         return schedule_time(self._schedule, self._topology, num_bytes, given, costs=self._costs)
 
-    def _of_many_slices(self, timed: TimedSchedule, num_bytes: int, part: Fraction) -> Fraction:
-        """Run a part of the slices."""
-        wire, count = timed.wire_time * num_bytes, int(part * timed.chosen_slices(num_bytes))
-        latency = self._schedule.latency(timed_network(self._topology, self._costs))
-        if part * wire >= latency:
-            begun = timed.run(num_bytes * part, count).time
-            if 2 * part * wire >= begun - self._costs.launch:
-                return begun + (1 - part) * wire
-        return timed.run(num_bytes, count).time
+    def _of_first_slices(self, timed: TimedSchedule, num_bytes: int, slices: int, most: int) -> Fraction:
+        """Run some of the slices, at first so few that their run tells how many are enough."""
+        wire = timed.wire_time * num_bytes / slices
+        few = max(FIRST_SLICES, FIRST_EVENTS // len(timed.transfers.hop_links))
+        if WORTH * few <= most:
+            idle = self._begun(timed, num_bytes, slices, few) - few * wire
+            enough = math.ceil(idle * BUSY / (1 - BUSY) / wire)
+            if enough <= few:
+                return self._costs.launch + idle + slices * wire
+            most = min(most, enough)
+        if most == slices:
+            return timed.run(num_bytes).time
+        begun = self._begun(timed, num_bytes, slices, most)
+        if 2 * most * wire >= begun:
+            return self._costs.launch + begun + (slices - most) * wire
+        return timed.run(num_bytes, most).time
+
+    def _begun(self, timed: TimedSchedule, num_bytes: int, slices: int, count: int) -> Fraction:
+        """Time in µs of so many of the slices, after the launch."""
+        return timed.run(num_bytes * Fraction(count, slices), count).time - self._costs.launch
