@@ -21,6 +21,7 @@ from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
 from .trees.problem import shard_weights, tree_problem
+from .trees.steiner_limits import has_few_trees
 
 NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less
 CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many ranks is tried for less
@@ -86,6 +87,8 @@ def plan_for_size(
                 search.try_planner("forestcoll", {"trees_per_root": count})
         if (few or not in_few_steps) and not search.beats_all_rings():
             search.try_planner("ring", near=near)
+    if has_few_trees(topology) and options.get("in_network", True):
+        search.try_planner("steiner")
     for name in ON_FEW_RANKS if topology.num_ranks <= (FEW_RANKS if in_few_steps else SEARCHED_RANKS) else ():
         search.try_planner(name)
     return search.result()

@@ -17,6 +17,7 @@ from .catalogue import PLANNERS, Planner, PlannerName
 from .fastest import plan_for_size
 from .plans.plan import Plan
 from .trees.problem import shard_weights
+from .trees.steiner_limits import has_few_trees
 
 __all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner", "plan", "unknown_name"]
 
@@ -27,7 +28,6 @@ VERY_MANY_RANKS, VERY_MANY_LINKED = 1024, 512
 HARDLY_SLOWER = Fraction(1, 1000)  # the gap up to which these are taken
 CLOSE = Fraction(1, 50)  # the gap up to which these stages are taken
 
-FEW_RANKS, FEW_SWITCHES = 8, 4  # up to which the best trees that branch at switches take no more than a second
 
 DEFAULTS: tuple[dict[str, Any], ...] = ({}, {"in_network": True})  # options that leave an allreduce all freedom
 
@@ -199,7 +199,7 @@ def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
     if best is None:
         assert refusal  # every planner that was asked has refused, and ForestColl takes all options
         raise refusal
-    if best.gap and options in DEFAULTS and _has_few_trees(topology):
+    if best.gap and options in DEFAULTS and has_few_trees(topology):
         with suppress(UnsupportedError, NoAnswerError):  # groups of switches are too small, or floats too coarse
             best = max(best, PLANNERS["steiner"](topology, ALLREDUCE), key=lambda made: (made.algbw, -made.gap))
     return best
@@ -229,11 +229,6 @@ def _in_stages(topology: Topology, collective: Collective, options: dict[str, An
             made = PLANNERS["fast"](topology, collective, **options)
             return made if made.gap <= CLOSE else None
     return None
-
-
-def _has_few_trees(topology: Topology) -> bool:
-    """Whether the best trees that branch at switches are found in a second."""
-    return topology.num_ranks <= FEW_RANKS and 0 < len(topology.multicast | topology.aggregation) <= FEW_SWITCHES
 
 
 def _check_options(planner: Planner, collective: Collective, options: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from ...topologies import Topology
 
 MAX_RANKS = 12
 MAX_ABLE = 6
+FEW_RANKS, FEW_ABLE = 8, 4  # up to which the best trees take no more than a second
 
 
 def check_abilities(topology: Topology) -> None:
@@ -42,3 +43,8 @@ def has_best_trees(topology: Topology) -> bool:
     except UnsupportedError:
         return False
     return True
+
+
+def has_few_trees(topology: Topology) -> bool:
+    """Whether the best trees that branch at switches are found in a second."""
+    return topology.num_ranks <= FEW_RANKS and 0 < len(topology.multicast | topology.aggregation) <= FEW_ABLE
