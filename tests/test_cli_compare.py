@@ -48,7 +48,9 @@ def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFi
     assert ["ring", "213.33", "38.46"] in table
     assert ["blink", "240.00", "30.77"] in table
     assert [float(row[1]) for row in table] == sorted((float(row[1]) for row in table), reverse=True)
-    assert any(line.startswith("  plan double-binary-tree  ") for line in lines)
+    assert any(
+        line.startswith("  plan bfb  ") and line.endswith("expected direct links between ranks") for line in lines
+    )
 
 
 def test_steps_have_a_column_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,6 +106,15 @@ def test_one_size_is_planned_for_and_several_are_predicted(capsys: pytest.Captur
     larger = collopt.plan(uneven_torus(), "allgather", planner="bfb", size="1M")
     assert several["bfb"]["us_1M"] == larger.simulate("1M")
     assert several["bfb"]["algbw_exact"] == str(unsized.algbw)
+
+
+def test_planners_of_other_collectives_are_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Others that refuse have a line each, with the name of the network."""
+    answer = call(capsys, "compare", *A100)
+    reasons = [line for line in answer.out.splitlines() if line.startswith(("  plan ", "  not for "))]
+    assert [line.split("  ")[1] for line in reasons if line.startswith("  not for ")] == ["not for allgather"]
+    assert "strength, allreduce-lp" in reasons[-1]
+    assert any("steiner        no switch of dgx-a100-2boxes multicasts" in line for line in reasons)
 
 
 def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,6 +60,12 @@ def test_more_links_than_neighbors_are_told(capsys: pytest.CaptureFixture[str]) 
     assert "parallel" not in call(capsys, "find", 4, "--degree", 3, "--no-all-to-all").err
 
 
+def test_links_of_nodes_to_themselves_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are ports that a node need not have; `DBJ(5, 1)` is the complete graph with one at each node."""
+    note = "collopt: note: links of nodes to themselves carry nothing and may be left out: DBJ(5, 1)\n"
+    assert call(capsys, "find", 5, "--degree", 5, "--bidirectional").err.endswith(note)
+
+
 def test_candidates_are_ranked_for_calls_of_several_collectives_and_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     """Counts of the same call add up, and hosts and NICs may be slower than the ports."""
     calls = ("--call", "allreduce:64K:40", "--call", "allreduce:64K:2", "--call", "all_to_all:1M")

@@ -107,6 +107,10 @@ def test_a_catalogue_name_comes_before_a_file(
         (["torus", "--set", "dims=4x4"], "there is no option of torus called 'dims'; expected one of shape, bandwidth"),
         (["torus", "--set", "bandwidth=2"], "torus needs --shape: sizes such as 4x4"),
         (["fat-tree"], "fat-tree needs --set k=...: a whole number"),
+        (
+            ["dragonfly", "--set", "hosts_per_router=2"],
+            "dragonfly needs --set routers_per_group=...: a whole number and --set global_links_per_router=...: a",
+        ),
         (["torus", "--shape", "4x"], "--shape of torus is '4x'; expected sizes such as 4x4"),
         (["mi250", "--boxes", "two"], "--boxes of mi250 is 'two'; expected a whole number"),
         (["mi250", "--boxes", "0"], "boxes is 0; expected a whole number from 1 to 131072"),

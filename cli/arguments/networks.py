@@ -104,9 +104,10 @@ def _built(name: str, options: NetworkOptions) -> Topology:
     values = _values(entry, options)
     # Of an option that there is not, `build` says first which may have been meant.
     understood = values.keys() <= {parameter.name for parameter in entry.parameters}
-    for parameter in entry.parameters:
-        if understood and parameter.required and parameter.name not in values:
-            raise TopologyError(f"{entry.name} needs {flag_of(parameter.name)}: {parameter.expected}")
+    missing = [each for each in entry.parameters if each.required and each.name not in values]
+    if understood and missing:
+        needed = " and ".join(f"{flag_of(parameter.name)}: {parameter.expected}" for parameter in missing)
+        raise TopologyError(f"{entry.name} needs {needed}")
     try:
         built = build(entry.name, **values)
     except TopologyError as error:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
+    from ...schedules import Collective
+    from ...topologies import Topology
+
 
 MICROSECONDS = 10**6
 SCHEDULES = {"trees": "num_trees", "hops": "max_height", "steps": "num_steps"}
@@ -56,7 +59,7 @@ def compare(
     elif as_csv:
         emit_csv(plain_rows(frame.drop(columns="plan")))
     else:
-        _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks", sizes)
+        _print(frame, known, network, sizes)
     tried = frame[frame["kind"] == "plan"].to_dict("records")
     if len(tried) == 1 and tried[0]["status"] != "ok":
         raise UnsupportedError(f"{tried[0]['planner']} has no plan: {tried[0]['reason']}")
@@ -65,8 +68,9 @@ def compare(
         raise UnsupportedError(f"none of {len(tried)} planners can {what}; the reasons are listed above")
 
 
-def _print(frame: pd.DataFrame, title: str, sizes: list[str]) -> None:
+def _print(frame: pd.DataFrame, collective: Collective, network: Topology, sizes: list[str]) -> None:
     answered, bounds = frame["status"] == "ok", frame["kind"] == "bound"
+    title = f"{collective} on {network.name}, {network.num_ranks} ranks"
     emit_rows(title, _bounds(frame[bounds & answered]) or {"bound": "none"})
     if len(plans := frame[~bounds & answered]):
         emit(_table(plans.sort_values("algbw", ascending=False, kind="stable"), sizes))
@@ -75,10 +79,20 @@ def _print(frame: pd.DataFrame, title: str, sizes: list[str]) -> None:
     if compiling := frame["compile_seconds"].sum():
         took = time_text(compiling * MICROSECONDS)
         note(f"collopt: note: compiling kernels took {took}, which no planning time includes")
+    from ...planners.registry import as_planner
+
     for status in ("not applicable", "failed"):
-        if len(others := frame[frame["status"] == status]):
-            rows = others.to_dict("records")
-            emit_rows(status, {f"{row['kind']} {row['planner']}": row["reason"] for row in rows})
+        reasons: dict[str, str] = {}
+        elsewhere: list[str] = []
+        for row in frame[frame["status"] == status].to_dict("records"):
+            if row["kind"] == "plan" and not as_planner(row["planner"]).plans(collective):
+                elsewhere.append(row["planner"])
+            else:
+                reasons[f"{row['kind']} {row['planner']}"] = row["reason"].replace(repr(network), network.name)
+        if elsewhere:
+            reasons[f"not for {collective}"] = ", ".join(elsewhere)
+        if reasons:
+            emit_rows(status, reasons)
 
 
 def _bounds(frame: pd.DataFrame) -> dict[str, str]:

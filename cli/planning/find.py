@@ -189,6 +189,10 @@ def _print(found: Frontier, size: str, calls: Calls, best: Candidate) -> None:
     if found.degree >= found.nodes:
         most = count_text(found.nodes - 1, "neighbor")
         note(f"collopt: note: a node has at most {most}, so links are parallel; --degree {found.nodes - 1} needs none")
+    # The graphs of the others are too large to build.
+    looped = [each.name for each in found if each.all_to_all is not None and each.graph().num_self_loops]
+    if looped:
+        note(f"collopt: note: links of nodes to themselves carry nothing and may be left out: {', '.join(looped)}")
 
 
 def _table(found: Frontier, calls: Calls, best: Candidate) -> Table:

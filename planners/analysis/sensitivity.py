@@ -15,7 +15,7 @@ from ...schedules.bounds.bound import link_values
 from ...schedules.traffic.collective import AnyCollective, Collective, as_collective
 from ...schedules.trees.symmetric_forest import link_orbits
 from ...support import progress
-from ...support.quantities import Exact, as_factor
+from ...support.quantities import MAX_BANDWIDTH, Exact, as_factor
 from ...support.validation import shown
 from ...topologies import Link, Topology, symmetries
 from ...topologies.given_networks import NetworkLike, as_network
@@ -173,7 +173,7 @@ def _widened(topology: Topology, links: Sequence[Link], part: Fraction) -> Topol
         wider = topology.with_bandwidths({link[:2]: link.bandwidth * (1 + part) for link in links})
         _ = wider.arrays
     except (TopologyError, CapacityOverflowError):
-        text = f"a step of {float(part):g} makes bandwidths that are too large or have too many digits"
+        text = f"a step of {float(part):g} makes bandwidths above {float(MAX_BANDWIDTH):g} GB/s or with too many digits"
         raise NoAnswerError(f"{text}; give one such as 1/10") from None
     return wider
 
