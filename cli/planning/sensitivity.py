@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -56,10 +55,12 @@ def sensitivity(
         rate = sum(table["worth"].tolist())
         if not links:
             table = _with_pairs(table, network, table_of)
-    if as_json:
-        emit_json({"topology": network.name, "collective": str(known), "step": str(part), "links": plain_rows(table)})
-    elif as_csv:
-        emit_csv(plain_rows(table))
+    if as_json or as_csv:
+        rows = plain_rows(table.assign(bandwidth=[", ".join(map(str, rates)) for rates in table["bandwidth"]]))
+        if as_json:
+            emit_json({"topology": network.name, "collective": str(known), "step": str(part), "links": rows})
+        else:
+            emit_csv(rows)
     else:
         emit(f"{known} on {network.name}: the bound on algbw, {rate_text(rate)}, rests on these links")
         _print(table, part)
@@ -94,11 +95,11 @@ def _class_names(network: Topology) -> dict[Link, str]:
 
 
 def _by_group(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each group of links: name, links, GB/s of each, gain and worth."""
+    """Return a row for each group of links: name, links, which bandwidths these have in GB/s, gain and worth."""
     groups = frame.groupby("group", sort=False)
     table = groups[["gain", "worth"]].first()
     table.insert(0, "links", groups.size())
-    table.insert(1, "bandwidth", groups["bandwidth"].agg(lambda each: ", ".join(map(str, sorted(set(each))))))
+    table.insert(1, "bandwidth", groups["bandwidth"].agg(lambda each: sorted(set(each))))
     return _sorted(table.rename_axis("group").reset_index())
 
 
@@ -112,7 +113,7 @@ def _print(table: pd.DataFrame, part: Any) -> None:
     )
     for row in table.head(MAX_ROWS).to_dict("records"):
         gains = (bandwidth_text(value, 2) for value in (row["gain"] * part, row["worth"]))
-        each = ", ".join(f"{float(Fraction(rate)):g}" for rate in row["bandwidth"].split(", "))
+        each = ", ".join(f"{float(rate):g}" for rate in row["bandwidth"])
         shown.add_row(row["group"], str(row["links"]), each, *gains)
     emit(shown)
     if len(table) > MAX_ROWS:
