@@ -19,9 +19,12 @@ settings.register_profile("collopt", deadline=None, derandomize="CI" in os.envir
 settings.register_profile("quick", settings.get_profile("collopt"), max_examples=33)
 settings.load_profile("collopt")
 
-# A shell starts what runs in the background with interrupts ignored, and so would be what tests start and interrupt.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts what runs in the background with interrupts ignored, and nohup with hangups ignored; so would be what
+# tests start and interrupt.
+if threading.current_thread() is threading.main_thread():
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 # No test opens a window, and processes that tests start inherit this.
 os.environ["MPLBACKEND"] = "Agg"

@@ -1,6 +1,6 @@
 """Supervisors of local ranks, forked from one process that has imported torch, which takes two seconds each time.
 
-`tests/runtime/test_local_ranks.py`, and every test that starts the command line as a process, use the real ones.
+`tests/runtime/test_local_ranks.py` and tests that start a Python of their own use the real ones.
 """
 
 from __future__ import annotations
@@ -19,11 +19,31 @@ PRELOAD = [
     "torch",
     "torch.distributed",
     "collopt.runtime.measuring.bench.bench",
-    # What ranks would otherwise import one by one, for half a second each: their tasks, and kernels.
+    # What ranks and programs would otherwise import one by one, for half a second each: their tasks, and kernels.
+    "pytest",
     "hypothesis",
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "collopt.cli.app",
     "scipy.linalg",
     "collopt.runtime.distributed.all_to_allv.step_kernel",
 ]
+
+
+def forking_context() -> Any:
+    """Where processes with torch come from: a server, or this process if it is one of them."""
+    if multiprocessing.parent_process() is not None:
+        return multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    return context
+
+
+def start(process: Any) -> None:
+    """Start a process of `forking_context`; the first one starts the server, which imports torch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        process.start()
 
 
 class ForkedPopen:
@@ -44,16 +64,14 @@ class ForkedPopen:
         assert start_new_session
         assert stdin == subprocess.PIPE
         assert stdout is stderr
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOAD)
         source, sink = os.pipe()
         ends = [Connection(fd) for fd in (source, os.dup(stdout.fileno()), os.dup(pass_fds[0]))]
         code, *words = args[args.index("-c") + 1 :]
-        self.process = context.Process(target=run, args=(code, words[:-1], dict(env), *ends))
+        context = forking_context()
+        inherited = [sink] if context.get_start_method() == "fork" else []
+        self.process = context.Process(target=run, args=(code, words[:-1], dict(env), *ends, inherited))
         try:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("OMP_NUM_THREADS", "1")  # The first start starts the process that imports torch.
-                self.process.start()
+            start(self.process)
         finally:
             for end in ends:
                 end.close()
@@ -91,10 +109,18 @@ class ForkedSubprocess:
 
 
 def run(
-    code: str, words: list[str], environment: dict[str, str], stdin: Connection, log: Connection, news: Connection
+    code: str,
+    words: list[str],
+    environment: dict[str, str],
+    stdin: Connection,
+    log: Connection,
+    news: Connection,
+    inherited: Sequence[int] = (),
 ) -> None:
-    """Become what ``python -c code words`` would be, with these ends of pipes."""
+    """Become what ``python -c code words`` would be, with these ends of pipes and without the `inherited` one."""
     os.setsid()
+    for fd in inherited:
+        os.close(fd)  # The parent's end of standard input, whose end the supervisor waits for.
     os.dup2(stdin.fileno(), 0)
     for number in (1, 2):
         os.dup2(log.fileno(), number)

@@ -15,7 +15,7 @@ from cli_calls import Answer, call, netfile, refusal
 from collopt.runtime import BenchReport
 from collopt.runtime.measuring.bench.report import BenchRow, Device, Reading
 from collopt.topologies import ring
-from test_cli_run_launched import answers, free_port, variables
+from test_cli_run_launched import answers, free_port, start
 
 SHORT = ["-b", "1K", "-e", "4K", "-f", "2", "-n", "2", "-w", "1"]
 
@@ -201,18 +201,7 @@ def test_plans_that_do_not_go_together_are_refused(capsys: pytest.CaptureFixture
 def launched(plan: Path, *options: list[object]) -> list[Answer]:
     """Start one process per list of options, as torchrun would."""
     port = free_port()
-    return answers(
-        [
-            subprocess.Popen(
-                [sys.executable, "-m", "collopt", "bench", str(plan), *map(str, words)],
-                env={**os.environ, **variables(rank, port)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank, words in enumerate(options)
-        ]
-    )
+    return answers([start(rank, port, "bench", plan, *words) for rank, words in enumerate(options)])
 
 
 @pytest.mark.slow

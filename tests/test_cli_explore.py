@@ -66,7 +66,10 @@ def test_it_serves_until_it_is_ended(number: signal.Signals, status: int, tmp_pa
         with urllib.request.urlopen(put, timeout=60) as reply:
             assert reply.status == 200
         running.send_signal(number)
-        out, err = running.communicate(timeout=60)
+        try:
+            out, err = running.communicate(timeout=60)
+        finally:
+            running.kill()  # Else a server that the signal did not end would be waited for without end.
     assert (running.returncode, out, err) == (status, "", "")
     assert list(tmp_path.iterdir()) == []
     assert more == "collopt: this address works on this machine only; Ctrl-C ends it\n"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +13,8 @@ import pytest
 import collopt
 from cli_calls import Answer, process, refusal
 from collopt.topologies import ring
+from forked_programs import ForkedProgram
 from slow_cases import slow_where
-
-LIMIT_S = 100
 
 
 @pytest.fixture(scope="module")
@@ -49,28 +45,21 @@ def variables(rank: int, port: int, **others: str) -> dict[str, str]:
     }
 
 
-def start(rank: int, port: int, *words: object) -> subprocess.Popen[str]:
+def start(rank: int, port: int, *words: object) -> ForkedProgram:
     """Start one of two ranks."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "collopt", "run", *map(str, words)],
-        env={**os.environ, **variables(rank, port)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return ForkedProgram("-m", "collopt", *words, environment=variables(rank, port))
 
 
-def answers(ranks: Sequence[subprocess.Popen[str]]) -> list[Answer]:
+def answers(ranks: Sequence[ForkedProgram]) -> list[Answer]:
     """Wait for all ranks."""
-    printed = [rank.communicate(timeout=LIMIT_S) for rank in ranks]
-    return [Answer(rank.returncode, out, err) for rank, (out, err) in zip(ranks, printed, strict=True)]
+    return [rank.answer() for rank in ranks]
 
 
 @pytest.mark.slow
 def test_two_processes_run_the_plan_and_the_first_one_prints(plan_file: Path) -> None:
     """One report, and not a word on standard error."""
     port = free_port()
-    first, second = answers([start(rank, port, plan_file, "--repeats", 1) for rank in range(2)])
+    first, second = answers([start(rank, port, "run", plan_file, "--repeats", 1) for rank in range(2)])
     assert (first.status, second.status) == (0, 0)
     assert first.out.startswith("gloo, 2 ranks, 65536 float32 each: correct on all ranks")
     assert first.out.count("\n") == 1
@@ -81,7 +70,7 @@ def test_two_processes_run_the_plan_and_the_first_one_prints(plan_file: Path) ->
 def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
     """Gloo would end such processes without a word of ours."""
     port = free_port()
-    for answer in answers([start(rank, port, plan_file, "--elements", 10 + rank) for rank in range(2)]):
+    for answer in answers([start(rank, port, "run", plan_file, "--elements", 10 + rank) for rank in range(2)]):
         assert refusal(answer, status=1) == (
             "the ranks disagree about elements: 10, 11; start all with the same plans and options"
         )
@@ -91,8 +80,8 @@ def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
 def test_a_rank_that_dies_is_told_by_the_other(plan_file: Path) -> None:
     """Killed in the middle of a run that would take hours."""
     port = free_port()
-    first, second = (start(rank, port, plan_file, "--repeats", 10**6, "--timeout", 20) for rank in range(2))
-    time.sleep(8)
+    first, second = (start(rank, port, "run", plan_file, "--repeats", 10**6, "--timeout", 20) for rank in range(2))
+    time.sleep(3)
     second.send_signal(signal.SIGKILL)
     told, killed = answers([first, second])
     assert killed.status == -signal.SIGKILL
@@ -107,10 +96,12 @@ def test_a_rank_that_dies_is_told_by_the_other(plan_file: Path) -> None:
     ids=["nobody else comes", "no such host"],
 )
 def test_a_rank_that_stays_alone_gives_up_in_one_line(plan_file: Path, rank: int, changes: dict[str, str]) -> None:
-    """Within its time, with the place where the ranks were to meet."""
+    """Within its time, with the place where the ranks were to meet.
+
+    Not forked, as torch, which would log more, is told so when it is imported.
+    """
     environment = variables(rank, free_port(), **changes)
-    answer = process("run", plan_file, "--timeout", 2, **environment)
-    told = refusal(answer, status=1)
+    told = refusal(process("run", plan_file, "--timeout", 2, **environment), status=1)
     # Torch's words or ours, whichever comes first.
     assert told.startswith(f"rank {rank} of 2 ")
     assert f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}" in told
@@ -122,7 +113,8 @@ def test_a_port_that_is_taken_is_told_by_the_first_rank(plan_file: Path) -> None
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        told = refusal(process("run", plan_file, "--timeout", 5, **variables(0, other.getsockname()[1])), status=1)
+        port = other.getsockname()[1]
+        told = refusal(start(0, port, "run", plan_file, "--timeout", 5).answer(), status=1)
     assert told.startswith("rank 0 of 2 could not join the others at 127.0.0.1:")
     assert "EADDRINUSE" in told
 
@@ -134,7 +126,7 @@ def test_a_rank_that_meets_something_else_gives_up_too(plan_file: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        told = refusal(process("run", plan_file, "--timeout", 1, **variables(1, port)), status=1)
+        told = refusal(start(1, port, "run", plan_file, "--timeout", 1).answer(), status=1)
     assert "within 1 s" in told
     assert f"can reach 127.0.0.1:{port}" in told
 

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from forked_programs import ForkedProgram, forked
+from test_cli_run_launched import free_port, variables
+
 EXAMPLE = str(Path(__file__).parents[1] / "examples" / "train.py")
 PLANNED = {
     "ddp": "by plans: 1 x allgather, 4 x broadcast, 16 x allreduce",
@@ -20,11 +23,9 @@ PLANNED = {
 
 def run(*command: str, folder: Path) -> list[str]:
     """Run Python on something, and return the lines that it prints."""
-    done = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    answer = forked(*command, folder=folder)
+    assert answer.status == 0, answer.err
+    return answer.out.splitlines()
 
 
 @pytest.mark.slow
@@ -63,8 +64,13 @@ def test_experts_on_several_ranks_train_as_on_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 def test_losses_in_jax_are_those_of_its_own_collective(tmp_path: Path) -> None:
-    """To what float32 can tell; and they fall."""
-    _, *rows = run(str(Path(EXAMPLE).with_name("train_with_jax.py")), folder=tmp_path)
+    """To what float32 can tell; and they fall.  Not forked, as JAX starts threads."""
+    example = Path(EXAMPLE).with_name("train_with_jax.py")
+    done = subprocess.run(
+        [sys.executable, example], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    _, *rows = done.stdout.splitlines()
     losses = [[float(loss) for loss in row.split()[1:]] for row in rows]
     assert len(losses) == 8
     for own, by_plans in losses:
@@ -82,10 +88,14 @@ def test_an_unknown_way_to_train_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_torchrun_runs_the_example_too(tmp_path: Path) -> None:
+def test_a_launcher_runs_the_example_too() -> None:
     """Then the processes are the launcher's, and only the planned training is run."""
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
-    lines = run(*launcher, EXAMPLE, "ddp", folder=tmp_path)
-    (told,) = [line for line in lines if line.startswith("losses")]
+    port = free_port()
+    started = [ForkedProgram(EXAMPLE, "ddp", environment=variables(rank, port, WORLD_SIZE="4")) for rank in range(4)]
+    first, *others = [rank.answer() for rank in started]
+    assert [(each.status, each.out) for each in others] == [(0, "")] * 3
+    assert first.status == 0, first.err
+    (told,) = first.out.splitlines()
+    assert told.startswith("losses")
     assert len(re.findall(r"\d+\.\d{6}", told)) == 8
     assert "'allreduce': 16" in told

@@ -15,7 +15,8 @@ def steps_hold(schedule: StepSchedule, topology: Topology) -> bool:
     """Whether the schedule is an allgather, or reversed a reduce-scatter, on links of the topology."""
     ranks, chunks = range(topology.num_ranks), range(schedule.chunks_per_shard)
     sends = list(schedule.sends())
-    if not all(_is_route(send.path, schedule, topology) for send in sends):
+    known = {(link.tail, link.head) for link in topology.links}
+    if not all(_is_route(send.path, schedule, topology, known) for send in sends):
         return False
     if {send.step for send in sends} != set(range(schedule.num_steps)):
         return False
@@ -48,12 +49,11 @@ def step_loads_of(schedule: StepSchedule, topology: Topology) -> list[list[int]]
     return loads
 
 
-def _is_route(path: tuple[int, ...], schedule: StepSchedule, topology: Topology) -> bool:
+def _is_route(path: tuple[int, ...], schedule: StepSchedule, topology: Topology, known: set[tuple[str, str]]) -> bool:
     nodes, ranks = range(len(topology.nodes)), range(topology.num_ranks)
     if len(path) < 2 or len(set(path)) < len(path) or not set(path) <= set(nodes):
         return False
     if [place for place, node in enumerate(path) if node in ranks] != [0, len(path) - 1]:
         return False
     hops = pairwise(topology.nodes[node] for node in path)
-    known = {(link.tail, link.head) for link in topology.links}
     return all((hop if schedule.direction == "broadcast" else hop[::-1]) in known for hop in hops)

@@ -130,11 +130,11 @@ def shape_of(collective: str) -> tuple[int, ...]:
 
 
 def matrix() -> dict[str, bool]:
-    """Every collective on every network, in integers."""
+    """Every second collective on one network, the others on the next, in integers."""
     return {
         f"{collective} on {network.name}": same(*beside(planned(network, collective), numbers(shape_of(collective))))
-        for network in (make() for make in NETWORKS[RANKS])
-        for collective in OWN
+        for number, network in enumerate(make() for make in NETWORKS[RANKS])
+        for collective in list(OWN)[number % 2 :: 2]
     }
 
 

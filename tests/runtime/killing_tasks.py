@@ -164,9 +164,11 @@ class Try:
 
 def tries(what: str, timeout: float, number: int) -> list[dict[str, Any]]:
     """Kill a rank so many times; while the others of one try are waiting for it, the next ones start."""
+    # Loads the kernels once, instead of in every rank of every try.
     if what == "all_to_all_single":
-        # Loads the kernels once, instead of in every rank of every try.
         rank_steps(Exchange(np.ones((RANKS, RANKS), dtype=np.int64).tobytes(), RANKS, 1, 4), 0)
+    else:
+        planned_call(0, "allreduce")
     waiting: deque[Try] = deque()
     results = []
     try:

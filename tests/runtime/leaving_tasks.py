@@ -1,11 +1,12 @@
 """Ranks that come to the end of their program with calls that nobody waited for; run as ``python leaving_tasks.py``.
 
 A program of its own, as the interpreter is to end in the ordinary way, which processes of multiprocessing do not.  It
-imports torch once and forks the ranks from itself.
+imports torch once, loads kernels once and forks the ranks of every way to leave from itself.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -26,6 +27,7 @@ from runtime_tasks import RANKS, join, message_of
 
 from collopt.runtime import execute
 from collopt.runtime.distributed.calls import call_queue
+from collopt.runtime.distributed.execution.execute import program_of
 
 PATIENCE_S = 1.0
 """Of the end of the interpreter, where calls cannot come to theirs."""
@@ -80,15 +82,18 @@ class LateEnd:
         time.sleep(1)
 
 
-late_end = LateEnd()
+kept: list[LateEnd] = []
 
 
 def release_late() -> None:
     """Wait for calls of two queues, one of which is gone before its call has released what it held."""
+    gc.unfreeze()  # The order of the end is what matters here.
     one, other = call_queue.CallQueue(), call_queue.CallQueue()
     for queue in (one, other):
         queue.submit(partial(id, LateRelease())).result()
+    late_end = LateEnd()
     late_end.queue = one
+    kept.append(late_end)
 
 
 def fork(rank: int, over: Path, call: Callable[[], Any], data: torch.Tensor) -> None:
@@ -127,17 +132,21 @@ def report(pids: list[int], folder: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Fork the ranks; in each of them the program goes on to its end."""
-    how = sys.argv[1]
-    folder = tempfile.mkdtemp()
-    pids = []
-    for rank in range(RANKS):
-        if not (pid := os.fork()):
-            os.dup2(os.open(f"{folder}/said{rank}", os.O_WRONLY | os.O_CREAT), 2)
-            leave(rank, folder, how)
-            return
-        pids.append(pid)
-    sys.stdout.write(json.dumps(report(pids, folder)))
+    """Fork the ranks of one way after the other; in each of them the program goes on to its end."""
+    program_of(plan_for("allreduce"))
+    gc.freeze()  # Else each rank looks, when it ends, for circles among what torch has made, which takes a second.
+    found = {}
+    for how in sys.argv[1:]:
+        folder = tempfile.mkdtemp()
+        pids = []
+        for rank in range(RANKS):
+            if not (pid := os.fork()):
+                os.dup2(os.open(f"{folder}/said{rank}", os.O_WRONLY | os.O_CREAT), 2)
+                leave(rank, folder, how)
+                return
+            pids.append(pid)
+        found[how] = report(pids, folder)
+    sys.stdout.write(json.dumps(found))
 
 
 if __name__ == "__main__":

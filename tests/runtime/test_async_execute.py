@@ -99,27 +99,35 @@ def test_waiting_tells_of_a_rank_that_stays_away() -> None:
         assert seconds < 20
 
 
-def leave(how: str) -> list[dict[str, Any]]:
-    """Let four ranks come to the end of their program without waiting for their calls."""
+Left = dict[str, list[dict[str, Any]]]
+WAYS_TO_LEAVE = ("finished", "forked", "without rank 3", "late release", "destroyed")
+
+
+@pytest.fixture(scope="module")
+def left() -> Left:
+    """What becomes of four ranks that come to the end of their program without waiting for their calls, in each way."""
     task = Path(async_tasks.__file__).with_name("leaving_tasks.py")
     done = subprocess.run(
-        [sys.executable, task, how],
+        [sys.executable, task, *WAYS_TO_LEAVE],
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(task.parent), *sys.path])},
     )
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    assert [each["code"] for each in found] == [0] * RANKS, found
+    found: Left = json.loads(done.stdout)
+    for ranks in found.values():
+        assert [each["code"] for each in ranks] == [0] * RANKS, found
     return found
 
 
 @pytest.mark.slow
-def test_calls_that_nobody_waits_for_come_to_their_end_before_the_program_does() -> None:
+def test_calls_that_nobody_waits_for_come_to_their_end_before_the_program_does(
+    left: Left,
+) -> None:
     """Rank 0, which waits, has its data from the others, which do not."""
-    assert [each["said"] for each in leave("finished")] == [""] * RANKS
+    assert [each["said"] for each in left["finished"]] == [""] * RANKS
 
 
 def test_processes_of_multiprocessing_bring_their_calls_to_an_end_too() -> None:
@@ -128,9 +136,9 @@ def test_processes_of_multiprocessing_bring_their_calls_to_an_end_too() -> None:
 
 
 @pytest.mark.slow
-def test_a_fork_ends_at_once_and_is_told_what_it_cannot_do() -> None:
+def test_a_fork_ends_at_once_and_is_told_what_it_cannot_do(left: Left) -> None:
     """While a call of the process that it is a fork of goes on; that one comes to its end undisturbed."""
-    first, *others = (each["said"].splitlines() for each in leave("forked"))
+    first, *others = (each["said"].splitlines() for each in left["forked"])
     assert others == [[]] * (RANKS - 1)
     assert [line.partition(";")[0] for line in first if "Warning" not in line] == [
         "ProgramError: the call continues in the process that this one was forked from",
@@ -142,9 +150,9 @@ def test_a_fork_ends_at_once_and_is_told_what_it_cannot_do() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_ends_though_its_calls_cannot() -> None:
+def test_a_program_ends_though_its_calls_cannot(left: Left) -> None:
     """Soon, and it says why it has waited."""
-    found = leave("without rank 3")
+    found = left["without rank 3"]
     for each in found[:3]:
         assert each["said"].startswith("the program exits with calls that are unfinished after 1 s, on groups: 1; wait")
         assert "an asynchronous call failed: rank " in each["said"]
@@ -152,13 +160,13 @@ def test_a_program_ends_though_its_calls_cannot() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_ends_after_its_calls_have_released_their_tensors() -> None:
+def test_a_program_ends_after_its_calls_have_released_their_tensors(left: Left) -> None:
     """A thread that were in torch's code at that time would end the process by SIGABRT."""
-    assert [each["said"] for each in leave("late release")] == [""] * RANKS
+    assert [each["said"] for each in left["late release"]] == [""] * RANKS
 
 
 @pytest.mark.slow
-def test_errors_that_nobody_waits_for_are_told() -> None:
+def test_errors_that_nobody_waits_for_are_told(left: Left) -> None:
     """Here of a group that is destroyed too early."""
-    for each in leave("destroyed"):
+    for each in left["destroyed"]:
         assert "an asynchronous call failed: rank " in each["said"] or not each["said"]

@@ -213,7 +213,7 @@ def _waiting_steps(program: Program) -> list[tuple[int, int, int]]:
 
 
 @given(case=schedules(), seed=st.integers(0, 2**32), most=st.integers(1, 4))
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(60))
 def test_refuses_every_lowered_program_that_lost_a_dependency(
     case: tuple[TreeSchedule, str], seed: int, most: int
 ) -> None:

@@ -75,7 +75,7 @@ def without_waits(program: Program, rank: int, block: int, step: int) -> Program
 
 
 @given(schedule=flows(), most=st.integers(1, 9), max_steps=st.integers(1, 9), channels=st.integers(1, 3))
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(80))
 def test_random_flows_bring_everything_where_it_belongs(
     schedule: FlowSchedule, most: int, max_steps: int, channels: int
 ) -> None:
@@ -93,7 +93,7 @@ def test_random_flows_bring_everything_where_it_belongs(
 
 @pytest.mark.slow
 @given(schedule=flows(), unit=st.integers(0, 7), slices=st.integers(1, 4), most=st.sampled_from([1, 3, LARGE]))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(40))
 def test_random_flows_run_in_rounds(schedule: FlowSchedule, unit: int, slices: int, most: int) -> None:
     """Sizes that do not divide by the chunks, in several slices."""
     program = lower(schedule, collective_of(schedule), max_count=most, max_steps=LARGE)
@@ -153,7 +153,7 @@ def test_scratch_is_used_again() -> None:
 
 
 @given(schedule=flows(max_ranks=4), choice=st.integers(0, 10**6))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(45))
 def test_a_missing_wait_is_found_where_it_matters(schedule: FlowSchedule, choice: int) -> None:
     """What the check lets pass without its waits, as another path orders the steps, leaves the right data in any order.
 

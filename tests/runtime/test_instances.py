@@ -65,7 +65,7 @@ def check(program: Program, single: Program, instances: int, channels: int = 1) 
     most=st.integers(1, 9),
     unfused=st.booleans(),
 )
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 def test_trees_are_shared_by_instances(
     case: tuple[TreeSchedule, str], instances: int, channels: int, most: int, unfused: bool
 ) -> None:
@@ -80,7 +80,7 @@ def test_trees_are_shared_by_instances(
 
 
 @given(case=step_schedules(), instances=st.integers(2, 4), most=st.integers(1, 9))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @pytest.mark.slow
 def test_steps_are_shared_by_instances(case: tuple[AnyStepSchedule, str], instances: int, most: int) -> None:
     """Of several shards as well, which are then sent one by one; only an allreduce has no borders between them."""
@@ -93,7 +93,7 @@ def test_steps_are_shared_by_instances(case: tuple[AnyStepSchedule, str], instan
 
 @pytest.mark.slow
 @given(schedule=flows(), instances=st.integers(2, 4), most=st.integers(1, 9))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_flows_are_shared_by_instances(schedule: FlowSchedule, instances: int, most: int) -> None:
     """With scratch that is used again."""
     program = lower(schedule, "all_to_allv", max_count=most, instances=instances)
