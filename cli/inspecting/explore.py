@@ -72,10 +72,7 @@ def explore(
 
 
 def find(words: tuple[str, ...], uploads: Mapping[str, Path]) -> tuple[Topology, list[str]]:
-    """Build or read the network that words of a command line describe, and return what had to be assumed for it.
-
-    Dropped files are found by their names.
-    """
+    """Build or read a network from words of a command line, dropped files by name; return what was assumed, too."""
     from ..arguments.networks import find_network
 
     given: dict[str, Any] = {}

@@ -192,10 +192,7 @@ def _print(found: Frontier, size: str, calls: Calls, best: Candidate) -> None:
 
 
 def _table(found: Frontier, calls: Calls, best: Candidate) -> Table:
-    """Candidates by increasing T_L of the allgather; a star marks the best for the calls.
-
-    Where a reduce-scatter costs something else than an allgather, it has columns too.
-    """
+    """Candidates by T_L of the allgather, with columns of a reduce-scatter of other cost; a star marks the best."""
     differ = any(each.cost != each.reduce_scatter_cost for each in found)
     (title, *others) = (f"{str(each).replace('_', '-')} {size}" for each, sizes in calls.items() for size in sizes)
     text = ["exact", "reduce-scatter"] if differ else ["exact"]

@@ -54,10 +54,7 @@ Scene = dict[str, Any]
 
 @singledispatch
 def scene(viewed: object, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:
-    """Build the scene of a topology, a bound or a plan; see this module for what that is.
-
-    The runs of a plan are for these sizes and have `most` moves together.
-    """
+    """Build the scene of a topology, a bound or a plan, whose runs for these sizes have `most` moves together."""
     del sizes, most  # only plans have runs
     topology = as_topology(viewed)
     return _scene(topology, np.arange(topology.num_links))

@@ -198,10 +198,7 @@ def _hops_of_allreduce(schedule: Allreduce) -> tuple[IntArray, ...]:
 
 @singledispatch
 def numbered(schedule: Schedule, run: Simulation) -> Simulation:  # noqa: ARG001
-    """Set the levels of a run's transfers to their hops, less 1.
-
-    They differ where one tree broadcasts the sums of reduce trees of several heights, as each part is a transfer alone.
-    """
+    """Set the levels of a run's transfers to their hops, less 1; in an allreduce of uneven reduce trees they differ."""
     return run
 
 

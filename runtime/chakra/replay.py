@@ -160,11 +160,7 @@ class LinkedNodes(NamedTuple):
 
 
 def link_nodes(ranks: Sequence[Iterable[TraceNode]]) -> LinkedNodes:
-    """Match the k-th send and receive of the same ends, tag and size, and resolve ids, given the nodes of each rank.
-
-    Raises `UnsupportedError` for other kinds of nodes, and `ProgramError` for missing attributes and sends without
-    receives.
-    """
+    """Match the k-th send and receive of the same ends, tag and size, and resolve ids, given the nodes of each rank."""
     nodes = [(rank, node) for rank, own in enumerate(ranks) for node in own]
     places = {(rank, node.number): place for place, (rank, node) in enumerate(nodes)}
     messages = [_message(rank, node, len(ranks)) for rank, node in nodes]

@@ -235,10 +235,7 @@ def _events(connections: IntArray, channels: IntArray, num_ranks: int) -> Iterat
 
 
 class _Blocks(NamedTuple):
-    """Thread blocks of a rank that receive, then those that send, each in the order of their first transfers.
-
-    `of_events`: int64 (events,), the number of each one's block; `counts`: steps of each block.
-    """
+    """Blocks that receive, then those that send, by their first transfers; `of_events`, int64 (events,), by number."""
 
     of_events: IntArray
     ends: list[tuple[bool, int, int]]  # Whether it sends, its peer and channel

@@ -68,10 +68,7 @@ def ordered_hops(
     groups: RankGroups,
     switched: TreeSchedule | None = None,
 ) -> IntArray:
-    """All hops, int64 (hops, 6) as in `Hop`, in the global order.
-
-    `switched` may have trees with switches where those of `schedule` have ranks.
-    """
+    """All hops, int64 (hops, 6) as in `Hop`, in the global order; `switched`: the same trees with their switches."""
     trees = np.array([(each.reduce_tree, each.broadcast_tree) for each in ranges]).T
     parts = []
     for forest, original in zip(schedule.forests, (switched or schedule).forests, strict=True):

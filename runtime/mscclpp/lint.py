@@ -55,10 +55,7 @@ LOADING = {
 def lint_plan(
     path: str | os.PathLike[str], version: str | None = None, *, max_thread_blocks: int = DEFAULT_THREAD_BLOCKS
 ) -> LintReport:
-    """Check whether the MSCCL++ executor loads a plan file and computes correct results with it.
-
-    `version` is one of `VERSIONS`, by default the first that knows all operations of the file.
-    """
+    """Check whether MSCCL++, by default its first version with all operations of the file, runs it correctly."""
     if version not in (None, *VERSIONS):
         raise UnsupportedError(f"version is {shown(version)}; those known of {RUNTIME} are {', '.join(VERSIONS)}")
     ignored: set[str] = set()

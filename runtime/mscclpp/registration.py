@@ -21,19 +21,7 @@ __all__ = ["write_registration"]
 def write_registration(
     plans: Iterable[str | os.PathLike[str]], path: str | os.PathLike[str], *, version: str = MAIN
 ) -> None:
-    """Write Python code that registers plan files with MSCCL++ and selects among them.
-
-    Raises `UnsupportedError` for a version of MSCCL++ that takes no such code, or if two have one name.
-
-    Parameters
-    ----------
-    plans : iterable of paths
-        Plan files, the first that fits a call being selected.
-    path : path
-        Python file to write.
-    version : {"main", "0.10.0"}
-        Of MSCCL++.
-    """
+    """Write Python code that registers plan files with MSCCL++, and selects the first of them that fits a call."""
     check_choice("version", version, VERSIONS)
     if version not in STORING:
         raise UnsupportedError(

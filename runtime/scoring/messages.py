@@ -25,10 +25,7 @@ from ..programs.layout import Layout
 
 @dataclass
 class Messages:
-    """Messages and events of a schedule, each of which waits for others.
-
-    An event is a message from a rank to itself, over no link and of no data: the begin or end of a step.
-    """
+    """Messages that wait for others, and events: messages from a rank to itself, the begin or end of a step."""
 
     unit: Fraction  # What one unit of `amounts` is of all the data, as nccl-tests counts it
     senders: list[int] = field(default_factory=list)
@@ -85,10 +82,7 @@ class Routed(NamedTuple):
 
 
 def routed(messages: Messages, topology: Topology) -> Routed:
-    """Give each message a route.
-
-    Raises `UnsupportedError` for a pair of ranks without a route that passes no other rank.
-    """
+    """Give each message a route; `UnsupportedError` for ranks without one that passes no other rank."""
     pairs = list(zip(messages.senders, messages.receivers, strict=True))
     tails, heads, capacities, _ = topology.arrays
     shards = np.ones(topology.num_ranks, dtype=np.int64)

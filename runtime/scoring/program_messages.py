@@ -43,10 +43,7 @@ def program_messages(program: Program, order: Order) -> Messages:
 
 
 def plan_messages(plan: ExecutionPlan, topology: Topology) -> Messages:
-    """List the messages of an MSCCL++ plan: its puts, and what switches add up and copy.
-
-    Raises `ProgramError` if the plan deadlocks, `UnsupportedError` if no switch of the topology is its switch channel.
-    """
+    """List the messages of an MSCCL++ plan: its puts, and what switches add up and copy."""
     return _Signals(plan, topology, Messages.of(layout_of(plan), plan.num_ranks)).run()
 
 

@@ -72,10 +72,7 @@ def read_sends(
     collective: Collective | None = None,
     root: int | str | None = None,
 ) -> SendList:
-    """Read a list of sends, as CSV with a header or as JSON.
-
-    Raises `FileFormatError` if it is none, or neither says what it is for nor do the arguments, or they disagree.
-    """
+    """Read a list of sends, as CSV with a header or as JSON; the arguments say what it does not say itself."""
     where = name_of(path)
     text = read_text(path, MAX_BYTES)
     table = _json_table(text, where) if text.lstrip()[:1] == "{" else _csv_table(text, where)

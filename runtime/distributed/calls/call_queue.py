@@ -328,10 +328,7 @@ def run_now(group: Any, job: Callable[[], None]) -> None:
 
 
 def run_in_order(group: Any, job: Callable[[], Result]) -> Result:
-    """Run a job of a group after its earlier calls and those of their callbacks, and return its result.
-
-    It runs in the thread of the call queue, so ranks that compare something do so in the same order.
-    """
+    """Run a job in the thread of the group's call queue, so in the same order on all ranks, and return its result."""
     queue = _group_queues.get(group)
     return job() if queue is None else queue.run_and_wait(job)
 

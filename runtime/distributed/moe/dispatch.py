@@ -184,10 +184,7 @@ def _planned(
 
 
 def _received(route: Route, parts: Parts, places: torch.Tensor) -> Parts:
-    """Move rows, of which the first part is the header; return the order of those that this rank's experts want.
-
-    Then come the places of these experts by choice, -1 for those of others, and the other parts, in this order.
-    """
+    """Move rows; return order and local experts, -1 for none, of those that are wanted here, then their other parts."""
     torch, _ = import_torch()
     header, *contents = scatter(route, parts)
     local = places[header[:, 1:].long()]
@@ -301,10 +298,7 @@ def _run(route: Route, way: Callable[[], Parts]) -> Parts:
 
 @lru_cache(maxsize=1)
 def _functions() -> tuple[Any, Any]:
-    """Define the functions of torch's autograd, each the other's gradient, as torch is imported late.
-
-    Rows have moved before.
-    """
+    """Define functions of autograd, each the other's gradient, for rows that have moved; torch is imported late."""
     torch, _ = import_torch()
 
     class Dispatch(torch.autograd.Function):  # type: ignore[misc, name-defined]

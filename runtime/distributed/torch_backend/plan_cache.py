@@ -97,10 +97,7 @@ class PlanCache:
 
     @cached_property
     def boxes(self) -> tuple[tuple[int, ...], tuple[tuple[Fraction, ...], ...]] | str:
-        """GPUs of each box and the rates of their NICs, where these differ, if the network has several boxes.
-
-        Each has to be a run of ranks; or else it says why not.
-        """
+        """GPUs of each box, a run of ranks, and the rates of their NICs where these differ; or why there are none."""
         network = self.topology if self.failure.faults or not self._plans else self._plans[0][1].topology
         if network is None or network.num_ranks != self.num_ranks:
             return "the network of as many ranks is not known; give configure a topology"

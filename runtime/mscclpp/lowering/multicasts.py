@@ -36,10 +36,7 @@ class Multicasts:
 
 
 def switch_groups(schedule: Schedule, boxes: Sequence[int]) -> tuple[Group, ...]:
-    """Ranks beside each switch that multicasts: groups of one box each, in which no rank is twice.
-
-    Larger groups than one thread block can signal to are left out.
-    """
+    """Ranks beside each switch that multicasts: disjoint groups of one box, to which one thread block can signal."""
     beside: dict[int, set[int]] = defaultdict(set)
     for forest in getattr(schedule, "forests", ()):
         if forest.direction == "broadcast" and len(forest.switches):

@@ -50,10 +50,7 @@ def run_execution_plan(
     slices: int = 3,
     pads: tuple[int, int] = PADS,
 ) -> ExecutionReport:
-    """Run a plan under several random interleavings, check the results and detect races.
-
-    `pads`: elements in front of input and output in their allocations; those of calls in place share the first one.
-    """
+    """Run a plan in random interleavings, with races detected; `pads`: elements in front of input and output."""
     check_counts({"interleavings": interleavings, "slices": slices})
     check_counts({"seed": seed}, least=0)
     chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
