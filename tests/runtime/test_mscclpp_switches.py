@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mscclpp_plans import Document, operations, run_document
+from mscclpp_plans import Document, operations, run_document, to_execution_plan
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, TooLargeError, UnsupportedError
 from collopt.runtime import (
@@ -30,7 +30,7 @@ from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
 from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, copies, document_of
 from collopt.runtime.mscclpp.format.reader import parse_document
 from collopt.runtime.mscclpp.lint import lint_plan
-from collopt.runtime.mscclpp.lowering.lower import PlanOptions, to_execution_plan
+from collopt.runtime.mscclpp.lowering.lower import PlanOptions
 from collopt.runtime.mscclpp.lowering.multicasts import switch_groups
 from collopt.runtime.mscclpp.lowering.star_plans import is_star_schedule, star_plan
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import gcd
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....errors import TooLargeError, UnsupportedError
 from ....schedules import Collective
 from ....support.validation import is_int, shown
-from ...interpreter.check import check_program
-from ...programs.checks import check_choice, check_counts, require_program
+from ...programs.checks import check_choice, check_counts
 from ...programs.ordering import global_order
 from ...programs.program import ChunkRange, Instruction, Program
 from ...programs.transformations import expanded
@@ -74,30 +73,8 @@ class PlanOptions(NamedTuple):
             _check_multiple("slice_bytes", self.slice_bytes, ALIGNMENT, MAX_BUFFER_BYTES)
 
 
-def to_execution_plan(program: Program, **options: Any) -> ExecutionPlan:
-    """Convert an out-of-place program to an MSCCL++ execution plan, validated and run by the interpreter.
-
-    Options are those of `PlanOptions`.  Raises `UnsupportedError` if the executor cannot run the program, and
-    `ProgramError` if the program itself is wrong.
-
-    >>> from collopt.schedules import Forest
-    >>> from collopt.runtime.lowering.lower import lower
-    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
-    >>> print(str(to_execution_plan(lower(forest, "allgather"))).partition(": ")[2])
-    allgather on 2 ranks, 6 thread blocks, 26 operations, up to 0 scratch chunks
-    """
-    require_program(program)
-    chosen = PlanOptions(**options)
-    chosen.check()
-    check_program(program)
-    check_collective(program, in_place=chosen.in_place)
-    if chosen.in_place:
-        check_program(replace(program, in_place=True))
-    return converted(program, chosen)
-
-
 def converted(program: Program, options: PlanOptions) -> ExecutionPlan:
-    """Convert a program as `lower` makes it, or one that has been checked; see `to_execution_plan`."""
+    """Convert an out-of-place program, as `lower` makes it or checked, to an execution plan that has been run."""
     program, slice_bytes = replace(program, in_place=options.in_place), options.slice_bytes
     count = 0
     if slice_bytes is not None:
@@ -112,7 +89,7 @@ def converted(program: Program, options: PlanOptions) -> ExecutionPlan:
 
 
 def finished(plan: ExecutionPlan, options: PlanOptions) -> ExecutionPlan:
-    """Narrow the sizes of a plan, make its name unique, and run it; raises as `to_execution_plan`."""
+    """Narrow the sizes of a plan, make its name unique, and run it."""
     smallest, largest = plan.min_bytes, plan.max_bytes
     low = smallest if options.min_bytes is None else options.min_bytes
     high = largest if options.max_bytes is None else options.max_bytes
