@@ -1,9 +1,10 @@
-"""Arguments and options that several commands share, and the reader of traffic matrices."""
+"""Arguments and options that several commands share: planners, and the data of each rank."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,8 +15,30 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from ...schedules import Collective
+
 MAX_RANKS = 2**10  # Of a traffic matrix; files for runtimes hold all-to-alls of at most as many
 MAX_BYTES = 32 * MAX_RANKS**2  # Numbers of 24 characters, as numpy.savetxt writes them, and separators
+
+
+def check_planners(names: Iterable[str]) -> None:
+    """Raise `UnsupportedError` for an unknown planner, before any other work."""
+    from ...planners.registry import as_planner
+
+    for name in names:
+        as_planner(name)
+
+
+def size_option(planner: str, collective: Collective, size: str | None) -> dict[str, Any]:
+    """Return the size option for a planner that has one."""
+    return {} if size is None or not takes_option(planner, collective, "size") else {"size": size}
+
+
+def takes_option(planner: str, collective: Collective, name: str) -> bool:
+    """Whether a planner has an option for a collective."""
+    from ...planners import PLANNERS
+
+    return planner in PLANNERS and PLANNERS[planner].takes(collective, name)
 
 
 class ShardOptions(NamedTuple):

@@ -12,8 +12,7 @@ from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import (
     UsageError,
 )
-from ..arguments.requests import check_planners
-from ..arguments.shared import ShardOptions
+from ..arguments.shared import ShardOptions, check_planners
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import emit, emit_csv, emit_json, emit_rows, number_table, plain_rows
 from ..terminal.progress import computing

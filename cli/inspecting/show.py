@@ -14,8 +14,7 @@ from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_figure, check_targets, name_errors_after
 from ..arguments.parameters import UsageError
-from ..arguments.requests import check_planners, size_option
-from ..arguments.shared import ShardOptions
+from ..arguments.shared import ShardOptions, check_planners, size_option
 from ..terminal.output import note
 from ..terminal.progress import computing, working
 

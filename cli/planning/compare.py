@@ -9,8 +9,7 @@ from ...schedules.traffic.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError
-from ..arguments.requests import check_planners
-from ..arguments.shared import ShardOptions
+from ..arguments.shared import ShardOptions, check_planners
 from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note, number_table, plain_rows
 from ..terminal.progress import computing
 

@@ -15,9 +15,8 @@ from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
 from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import plan_figures
-from ..arguments.requests import check_planners, size_option
 from ..arguments.runtime_files import RuntimeFiles, write_fitting
-from ..arguments.shared import ShardOptions
+from ..arguments.shared import ShardOptions, check_planners, size_option
 from ..terminal.output import advise, emit_csv, emit_json, emit_rows, flat, note
 from ..terminal.progress import computing
 

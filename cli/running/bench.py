@@ -12,8 +12,7 @@ from ...errors import ProgramError
 from ...schedules.traffic.collective import as_collective
 from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError
-from ..arguments.requests import check_planners
-from ..arguments.shared import ShardOptions
+from ..arguments.shared import ShardOptions, check_planners
 from ..terminal.output import emit, emit_csv, emit_json
 from ..terminal.progress import computing, working
 from .launched import as_one_of_the_ranks, check_op, note_copies

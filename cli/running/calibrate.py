@@ -14,7 +14,7 @@ from ...support.validation import shown
 from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_figure, check_targets, name_errors_after
 from ..arguments.parameters import UsageError
-from ..arguments.requests import check_planners
+from ..arguments.shared import check_planners
 from ..terminal.output import emit, emit_csv, emit_json, note, plain_table
 from ..terminal.progress import working
 
