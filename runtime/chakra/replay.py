@@ -35,15 +35,7 @@ MIN_COMPUTATION_NS = 1  # What ASTRA-sim makes of a duration of 0, in ns
 
 
 class Replay(NamedTuple):
-    """Result of a replay.
-
-    Attributes
-    ----------
-    nanoseconds : int
-        Until the last node was over: what ASTRA-sim calls cycles.
-    messages : int
-        That were sent.
-    """
+    """Result of a replay: `nanoseconds` until the last node was over, ASTRA-sim's cycles, and `messages` sent."""
 
     nanoseconds: int
     messages: int
