@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +17,11 @@ from ....support.arrays import IntArray
 from ..all_to_allv.all_to_all_single import bounded_timeout
 from ..calls.agreement import connect
 from ..calls.arguments import check_async, import_torch, joined_group
-from ..calls.call_queue import run_in_order, run_now
+from ..calls.call_queue import AsyncWork, run_in_order, run_now, start
 from .arguments import Terms, agree_on_combine, agree_on_dispatch, check_dispatch, check_rows, swapped
-from .hops import ARRIVED
 from .messages import Peers
-from .rounds import MAX_TOKENS, Route, own_rows
+from .rounds import ARRIVED, MAX_TOKENS, Route, own_rows
 from .transport import Parts, gather, scatter, sum_type
-from .work import MoeWork
 
 if TYPE_CHECKING:
     import torch
@@ -324,3 +323,55 @@ def _functions() -> tuple[Any, Any]:
             return None, None, spread[ctx.order], gradient.new_zeros((), dtype=torch.float32), None
 
     return Dispatch, Combine
+
+
+Result = TypeVar("Result")
+
+
+class MoeWork(Generic[Result]):
+    """An asynchronous dispatch or combine; leave the tensors that it was given alone until `wait` has returned."""
+
+    def __init__(
+        self,
+        group: Any,
+        job: Callable[[], Parts],
+        finish: Callable[[Parts], Result],
+        given: Parts,
+        async_op: bool,
+    ) -> None:
+        torch, _ = import_torch()
+        self._finish, self._results = finish, list[Result]()
+        self._parts: Parts = []
+        self._work: AsyncWork | None = None
+        self._needs_gradient = torch.is_grad_enabled()
+
+        def run() -> None:
+            with torch.no_grad():
+                self._parts = job()
+
+        if async_op:
+            self._work = start(group, run, [], given)
+        else:
+            run_now(group, run)
+
+    def wait(self, timeout: float | timedelta | None = None) -> Result:
+        """Return what the call returns without `async_op`; may be called any number of times.
+
+        If there are gradients, all ranks have to wait for their works in the same order, as backward passes go back in
+        that order.  On CUDA tensors the current stream waits and this process does not, but for a timeout in seconds.
+        """
+        if self._results:
+            return self._results[0]
+        torch, _ = import_torch()
+        if self._work is not None:
+            self._work.wait(timeout)
+            for part in self._parts:
+                if part.is_cuda:  # It was made on the stream of the exchange.
+                    part.record_stream(torch.cuda.current_stream(part.device))
+        with torch.set_grad_enabled(self._needs_gradient):
+            self._results.append(self._finish(self._parts))
+        return self._results[0]
+
+    def is_completed(self) -> bool:
+        """Whether the exchange has finished or failed."""
+        return self._work is None or self._work.is_completed()

@@ -6,8 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ..calls.arguments import import_torch
-from .hops import ARRIVED, OWN, RankHops
-from .rounds import Route
+from .rounds import ARRIVED, OWN, RankHops, Route
 
 if TYPE_CHECKING:
     import torch
