@@ -3,8 +3,7 @@
 from .chakra.export import plan_traces
 from .chakra.replay import Replay, replay_traces
 from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, read_trace, write_trace
-from .distributed.all_to_allv.all_to_all_single import all_to_all_single
-from .distributed.all_to_allv.differentiable import differentiable_all_to_all
+from .distributed.all_to_allv.all_to_all_single import all_to_all_single, differentiable_all_to_all
 from .distributed.execution.execute import execute
 from .distributed.execution.launch import RunReport, run_local
 from .distributed.jax_programs.function import jax_function

@@ -1,4 +1,4 @@
-"""Figures of a plan: link utilization, activity over time, and bandwidth by message size."""
+"""Figures of a plan: link utilization, activity over time, and bandwidth by size; and of a calibration's residuals."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...planners import Plan
+from ...runtime import Calibration
 from ...schedules import as_bytes
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ..tables.busy_times import busiest, busy_times, step_run
@@ -205,3 +206,16 @@ def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequ
         figure, handles=handles, title=word, loc="outside lower center", ncols=len(handles), fontsize="small",
         title_fontsize="small", frameon=False,
     )  # fmt: skip
+
+
+def residual_figure(found: Calibration) -> Figure:
+    """Draw how far the model is above each measured time, in percent, against the size: one series per measurement."""
+    figure = empty_figure(7.0, 4.4)
+    axes = figure.subplots()
+    for number, run in enumerate(found.runs):
+        percent = [100 * each for each in run.residuals]
+        axes.plot(run.sizes, percent, ls="", ms=4, label=series_label(run.model.partition(",")[0]), **style(number))
+    axes.axhline(0, color="0.4", lw=1)
+    size_axis(axes, [size for run in found.runs for size in run.sizes])
+    finish(axes, f"Residuals on {shortened(found.topology.name)}", "size in bytes", "model above measured time in %")
+    return figure

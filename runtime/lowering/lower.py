@@ -44,8 +44,15 @@ from ..programs.transformations import replicated
 from .exchanges import lower_exchange
 from .flows import lower_flow, lower_staged_flow, lower_stages
 from .rank_writer import LoweringOptions, write_trees
-from .step_transfers import merged_hops, step_shares, step_trees
-from .tree_transfers import MAX_TRANSFERS, from_rank_to_rank, ordered_hops, refuse_relays
+from .tree_transfers import (
+    MAX_TRANSFERS,
+    from_rank_to_rank,
+    merged_hops,
+    ordered_hops,
+    refuse_relays,
+    step_shares,
+    step_trees,
+)
 
 NAME_LENGTH = 63
 
