@@ -13,7 +13,7 @@ from ...support.quantities import as_factor, as_latency
 from ...support.validation import shown
 from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import UsageError
-from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note, number_table, plain_rows
+from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 def find(
     nodes: int,
+    formats: Formats,
     degree: int = 4,
     bidirectional: bool = False,
     alpha: str = "10",
@@ -35,8 +36,6 @@ def find(
     host: str | None = None,
     nics: str | None = None,
     no_all_to_all: bool = False,
-    as_json: bool = False,
-    as_csv: bool = False,
     collective: str = "allreduce",
     call: list[str] | None = None,
     save: Path | None = None,
@@ -78,11 +77,7 @@ def find(
     chosen = best if candidate is None else found[candidate - 1]
     with computing(f"writing {chosen.name}"):
         _write(chosen, found, known, targets)
-    if as_json:
-        emit_json(_plain(found, known, best))
-    elif as_csv:
-        emit_csv(_rows(found))
-    else:
+    if not formats.emit(lambda: _rows(found), lambda: _plain(found, known, best)):
         _print(found, size, calls, best)
     share = bandwidth_text(found.workload.node_bandwidth / found.degree, 3)
     link = f"each link has {share} and {time_text(found.workload.alpha)} latency"

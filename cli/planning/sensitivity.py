@@ -13,7 +13,7 @@ from ...support.formatting import bandwidth_text, rate_text
 from ...support.quantities import as_factor
 from ..arguments.network_options import NetworkOptions
 from ..arguments.shared import ShardOptions
-from ..terminal.output import emit, emit_csv, emit_json, number_table, plain_rows
+from ..terminal.output import Formats, emit, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -32,10 +32,9 @@ def sensitivity(
     collective: str,
     described: NetworkOptions,
     data: ShardOptions,
+    formats: Formats,
     step: str = "1/10",
     links: bool = False,
-    as_json: bool = False,
-    as_csv: bool = False,
 ) -> None:
     """Compute what more bandwidth of links gains, the most rewarding first.
 
@@ -56,11 +55,8 @@ def sensitivity(
         rate = sum(table["worth"].tolist())
         if not links:
             table = _with_pairs(table, network, table_of)
-    if as_json:
-        emit_json({"topology": network.name, "collective": str(known), "step": str(part), "links": plain_rows(table)})
-    elif as_csv:
-        emit_csv(plain_rows(table))
-    else:
+    about = {"topology": network.name, "collective": str(known), "step": str(part)}
+    if not formats.emit(lambda: plain_rows(table), lambda: about | {"links": plain_rows(table)}):
         emit(f"{known} on {network.name}: the bound on algbw, {rate_text(rate)}, rests on these links")
         _print(table, part)
 
