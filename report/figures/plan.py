@@ -16,7 +16,7 @@ from ...schedules import as_bytes
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ..tables.busy_times import busiest, busy_times, step_run
 from ..tables.plan_tables import link_table
-from .style import COLORS, check_table, color, empty_figure, finish, legend, series_label, shortened, style
+from .style import COLORS, check_table, color, draw_series, empty_figure, finish, legend, series_label, shortened, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,10 +123,7 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
     check_table(table, {"planner": "text", "size": "positive", "algbw_gbps": "positive"})
     figure = empty_figure(7.0, 4.4)
     axes = figure.subplots()
-    for number, (name, rows) in enumerate(table.groupby("planner", sort=False)):
-        rows = rows.sort_values("size")  # noqa: PLW2901 - the same rows, in order
-        axes.plot(rows["size"].astype(float), rows["algbw_gbps"].astype(float), label=series_label(str(name)), lw=1.3,
-                  ms=4, **style(number))  # fmt: skip
+    draw_series(axes, table, "planner", "size", "algbw_gbps", lw=1.3)
     if "bound_gbps" in table.columns:
         check_table(table, {"bound_gbps": "positive"})
         for bound in sorted(set(table["bound_gbps"].astype(float))):

@@ -180,6 +180,13 @@ def tree_hops(forest: Forest, tree: int, before: int = 0, looped: BoolArray | No
         yield TreeHop(number, edge.path if outwards else edge.path[::-1], depths[edge.head], edge.head in copied)
 
 
+def tree_columns(schedule: TreeSchedule) -> IntArray:
+    """First chunk, reduce tree and broadcast tree (-1: none) of ranges of chunks in order, int64 (3, ranges)."""
+    shards = shard_chunks(schedule)
+    ranges = tree_chunks(schedule, shards, max_count=max(shards))
+    return np.array(sorted((each.first, each.reduce_tree, each.broadcast_tree) for each in ranges)).T
+
+
 @singledispatch
 def hops_before(schedule: TreeSchedule) -> tuple[IntArray, ...]:
     """Count the hops before the first one of each tree, int64 (trees,) for each forest."""
@@ -188,9 +195,7 @@ def hops_before(schedule: TreeSchedule) -> tuple[IntArray, ...]:
 
 @hops_before.register(Allreduce)
 def _hops_of_allreduce(schedule: Allreduce) -> tuple[IntArray, ...]:
-    shards = shard_chunks(schedule)
-    parts = tree_chunks(schedule, shards, max_count=max(shards))
-    adding, spreading = ([getattr(each, tree) for each in parts] for tree in ("reduce_tree", "broadcast_tree"))
+    _, adding, spreading = tree_columns(schedule)
     before = np.zeros(schedule.broadcast.num_trees, dtype=np.int64)
     np.maximum.at(before, spreading, schedule.reduce.heights[adding])
     return np.zeros(schedule.reduce.num_trees, dtype=np.int64), before
@@ -205,12 +210,11 @@ def numbered(schedule: Schedule, run: Simulation) -> Simulation:  # noqa: ARG001
 @numbered.register(Allreduce)
 def _numbered_allreduce(schedule: Allreduce, run: Simulation) -> Simulation:
     sent, (_, before) = run.transfers, hops_before(schedule)
-    shards = shard_chunks(schedule)
-    ranges = sorted(tree_chunks(schedule, shards, max_count=max(shards)), key=lambda each: each.first)
-    later = np.array([before[each.broadcast_tree] - schedule.reduce.heights[each.reduce_tree] for each in ranges])
+    firsts, adding, spreading = tree_columns(schedule)
+    later = before[spreading] - schedule.reduce.heights[adding]
     if not later.any():
         return run
-    number = np.searchsorted([each.first for each in ranges], sent.firsts)
+    number = np.searchsorted(firsts, sent.firsts)
     return replace(run, transfers=replace(sent, levels=sent.levels + np.where(sent.adds, 0, later[number])))
 
 
