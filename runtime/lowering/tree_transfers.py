@@ -68,10 +68,7 @@ class Hop(NamedTuple):
 
 
 def ordered_hops(
-    schedule: TreeSchedule,
-    ranges: Sequence[TreeChunks],
-    groups: RankGroups,
-    switched: TreeSchedule | None = None,
+    schedule: TreeSchedule, ranges: Sequence[TreeChunks], groups: RankGroups, switched: TreeSchedule | None = None
 ) -> IntArray:
     """All hops, int64 (hops, 6) as in `Hop`, in the global order; `switched`: the same trees with their switches."""
     trees = np.array([(each.reduce_tree, each.broadcast_tree) for each in ranges]).T

@@ -211,11 +211,7 @@ def moe_combine(*arguments: Any, async_op: Literal[True], **options: Any) -> Moe
 @overload
 def moe_combine(*arguments: Any, async_op: Literal[False] = False, **options: Any) -> torch.Tensor: ...
 def moe_combine(  # type: ignore[misc]
-    expert_outputs: torch.Tensor,
-    handle: MoeHandle,
-    weights: torch.Tensor | None = None,
-    *,
-    async_op: bool = False,
+    expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.Tensor | None = None, *, async_op: bool = False
 ) -> torch.Tensor | MoeWork[torch.Tensor]:
     """Add up what experts made of each token, in servers first, and return the sums to the tokens' ranks.
 
@@ -332,12 +328,7 @@ class MoeWork(Generic[Result]):
     """An asynchronous dispatch or combine; leave the tensors that it was given alone until `wait` has returned."""
 
     def __init__(
-        self,
-        group: Any,
-        job: Callable[[], Parts],
-        finish: Callable[[Parts], Result],
-        given: Parts,
-        async_op: bool,
+        self, group: Any, job: Callable[[], Parts], finish: Callable[[Parts], Result], given: Parts, async_op: bool
     ) -> None:
         torch, _ = import_torch()
         self._finish, self._results = finish, list[Result]()

@@ -53,11 +53,7 @@ def _is_star_forest(forest: Forest) -> bool:
 
 
 def star_plan(
-    schedule: TreeSchedule,
-    collective: Collective,
-    name: str,
-    options: PlanOptions,
-    instances: int = 1,
+    schedule: TreeSchedule, collective: Collective, name: str, options: PlanOptions, instances: int = 1
 ) -> ExecutionPlan:
     """Make the plan of a schedule that `is_star_schedule`, with `instances` thread blocks per GPU."""
     in_place, ranks = options.in_place, schedule.num_ranks

@@ -221,11 +221,7 @@ class RankWriter:
             block.signal(Operation("sem_release", semaphores=part))
 
     def _multicast(
-        self,
-        block: SyncedBlock,
-        multicast: Multicast,
-        acquires: dict[int, list[int]],
-        releases: dict[int, list[int]],
+        self, block: SyncedBlock, multicast: Multicast, acquires: dict[int, list[int]], releases: dict[int, list[int]]
     ) -> None:
         """Store once for all sends of a multicast, then signal to all who receive."""
         channels = [self._end(number)[1] for number in multicast.sends]

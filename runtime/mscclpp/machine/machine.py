@@ -43,12 +43,7 @@ class ExecutionReport(NamedTuple):
 
 
 def run_execution_plan(
-    plan: ExecutionPlan,
-    *,
-    interleavings: int = 8,
-    seed: int = 0,
-    slices: int = 3,
-    pads: tuple[int, int] = PADS,
+    plan: ExecutionPlan, *, interleavings: int = 8, seed: int = 0, slices: int = 3, pads: tuple[int, int] = PADS
 ) -> ExecutionReport:
     """Run a plan in random interleavings, with races detected; `pads`: elements in front of input and output."""
     check_counts({"interleavings": interleavings, "slices": slices})
