@@ -28,8 +28,8 @@ def topologies(formats: Formats, name: str | None = None) -> None:
         table = bare_table("name", "summary", "options")
         table.columns[0].no_wrap = True
         for each in catalogue():
-            options = (option.name + ("" if option.required else f"={_in_words(option)}") for option in each.parameters)
-            table.add_row(each.name, each.summary, " ".join(options))
+            words = (option.name + ("" if option.required else f"={_in_words(option)}") for option in each.parameters)
+            table.add_row(each.name, each.summary, " ".join(words))
         emit(table)
 
 

@@ -60,7 +60,7 @@ def draw_series(axes: Axes, table: pd.DataFrame, series: str, across: str, up: s
         drawn = rows.dropna(subset=[up]).sort_values(across)
         if len(drawn):
             xs, ys = (drawn[column].astype(float) for column in (across, up))
-            axes.plot(xs, ys, **{"label": series_label(str(name)), "ms": 4} | style(number) | look)
+            axes.plot(xs, ys, label=series_label(str(name)), **{"ms": 4, **style(number), **look})
 
 
 def tint(strong: str, share: float) -> str:

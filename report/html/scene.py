@@ -234,7 +234,8 @@ def _trees_of(schedule: Forest | Allreduce, run: Simulation) -> IntArray:
     sent, (firsts, adding, spreading) = run.transfers, tree_columns(schedule)
     which = np.searchsorted(firsts, sent.firsts)
     before = schedule.forests[0].num_trees if len(schedule.forests) > 1 else 0
-    return np.where(sent.adds, adding[which], spreading[which] + before)
+    numbers: IntArray = np.where(sent.adds, adding[which], spreading[which] + before)
+    return numbers
 
 
 @part_of_transfers.register(FlowSchedule)
