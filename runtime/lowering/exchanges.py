@@ -58,7 +58,7 @@ def lower_exchange(schedule: StepExchange, collective: Collective, options: Lowe
     writer = partial(_ExchangeRankWriter, transfers, firsts.tolist(), versions)
     sizes = [int(firsts[each.cells.stop] - firsts[each.cells.start]) for each in transfers]
     ends = [(each.sender, each.receiver) for each in transfers]
-    return write_program(name, layout, schedule.num_ranks, ends, sizes, options, writer)
+    return write_program(name, layout, ends, sizes, options, writer)
 
 
 class _Versions:

@@ -89,7 +89,6 @@ class RankWriter(ABC):
 def write_program(
     name: str,
     layout: Layout,
-    num_ranks: int,
     ends: Sequence[tuple[int, int]],
     sizes: Sequence[int],
     options: LoweringOptions,
@@ -100,7 +99,7 @@ def write_program(
     channels = assign_channels(connections, sizes, options.max_steps, options.channels)
     ranks = [
         _written_rank(layout, rank, own.tolist(), blocks, writer(rank), options.max_steps)
-        for rank, (own, blocks) in enumerate(_events(connections, channels, num_ranks))
+        for rank, (own, blocks) in enumerate(_events(connections, channels, layout.num_ranks))
     ]
     return _program(name, layout, ranks)
 
@@ -210,7 +209,7 @@ def write_trees(
     places = np.full((len(ranges), 4), -1, dtype=np.int64)
     shared, memory = _SharedSteps(2 * len(hops)), np.empty(0, dtype=np.int32)
     ranks = []
-    for rank, (own, blocks) in enumerate(_events(hops[:, 1:3], channels, len(layout.shards))):
+    for rank, (own, blocks) in enumerate(_events(hops[:, 1:3], channels, layout.num_ranks)):
         copying = _copying(_copies(layout, rank, options.max_count), options.max_steps)
         numbers = blocks.beside(len(copying))
         borders = layout.input_range(rank)[0], *layout.output_range(rank)

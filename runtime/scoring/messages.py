@@ -53,9 +53,9 @@ class Messages:
     waits: list[tuple[int, int]] = field(default_factory=list)  # (before, after)
 
     @classmethod
-    def of(cls, layout: Layout, num_ranks: int) -> Messages:
+    def of(cls, layout: Layout) -> Messages:
         """No messages yet, in chunks; between pairs, all data is what a rank has on average."""
-        return cls(Fraction(num_ranks if layout.in_pairs else 1, layout.chunks))
+        return cls(Fraction(layout.num_ranks if layout.in_pairs else 1, layout.chunks))
 
     def send(self, sender: int, receiver: int, amount: int, before: Iterable[int], *, adds: bool = False) -> int:
         """Add a message that waits for others, one level above them; return its number."""
@@ -140,7 +140,7 @@ def _column(values: Iterable[int]) -> IntArray:
 
 def program_messages(program: Program, order: Order) -> Messages:
     """List the messages of a program whose steps are in `order`."""
-    messages = Messages.of(program.layout, program.num_ranks)
+    messages = Messages.of(program.layout)
     steps: dict[int, int] = {}
     sends: dict[int, int] = {}
     for number in order.sequence:
@@ -158,7 +158,7 @@ def program_messages(program: Program, order: Order) -> Messages:
 
 def plan_messages(plan: ExecutionPlan, topology: Topology) -> Messages:
     """List the messages of an MSCCL++ plan: its puts, and what switches add up and copy."""
-    return _Signals(plan, topology, Messages.of(layout_of(plan), plan.num_ranks)).run()
+    return _Signals(plan, topology, Messages.of(layout_of(plan))).run()
 
 
 Channel = tuple[int, int, ChannelType, int]  # Rank, thread block, type and position
