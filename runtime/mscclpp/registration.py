@@ -48,9 +48,6 @@ def registration_code(plans: Iterable[tuple[Path, ExecutionPlan]], target: Path)
 
 
 def _conditions(plan: ExecutionPlan) -> dict[str, Any]:
-    root = None
-    if plan.collective.has_one_root:
-        root = next(rank for rank, shard in enumerate(layout_of(plan).shards) if shard)
     return {
         "collective": plan.collective.nccl_name,
         "in_place": plan.in_place,
@@ -59,7 +56,7 @@ def _conditions(plan: ExecutionPlan) -> dict[str, Any]:
         "first": plan.min_bytes,
         "last": plan.max_bytes,
         "multiple": ALIGNMENT * message_chunks(plan.collective, plan.gpus),
-        "root": root,
+        "root": layout_of(plan).root,
     }
 
 

@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, permutations
 from math import gcd
 from typing import NamedTuple
 
@@ -144,12 +144,7 @@ def port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int, 
     if boxes is None:
         return set()
     check_boxes(boxes, program.num_ranks)
-    return {
-        (sender, receiver)
-        for sender, its_box in enumerate(boxes)
-        for receiver, other in enumerate(boxes)
-        if its_box != other
-    }
+    return {pair for pair in permutations(range(len(boxes)), 2) if boxes[pair[0]] != boxes[pair[1]]}
 
 
 def check_boxes(boxes: Sequence[int], num_ranks: int) -> None:

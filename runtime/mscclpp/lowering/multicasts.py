@@ -124,11 +124,7 @@ def _only_copied(program: Program, order: Order, writers: Iterable[int], source:
         and step.source is not None
         and step.target is not None
         and (source, target)
-        in zip(
-            cells(program, source[0], step.source, step.count),
-            cells(program, source[0], step.target, step.count),
-            strict=True,
-        )
+        in zip(*(cells(program, source[0], end, step.count) for end in (step.source, step.target)), strict=True)
         for step in steps
     )
 
