@@ -9,10 +9,9 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from .arguments.network_options import NetworkOptions
 from .arguments.parameters import described, option
 from .arguments.runtime_files import RuntimeFiles
-from .arguments.shared import ShardOptions
+from .arguments.shared import NetworkOptions, ShardOptions
 from .terminal.output import Formats, note
 
 GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles, Formats)

@@ -1,10 +1,10 @@
-"""Arguments and options that several commands share: planners, and the data of each rank."""
+"""Arguments and options that several commands share: planners, the network, and the data of each rank."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,6 +39,37 @@ def takes_option(planner: str, collective: Collective, name: str) -> bool:
     from ...planners import PLANNERS
 
     return planner in PLANNERS and PLANNERS[planner].takes(collective, name)
+
+
+class NetworkOptions(NamedTuple):
+    """Options given besides the network's name, as text; its builder, or the reader of its file, parses them."""
+
+    boxes: str | None = None
+    fabric: str | None = None
+    nodes: str | None = None
+    shape: str | None = None
+    ranks: str | None = None
+    relay: bool = False
+    settings: list[str] | None = None
+    scale: list[str] | None = None
+    without: list[str] | None = None
+
+    def given(self) -> list[str]:
+        """Flags of the options that were given."""
+        return list(dict.fromkeys(flag for flag, *_ in self._pairs()))
+
+    def words(self) -> list[str]:
+        """Write the options as they are typed."""
+        return [word for pair in self._pairs() for word in pair]
+
+    def _pairs(self) -> Iterator[tuple[str, ...]]:
+        """Yield the flag of each option that was given, and its value if it takes one."""
+        flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--scale", "--without")
+        for flag, value in zip(flags, self, strict=True):
+            if isinstance(value, list):
+                yield from ((flag, each) for each in value)
+            elif value not in (None, False):
+                yield (flag,) if value is True else (flag, str(value))
 
 
 class ShardOptions(NamedTuple):

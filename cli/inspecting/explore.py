@@ -17,9 +17,8 @@ from ...errors import ColloptError, UnsupportedError
 from ...schedules import as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.packages import check_extra
-from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import Command, described
-from ..arguments.shared import check_planners
+from ..arguments.shared import NetworkOptions, check_planners
 from ..terminal.output import note
 
 if TYPE_CHECKING:

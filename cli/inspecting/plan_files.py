@@ -7,10 +7,10 @@ from pathlib import Path
 from ...errors import CertificateError
 from ...schedules import as_bytes
 from ...support.validation import shown
-from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import plan_figures
+from ..arguments.shared import NetworkOptions
 from ..terminal.output import emit_json, emit_rows, note
 from ..terminal.progress import working
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
-from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError
-from ..arguments.shared import ShardOptions, check_planners
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import Formats, emit, emit_rows, number_table, plain_rows
 from ..terminal.progress import computing

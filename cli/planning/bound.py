@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ...schedules import Cut, Partition, Witness
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import MAX_NAMES, abbreviated_names, bandwidth_text, exact, rate_text, time_text
-from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import rates, request_figures, witness_figures, witness_text
-from ..arguments.shared import ShardOptions
+from ..arguments.shared import NetworkOptions, ShardOptions
 from ..terminal.output import Formats, bare_table, emit, emit_rows, flat
 from ..terminal.progress import computing
 

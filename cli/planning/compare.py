@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UnsupportedError
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
-from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError
-from ..arguments.shared import ShardOptions, check_planners
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
 from ..terminal.progress import computing
 

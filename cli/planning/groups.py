@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...support.formatting import count_text, percentage_text
-from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
 from ..arguments.parameters import UsageError
+from ..arguments.shared import NetworkOptions
 from ..terminal.output import Formats, emit, note, number_table, plain_rows
 from ..terminal.progress import computing
 

@@ -12,12 +12,11 @@ from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.assumed_costs import as_costs
-from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
 from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import plan_figures
 from ..arguments.runtime_files import RuntimeFiles, write_fitting
-from ..arguments.shared import ShardOptions, check_planners, size_option
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, size_option
 from ..terminal.output import Formats, advise, emit_rows, flat, note
 from ..terminal.progress import computing
 

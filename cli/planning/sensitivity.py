@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import bandwidth_text, rate_text
 from ...support.quantities import as_factor
-from ..arguments.network_options import NetworkOptions
-from ..arguments.shared import ShardOptions
+from ..arguments.shared import NetworkOptions, ShardOptions
 from ..terminal.output import Formats, emit, number_table, plain_rows
 from ..terminal.progress import computing
 

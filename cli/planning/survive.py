@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, percentage_text
-from ..arguments.network_options import NetworkOptions
-from ..arguments.shared import ShardOptions, check_planners
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, bare_table, emit, note, plain_rows
 from ..terminal.progress import computing
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import ProgramError
 from ...schedules.traffic.collective import as_collective
-from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError
-from ..arguments.shared import ShardOptions, check_planners
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, emit
 from ..terminal.progress import computing, working
 from .launched import as_one_of_the_ranks, check_op, note_copies

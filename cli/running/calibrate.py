@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ...errors import FileFormatError
 from ...support.formatting import count_text, percentage_text
 from ...support.validation import shown
-from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_figure, check_targets, name_errors_after
 from ..arguments.parameters import UsageError
-from ..arguments.shared import check_planners
+from ..arguments.shared import NetworkOptions, check_planners
 from ..terminal.output import Formats, emit, note, plain_table
 from ..terminal.progress import working
 
