@@ -69,20 +69,16 @@ class RankHops(NamedTuple):
         return reversed(steps) if backwards else iter(steps)
 
 
-class OwnTokens(NamedTuple):
-    """Rows of a rank for each server, sorted by the GPUs that want them, and where each server's begin."""
+def rank_hops(schedule: AllToAllvSchedule, rank: int, rows: IntArray, begins: IntArray, kinds: IntArray) -> RankHops:
+    """List the hops of a rank, of `rows` for each server by mask, from `begins` on.
 
-    rows: IntArray
-    begins: IntArray
-
-
-def rank_hops(schedule: AllToAllvSchedule, rank: int, own: OwnTokens, kinds: IntArray) -> RankHops:
-    """List the hops of a rank; `kinds` counts the tokens of each rank for its server by mask, (ranks, 2^GPUs)."""
+    `kinds` counts the tokens of each rank for its server by mask, (ranks, 2^GPUs).
+    """
     from .hop_kernel import hop_lists
 
     stages = schedule.partners, schedule.begins, schedule.ends
     streams = schedule.gpus_per_server, schedule.stream_starts, schedule.segments
-    return RankHops(*hop_lists(rank, *streams, *stages, own.rows, own.begins, kinds))
+    return RankHops(*hop_lists(rank, *streams, *stages, rows, begins, kinds))
 
 
 NUMBER_BITS = 28
@@ -154,7 +150,7 @@ class Route:
         histogram, order, begins = sorted_by_mask(np.concatenate([self.own.masks[mine], masks]), gpus)
         kinds = swap(np.repeat(histogram, gpus, axis=0))
         rows = np.concatenate([mine, held])[order]
-        self.hops.append(rank_hops(self.plan.rounds[number], self.rank, OwnTokens(rows, begins), kinds))
+        self.hops.append(rank_hops(self.plan.rounds[number], self.rank, rows, begins, kinds))
 
     def _to_relay(self, header: IntArray) -> tuple[IntArray, MaskArray]:
         """Find which rows that arrived last this rank sends on, and to which GPUs; int64 (rows, 1 + choices)."""
