@@ -11,7 +11,7 @@ from ...errors import UnsupportedError
 from ...support.validation import as_path
 from ...support.writing import write_whole
 from ..programs.checks import check_choice
-from .format.execution_plan import ALIGNMENT, MAIN, STORING, VERSIONS, ExecutionPlan, message_chunks
+from .format.execution_plan import MAIN, STORING, VERSIONS, ExecutionPlan
 from .format.reader import read_mscclpp
 from .machine.memory import layout_of
 
@@ -55,7 +55,7 @@ def _conditions(plan: ExecutionPlan) -> dict[str, Any]:
         "ranks_per_box": _ranks_per_box(plan),
         "first": plan.min_bytes,
         "last": plan.max_bytes,
-        "multiple": ALIGNMENT * message_chunks(plan.collective, plan.gpus),
+        "multiple": plan.smallest_message,
         "root": layout_of(plan).root,
     }
 

@@ -25,15 +25,7 @@ from ...schedules.timing.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...topologies import Topology
-from ..mscclpp.format.execution_plan import (
-    SIGNALLING,
-    SWITCH_OPERATIONS,
-    ChannelType,
-    ExecutionPlan,
-    Operation,
-    channel_pairs,
-    flat,
-)
+from ..mscclpp.format.execution_plan import SWITCH_OPERATIONS, ChannelType, ExecutionPlan, Operation, flat
 from ..mscclpp.machine.memory import layout_of
 from ..programs.layout import Layout
 from ..programs.ordering import Order
@@ -171,7 +163,7 @@ class _Signals:
         self._plan = plan
         self._topology = topology
         self._messages = messages
-        self._others = channel_pairs(plan.gpus)
+        self._others = plan.channel_pairs()
         self._last: dict[tuple[int, int], int] = {}  # The last event of each thread block
         # What a signal on a channel comes after: the puts and signals before it.
         self._pending: defaultdict[Channel, list[int]] = defaultdict(list)
@@ -215,7 +207,7 @@ class _Signals:
             for channel, (source, target) in zip(channels, pairs, strict=True):
                 if target.rank != rank:
                     self._pending[channel].append(messages.send(rank, target.rank, source.count, [here]))
-        if operation.name in (*SIGNALLING, "pws"):
+        if operation.signals:
             for channel in channels:
                 self._signal(channel, here)
         if operation.name == "sem_release":

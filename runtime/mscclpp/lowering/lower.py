@@ -29,8 +29,6 @@ from ..format.execution_plan import (
     ExecutionPlan,
     Gpu,
     SwitchGroup,
-    largest_message,
-    message_chunks,
     to_mscclpp_text,
 )
 from ..machine.machine import run_execution_plan
@@ -75,29 +73,29 @@ class PlanOptions(NamedTuple):
 
 def converted(program: Program, options: PlanOptions) -> ExecutionPlan:
     """Convert an out-of-place program, as `lower` makes it or checked, to an execution plan that has been run."""
-    program, slice_bytes = replace(program, in_place=options.in_place), options.slice_bytes
-    count = 0
-    if slice_bytes is not None:
+    program, count = replace(program, in_place=options.in_place), 0
+    if options.slice_bytes is not None:
         count = common_count(program)
         program = _with_equal_counts(program, count)
     on_ports = port_pairs(program, options.boxes)
     groups = _groups(options.switch_groups, on_ports)
     gpus = _gpus(program, on_ports, groups, options, count)
-    window = size_window(program.collective, gpus, slice_bytes, count)
-    plan = ExecutionPlan(program.name, program.collective, program.in_place, *window, options.threads_per_block, gpus)
-    return finished(plan, options)
+    return finished(program.name, program.collective, gpus, options, count)
 
 
-def finished(plan: ExecutionPlan, options: PlanOptions) -> ExecutionPlan:
-    """Narrow the sizes of a plan, make its name unique, and run it."""
-    smallest, largest = plan.min_bytes, plan.max_bytes
+def finished(
+    name: str, collective: Collective, gpus: tuple[Gpu, ...], options: PlanOptions, count: int = 0
+) -> ExecutionPlan:
+    """Make a plan with its sizes and a unique name, and run it; `count`: chunks of steps that are sliced, else 0."""
+    plan = ExecutionPlan(name, collective, options.in_place, 0, 0, options.threads_per_block, gpus)
+    smallest, largest = _size_window(plan, options.slice_bytes, count)
     low = smallest if options.min_bytes is None else options.min_bytes
     high = largest if options.max_bytes is None else options.max_bytes
     _check_window(low, high, smallest, largest)
     text = to_mscclpp_text(replace(plan, name="", min_bytes=low, max_bytes=high))
     # The executor keeps what it has set up by the plan's name, so two plans must never share one.
     unique = hashlib.sha256(text.encode()).hexdigest()[:12]
-    plan = replace(plan, name=f"{plan.name}-{unique}", min_bytes=low, max_bytes=high)
+    plan = replace(plan, name=f"{name}-{unique}", min_bytes=low, max_bytes=high)
     object.__setattr__(plan, "text", text.replace('"name": ""', f'"name": {json.dumps(plan.name)}', 1))
     check_execution_plan(plan, "the plan")
     run_execution_plan(plan, interleavings=1)
@@ -225,17 +223,14 @@ def _gpus(
     return tuple(gpus)
 
 
-def size_window(
-    collective: Collective, gpus: tuple[Gpu, ...], slice_bytes: int | None = None, count: int = 0
-) -> tuple[int, int]:
+def _size_window(plan: ExecutionPlan, slice_bytes: int | None, count: int) -> tuple[int, int]:
     """Range of sizes with chunks of at least 16 bytes and buffers of less than 2^32."""
-    chunks, largest = message_chunks(collective, gpus), largest_message(collective, gpus)
-    if slice_bytes is not None:
-        chunk = MAX_ITERATIONS * slice_bytes // count
-        largest = min(largest, chunk // ALIGNMENT * ALIGNMENT * chunks)
-    if largest < ALIGNMENT * chunks:
+    smallest, largest = plan.smallest_message, plan.largest_message
+    if slice_bytes is not None and count:
+        largest = min(largest, MAX_ITERATIONS * slice_bytes // count // ALIGNMENT * smallest)
+    if largest < smallest:
         raise TooLargeError(
-            f"the program has buffers of {max(max(gpu.chunks.values()) for gpu in gpus)} chunks; in MSCCL++ a buffer "
-            f"has fewer than 2^32 bytes and a chunk at least {ALIGNMENT}: plan with fewer trees"
+            f"the program has buffers of {max(max(gpu.chunks.values()) for gpu in plan.gpus)} chunks; in MSCCL++ a "
+            f"buffer has fewer than 2^32 bytes and a chunk at least {ALIGNMENT}: plan with fewer trees"
         )
-    return ALIGNMENT * chunks, largest
+    return smallest, largest

@@ -21,9 +21,6 @@ from ..format.execution_plan import (
     Operation,
     Place,
     flat,
-    flat_length,
-    offset_buffers,
-    remote_places,
 )
 from .multicasts import Multicast, Multicasts
 from .transfers import Connections, End, Transfers, stays_in_place
@@ -268,16 +265,16 @@ class RankWriter:
 
     def _check(self, at: int, operations: tuple[Operation, ...]) -> None:
         where = f"rank {self.rank} thread block {at}"
-        if (length := flat_length(operations)) > MAX_OPERATIONS:
+        if (length := len([*flat(operations)])) > MAX_OPERATIONS:
             raise TooLargeError(TOO_LONG.format(where, length))
         for kind in CHANNEL_TYPES:
             own = [one for one in flat(operations) if one.channel_type == kind]
             channels = {channel for one in own for channel in one.channels}
             if len(channels) > MAX_CHANNELS:
                 raise TooLargeError(TOO_MANY_CHANNELS.format(where, len(channels), kind))
-            buffers = {(place.rank, place.buffer) for one in own for place in remote_places(one)}
+            buffers = {(place.rank, place.buffer) for one in own for place in one.remote_places}
             # The first two of port channels may be there for the offsets of their sources.
-            if len(buffers) + 2 * any(map(offset_buffers, own)) > MAX_CHANNELS:
+            if len(buffers) + 2 * any(one.offset_buffers for one in own) > MAX_CHANNELS:
                 raise TooLargeError(
                     f"{where} uses {len(buffers)} buffers of other ranks by {kind} channels, more than the MSCCL++ "
                     "executor takes; plan with fewer trees"

@@ -13,7 +13,7 @@ from ....errors import ProgramError, TooLargeError
 from ....support.arrays import SmallArray
 from ...programs.checks import check_counts
 from ...programs.layout import Layout
-from ..format.execution_plan import ExecutionPlan, remote_places
+from ..format.execution_plan import ExecutionPlan
 from ..format.reader import read_mscclpp
 from . import fields
 from .code import Encoder
@@ -69,7 +69,7 @@ def run_execution_plan(
     puts = [
         (int(times), place.count)
         for times, operation in zip(executions, machine.encoder.operations, strict=True)
-        for place in remote_places(operation)
+        for place in operation.remote_places
     ]
     chunks_put = sum(times * count for times, count in puts)
     return ExecutionReport(plan.name, interleavings, int(executions.sum()), sum(times for times, _ in puts), chunks_put)

@@ -12,7 +12,7 @@ from ....errors import ProgramError
 from ...interpreter.interpret import expected_outputs
 from ...programs.layout import Layout
 from ...programs.program import Buffer
-from ..format.execution_plan import ExecutionPlan, Gpu, flat
+from ..format.execution_plan import ExecutionPlan, Gpu
 
 Data = npt.NDArray[Any]
 
@@ -93,13 +93,11 @@ def check_data(plan: ExecutionPlan, layout: Layout, memory: Sequence[Memory], in
 def _root(plan: ExecutionPlan) -> int:
     """Return the only rank whose input is read, in a broadcast, or whose output is written, in a reduce."""
     found = set()
-    for gpu in plan.gpus:
-        for block in gpu.thread_blocks:
-            for operation in flat(block):
-                if plan.collective.reduces:
-                    found |= {place.rank for place in operation.targets if place.buffer == "output"}
-                else:
-                    found |= {place.rank for place in operation.sources if place.buffer == "input"}
+    for operation in plan.operations():
+        if plan.collective.reduces:
+            found |= {place.rank for place in operation.targets if place.buffer == "output"}
+        else:
+            found |= {place.rank for place in operation.sources if place.buffer == "input"}
     if not found and plan.in_place and plan.num_ranks == 1:
         return 0
     if len(found) != 1:
