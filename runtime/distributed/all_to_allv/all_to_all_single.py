@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import ProgramError, UnsupportedError
 from ...programs.checks import check_seconds
-from ..calls.agreement import connect, first_line, post, wait_for_all
+from ..calls.agreement import checked, connect, first_line, post, wait_for_all
 from ..calls.arguments import import_torch, joined_group
 from ..calls.call_queue import TAG, AsyncWork, completed_work, run_in_order, run_now, start
 from ..calls.diagnosis import explained
-from .arguments import AllToAllCall, Terms, agreed_exchange, check_arguments
+from .arguments import AllToAllCall, agreed_exchange, check_arguments
 from .steps import RankSteps, rank_steps
 
 if TYPE_CHECKING:
@@ -122,11 +122,7 @@ def prepared(
     """Check the arguments of `all_to_all_single` on all ranks; return the call and the job that runs it, if any."""
     rank, p2p = joined_group(group, output, input)
     call = AllToAllCall(output, input, output_splits, input_splits, p2p, async_op, **options)
-    terms: Terms | UnsupportedError
-    try:
-        terms = check_arguments(call)
-    except UnsupportedError as error:
-        terms = error
+    terms = checked(partial(check_arguments, call))
     call = call._replace(timeout=bounded_timeout(call.timeout))
     exchange = run_in_order(call.group, partial(agreed_exchange, terms, call.group, call.timeout))
     connect(call.group, input.device, call.timeout)

@@ -13,10 +13,10 @@ import hashlib
 import os
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -35,6 +35,7 @@ FIRST_TAG = 2**30  # Of as many, far from those of other code
 DEBUG_VARIABLE = "COLLOPT_DEBUG"
 MIN_TIMEOUT_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
 
+Terms = TypeVar("Terms")
 _connected: WeakSet[Any] = WeakSet()
 _agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
 
@@ -180,6 +181,14 @@ def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: st
         why = explained(group, f"in {call}")
         raise ProgramError(f"the ranks could not agree on {call}: {first_line(error)}{why}") from error
     return rows
+
+
+def checked(check: Callable[[], Terms]) -> Terms | UnsupportedError:
+    """Return what a check of arguments returns; or its error, for this rank to raise when the others know of it."""
+    try:
+        return check()
+    except UnsupportedError as error:
+        return error
 
 
 def refuse(error: UnsupportedError, length: int, group: Any, timeout: float | None, call: str) -> NoReturn:

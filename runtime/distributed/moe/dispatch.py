@@ -15,7 +15,7 @@ from ....errors import UnsupportedError
 from ....planners.pairs.dispatch import DispatchPlan, schedule_dispatch
 from ....support.arrays import IntArray
 from ..all_to_allv.all_to_all_single import bounded_timeout
-from ..calls.agreement import connect
+from ..calls.agreement import checked, connect
 from ..calls.arguments import check_async, import_torch, joined_group
 from ..calls.call_queue import AsyncWork, run_in_order, run_now, start
 from .arguments import Terms, agree_on_combine, agree_on_dispatch, check_dispatch, check_rows, swapped
@@ -142,11 +142,8 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
     torch, _ = import_torch()
     _, p2p = joined_group(group, tokens)
     shape, limits = (servers, gpus_per_server), (stages, max_stage_tokens, relay_rounds, timeout)
-    terms: Terms | UnsupportedError
-    try:
-        terms = check_dispatch(tokens, indices, placement, weights, p2p, shape, *limits, async_op)
-    except UnsupportedError as error:
-        terms = error
+    arguments = tokens, indices, placement, weights, p2p, shape, *limits, async_op
+    terms = checked(partial(check_dispatch, *arguments))
     given = [tokens] if weights is None else [tokens, weights]
     options = {"stages": stages, "max_stage_tokens": max_stage_tokens, "relay_rounds": relay_rounds}
     route, needs_gradient = run_in_order(p2p, partial(_planned, terms, given, p2p, bounded_timeout(timeout), options))
@@ -238,12 +235,7 @@ def moe_combine(  # type: ignore[misc]
     """
     torch, _ = import_torch()
     route = handle.route
-    error: UnsupportedError | None = None
-    try:
-        _check_combine(expert_outputs, handle, weights)
-        check_async(async_op, expert_outputs, route.peers.timeout)
-    except UnsupportedError as refused:
-        error = refused
+    error = checked(partial(_check_combine, expert_outputs, handle, weights, async_op))
     given = [expert_outputs, handle.anchor] if weights is None else [expert_outputs, handle.anchor, weights]
     needs = error is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
     agree = partial(agree_on_combine, expert_outputs, needs, error, route.peers.group, route.peers.timeout)
@@ -267,8 +259,8 @@ def moe_combine(  # type: ignore[misc]
     return work if async_op else work.wait()
 
 
-def _check_combine(outputs: Any, handle: MoeHandle, weights: Any) -> None:
-    """Refuse expert outputs or weights that do not fit a dispatch."""
+def _check_combine(outputs: Any, handle: MoeHandle, weights: Any, async_op: object) -> None:
+    """Refuse expert outputs or weights that do not fit a dispatch, or an asynchronous call that cannot be."""
     pairs = len(handle.rows)
     check_rows("expert_outputs", outputs, handle.route.peers.group)
     if len(outputs) != pairs:
@@ -276,6 +268,7 @@ def _check_combine(outputs: Any, handle: MoeHandle, weights: Any) -> None:
     torch, _ = import_torch()
     if weights is not None and (not isinstance(weights, torch.Tensor) or weights.shape != (pairs,)):
         raise UnsupportedError(f"weights have shape {tuple(np.shape(weights))}; expected one for each of {pairs} pairs")
+    check_async(async_op, outputs, handle.route.peers.timeout)
 
 
 def _back(route: Route, order: torch.Tensor, parts: Parts) -> Parts:
