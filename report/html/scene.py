@@ -30,7 +30,7 @@ import numpy as np
 
 from ...planners import Plan
 from ...runtime import Simulation
-from ...schedules import Allreduce, Bound, FlowSchedule, Forest, Schedule, as_bytes
+from ...schedules import Bound, FlowSchedule, Schedule, TreeSchedule, as_bytes
 from ...schedules.trees.symmetric_forest import expanding
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
@@ -228,9 +228,8 @@ def part_of_transfers(schedule: Schedule, run: Simulation) -> IntArray:  # noqa:
 expanding(part_of_transfers)
 
 
-@part_of_transfers.register(Forest)
-@part_of_transfers.register(Allreduce)
-def _trees_of(schedule: Forest | Allreduce, run: Simulation) -> IntArray:
+@part_of_transfers.register(TreeSchedule)
+def _trees_of(schedule: TreeSchedule, run: Simulation) -> IntArray:
     sent, (firsts, adding, spreading) = run.transfers, tree_columns(schedule)
     which = np.searchsorted(firsts, sent.firsts)
     before = schedule.forests[0].num_trees if len(schedule.forests) > 1 else 0

@@ -23,9 +23,7 @@ from ...schedules import (
     FlowSchedule,
     Forest,
     Schedule,
-    StepAllreduce,
     StepExchange,
-    StepSchedule,
     TreeSchedule,
 )
 from ...schedules.trees.symmetric_forest import expanding
@@ -113,9 +111,7 @@ def count_hops(schedule: Schedule) -> int:
     return schedule.num_ranks * schedule.depth
 
 
-@count_hops.register(StepSchedule)
-@count_hops.register(StepAllreduce)
-@count_hops.register(StepExchange)
+@count_hops.register(AnyStepSchedule | StepExchange)
 def _step_hops(schedule: AnyStepSchedule | StepExchange) -> int:
     return schedule.num_sends
 
@@ -125,8 +121,7 @@ def _flow_hops(schedule: FlowSchedule) -> int:
     return len(schedule.steps)
 
 
-@count_hops.register(Forest)
-@count_hops.register(Allreduce)
+@count_hops.register(TreeSchedule)
 def _tree_hops(schedule: TreeSchedule) -> int:
     hops = 0
     for forest in schedule.forests:
