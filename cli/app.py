@@ -18,14 +18,12 @@ from ..support.validation import shown
 from .arguments.parameters import Command, UsageError, option
 from .common_options import VerboseOption, with_common_options
 from .inspecting.explore import explore
-from .inspecting.export import export
 from .inspecting.import_network import import_network
 from .inspecting.lint import lint
-from .inspecting.report import report
+from .inspecting.plan_files import export, report, verify
 from .inspecting.score import score
 from .inspecting.show import show
 from .inspecting.topologies import topologies
-from .inspecting.verify import verify
 from .planning.bound import bound
 from .planning.compare import compare
 from .planning.family import family

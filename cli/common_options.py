@@ -9,13 +9,13 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from .arguments.network_options import NetworkOptions
 from .arguments.parameters import described, option
 from .arguments.runtime_files import RuntimeFiles
-from .arguments.shared import ShardOptions
-from .terminal.output import note
+from .arguments.shared import NetworkOptions, ShardOptions
+from .terminal.output import Formats, note
 
-GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles)  # Groups of options; a command has one parameter for each group
+GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles, Formats)
+"""Groups of options; a command has one parameter for each group."""
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 VerboseOption = Annotated[

@@ -3,13 +3,11 @@
 from .chakra.export import plan_traces
 from .chakra.replay import Replay, replay_traces
 from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, read_trace, write_trace
-from .distributed.all_to_allv.all_to_all_single import all_to_all_single
-from .distributed.all_to_allv.differentiable import differentiable_all_to_all
+from .distributed.all_to_allv.all_to_all_single import all_to_all_single, differentiable_all_to_all
 from .distributed.execution.execute import execute
 from .distributed.execution.launch import RunReport, run_local
 from .distributed.jax_programs.function import jax_function
 from .distributed.moe.dispatch import Dispatched, MoeHandle, moe_combine, moe_dispatch
-from .distributed.moe.work import MoeWork
 from .distributed.processes.rendezvous import launched_rank
 from .families.windows import lint_family
 from .families.write import write_family
@@ -42,6 +40,6 @@ __all__ += ["plan_traces", "read_trace", "replay_traces", "write_trace"]
 __all__ += ["Simulation", "simulate"]
 __all__ += ["Score", "score"]
 __all__ += ["RunReport", "all_to_all_single", "execute", "jax_function", "launched_rank", "run_local"]
-__all__ += ["Dispatched", "MoeHandle", "MoeWork", "differentiable_all_to_all", "moe_combine", "moe_dispatch"]
+__all__ += ["Dispatched", "MoeHandle", "differentiable_all_to_all", "moe_combine", "moe_dispatch"]
 __all__ += ["BenchReport", "Calibration", "MeasuredTimes", "Measurement", "calibrate", "measure_plans"]
 __all__ += ["read_nccl_tests"]

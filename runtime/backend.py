@@ -23,21 +23,11 @@ NAME = "collopt"
 
 
 class Usage(NamedTuple):
-    """How many collectives of a group have been run, by what.
-
-    Attributes
-    ----------
-    planned : dict of str to int
-        Calls that ran by a plan, by the name of the collective.
-    fallback : dict of str to int
-        Calls that the wrapped backend ran, by the name of the collective.
-    failure : str
-        What the plans in use do without; ``"intact"`` for nothing.
-    """
+    """Calls, by collective, that ran by a plan, `planned`, or by the wrapped backend, `fallback`, and the `failure`."""
 
     planned: dict[str, int]
     fallback: dict[str, int]
-    failure: str = "intact"
+    failure: str = "intact"  # What the plans in use do without
 
 
 def usage(group: dist.ProcessGroup | None = None) -> Usage:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from ...schedules import EVERY_SCHEDULE, Allreduce, Cut, FlowSchedule, Forest, Schedule, StepAllreduce, StepSchedule
+from ...schedules import EVERY_SCHEDULE, AnyStepSchedule, Cut, FlowSchedule, Schedule, TreeSchedule
 from ...schedules.bounds.bound import witness_to_json
 from ...schedules.steps.exchange import StepExchange
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import AnyStepSchedule, Bound, SizeBound, TreeSchedule
+    from ...schedules import Bound, SizeBound
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
@@ -55,8 +55,7 @@ def _schedule_figures(schedule: Schedule, plan: Plan) -> dict[str, Any]:  # noqa
     return {"size": schedule.size_text}
 
 
-@_schedule_figures.register(StepSchedule)
-@_schedule_figures.register(StepAllreduce)
+@_schedule_figures.register(AnyStepSchedule)
 def _step_figures(schedule: AnyStepSchedule, plan: Plan) -> dict[str, Any]:  # noqa: ARG001
     return {
         "num_steps": schedule.num_steps,
@@ -81,8 +80,7 @@ def _flow_figures(schedule: FlowSchedule, plan: Plan) -> dict[str, Any]:
     }
 
 
-@_schedule_figures.register(Forest)
-@_schedule_figures.register(Allreduce)
+@_schedule_figures.register(TreeSchedule)
 def _tree_figures(schedule: TreeSchedule, plan: Plan) -> dict[str, Any]:
     from ...report.tables.summary import branching_switches
 

@@ -18,7 +18,7 @@ from ..terminal.output import note
 from ..terminal.progress import computing, handling, working
 from .output_files import name_errors_after
 from .parameters import UsageError
-from .requests import takes_option
+from .shared import takes_option
 
 if TYPE_CHECKING:
     from ...planners import Plan

@@ -1,9 +1,10 @@
-"""Arguments and options that several commands share, and the reader of traffic matrices."""
+"""Arguments and options that several commands share: planners, the network, and the data of each rank."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,8 +15,61 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from ...schedules import Collective
+
 MAX_RANKS = 2**10  # Of a traffic matrix; files for runtimes hold all-to-alls of at most as many
 MAX_BYTES = 32 * MAX_RANKS**2  # Numbers of 24 characters, as numpy.savetxt writes them, and separators
+
+
+def check_planners(names: Iterable[str]) -> None:
+    """Raise `UnsupportedError` for an unknown planner, before any other work."""
+    from ...planners.registry import as_planner
+
+    for name in names:
+        as_planner(name)
+
+
+def size_option(planner: str, collective: Collective, size: str | None) -> dict[str, Any]:
+    """Return the size option for a planner that has one."""
+    return {} if size is None or not takes_option(planner, collective, "size") else {"size": size}
+
+
+def takes_option(planner: str, collective: Collective, name: str) -> bool:
+    """Whether a planner has an option for a collective."""
+    from ...planners import PLANNERS
+
+    return planner in PLANNERS and PLANNERS[planner].takes(collective, name)
+
+
+class NetworkOptions(NamedTuple):
+    """Options given besides the network's name, as text; its builder, or the reader of its file, parses them."""
+
+    boxes: str | None = None
+    fabric: str | None = None
+    nodes: str | None = None
+    shape: str | None = None
+    ranks: str | None = None
+    relay: bool = False
+    settings: list[str] | None = None
+    scale: list[str] | None = None
+    without: list[str] | None = None
+
+    def given(self) -> list[str]:
+        """Flags of the options that were given."""
+        return list(dict.fromkeys(flag for flag, *_ in self._pairs()))
+
+    def words(self) -> list[str]:
+        """Write the options as they are typed."""
+        return [word for pair in self._pairs() for word in pair]
+
+    def _pairs(self) -> Iterator[tuple[str, ...]]:
+        """Yield the flag of each option that was given, and its value if it takes one."""
+        flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--scale", "--without")
+        for flag, value in zip(flags, self, strict=True):
+            if isinstance(value, list):
+                yield from ((flag, each) for each in value)
+            elif value not in (None, False):
+                yield (flag,) if value is True else (flag, str(value))
 
 
 class ShardOptions(NamedTuple):

@@ -17,9 +17,8 @@ from ...errors import ColloptError, UnsupportedError
 from ...schedules import as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.packages import check_extra
-from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import Command, described
-from ..arguments.requests import check_planners
+from ..arguments.shared import NetworkOptions, check_planners
 from ..terminal.output import note
 
 if TYPE_CHECKING:
@@ -72,10 +71,7 @@ def explore(
 
 
 def find(words: tuple[str, ...], uploads: Mapping[str, Path]) -> tuple[Topology, list[str]]:
-    """Build or read the network that words of a command line describe, and return what had to be assumed for it.
-
-    Dropped files are found by their names.
-    """
+    """Build or read a network from words of a command line, dropped files by name; return what was assumed, too."""
     from ..arguments.networks import find_network
 
     given: dict[str, Any] = {}

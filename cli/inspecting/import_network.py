@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import UsageError
+from ..arguments.shared import NetworkOptions
 from ..terminal.output import emit_json, emit_rows, note
 
 if TYPE_CHECKING:

@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
-from ..arguments.network_options import NetworkOptions
-from ..arguments.parameters import (
-    UsageError,
-)
-from ..arguments.requests import check_planners
-from ..arguments.shared import ShardOptions
+from ..arguments.parameters import UsageError
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
 from ..terminal.exit_status import CHECK_FAILED
-from ..terminal.output import emit, emit_csv, emit_json, emit_rows, number_table, plain_rows
+from ..terminal.output import Formats, emit, emit_rows, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -28,6 +24,7 @@ if TYPE_CHECKING:
 def score(
     file: Path,
     described: NetworkOptions,
+    formats: Formats,
     topology: str | None = None,
     collective: str | None = None,
     root: str | None = None,
@@ -36,8 +33,6 @@ def score(
     slices: int | None = None,
     costs: str | None = None,
     planner: str = "auto",
-    as_json: bool = False,
-    as_csv: bool = False,
 ) -> None:
     """Score a schedule from any source: data, loads of links, bandwidth against the bound, and simulated times."""
     from ...runtime import score as score_file
@@ -57,11 +52,7 @@ def score(
             costs=costs,  # type: ignore[arg-type] # which it checks
             planner=planner,
         )
-    if as_json:
-        emit_json(_figures(found))
-    elif as_csv:
-        emit_csv(plain_rows(found.to_frame()))
-    else:
+    if not formats.emit(lambda: plain_rows(found.to_frame()), lambda: _figures(found)):
         _print(found, planner)
     if found.data.outcome == "wrong":
         raise typer.Exit(CHECK_FAILED)

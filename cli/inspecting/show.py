@@ -11,11 +11,9 @@ from ...errors import FileFormatError
 from ...schedules import as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.validation import shown
-from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_figure, check_targets, name_errors_after
 from ..arguments.parameters import UsageError
-from ..arguments.requests import check_planners, size_option
-from ..arguments.shared import ShardOptions
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, size_option
 from ..terminal.output import note
 from ..terminal.progress import computing, working
 
@@ -99,12 +97,13 @@ def show(
         as_bytes(one)
     # What may fail comes before what takes time.
     empty_figure()
-    target = _checked_target(output, file, data.traffic)
+    check_figure("--output", output)
+    check_targets({"--output": output}, sources=(file, data.traffic))
     request = Request(
         known, list(dict.fromkeys(planner or [])), list(dict.fromkeys(size or [])), tree, model, data.read()
     )
     drawn, name = _drawn(what, kind_of_file, kind or "", described, request)
-    target = target or Path(f"{name}-{drawn[0]}.svg")
+    target = output or Path(f"{name}-{drawn[0]}.svg")
     check_targets({"--output": target}, sources=(file, data.traffic))
     with working(f"drawing {target}"), name_errors_after(target):
         save_figure(drawn[1], target)
@@ -146,14 +145,6 @@ def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, giv
             )
         if isinstance(value, list) and len(value) > 1 and kind not in REPEATABLE_IN[flag]:
             raise UsageError(f"{flag} is given {len(value)} times; only --figure curves takes it more than once")
-
-
-def _checked_target(output: Path | None, *sources: Path | None) -> Path | None:
-    if output is None:
-        return None
-    check_figure("--output", output)
-    check_targets({"--output": output}, sources=sources)
-    return output
 
 
 def _drawn(

@@ -6,36 +6,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arguments.parameters import UsageError
-from ..terminal.output import bare_table, emit, emit_csv, emit_json
+from ..terminal.output import Formats, bare_table, emit
 
 if TYPE_CHECKING:
     from ...topologies import CatalogueEntry
     from ...topologies.builders import Parameter
 
 
-def topologies(name: str | None = None, as_json: bool = False, as_csv: bool = False) -> None:
+def topologies(formats: Formats, name: str | None = None) -> None:
     """List the topologies of the catalogue, or the options of one."""
     from ...topologies.builders import catalogue, find_entry
 
     if name is not None:
         _refuse_path(name)
         entry = find_entry(name)
-        if as_json:
-            emit_json(_as_json(entry))
-        elif as_csv:
-            emit_csv(_as_json(entry)["options"])
-        else:
+        if not formats.emit(lambda: _as_json(entry)["options"], lambda: _as_json(entry)):
             _print_options(entry)
-    elif as_json:
-        emit_json([_as_json(entry) for entry in catalogue()])
-    elif as_csv:
-        emit_csv([{"topology": entry.name} | option for entry in catalogue() for option in _as_json(entry)["options"]])
-    else:
+        return
+    options = [{"topology": each.name} | option for each in catalogue() for option in _as_json(each)["options"]]
+    if not formats.emit(lambda: options, lambda: [_as_json(entry) for entry in catalogue()]):
         table = bare_table("name", "summary", "options")
         table.columns[0].no_wrap = True
         for each in catalogue():
-            options = (option.name + ("" if option.required else f"={_in_words(option)}") for option in each.parameters)
-            table.add_row(each.name, each.summary, " ".join(options))
+            words = (option.name + ("" if option.required else f"={_in_words(option)}") for option in each.parameters)
+            table.add_row(each.name, each.summary, " ".join(words))
         emit(table)
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...schedules import Cut, Partition, Witness
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import MAX_NAMES, abbreviated_names, bandwidth_text, exact, rate_text, time_text
-from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import rates, request_figures, witness_figures, witness_text
-from ..arguments.shared import ShardOptions
-from ..terminal.output import bare_table, emit, emit_csv, emit_json, emit_rows, flat
+from ..arguments.shared import NetworkOptions, ShardOptions
+from ..terminal.output import Formats, bare_table, emit, emit_rows, flat
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -25,10 +24,9 @@ def bound(
     collective: str,
     described: NetworkOptions,
     data: ShardOptions,
+    formats: Formats,
     size: list[str] | None = None,
     costs: str | None = None,
-    as_json: bool = False,
-    as_csv: bool = False,
 ) -> None:
     """Compute the exact bandwidth bound of a collective, and the bottleneck cut that proves it.
 
@@ -48,21 +46,14 @@ def bound(
             bounds = bound_sizes(network, known, sizes := list(dict.fromkeys(size)), **options)
             for each in bounds:
                 each.verify()
-        if as_json:
-            emit_json(_size_figures(sizes, bounds))
-        elif as_csv:
-            emit_csv(_size_figures(sizes, bounds)["sizes"])
-        else:
+        figures = _size_figures(sizes, bounds)
+        if not formats.emit(lambda: figures["sizes"], lambda: figures):
             _print_sizes(sizes, bounds)
         return
     with computing(f"computing the bound of {collective} on {network.name}"):
         found = find_bound(network, known, **data.read())
         found.verify()
-    if as_json:
-        emit_json(_as_json(found))
-    elif as_csv:
-        emit_csv([flat(_as_json(found))])
-    else:
+    if not formats.emit(lambda: [flat(_as_json(found))], lambda: _as_json(found)):
         _print(found)
 
 

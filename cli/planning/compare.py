@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UnsupportedError
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
-from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError
-from ..arguments.requests import check_planners
-from ..arguments.shared import ShardOptions
-from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note, number_table, plain_rows
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
+from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -32,11 +30,10 @@ def compare(
     collective: str,
     described: NetworkOptions,
     data: ShardOptions,
+    formats: Formats,
     planner: list[str] | None = None,
     size: list[str] | None = None,
     costs: str | None = None,
-    as_json: bool = False,
-    as_csv: bool = False,
 ) -> None:
     """Plan a collective with every planner, and compare the results with the proven bounds."""
     from ...planners.analysis.compare import check_feasible, iter_outcomes, outcome_table
@@ -54,11 +51,7 @@ def compare(
     check_feasible(network, known, **shards)
     with computing(f"comparing planners of {collective} on {network.name}"):
         frame = outcome_table(list(found), sizes)
-    if as_json:
-        emit_json(plain_rows(frame.drop(columns="plan")))
-    elif as_csv:
-        emit_csv(plain_rows(frame.drop(columns="plan")))
-    else:
+    if not formats.emit(lambda: plain_rows(frame.drop(columns="plan"))):
         _print(frame, known, network, sizes)
     tried = frame[frame["kind"] == "plan"].to_dict("records")
     if len(tried) == 1 and tried[0]["status"] != "ok":

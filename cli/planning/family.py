@@ -11,12 +11,10 @@ from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, time_text
-from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets
 from ..arguments.parameters import UsageError
-from ..arguments.requests import check_planners, size_option, takes_option
 from ..arguments.runtime_files import write_fitting
-from ..arguments.shared import ShardOptions
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, size_option, takes_option
 from ..inspecting.lint import row
 from ..terminal.output import emit, emit_json, note, number_table
 from ..terminal.progress import computing, working

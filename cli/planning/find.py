@@ -13,7 +13,7 @@ from ...support.quantities import as_factor, as_latency
 from ...support.validation import shown
 from ..arguments.output_files import check_targets, name_errors_after
 from ..arguments.parameters import UsageError
-from ..terminal.output import emit, emit_csv, emit_json, emit_rows, note, number_table, plain_rows
+from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 def find(
     nodes: int,
+    formats: Formats,
     degree: int = 4,
     bidirectional: bool = False,
     alpha: str = "10",
@@ -35,8 +36,6 @@ def find(
     host: str | None = None,
     nics: str | None = None,
     no_all_to_all: bool = False,
-    as_json: bool = False,
-    as_csv: bool = False,
     collective: str = "allreduce",
     call: list[str] | None = None,
     save: Path | None = None,
@@ -78,11 +77,7 @@ def find(
     chosen = best if candidate is None else found[candidate - 1]
     with computing(f"writing {chosen.name}"):
         _write(chosen, found, known, targets)
-    if as_json:
-        emit_json(_plain(found, known, best))
-    elif as_csv:
-        emit_csv(_rows(found))
-    else:
+    if not formats.emit(lambda: _rows(found), lambda: _plain(found, known, best)):
         _print(found, size, calls, best)
     share = bandwidth_text(found.workload.node_bandwidth / found.degree, 3)
     link = f"each link has {share} and {time_text(found.workload.alpha)} latency"
@@ -196,10 +191,7 @@ def _print(found: Frontier, size: str, calls: Calls, best: Candidate) -> None:
 
 
 def _table(found: Frontier, calls: Calls, best: Candidate) -> Table:
-    """Candidates by increasing T_L of the allgather; a star marks the best for the calls.
-
-    Where a reduce-scatter costs something else than an allgather, it has columns too.
-    """
+    """Candidates by T_L of the allgather, with columns of a reduce-scatter of other cost; a star marks the best."""
     differ = any(each.cost != each.reduce_scatter_cost for each in found)
     (title, *others) = (f"{str(each).replace('_', '-')} {size}" for each, sizes in calls.items() for size in sizes)
     text = ["exact", "reduce-scatter"] if differ else ["exact"]

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...support.formatting import count_text, percentage_text
-from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
 from ..arguments.parameters import UsageError
-from ..terminal.output import emit, emit_csv, emit_json, note, number_table, plain_rows
+from ..arguments.shared import NetworkOptions
+from ..terminal.output import Formats, emit, note, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -27,12 +27,11 @@ FIGURES = ("algbw", "limit", "gap", "link_share", "alone", "loss")
 def groups(
     topology: str,
     described: NetworkOptions,
+    formats: Formats,
     file: Path | None = None,
     mesh: str | None = None,
     axis: list[str] | None = None,
     output: Path | None = None,
-    as_json: bool = False,
-    as_csv: bool = False,
 ) -> None:
     """Plan for process groups that share a fabric, at the best rates in proportion to their sizes, proved together."""
     from ...planners import plan_groups, read_groups
@@ -53,10 +52,8 @@ def groups(
         output.mkdir(exist_ok=True)
         plans = zip(targets.values(), found.plans, strict=True)
         write_files({path: document_text(plan.to_json()) for path, plan in plans})
-    if as_json or as_csv:
-        rows = plain_rows(frame)
-        emit_json({"topology": network.name, "gap": float(found.gap), "groups": rows}) if as_json else emit_csv(rows)
-    else:
+    about = {"topology": network.name, "gap": float(found.gap)}
+    if not formats.emit(lambda: plain_rows(frame), lambda: about | {"groups": plain_rows(frame)}):
         _print(frame, network)
     if output is not None:
         note(f"wrote {count_text(len(targets), 'plan')} to {output}")

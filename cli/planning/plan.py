@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,12 @@ from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.assumed_costs import as_costs
-from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_targets, write_files
 from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import plan_figures
-from ..arguments.requests import check_planners, size_option
 from ..arguments.runtime_files import RuntimeFiles, write_fitting
-from ..arguments.shared import ShardOptions
-from ..terminal.output import advise, emit_csv, emit_json, emit_rows, flat, note
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, size_option
+from ..terminal.output import Formats, advise, emit_rows, flat, note
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ def plan(
     described: NetworkOptions,
     data: ShardOptions,
     files: RuntimeFiles,
+    formats: Formats,
     trees_per_root: int | None = None,
     chunks: int | None = None,
     planner: str = "auto",
@@ -39,8 +39,6 @@ def plan(
     costs: str | None = None,
     no_in_network: bool = False,
     output: Path | None = None,
-    as_json: bool = False,
-    as_csv: bool = False,
 ) -> None:
     """Plan a collective, verify the plan, and write it as a plan file or export it for a runtime."""
     from ...planners import bound as find_bound
@@ -85,10 +83,8 @@ def plan(
             _write(made, output, {}, written)
             raise
         _write(made, output, found[-1], written)
-        if as_json or as_csv:
-            figures = _figures(made, intact, size)
-            emit_json(figures) if as_json else emit_csv([flat(figures)])
-        else:
+        figures = partial(_figures, made, intact, size)
+        if not formats.emit(lambda: [flat(figures())], figures):
             _print(made, intact, size)
     finally:
         for path in written:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import bandwidth_text, rate_text
 from ...support.quantities import as_factor
-from ..arguments.network_options import NetworkOptions
-from ..arguments.shared import ShardOptions
-from ..terminal.output import emit, emit_csv, emit_json, number_table, plain_rows
+from ..arguments.shared import NetworkOptions, ShardOptions
+from ..terminal.output import Formats, emit, number_table, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -31,10 +30,9 @@ def sensitivity(
     collective: str,
     described: NetworkOptions,
     data: ShardOptions,
+    formats: Formats,
     step: str = "1/10",
     links: bool = False,
-    as_json: bool = False,
-    as_csv: bool = False,
 ) -> None:
     """Compute what more bandwidth of links gains, the most rewarding first.
 
@@ -55,13 +53,12 @@ def sensitivity(
         rate = sum(table["worth"].tolist())
         if not links:
             table = _with_pairs(table, network, table_of)
-    if as_json or as_csv:
-        rows = plain_rows(table.assign(bandwidth=[", ".join(map(str, rates)) for rates in table["bandwidth"]]))
-        if as_json:
-            emit_json({"topology": network.name, "collective": str(known), "step": str(part), "links": rows})
-        else:
-            emit_csv(rows)
-    else:
+
+    def rows() -> list[dict[str, Any]]:
+        return plain_rows(table.assign(bandwidth=[", ".join(map(str, rates)) for rates in table["bandwidth"]]))
+
+    about = {"topology": network.name, "collective": str(known), "step": str(part)}
+    if not formats.emit(rows, lambda: about | {"links": rows()}):
         emit(f"{known} on {network.name}: the bound on algbw, {rate_text(rate)}, rests on these links")
         _print(table, part)
 

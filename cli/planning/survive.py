@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, percentage_text
-from ..arguments.network_options import NetworkOptions
-from ..arguments.requests import check_planners
-from ..arguments.shared import ShardOptions
-from ..terminal.output import bare_table, emit, emit_csv, emit_json, note, plain_rows
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
+from ..terminal.output import Formats, bare_table, emit, note, plain_rows
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -24,6 +22,7 @@ def survive(
     topology: str,
     collective: str,
     described: NetworkOptions,
+    formats: Formats,
     failures: str = "link,nic,gpu,switch",
     derate: list[str] | None = None,
     pairs: list[str] | None = None,
@@ -31,8 +30,6 @@ def survive(
     root: str | None = None,
     jobs: int | None = None,
     output: Path | None = None,
-    as_json: bool = False,
-    as_csv: bool = False,
 ) -> None:
     """Plan for every failed link, NIC, GPU and switch, and say what each costs.
 
@@ -58,11 +55,7 @@ def survive(
             folder=output,
             jobs=jobs,
         )
-    if as_json:
-        emit_json(plain_rows(frame))
-    elif as_csv:
-        emit_csv(plain_rows(frame))
-    else:
+    if not formats.emit(lambda: plain_rows(frame)):
         for each, rows in frame.groupby("collective", sort=False):
             emit(f"{each} on {network.name}, {network.num_ranks} ranks")
             emit(_table(rows))

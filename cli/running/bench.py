@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import ProgramError
 from ...schedules.traffic.collective import as_collective
-from ..arguments.network_options import NetworkOptions
 from ..arguments.parameters import UsageError
-from ..arguments.requests import check_planners
-from ..arguments.shared import ShardOptions
-from ..terminal.output import emit, emit_csv, emit_json
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
+from ..terminal.output import Formats, emit
 from ..terminal.progress import computing, working
 from .launched import as_one_of_the_ranks, check_op, note_copies
 
@@ -29,6 +27,7 @@ PLACES = ("out_of_place", "in_place")
 def bench(
     described: NetworkOptions,
     data: ShardOptions,
+    formats: Formats,
     plans: list[Path] | None = None,
     minbytes: int = 2**25,
     maxbytes: int = 2**25,
@@ -45,8 +44,6 @@ def bench(
     topology: str | None = None,
     collective: str | None = None,
     planner: list[str] | None = None,
-    as_json: bool = False,
-    as_csv: bool = False,
 ) -> None:
     """Measure plans side by side with the backend's own collective, with the flags and columns of nccl-tests.
 
@@ -71,7 +68,7 @@ def bench(
     for name, each in compared.items():
         check_op(op, each.collective, name)
     what = ", ".join(compared)
-    table = LiveTable(f"measuring {what}", prints=not (as_json or as_csv))
+    table = LiveTable(f"measuring {what}", prints=not any(formats))
     # Under torchrun all ranks have the whole report, and one of them is enough.
     with nullcontext() if rank else table, as_one_of_the_ranks(what, timeout):
         report = measure_plans(
@@ -91,14 +88,11 @@ def bench(
             seed=current_seed(),
             on_row=table.add,
         )
-    if not rank and as_json:
-        planned = {name: float(plan.busbw) for name, plan in compared.items()}
-        emit_json({"args": sys.argv} | report.to_json() | {"planned_bus_bandwidth": planned})
-    elif not rank and as_csv:
-        emit_csv(_tidy_rows(report.to_json()["results"]))
-    elif not rank:
-        table.finish(report, compared)
     if not rank:
+        planned = {name: float(plan.busbw) for name, plan in compared.items()}
+        document = {"args": sys.argv} | report.to_json() | {"planned_bus_bandwidth": planned}
+        if not formats.emit(lambda: _tidy_rows(document["results"]), lambda: document):
+            table.finish(report, compared)
         note_copies(compared)
     if report.wrong:
         names = [name for name in report.names if any(row.name == name and row.wrong for row in report.rows)]

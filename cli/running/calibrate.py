@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ...errors import FileFormatError
 from ...support.formatting import count_text, percentage_text
 from ...support.validation import shown
-from ..arguments.network_options import NetworkOptions
 from ..arguments.output_files import check_figure, check_targets, name_errors_after
 from ..arguments.parameters import UsageError
-from ..arguments.requests import check_planners
-from ..terminal.output import emit, emit_csv, emit_json, note, plain_table
+from ..arguments.shared import NetworkOptions, check_planners
+from ..terminal.output import Formats, emit, note, plain_table
 from ..terminal.progress import working
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ UNITS = {"launch": "µs", "alpha": "µs per hop", "reduction": "µs per MB", "la
 
 def calibrate(
     described: NetworkOptions,
+    formats: Formats,
     files: list[Path] | None = None,
     classes: list[str] | None = None,
     topology: str | None = None,
@@ -40,8 +40,6 @@ def calibrate(
     planner: str | None = None,
     output: Path | None = None,
     figure: Path | None = None,
-    as_json: bool = False,
-    as_csv: bool = False,
 ) -> None:
     """Fit launch, alpha and efficiency of links to times measured by nccl-tests.
 
@@ -76,16 +74,16 @@ def calibrate(
         with name_errors_after(figure):
             save_figure(found.plot(), figure)
         note(f"wrote {figure}")
-    if as_json:
-        models = [each._asdict() for each in found.runs] if found else []
-        emit_json({"runs": models, "costs": rows, "notes": list(found.notes)} if found else rows)
-    elif as_csv:
-        emit_csv(rows)
-    elif found:
+    document: Any = rows
+    if found:
+        document = {"runs": [each._asdict() for each in found.runs], "costs": rows, "notes": list(found.notes)}
+    if formats.emit(lambda: rows, lambda: document):
+        return
+    if found:
         _print(found)
-    else:
-        unknown = dict.fromkeys(("alpha_us", "algbw"), NOT_IDENTIFIABLE)
-        emit(plain_table([row | {name: unknown.get(name) for name in row if row[name] is None} for row in rows]))
+        return
+    unknown = dict.fromkeys(("alpha_us", "algbw"), NOT_IDENTIFIABLE)
+    emit(plain_table([row | {name: unknown.get(name) for name in row if row[name] is None} for row in rows]))
 
 
 def _tie(text: str) -> tuple[Path, tuple[str, ...]]:

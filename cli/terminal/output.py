@@ -9,10 +9,10 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _log = logging.getLogger("collopt.cli")
+
+Rows = Sequence[Mapping[str, Any]]
 
 BROKEN_PIPE = 141
 """What a shell reports for a program that SIGPIPE ended: whoever read the output has gone, which is no error."""
@@ -66,6 +68,21 @@ def emit_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     _write(text.getvalue())
+
+
+class Formats(NamedTuple):
+    """Options that ask for a result in a form for programs."""
+
+    as_json: bool = False
+    as_csv: bool = False
+
+    def emit(self, rows: Callable[[], Rows], document: Callable[[], Mapping[str, Any] | Rows] | None = None) -> bool:
+        """Print rows as CSV, or a document, by default these rows, as JSON, if asked for; return whether."""
+        if self.as_json:
+            emit_json((document or rows)())
+        elif self.as_csv:
+            emit_csv(rows())
+        return any(self)
 
 
 def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

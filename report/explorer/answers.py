@@ -92,12 +92,10 @@ class Case(NamedTuple):
         return asked.size is not None and known is not None and known.takes(self._collective, "size")
 
     def _data(self) -> dict[str, Any]:
-        root = self.scenario.root
-        return (
-            {}
-            if root is None
-            else {"root": int(root) if root.isascii() and root.isdecimal() and len(root) < 10 else root}
-        )
+        if (root := self.scenario.root) is None:
+            return {}
+        is_number = root.isascii() and root.isdecimal() and len(root) < 10
+        return {"root": int(root) if is_number else root}
 
     def _bound_figures(self, found: Bound) -> Answer:
         found.verify()

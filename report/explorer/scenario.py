@@ -18,37 +18,20 @@ from ...topologies import Failure, Scaling, Topology, scaled_links
 class Scenario:
     """One state of the page.
 
-    Attributes
-    ----------
-    network : tuple of str
-        What describes the network on the command line: its name or file, and options.
-    collective, planner : str
-        Names.
-    root, size : str or None
-        Root of a broadcast or reduce; bytes in all, such as ``"64M"``, or None for endless data.
-    scale : tuple of Scaling
-        Bandwidths that are multiplied.
-    without : tuple of str
-        Nodes and links that are gone, as `Failure.read` reads them.
-
-    Examples
-    --------
     >>> scenario = Scenario(("dgx-a100", "--boxes", "2"), "allreduce", without=("box0/nic0",))
     >>> scenario.to_query()
     'network=dgx-a100+--boxes+2&collective=allreduce&without=box0%2Fnic0'
-    >>> Scenario.from_query(scenario.to_query()) == scenario
-    True
     >>> scenario.command("plan")
     'collopt plan dgx-a100 allreduce --boxes 2 --without box0/nic0'
     """
 
-    network: tuple[str, ...]
+    network: tuple[str, ...]  # What describes the network on the command line: its name or file, and options
     collective: str = ALLGATHER.name
-    root: str | None = None
-    size: str | None = None
+    root: str | None = None  # Of a broadcast or reduce
+    size: str | None = None  # Bytes in all, such as ``"64M"``; None for endless data
     planner: str = "auto"
-    scale: tuple[Scaling, ...] = ()
-    without: tuple[str, ...] = ()
+    scale: tuple[Scaling, ...] = ()  # Bandwidths that are multiplied
+    without: tuple[str, ...] = ()  # Nodes and links that are gone, as `Failure.read` reads them
 
     @classmethod
     def from_query(cls, text: str) -> Scenario:
@@ -88,10 +71,8 @@ class Scenario:
         return Failure.read(network, self.without).applied(scaled_links(network, self.scale))
 
     def _options(self) -> Iterator[tuple[str, str]]:
-        defaults = {"planner": "auto"}
         for name in ("root", "size", "planner"):
-            value = getattr(self, name)
-            if value is not None and value != defaults.get(name):
+            if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
                 yield name, value
         yield from (("scale", str(scaling)) for scaling in self.scale)
         yield from (("without", failed) for failed in self.without)

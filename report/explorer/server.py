@@ -62,17 +62,7 @@ PAGE = {
 
 
 class Explorer:
-    """Serves the page.
-
-    Parameters
-    ----------
-    find : callable
-        Builds or reads the network that words describe; see `Find`.
-    first : Scenario
-        What the page shows at first.
-    port : int
-        To listen on; 0 for any that is free.
-    """
+    """Serves the page, which shows `first` at first, on a port, or any that is free for 0; `find` makes networks."""
 
     def __init__(self, find: Find, first: Scenario, *, port: int = 0) -> None:
         self.find, self.first = find, first

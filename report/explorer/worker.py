@@ -36,10 +36,7 @@ class Workers:
         self._idle, self._busy = [_Process()], set[_Process]()
 
     async def answers(self, question: Question, case: Case) -> AsyncGenerator[Answer, None]:
-        """Yield the answers to a question about a case.
-
-        The last answer may be an ``error``, a message.  Whoever closes the generator before its end stops the work.
-        """
+        """Yield the answers to a question about a case, the last perhaps an ``error``; closing this stops the work."""
         async with self._free:
             # The last one that was busy has the plans of the last question.
             current = self._idle.pop() if self._idle else _Process()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
 from ...support.validation import shown
-from .style import COLORS, check_table, color, empty_figure, finish, legend, series_label, shortened, style
+from .style import COLORS, check_table, color, draw_series, empty_figure, finish, legend, series_label, shortened, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,14 +37,9 @@ def runtime_figure(table: pd.DataFrame) -> Figure:
         },
     )
     figure = empty_figure(width=10)
-    names = table["topology"].unique().tolist()
-    for axes, column, what in zip(
-        figure.subplots(1, 2), ("allreduce_us", "all_to_all_us"), ("allreduce", "all-to-all"), strict=True
-    ):
-        for name, rows in table.dropna(subset=[column]).groupby("topology", sort=False):
-            rows = rows.sort_values("nodes")  # noqa: PLW2901 - the same rows, in order
-            across, up = rows["nodes"].astype(float), rows[column].astype(float)
-            axes.plot(across, up, label=series_label(str(name)), lw=1.2, ms=4, **style(names.index(name)))
+    columns, words = ("allreduce_us", "all_to_all_us"), ("allreduce", "all-to-all")
+    for axes, column, what in zip(figure.subplots(1, 2), columns, words, strict=True):
+        draw_series(axes, table, "topology", "nodes", column, lw=1.2)
         finish(axes, f"Time of {what}", "nodes N", "time in µs")
         axes.set_yscale("log")
     return figure
@@ -77,13 +72,8 @@ def relative_bandwidth_figure(table: pd.DataFrame) -> Figure:
     check_table(table, {"nodes": "positive", "degree": "positive", "relative_bandwidth_factor": "positive"})
     figure = empty_figure()
     axes = figure.subplots()
-    for number, (degree, rows) in enumerate(table.groupby("degree", sort=True)):
-        rows = rows.sort_values("nodes")  # noqa: PLW2901 - the same rows, in order
-        label = f"degree {degree}"
-        axes.plot(
-            rows["nodes"].astype(float), rows["relative_bandwidth_factor"].astype(float),
-            lw=0.9, label=label, color=color(number),
-        )  # fmt: skip
+    named = table.sort_values("degree").assign(degree=lambda rows: "degree " + rows["degree"].astype(str))
+    draw_series(axes, named, "degree", "nodes", "relative_bandwidth_factor", lw=0.9, marker="")
     axes.axhline(1, color="0.5", lw=0.8, ls="--")
     finish(axes, "Generalized Kautz graphs, breadth-first broadcast", "nodes N", "T_B / T_B* (1 = optimal)")
     return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,9 +9,8 @@ import numpy as np
 from ...planners import LogicalTopology
 from ...support.formatting import bandwidth_text
 from ...support.validation import as_kind
-from ..layout import places
-from .network import LETTERS_PER_INCH, Canvas, draw_links, draw_nodes, node_scale, write
-from .style import empty_figure, legend, shortened
+from .network import Canvas, draw_links, draw_nodes, write
+from .style import shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,19 +27,12 @@ def logical_figure(logical: LogicalTopology) -> Figure:
     `UnsupportedError` if the argument is no `LogicalTopology`.
     """
     logical = as_kind(logical, LogicalTopology, "the logical topology")
-    placed = places(logical.topology)
-    scale = node_scale(placed)
-    figure = empty_figure(scale.width, scale.height)
-    figure.set_layout_engine("compressed")
-    canvas = Canvas(figure.subplots(), logical.topology, placed, scale)
+    canvas = Canvas.of(logical.topology)
     handles = draw_nodes(canvas) + draw_links(canvas, frozenset())
     if len(canvas.curves) <= MOST_NUMBERS:
         _write_numbers(canvas, logical)
-    canvas.frame()
     title = f"{shortened(logical.topology.name)}: one tree is {bandwidth_text(logical.unit)}"
-    canvas.axes.set_title(fill(title, int(LETTERS_PER_INCH * scale.width)), fontsize="medium", parse_math=False)
-    legend(figure, handles=handles, loc="outside lower center", ncols=2, fontsize="small", frameon=False)
-    return figure
+    return canvas.finished(title, handles, columns=2)
 
 
 def _write_numbers(canvas: Canvas, logical: LogicalTopology) -> None:

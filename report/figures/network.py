@@ -257,24 +257,14 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
     """
     _check(topology, bound)
     view = None if bound is None else witness_view(bound)
-    placed = places(topology)
-    scale = node_scale(placed)
-    figure = empty_figure(scale.width, scale.height)
-    # True proportions shrink the axes, which the other layout does not take into account: it would cut titles.
-    figure.set_layout_engine("compressed")
-    canvas = Canvas(figure.subplots(), topology, placed, scale)
-    if placed.arrangement == "rows":
+    canvas = Canvas.of(topology)
+    if canvas.placed.arrangement == "rows":
         draw_boxes(canvas)
     handles = draw_nodes(canvas)
     if view is not None:
         handles += draw_parts(canvas, view) + draw_witness_links(canvas, view)
     handles += draw_links(canvas, frozenset() if view is None else canvas.numbered(view.links))
-    canvas.frame()
-    title = fill(_title(topology, bound), int(LETTERS_PER_INCH * scale.width))
-    canvas.axes.set_title(title, fontsize="medium", parse_math=False)
-    columns = max(1, int(scale.width // INCHES_PER_ENTRY))
-    legend(figure, handles=handles, loc="outside lower center", ncols=columns, fontsize="small", frameon=False)
-    return figure
+    return canvas.finished(_title(topology, bound), handles, max(1, int(canvas.scale.width // INCHES_PER_ENTRY)))
 
 
 def _check(topology: object, bound: object) -> None:
@@ -320,7 +310,7 @@ class Scale(NamedTuple):
         return min(max(self.unit / WIDE, 0.15), 1.0)
 
 
-def node_scale(placed: Places) -> Scale:
+def _scale(placed: Places) -> Scale:
     """Choose a figure that fits the nodes, and node sizes that fit the figure."""
     wide = float(np.ptp(placed.x)) + 2 * MARGIN
     tall = float(np.ptp(placed.y)) + 2 * MARGIN
@@ -332,12 +322,23 @@ def node_scale(placed: Places) -> Scale:
 
 @dataclass(frozen=True)
 class Canvas:
-    """Axes, and the layout of a network on them."""
+    """A figure with one axes, and the layout of a network on it."""
 
+    figure: Figure
     axes: Axes
     topology: Topology
     placed: Places
     scale: Scale
+
+    @classmethod
+    def of(cls, topology: Topology) -> Canvas:
+        """Lay a network out on the axes of a new figure."""
+        placed = places(topology)
+        scale = _scale(placed)
+        figure = empty_figure(scale.width, scale.height)
+        # True proportions shrink the axes, which the other layout does not take into account: it would cut titles.
+        figure.set_layout_engine("compressed")
+        return cls(figure, figure.subplots(), topology, placed, scale)
 
     @cached_property
     def points(self) -> FloatArray:
@@ -378,8 +379,8 @@ class Canvas:
         index = self.topology.node_index
         return frozenset((index[tail], index[head]) for tail, head in links)
 
-    def frame(self) -> None:
-        """Leave nothing but the drawing, in true proportions."""
+    def finished(self, title: str, handles: Sequence[Artist], columns: int) -> Figure:
+        """Return the figure with a title and a legend, and else nothing but the drawing in true proportions."""
         axes, placed = self.axes, self.placed
         axes.set_aspect("equal")
         axes.set_axis_off()
@@ -387,3 +388,7 @@ class Canvas:
         (left, low), (right, high) = axes.dataLim.min, axes.dataLim.max
         axes.set_xlim(min(left, placed.x.min()) - MARGIN, max(right, placed.x.max()) + MARGIN)
         axes.set_ylim(min(low, placed.y.min()) - MARGIN, max(high, placed.y.max()) + MARGIN)
+        title = fill(title, int(LETTERS_PER_INCH * self.scale.width))
+        axes.set_title(title, fontsize="medium", parse_math=False)
+        legend(self.figure, handles=handles, loc="outside lower center", ncols=columns, fontsize="small", frameon=False)
+        return self.figure

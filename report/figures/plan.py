@@ -1,4 +1,4 @@
-"""Figures of a plan: link utilization, activity over time, and bandwidth by message size."""
+"""Figures of a plan: link utilization, activity over time, and bandwidth by size; and of a calibration's residuals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...planners import Plan
+from ...runtime import Calibration
 from ...schedules import as_bytes
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ..tables.busy_times import busiest, busy_times, step_run
 from ..tables.plan_tables import link_table
-from .style import COLORS, check_table, color, empty_figure, finish, legend, series_label, shortened, style
+from .style import COLORS, check_table, color, draw_series, empty_figure, finish, legend, series_label, shortened, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,10 +123,7 @@ def bandwidth_figure(table: pd.DataFrame) -> Figure:
     check_table(table, {"planner": "text", "size": "positive", "algbw_gbps": "positive"})
     figure = empty_figure(7.0, 4.4)
     axes = figure.subplots()
-    for number, (name, rows) in enumerate(table.groupby("planner", sort=False)):
-        rows = rows.sort_values("size")  # noqa: PLW2901 - the same rows, in order
-        axes.plot(rows["size"].astype(float), rows["algbw_gbps"].astype(float), label=series_label(str(name)), lw=1.3,
-                  ms=4, **style(number))  # fmt: skip
+    draw_series(axes, table, "planner", "size", "algbw_gbps", lw=1.3)
     if "bound_gbps" in table.columns:
         check_table(table, {"bound_gbps": "positive"})
         for bound in sorted(set(table["bound_gbps"].astype(float))):
@@ -205,3 +203,16 @@ def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequ
         figure, handles=handles, title=word, loc="outside lower center", ncols=len(handles), fontsize="small",
         title_fontsize="small", frameon=False,
     )  # fmt: skip
+
+
+def residual_figure(found: Calibration) -> Figure:
+    """Draw how far the model is above each measured time, in percent, against the size: one series per measurement."""
+    figure = empty_figure(7.0, 4.4)
+    axes = figure.subplots()
+    for number, run in enumerate(found.runs):
+        percent = [100 * each for each in run.residuals]
+        axes.plot(run.sizes, percent, ls="", ms=4, label=series_label(run.model.partition(",")[0]), **style(number))
+    axes.axhline(0, color="0.4", lw=1)
+    size_axis(axes, [size for run in found.runs for size in run.sizes])
+    finish(axes, f"Residuals on {shortened(found.topology.name)}", "size in bytes", "model above measured time in %")
+    return figure

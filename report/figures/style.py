@@ -54,6 +54,15 @@ def style(number: int) -> dict[str, Any]:
     return {"color": color(number), "marker": MARKERS[number % len(MARKERS)]}
 
 
+def draw_series(axes: Axes, table: pd.DataFrame, series: str, across: str, up: str, **look: Any) -> None:
+    """Draw a line for each value of a column, by a second one and a third one; it has no points where that is NaN."""
+    for number, (name, rows) in enumerate(table.groupby(series, sort=False)):
+        drawn = rows.dropna(subset=[up]).sort_values(across)
+        if len(drawn):
+            xs, ys = (drawn[column].astype(float) for column in (across, up))
+            axes.plot(xs, ys, label=series_label(str(name)), **{"ms": 4, **style(number), **look})
+
+
 def tint(strong: str, share: float) -> str:
     """Mix a color, given as ``#rrggbb``, with white, of which it keeps `share`.
 

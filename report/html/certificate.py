@@ -1,7 +1,7 @@
 """Certificate of a bound in words: the argument of its witness, the sum over its links, and the bound."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import singledispatch
 from typing import NamedTuple
@@ -13,14 +13,13 @@ from ...schedules import (
     Cut,
     CutDual,
     LengthDual,
-    LinkValue,
     Partition,
     RankCuts,
     TreeDual,
     TreePartition,
     Witness,
 )
-from ...schedules.bounds.witness import LinkDuals
+from ...schedules.bounds.witness import Crossing, LinkDuals
 from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text
 from ..tables.plan_tables import witness_view
 
@@ -60,33 +59,45 @@ class Certificate(NamedTuple):
         return sum((term.total for term in self.terms), Fraction(0))
 
 
+class _Argument(NamedTuple):
+    """What differs between kinds of witnesses."""
+
+    title: str
+    reasons: tuple[str, ...]
+    counted: str
+    duals: Mapping[Pair, Fraction] | None = None  # What each link's GB/s count; None for 1
+
+
 def certificate(bound: Bound) -> Certificate:
     """Return the certificate of a bound."""
-    counted = witness_view(bound).links
-    links = tuple((link.tail, link.head) for link in bound.topology.links if (link.tail, link.head) in counted)
-    return _of(bound.witness, bound, links)
+    topology, counted = bound.topology, witness_view(bound).links
+    links = tuple((link.tail, link.head) for link in topology.links if (link.tail, link.head) in counted)
+    crossing = bound.witness.crossing(topology, bound.collective, bound.weights)
+    argument = _argument(bound.witness, bound, count_text(len(links), "link"), crossing)
+    duals = dict.fromkeys(links, Fraction(1)) if argument.duals is None else argument.duals
+    counts = Counter((dual, topology.link(*pair).bandwidth) for pair, dual in duals.items() if dual)
+    terms = tuple(Term(counts[dual, bandwidth], bandwidth, dual) for dual, bandwidth in sorted(counts, reverse=True))
+    weighted = argument.duals is not None
+    return Certificate(*argument[:3], terms, weighted, links, _divisions(bound, crossing))
 
 
 @singledispatch
-def _of(witness: Witness, bound: Bound, links: Pairs) -> Certificate:
-    """Certificate of any witness: its reason, and links grouped by weight."""
-    weights = witness.link_weights(bound.topology, bound.collective)
-    duals = [LinkValue(*pair, weight) for pair, weight in weights.items()]
+def _argument(witness: Witness, bound: Bound, links: str, crossing: Crossing) -> _Argument:  # noqa: ARG001
+    """Argument of any witness: its reason, and what it says of links; `links` is how many there are, in words."""
     reasons = (f"{witness.reason(bound.topology, bound.collective)}.",)
-    return _weighted("A bound", reasons, "bandwidth times weight", duals, links, bound)
+    weights = witness.link_weights(bound.topology, bound.collective)
+    return _Argument("A bound", reasons, "bandwidth times weight", weights)
 
 
-@_of.register(Cut)
-def _of_cut(cut: Cut, bound: Bound, links: Pairs) -> Certificate:
-    entering = bound.collective.direction == "reduce"
-    amount, bandwidth = cut.crossing(bound.topology, bound.collective, bound.weights)
-    side = "ingress" if entering else "egress"
+@_argument.register(Cut)
+def _of_cut(cut: Cut, bound: Bound, links: str, crossing: Crossing) -> _Argument:
+    side = "ingress" if bound.collective.direction == "reduce" else "egress"
     reasons = (
         _line_words(bound, cut),
-        _crossing_words(bound, amount),
-        f"The {side} of the cut is {rate_text(bandwidth)}, over {count_text(len(links), 'link')}.",
+        _crossing_words(bound, crossing.amount),
+        f"The {side} of the cut is {rate_text(crossing.bandwidth)}, over {links}.",
     )
-    return _added_up("Bottleneck cut", reasons, f"{side} of the cut", links, bound)
+    return _Argument("Bottleneck cut", reasons, f"{side} of the cut")
 
 
 def _line_words(bound: Bound, cut: Cut) -> str:
@@ -126,104 +137,87 @@ def _crossing_words(bound: Bound, amount: Fraction) -> str:
     return f"{why}, so these must leave the cut at least once: {units}."
 
 
-@_of.register(RankCuts)
-def _of_rank_cuts(witness: RankCuts, bound: Bound, links: Pairs) -> Certificate:
+@_argument.register(RankCuts)
+def _of_rank_cuts(witness: RankCuts, bound: Bound, links: str, crossing: Crossing) -> _Argument:  # noqa: ARG001
     topology = bound.topology
-    amount, bandwidth = witness.crossing(topology, bound.collective, bound.weights)
     entering = bool(topology.multicast)
     widths = [cut.entering_bandwidth(topology) if entering else cut.bandwidth(topology) for cut in witness.cuts]
-    widest = topology.compute_nodes[widths.index(bandwidth)]
+    widest = topology.compute_nodes[widths.index(crossing.bandwidth)]
     verb, side = ("receive", "ingress") if entering else ("send", "egress")
-    most = f"The largest {side} is that of {widest}, {rate_text(bandwidth)}, so no rank can {verb} faster."
+    most = f"The largest {side} is that of {widest}, {rate_text(crossing.bandwidth)}, so no rank can {verb} faster."
     least = f"In an allreduce of N ranks some rank must {verb} 2 (N − 1) / N times all data"
     reasons = (
         f"For each of the {topology.num_ranks} ranks, take a cut that contains no other rank.",
         most,
-        f"{least}: {_units(bound, amount)}. {WITHOUT_CODING}",
+        f"{least}: {_units(bound, crossing.amount)}. {WITHOUT_CODING}",
     )
-    return _added_up("Cuts around single ranks", reasons, f"{side} of the widest cut", links, bound)
+    return _Argument("Cuts around single ranks", reasons, f"{side} of the widest cut")
 
 
-@_of.register(Partition)
-def _of_partition(witness: Partition, bound: Bound, links: Pairs) -> Certificate:
-    amount, bandwidth = witness.crossing(bound.topology, bound.collective, bound.weights)
+@_argument.register(Partition)
+def _of_partition(witness: Partition, bound: Bound, links: str, crossing: Crossing) -> _Argument:
     members = [[node for node in bound.topology.compute_nodes if node in part] for part in witness.parts]
     named = [abbreviated_names(ranks) for ranks in members if ranks]
     more = f" | and {len(named) - MAX_NAMES} more" if len(named) > MAX_NAMES else ""
+    units = _units(bound, crossing.amount)
     arrivals = "Each byte needs p − 1 arrivals at a part until one part has its sum, and p − 1 more until all have it"
     reasons = (
         f"Partition the network; p = {len(named)} parts contain ranks: {' | '.join(named[:MAX_NAMES])}{more}.",
-        f"{arrivals}: {2 * (len(named) - 1)} times all data, which is {_units(bound, amount)}. {WITHOUT_CODING}",
-        f"The ingress of these parts is {rate_text(bandwidth)}, over {count_text(len(links), 'link')}.",
+        f"{arrivals}: {2 * (len(named) - 1)} times all data, which is {units}. {WITHOUT_CODING}",
+        f"The ingress of these parts is {rate_text(crossing.bandwidth)}, over {links}.",
     )
-    return _added_up("Partition of the network", reasons, "ingress of the parts with ranks", links, bound)
+    return _Argument("Partition of the network", reasons, "ingress of the parts with ranks")
 
 
-@_of.register(TreePartition)
-def _of_tree_partition(witness: TreePartition, bound: Bound, links: Pairs) -> Certificate:
-    amount, bandwidth = witness.crossing(bound.topology, bound.collective, bound.weights)
+@_argument.register(TreePartition)
+def _of_tree_partition(witness: TreePartition, bound: Bound, links: str, crossing: Crossing) -> _Argument:
     ranks = set(bound.topology.compute_nodes)
     parts = sum(bool(part & ranks) for part in witness.parts)
     crossings = f"Reduce trees and broadcast trees leave and enter these parts {4 * (parts - 1)} times"
     reasons = (
         f"Partition the network; p = {parts} parts contain ranks.",
-        f"{crossings}, less what switches outside of them save by branching: {_units(bound, amount)}.",
-        f"The parts give out and take in {rate_text(bandwidth)} together, over {count_text(len(links), 'link')}.",
+        f"{crossings}, less what switches outside of them save by branching: {_units(bound, crossing.amount)}.",
+        f"The parts give out and take in {rate_text(crossing.bandwidth)} together, over {links}.",
     )
-    return _added_up("Partition for trees", reasons, "ingress and egress of the parts with ranks", links, bound)
+    return _Argument("Partition for trees", reasons, "ingress and egress of the parts with ranks")
 
 
-@_of.register(LinkDuals)
-def _of_duals(witness: LinkDuals, bound: Bound, links: Pairs) -> Certificate:
-    amount, value = witness.crossing(bound.topology, bound.collective, bound.weights)
-    what, count = "length" if isinstance(witness, LengthDual) else "value", count_text(len(links), "link")
-    assigned = f"Assign the dual values below to the bandwidth of {count}, and 0 to all others."
+@_argument.register(LinkDuals)
+def _of_duals(witness: LinkDuals, bound: Bound, links: str, crossing: Crossing) -> _Argument:
+    what = "length" if isinstance(witness, LengthDual) else "value"
+    assigned = f"Assign the dual values below to the bandwidth of {links}, and 0 to all others."
     hops = "Data travels in hops between ranks; the dual values of all ranks for one hop sum to at most"
     arguments = {
         LengthDual: (
-            f"Assign the dual lengths below to {count}, and length 0 to all others.",
+            f"Assign the dual lengths below to {links}, and length 0 to all others.",
             "On every path from one rank to another, the lengths sum to at least the shortest distance.",
-            f"Over all pairs, traffic times distance is {exact(amount)}: what each unit of rate uses.",
+            f"Over all pairs, traffic times distance is {exact(crossing.amount)}: what each unit of rate uses.",
         ),
         CutDual: (
             f"{assigned} They come from a linear program, and were verified without it.",
             f"{hops} those of the links on its cheapest path.",
-            f"Weighted by dual values, {bound.scope} use bandwidth of {exact(amount)} per unit of rate.",
+            f"Weighted by dual values, {bound.scope} use bandwidth of {exact(crossing.amount)} per unit of rate.",
         ),
         TreeDual: (
             assigned,
             "The bound is about trees that branch at ranks and at switches that multicast or aggregate.",
-            f"The cheapest of these use bandwidth worth {exact(amount)} per unit of rate.",
+            f"The cheapest of these use bandwidth worth {exact(crossing.amount)} per unit of rate.",
         ),
     }
     counted = "bandwidth times length" if what == "length" else "bandwidth times dual value"
-    reasons = (*arguments[type(witness)], f"All links together offer {counted}: {exact(value)}.")
-    return _weighted(f"Dual {what}s of links", reasons, counted, witness.links, links, bound)
+    reasons = (*arguments[type(witness)], f"All links together offer {counted}: {exact(crossing.bandwidth)}.")
+    duals = {(tail, head): dual for tail, head, dual in witness.links}
+    return _Argument(f"Dual {what}s of links", reasons, counted, duals)
 
 
-def _added_up(title: str, reasons: tuple[str, ...], counted: str, links: Pairs, bound: Bound) -> Certificate:
-    """Group links by bandwidth, the largest first."""
-    counts = Counter(bound.topology.link(tail, head).bandwidth for tail, head in links)
-    terms = tuple(Term(counts[bandwidth], bandwidth, Fraction(1)) for bandwidth in sorted(counts, reverse=True))
-    return Certificate(title, reasons, counted, terms, False, links, _divisions(bound))
-
-
-def _weighted(
-    title: str, reasons: tuple[str, ...], counted: str, duals: Iterable[LinkValue], links: Pairs, bound: Bound
-) -> Certificate:
-    """Group links by dual value and bandwidth, the largest first."""
-    counts = Counter((dual, bound.topology.link(tail, head).bandwidth) for tail, head, dual in duals if dual)
-    terms = tuple(Term(counts[dual, bandwidth], bandwidth, dual) for dual, bandwidth in sorted(counts, reverse=True))
-    return Certificate(title, reasons, counted, terms, True, links, _divisions(bound))
-
-
-def _divisions(bound: Bound) -> tuple[str, ...]:
+def _divisions(bound: Bound, crossing: Crossing) -> tuple[str, ...]:
     """Derive the bounds on time and bandwidth from the sums."""
-    amount, bandwidth = bound.witness.crossing(bound.topology, bound.collective, bound.weights)
-    divisors = (str(each) if each.denominator == 1 else f"({each})" for each in (bandwidth, bound.inverse_rate))
+    divisors = (
+        str(each) if each.denominator == 1 else f"({each})" for each in (crossing.bandwidth, bound.inverse_rate)
+    )
     by_bandwidth, by_time = divisors
     return (
-        f"time ≥ {amount} / {by_bandwidth} = {exact(bound.inverse_rate, 'ns')} per byte of {_unit(bound)}",
+        f"time ≥ {crossing.amount} / {by_bandwidth} = {exact(bound.inverse_rate, 'ns')} per byte of {_unit(bound)}",
         f"algbw ≤ {bound.total_weight} / {by_time} = {exact(bound.algbw, 'GB/s')}",
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...schedules import Allreduce, FlowSchedule, Forest, Schedule
+from ...schedules import FlowSchedule, Forest, Schedule, TreeSchedule
 from ...schedules.trees.symmetric_forest import expanding
 from ...support.arrays import IntArray
 from ...support.formatting import count_text, percentage_text
@@ -18,7 +18,6 @@ from ..tables.summary import branching_switches
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import TreeSchedule
 
 MAX_PARTS = 512
 MAX_SEGMENTS = 2**17  # Links of all parts together
@@ -58,8 +57,7 @@ def _parts(schedule: Schedule, plan: Plan) -> Parts:  # noqa: ARG001
 expanding(_parts)
 
 
-@_parts.register(Forest)
-@_parts.register(Allreduce)
+@_parts.register(TreeSchedule)
 def _tree_parts(schedule: TreeSchedule, plan: Plan) -> Parts:
     forests = schedule.forests
     total = sum(forest.num_trees for forest in forests)

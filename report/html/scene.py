@@ -30,15 +30,14 @@ import numpy as np
 
 from ...planners import Plan
 from ...runtime import Simulation
-from ...schedules import Allreduce, Bound, FlowSchedule, Forest, Schedule, as_bytes
+from ...schedules import Bound, FlowSchedule, Schedule, TreeSchedule, as_bytes
 from ...schedules.trees.symmetric_forest import expanding
-from ...schedules.trees.tree_chunks import shard_chunks, tree_chunks
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...topologies import Topology, link_classes
 from ...topologies.network.topology import as_topology
 from ..layout import box_of_nodes, link_curves, places
-from ..tables.busy_times import count_hops, step_run
+from ..tables.busy_times import count_hops, step_run, tree_columns
 from ..tables.plan_tables import link_table, witness_view
 from .parts import Parts, parts
 
@@ -54,10 +53,7 @@ Scene = dict[str, Any]
 
 @singledispatch
 def scene(viewed: object, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:
-    """Build the scene of a topology, a bound or a plan; see this module for what that is.
-
-    The runs of a plan are for these sizes and have `most` moves together.
-    """
+    """Build the scene of a topology, a bound or a plan, whose runs for these sizes have `most` moves together."""
     del sizes, most  # only plans have runs
     topology = as_topology(viewed)
     return _scene(topology, np.arange(topology.num_links))
@@ -232,17 +228,13 @@ def part_of_transfers(schedule: Schedule, run: Simulation) -> IntArray:  # noqa:
 expanding(part_of_transfers)
 
 
-@part_of_transfers.register(Forest)
-@part_of_transfers.register(Allreduce)
-def _trees_of(schedule: Forest | Allreduce, run: Simulation) -> IntArray:
-    sent, shards = run.transfers, shard_chunks(schedule)
-    ranges = sorted(tree_chunks(schedule, shards, max_count=max(shards)), key=lambda each: each.first)
-    which = np.searchsorted([each.first for each in ranges], sent.firsts)
-    reducing, spreading = (
-        np.array([getattr(each, name) for each in ranges])[which] for name in ("reduce_tree", "broadcast_tree")
-    )
+@part_of_transfers.register(TreeSchedule)
+def _trees_of(schedule: TreeSchedule, run: Simulation) -> IntArray:
+    sent, (firsts, adding, spreading) = run.transfers, tree_columns(schedule)
+    which = np.searchsorted(firsts, sent.firsts)
     before = schedule.forests[0].num_trees if len(schedule.forests) > 1 else 0
-    return np.where(sent.adds, reducing, spreading + before)
+    numbers: IntArray = np.where(sent.adds, adding[which], spreading[which] + before)
+    return numbers
 
 
 @part_of_transfers.register(FlowSchedule)

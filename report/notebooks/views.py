@@ -17,8 +17,7 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..figures.logical import logical_figure
 from ..figures.network import topology_figure
-from ..figures.plan import bandwidth_figure, gantt_figure, utilization_figure
-from ..figures.residuals import residual_figure
+from ..figures.plan import bandwidth_figure, gantt_figure, residual_figure, utilization_figure
 from ..figures.style import image_of
 from ..figures.trees import tree_figure
 from ..tables.plan_tables import Model, curve_table, link_table, step_table, tree_table

@@ -23,9 +23,7 @@ from ...schedules import (
     FlowSchedule,
     Forest,
     Schedule,
-    StepAllreduce,
     StepExchange,
-    StepSchedule,
     TreeSchedule,
 )
 from ...schedules.trees.symmetric_forest import expanding
@@ -113,9 +111,7 @@ def count_hops(schedule: Schedule) -> int:
     return schedule.num_ranks * schedule.depth
 
 
-@count_hops.register(StepSchedule)
-@count_hops.register(StepAllreduce)
-@count_hops.register(StepExchange)
+@count_hops.register(AnyStepSchedule | StepExchange)
 def _step_hops(schedule: AnyStepSchedule | StepExchange) -> int:
     return schedule.num_sends
 
@@ -125,8 +121,7 @@ def _flow_hops(schedule: FlowSchedule) -> int:
     return len(schedule.steps)
 
 
-@count_hops.register(Forest)
-@count_hops.register(Allreduce)
+@count_hops.register(TreeSchedule)
 def _tree_hops(schedule: TreeSchedule) -> int:
     hops = 0
     for forest in schedule.forests:
@@ -180,6 +175,13 @@ def tree_hops(forest: Forest, tree: int, before: int = 0, looped: BoolArray | No
         yield TreeHop(number, edge.path if outwards else edge.path[::-1], depths[edge.head], edge.head in copied)
 
 
+def tree_columns(schedule: TreeSchedule) -> IntArray:
+    """First chunk, reduce tree and broadcast tree (-1: none) of ranges of chunks in order, int64 (3, ranges)."""
+    shards = shard_chunks(schedule)
+    ranges = tree_chunks(schedule, shards, max_count=max(shards))
+    return np.array(sorted((each.first, each.reduce_tree, each.broadcast_tree) for each in ranges)).T
+
+
 @singledispatch
 def hops_before(schedule: TreeSchedule) -> tuple[IntArray, ...]:
     """Count the hops before the first one of each tree, int64 (trees,) for each forest."""
@@ -188,9 +190,7 @@ def hops_before(schedule: TreeSchedule) -> tuple[IntArray, ...]:
 
 @hops_before.register(Allreduce)
 def _hops_of_allreduce(schedule: Allreduce) -> tuple[IntArray, ...]:
-    shards = shard_chunks(schedule)
-    parts = tree_chunks(schedule, shards, max_count=max(shards))
-    adding, spreading = ([getattr(each, tree) for each in parts] for tree in ("reduce_tree", "broadcast_tree"))
+    _, adding, spreading = tree_columns(schedule)
     before = np.zeros(schedule.broadcast.num_trees, dtype=np.int64)
     np.maximum.at(before, spreading, schedule.reduce.heights[adding])
     return np.zeros(schedule.reduce.num_trees, dtype=np.int64), before
@@ -198,22 +198,18 @@ def _hops_of_allreduce(schedule: Allreduce) -> tuple[IntArray, ...]:
 
 @singledispatch
 def numbered(schedule: Schedule, run: Simulation) -> Simulation:  # noqa: ARG001
-    """Set the levels of a run's transfers to their hops, less 1.
-
-    They differ where one tree broadcasts the sums of reduce trees of several heights, as each part is a transfer alone.
-    """
+    """Set the levels of a run's transfers to their hops, less 1; in an allreduce of uneven reduce trees they differ."""
     return run
 
 
 @numbered.register(Allreduce)
 def _numbered_allreduce(schedule: Allreduce, run: Simulation) -> Simulation:
     sent, (_, before) = run.transfers, hops_before(schedule)
-    shards = shard_chunks(schedule)
-    ranges = sorted(tree_chunks(schedule, shards, max_count=max(shards)), key=lambda each: each.first)
-    later = np.array([before[each.broadcast_tree] - schedule.reduce.heights[each.reduce_tree] for each in ranges])
+    firsts, adding, spreading = tree_columns(schedule)
+    later = before[spreading] - schedule.reduce.heights[adding]
     if not later.any():
         return run
-    number = np.searchsorted([each.first for each in ranges], sent.firsts)
+    number = np.searchsorted(firsts, sent.firsts)
     return replace(run, transfers=replace(sent, levels=sent.levels + np.where(sent.adds, 0, later[number])))
 
 

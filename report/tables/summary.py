@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...schedules import (
-    EVERY_SCHEDULE,
-    Allreduce,
-    FlowSchedule,
-    Forest,
-    Schedule,
-    StagedFlow,
-    StepAllreduce,
-    StepSchedule,
-)
+from ...schedules import EVERY_SCHEDULE, AnyStepSchedule, FlowSchedule, Schedule, StagedFlow, TreeSchedule
 from ...schedules.paths import congestion
 from ...schedules.paths.schedule import RoutedSchedule
 from ...schedules.steps.exchange import StepExchange
@@ -27,7 +18,6 @@ from ...support.formatting import count_text, gap_text, percentage_text, rate_te
 
 if TYPE_CHECKING:
     from ...planners import Plan
-    from ...schedules import AnyStepSchedule, TreeSchedule
 
 
 def check_rows(checked: Plan, origin: str) -> dict[str, str]:
@@ -53,9 +43,7 @@ def checks_of(schedule: Schedule, checked: Plan) -> dict[str, str]:
     return {schedule.parts: f"{schedule.size_text} do what {checked.collective} needs", "links": _loads(checked)}
 
 
-@checks_of.register(StepSchedule)
-@checks_of.register(StepAllreduce)
-@checks_of.register(StepExchange)
+@checks_of.register(AnyStepSchedule | StepExchange)
 def _step_checks(schedule: AnyStepSchedule | StepExchange, checked: Plan) -> dict[str, str]:
     network = checked.topology
     holds = "have the reduced data" if checked.collective.has_two_phases else "have every shard"
@@ -87,8 +75,7 @@ def _staged_checks(schedule: StagedFlow, checked: Plan) -> dict[str, str]:
     return _flow_checks(schedule, checked) | {"stages": partners}
 
 
-@checks_of.register(Forest)
-@checks_of.register(Allreduce)
+@checks_of.register(TreeSchedule)
 def _tree_checks(schedule: TreeSchedule | SymmetricForest, checked: Plan) -> dict[str, str]:
     shard = "share of the data" if checked.collective.has_two_phases else "shard"
     count = len(branching_switches(schedule))
@@ -101,8 +88,7 @@ def _tree_checks(schedule: TreeSchedule | SymmetricForest, checked: Plan) -> dic
     }
 
 
-@checks_of.register(SymmetricForest)
-@checks_of.register(SymmetricAllreduce)
+@checks_of.register(SymmetricForest | SymmetricAllreduce)
 def _symmetric_checks(schedule: SymmetricForest | SymmetricAllreduce, checked: Plan) -> dict[str, str]:
     products = checked.topology.num_ranks // int(np.count_nonzero(schedule.forests[-1].root_weights))
     kept = f"generators commute and keep links and bandwidths; 1 of their {products} products fixes a rank"
@@ -131,8 +117,7 @@ def rows_of(schedule: Schedule, made: Plan, busiest: dict[str, str]) -> dict[str
     return {schedule.parts: schedule.size_text, **busiest}
 
 
-@rows_of.register(Forest)
-@rows_of.register(Allreduce)
+@rows_of.register(TreeSchedule)
 def _tree_rows(schedule: TreeSchedule, made: Plan, busiest: dict[str, str]) -> dict[str, str]:
     return {
         "trees per root": _trees_per_root(schedule),
@@ -143,8 +128,7 @@ def _tree_rows(schedule: TreeSchedule, made: Plan, busiest: dict[str, str]) -> d
     }
 
 
-@rows_of.register(SymmetricForest)
-@rows_of.register(SymmetricAllreduce)
+@rows_of.register(SymmetricForest | SymmetricAllreduce)
 def _symmetric_rows(
     schedule: SymmetricForest | SymmetricAllreduce, made: Plan, busiest: dict[str, str]
 ) -> dict[str, str]:
@@ -163,9 +147,7 @@ def busiest_links(plan: Plan) -> int:
     return len(set().union(*(links.tolist() for links in busiest)))
 
 
-@rows_of.register(StepSchedule)
-@rows_of.register(StepAllreduce)
-@rows_of.register(StepExchange)
+@rows_of.register(AnyStepSchedule | StepExchange)
 def _step_rows(schedule: AnyStepSchedule | StepExchange, made: Plan, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG001
     """Count steps, those of both kinds where there are two, chunks and sends."""
     steps = f"{schedule.size_text}, {count_text(schedule.num_sends, 'send')}"

@@ -35,15 +35,7 @@ MIN_COMPUTATION_NS = 1  # What ASTRA-sim makes of a duration of 0, in ns
 
 
 class Replay(NamedTuple):
-    """Result of a replay.
-
-    Attributes
-    ----------
-    nanoseconds : int
-        Until the last node was over: what ASTRA-sim calls cycles.
-    messages : int
-        That were sent.
-    """
+    """Result of a replay: `nanoseconds` until the last node was over, ASTRA-sim's cycles, and `messages` sent."""
 
     nanoseconds: int
     messages: int
@@ -160,11 +152,7 @@ class LinkedNodes(NamedTuple):
 
 
 def link_nodes(ranks: Sequence[Iterable[TraceNode]]) -> LinkedNodes:
-    """Match the k-th send and receive of the same ends, tag and size, and resolve ids, given the nodes of each rank.
-
-    Raises `UnsupportedError` for other kinds of nodes, and `ProgramError` for missing attributes and sends without
-    receives.
-    """
+    """Match the k-th send and receive of the same ends, tag and size, and resolve ids, given the nodes of each rank."""
     nodes = [(rank, node) for rank, own in enumerate(ranks) for node in own]
     places = {(rank, node.number): place for place, (rank, node) in enumerate(nodes)}
     messages = [_message(rank, node, len(ranks)) for rank, node in nodes]

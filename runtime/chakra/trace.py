@@ -60,17 +60,7 @@ class NodeKind(IntEnum):
 
 
 class Attribute(NamedTuple):
-    """A named value of a node or trace.
-
-    Attributes
-    ----------
-    name : str
-        As the schema's readers look for it.
-    kind : str
-        Its type in the schema, such as ``"int64"``.
-    value : bool, int, float, str or list
-        Of that type.
-    """
+    """A value of a node or trace: `name` and `kind`, a type such as ``"int64"``, as in the schema, and the `value`."""
 
     name: str
     kind: str
@@ -113,17 +103,7 @@ class TraceNode:
 
 @dataclass(frozen=True)
 class Trace:
-    """All operations of one rank.
-
-    Attributes
-    ----------
-    nodes : tuple of TraceNode
-        In the order of the file.
-    version : str
-        Of the schema, where the file says so.
-    attributes : tuple of Attribute
-        About the trace as a whole.
-    """
+    """All operations of one rank: `nodes` as in the file, `version` of the schema, and `attributes` of the trace."""
 
     nodes: tuple[TraceNode, ...]
     version: str = SCHEMA

@@ -40,14 +40,7 @@ class SizeWindow(NamedTuple):
 
 
 def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeWindow, ...]:
-    """Divide a range of sizes, both ends included, among plans by their estimates; of equally fast ones the first wins.
-
-    >>> import collopt
-    >>> box = collopt.topologies.dgx1_v100()
-    >>> plans = [collopt.plan(box, "allgather", planner=name) for name in ("ring", "forestcoll", "bfb")]
-    >>> [(window.plan.planner, window.first, window.last) for window in fastest_windows(plans, 1, 2**20)]
-    [('bfb', 1, 419999), ('forestcoll', 420000, 1048576)]
-    """
+    """Divide a range of sizes, both ends included, among plans by their estimates; of equal ones the first wins."""
 
     @cache
     def fastest(size: int) -> int:

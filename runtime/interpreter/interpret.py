@@ -7,7 +7,6 @@ repeated with symbolic sums, to say which contributions a chunk holds; see docs/
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from ...errors import ProgramError
 from ..programs.checks import check_counts
+from ..programs.layout import Layout
 from ..programs.ordering import CYCLE_SHOWN, Site, sites
 from ..programs.program import ChunkRange, Program, ThreadBlock
 from .check import check_program
@@ -88,7 +88,7 @@ def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2, elemen
     _run_randomly(machine, seed)
     if (wrong := _first_wrong(program, machine, inputs)) is None:
         return
-    symbols = symbolic_inputs(program)
+    symbols = symbolic_inputs(program.layout)
     machine = Machine(program, fifo_depth, symbols, poisoned_memory)
     _run_randomly(machine, seed)
     raise ProgramError(_describe_wrong(program, machine, symbols, *wrong))
@@ -117,7 +117,8 @@ def _run_randomly(machine: Machine, seed: int) -> None:
 
 def _first_wrong(program: Program, machine: Machine, inputs: list[Data]) -> tuple[int, str, int] | None:
     """Rank, buffer and chunk of the first wrong result."""
-    for rank, (memory, expected) in enumerate(zip(machine.memory, expected_outputs(program, inputs), strict=True)):
+    outputs = expected_outputs(program.layout, inputs)
+    for rank, (memory, expected) in enumerate(zip(machine.memory, outputs, strict=True)):
         if not program.in_place and not np.array_equal(memory["input"], inputs[rank]):
             return rank, "input", 0
         wrong = np.argwhere(memory["output"] != expected)
@@ -129,8 +130,8 @@ def _first_wrong(program: Program, machine: Machine, inputs: list[Data]) -> tupl
 def _describe_wrong(program: Program, machine: Machine, symbols: list[Data], rank: int, buffer: str, chunk: int) -> str:
     if buffer == "input":
         return f"rank {rank} ends with a changed input"
-    held = describe_contents(machine.memory[rank]["output"][chunk, 0], program)
-    expected = describe_contents(expected_outputs(program, symbols)[rank][chunk, 0], program)
+    held = describe_contents(machine.memory[rank]["output"][chunk, 0], program.layout)
+    expected = describe_contents(expected_outputs(program.layout, symbols)[rank][chunk, 0], program.layout)
     return f"rank {rank} ends with {held} in output chunk {chunk}; expected {expected}"
 
 
@@ -266,18 +267,17 @@ class Machine:
         return f"{block.site} ({step.kind}{peer})"
 
 
-def expected_outputs(program: Program, inputs: list[Data]) -> list[Data]:
+def expected_outputs(layout: Layout, inputs: list[Data]) -> list[Data]:
     """Expected output of every rank by the definition of the collective."""
-    layout = program.layout
     if not layout.reduces:
         # In rank order the inputs are all chunks in order; ranks without data have none.
         chunks = np.concatenate(inputs)
-        parts = [[chunks[begin:end] for begin, end in layout.output_ranges(rank)] for rank in range(program.num_ranks)]
+        parts = [[chunks[begin:end] for begin, end in layout.output_ranges(rank)] for rank in range(layout.num_ranks)]
         return [part[0] if len(part) == 1 else np.concatenate(part) for part in parts]
     total = inputs[0].copy()
     for other in inputs[1:]:
         total = total + other
-    return [total[slice(*layout.output_range(rank))] for rank in range(program.num_ranks)]
+    return [total[slice(*layout.output_range(rank))] for rank in range(layout.num_ranks)]
 
 
 RANKS_SHOWN = 6
@@ -295,11 +295,11 @@ class Contents:
         return Contents(self.terms + other.terms, self.poisoned or other.poisoned)
 
 
-def symbolic_inputs(program: Program) -> list[npt.NDArray[np.object_]]:
+def symbolic_inputs(layout: Layout) -> list[npt.NDArray[np.object_]]:
     """Return each rank's input as symbolic chunks."""
     return [
-        _column([Contents(Counter({(chunk, rank): 1})) for chunk in range(*program.layout.input_range(rank))])
-        for rank in range(program.num_ranks)
+        _column([Contents(Counter({(chunk, rank): 1})) for chunk in range(*layout.input_range(rank))])
+        for rank in range(layout.num_ranks)
     ]
 
 
@@ -314,31 +314,20 @@ def _column(contents: list[Contents]) -> npt.NDArray[np.object_]:
     return column
 
 
-def describe_contents(contents: Contents, program: Program) -> str:
+def describe_contents(contents: Contents, layout: Layout) -> str:
     """Spell it out: ``"chunk 0 of rank 2"``, or ``"chunk 5 of ranks 0, 1, 3"``, the same rank listed once per time."""
     if not contents.terms:
         return "nothing"
-    if not program.layout.reduces:
-        parts = [_owned(chunk, program) for chunk, _ in sorted(contents.terms.elements())]
+    if not layout.reduces:
+        parts = [layout.chunk_name(chunk) for chunk, _ in sorted(contents.terms.elements())]
     else:
-        parts = [_summed(chunk, contents, program) for chunk in sorted({chunk for chunk, _ in contents.terms})]
+        parts = [_summed(chunk, contents, layout.num_ranks) for chunk in sorted({chunk for chunk, _ in contents.terms})]
     return " plus ".join([*parts, *["garbage"] * contents.poisoned])
 
 
-def _owned(chunk: int, program: Program) -> str:
-    """Name a chunk by its owner, and by its destination if it has one."""
-    offsets = program.layout.offsets
-    shard = bisect_right(offsets, chunk) - 1
-    inside = f"chunk {chunk - offsets[shard]}"
-    if not program.layout.in_pairs:
-        return f"{inside} of rank {shard}"
-    source, destination = divmod(shard, program.num_ranks)
-    return f"{inside} from rank {source} for rank {destination}"
-
-
-def _summed(chunk: int, contents: Contents, program: Program) -> str:
+def _summed(chunk: int, contents: Contents, num_ranks: int) -> str:
     """Say which ranks have contributed to a chunk."""
-    times = [contents.terms[chunk, rank] for rank in range(program.num_ranks)]
+    times = [contents.terms[chunk, rank] for rank in range(num_ranks)]
     if set(times) == {1}:
         return f"chunk {chunk} of all ranks"
     ranks = [f"{rank}" if count == 1 else f"{rank} ({count} times)" for rank, count in enumerate(times) if count]

@@ -58,15 +58,11 @@ def lower_exchange(schedule: StepExchange, collective: Collective, options: Lowe
     writer = partial(_ExchangeRankWriter, transfers, firsts.tolist(), versions)
     sizes = [int(firsts[each.cells.stop] - firsts[each.cells.start]) for each in transfers]
     ends = [(each.sender, each.receiver) for each in transfers]
-    return write_program(name, layout, schedule.num_ranks, ends, sizes, options, writer)
+    return write_program(name, layout, ends, sizes, options, writer)
 
 
 class _Versions:
-    """Versions of each cell at each rank, in the global order of sends.
-
-    `last`: int64 (ranks, cells); how many there are but the input.
-    `copied`: bool (ranks, cells); whether the only one is made in scratch.
-    """
+    """Versions of cells besides the input, int64 (ranks, cells), and whether the only one is made in scratch."""
 
     def __init__(self, schedule: StepExchange, firsts: IntArray) -> None:
         nodes, starts, routes = schedule.path_nodes, schedule.path_starts, schedule.routes

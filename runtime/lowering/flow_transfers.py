@@ -28,9 +28,8 @@ from .tree_transfers import MAX_TRANSFERS
 
 MAX_WEIGHT = 2**62
 
-Turns = Callable[
-    [int, int, int], int
-]  # Of the transfers of a step, from a sender to a receiver, among those of the step
+Turns = Callable[[int, int, int], int]
+"""Of the transfers of a step, from a sender to a receiver, among those of the step."""
 
 
 def round_turns(groups: RankGroups) -> Turns:

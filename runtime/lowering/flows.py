@@ -86,7 +86,7 @@ def _write_program(
     sizes = [transfer.chunks for transfer in placed.transfers]
     writer = partial(_FlowRankWriter, layout, placed, servers, options.max_count)
     ends = [(each.sender, each.receiver) for each in placed.transfers]
-    return write_program(name, layout, len(servers), ends, sizes, options, writer)
+    return write_program(name, layout, ends, sizes, options, writer)
 
 
 class _StageSteps:

@@ -16,17 +16,13 @@ from ...planners import Plan
 from ...schedules import (
     COLLECTIVES,
     PAIR_COLLECTIVES,
-    Allreduce,
     AllToAllvSchedule,
     AnyStepSchedule,
     Collective,
     FlowSchedule,
-    Forest,
     Schedule,
     StagedFlow,
-    StepAllreduce,
     StepExchange,
-    StepSchedule,
     TreeSchedule,
 )
 from ...schedules.steps.verify import check_steps
@@ -44,8 +40,15 @@ from ..programs.transformations import replicated
 from .exchanges import lower_exchange
 from .flows import lower_flow, lower_staged_flow, lower_stages
 from .rank_writer import LoweringOptions, write_trees
-from .step_transfers import merged_hops, step_shares, step_trees
-from .tree_transfers import MAX_TRANSFERS, from_rank_to_rank, ordered_hops, refuse_relays
+from .tree_transfers import (
+    MAX_TRANSFERS,
+    from_rank_to_rank,
+    merged_hops,
+    ordered_hops,
+    refuse_relays,
+    step_shares,
+    step_trees,
+)
 
 NAME_LENGTH = 63
 
@@ -101,6 +104,7 @@ def lower(
 
     Examples
     --------
+    >>> from collopt.schedules import Forest
     >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
     >>> print(lower(forest, "allgather"))
     allgather: allgather on 2 ranks, 2 chunks, 6 steps, 1 channels
@@ -203,8 +207,7 @@ lowered.register(StepExchange)(lower_exchange)
 expanding(lowered)
 
 
-@lowered.register(Forest)
-@lowered.register(Allreduce)
+@lowered.register(TreeSchedule)
 def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     if collective.has_one_root and (roots := int((schedule.root_weights > 0).sum())) != 1:
         raise UnsupportedError(f"{collective} was requested, but {roots} ranks have data; expected one, the root")
@@ -218,8 +221,7 @@ def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: Lowe
     return write_trees(name, layout, ranges, hops, options)
 
 
-@lowered.register(StepSchedule)
-@lowered.register(StepAllreduce)
+@lowered.register(AnyStepSchedule)
 def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     check_steps(schedule)
     trees = {half.direction: step_trees(half) for half in schedule.schedules}

@@ -89,7 +89,6 @@ class RankWriter(ABC):
 def write_program(
     name: str,
     layout: Layout,
-    num_ranks: int,
     ends: Sequence[tuple[int, int]],
     sizes: Sequence[int],
     options: LoweringOptions,
@@ -100,7 +99,7 @@ def write_program(
     channels = assign_channels(connections, sizes, options.max_steps, options.channels)
     ranks = [
         _written_rank(layout, rank, own.tolist(), blocks, writer(rank), options.max_steps)
-        for rank, (own, blocks) in enumerate(_events(connections, channels, num_ranks))
+        for rank, (own, blocks) in enumerate(_events(connections, channels, layout.num_ranks))
     ]
     return _program(name, layout, ranks)
 
@@ -210,7 +209,7 @@ def write_trees(
     places = np.full((len(ranges), 4), -1, dtype=np.int64)
     shared, memory = _SharedSteps(2 * len(hops)), np.empty(0, dtype=np.int32)
     ranks = []
-    for rank, (own, blocks) in enumerate(_events(hops[:, 1:3], channels, len(layout.shards))):
+    for rank, (own, blocks) in enumerate(_events(hops[:, 1:3], channels, layout.num_ranks)):
         copying = _copying(_copies(layout, rank, options.max_count), options.max_steps)
         numbers = blocks.beside(len(copying))
         borders = layout.input_range(rank)[0], *layout.output_range(rank)
@@ -235,10 +234,7 @@ def _events(connections: IntArray, channels: IntArray, num_ranks: int) -> Iterat
 
 
 class _Blocks(NamedTuple):
-    """Thread blocks of a rank that receive, then those that send, each in the order of their first transfers.
-
-    `of_events`: int64 (events,), the number of each one's block; `counts`: steps of each block.
-    """
+    """Blocks that receive, then those that send, by their first transfers; `of_events`, int64 (events,), by number."""
 
     of_events: IntArray
     ends: list[tuple[bool, int, int]]  # Whether it sends, its peer and channel

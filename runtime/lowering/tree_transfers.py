@@ -1,16 +1,21 @@
-"""Lowering of trees to chunk transfers in a global order; see docs/explanation/programs.md."""
+"""Hops of trees, and of schedules in steps as trees, in a global order; see docs/explanation/programs.md."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from math import gcd, lcm
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ...schedules import Allreduce, Forest, Schedule, TreeSchedule
+from ...schedules import Allreduce, AnyStepSchedule, Forest, Schedule, StepSchedule, TreeSchedule
 from ...schedules.timing.message_order import message_rounds
-from ...schedules.trees.tree_chunks import TreeChunks, heights_below
+from ...schedules.traffic.collective import Direction
+from ...schedules.trees.tree_chunks import Share, TreeChunks, heights_below
 from ...support.arrays import IntArray, narrow
 from ...topologies import Topology
 from ...topologies.graphs.rank_groups import RankGroups
@@ -63,15 +68,9 @@ class Hop(NamedTuple):
 
 
 def ordered_hops(
-    schedule: TreeSchedule,
-    ranges: Sequence[TreeChunks],
-    groups: RankGroups,
-    switched: TreeSchedule | None = None,
+    schedule: TreeSchedule, ranges: Sequence[TreeChunks], groups: RankGroups, switched: TreeSchedule | None = None
 ) -> IntArray:
-    """All hops, int64 (hops, 6) as in `Hop`, in the global order.
-
-    `switched` may have trees with switches where those of `schedule` have ranks.
-    """
+    """All hops, int64 (hops, 6) as in `Hop`, in the global order; `switched`: the same trees with their switches."""
     trees = np.array([(each.reduce_tree, each.broadcast_tree) for each in ranges]).T
     parts = []
     for forest, original in zip(schedule.forests, (switched or schedule).forests, strict=True):
@@ -119,3 +118,149 @@ def _hop_columns(
         below = heights[own, parents] - 1
     together = np.full(len(own), len(original.switches) > 0)
     return numbers, parents, children, adds, copies, above + other[numbers], below, together
+
+
+def step_shares(
+    schedule: AnyStepSchedule, trees: Mapping[Direction, StepTrees]
+) -> tuple[tuple[int, ...], dict[Direction, list[Share]]]:
+    """Count the chunks of every rank's shard, and say which of them follow which tree."""
+    whole = lcm(*(half.chunks_per_shard for half in schedule.schedules))
+    bounds = {
+        half.direction: [
+            # As Python's integers, which do not overflow.
+            [whole // half.chunks_per_shard * place for place in places.tolist()]
+            for places in (trees[half.direction].begins, trees[half.direction].ends)
+        ]
+        for half in schedule.schedules
+    }
+    unit = gcd(whole, *(place for ends in bounds.values() for places in ends for place in places))
+    shares = {
+        direction: [
+            Share(root, begin // unit, end // unit, tree)
+            for tree, (root, begin, end) in enumerate(zip(trees[direction].roots.tolist(), *ends, strict=True))
+        ]
+        for direction, ends in bounds.items()
+    }
+    return (whole // unit,) * schedule.num_ranks, shares
+
+
+def merged_hops(
+    trees: Mapping[Direction, StepTrees],
+    ranges: Sequence[TreeChunks],
+    groups: RankGroups,
+    max_count: int,
+    borders: Collection[int] = (),
+) -> IntArray:
+    """All hops, int64 (hops, 6) as in `Hop`, in the global order, adjacent ones merged."""
+    # A reduce-scatter reduces a rank's own shard in its output, and those of others in scratch.
+    apart = "broadcast" not in trees
+    num_ranks = max(half.parents.shape[1] for half in trees.values())
+    touched: list[dict[int, int]] = [{} for _ in range(num_ranks)]
+    hops: list[Hop] = []
+    last, chunks, state = None, 0, None
+    for level, number, sender, receiver, reduces in _rows(trees, ranges, groups):
+        each = ranges[number]
+        own = apart and receiver == each.root
+        now = (touched[sender].get(number), touched[receiver].get(number), own)
+        chunks += each.chunks
+        follows = last == (level, number - 1, sender, receiver, reduces) and each.first not in borders
+        if follows and state == now and chunks <= max_count:
+            hops[-1] = hops[-1]._replace(ranges=hops[-1].ranges + 1)
+        else:
+            hops.append(Hop(number, sender, receiver, reduces))
+            chunks, state = each.chunks, now
+        last = level, number, sender, receiver, reduces
+        touched[receiver][number] = len(hops)
+        if reduces:
+            touched[sender][number] = len(hops)
+    return np.array(hops, dtype=np.int64).reshape(-1, len(Hop._fields))
+
+
+def _rows(
+    trees: Mapping[Direction, StepTrees], ranges: Sequence[TreeChunks], groups: RankGroups
+) -> Iterator[tuple[int, int, int, int, bool]]:
+    """Yield (level, range, sender, receiver, reduces) of single hops, by step, round, sender and range."""
+    done, parts = 0, []
+    for direction in ("reduce", "broadcast"):
+        if direction not in trees:
+            continue
+        reduces, half = direction == "reduce", trees[direction]
+        number_of_steps = int(half.steps.max()) + 1
+        followed = np.array([each.reduce_tree if reduces else each.broadcast_tree for each in ranges])
+        numbers, children = np.nonzero(half.parents[followed] >= 0)
+        parents, steps = (table[followed[numbers], children] for table in (half.parents, half.steps))
+        levels = done + (number_of_steps - 1 - steps if reduces else steps)
+        ends = (children, parents) if reduces else (parents, children)
+        parts.append((levels, numbers, *ends, np.full(len(numbers), reduces)))
+        done += number_of_steps
+    columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    rounds = message_rounds(groups, columns[2], columns[3])
+    order = np.lexsort((columns[1], columns[2], rounds, columns[0]))
+    return zip(*(column[order].tolist() for column in columns), strict=True)
+
+
+class StepTrees(NamedTuple):
+    """Trees by root, and those of one root by the chunks that follow them."""
+
+    roots: IntArray  # int64 (trees,): Whose shard it is
+    begins: IntArray  # int64 (trees,): Chunks ``begins``, ..., ``ends - 1`` of the shard follow the tree
+    ends: IntArray  # int64 (trees,)
+    parents: IntArray  # int64 (trees, ranks): Which rank each rank gets them from; -1 for the root
+    steps: IntArray  # int64 (trees, ranks): the step of the allgather in which they come; -1 for the root
+
+
+def step_trees(schedule: StepSchedule) -> StepTrees:
+    """Decompose a schedule, which is checked, into the fewest trees."""
+    by_step = np.lexsort((schedule.steps, schedule.sources))
+    limits = np.searchsorted(schedule.sources[by_step], np.arange(schedule.num_ranks + 1)).tolist()
+    left, parts = MAX_TRANSFERS, []
+    for source, (first, last) in enumerate(pairwise(limits)):
+        arrivals = _Arrivals.of(schedule, source, by_step[first:last], left)
+        left -= len(arrivals.pieces)
+        parts.append(_trees_of(schedule, source, arrivals))
+    return StepTrees(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+class _Arrivals(NamedTuple):
+    """Arrivals of one shard at the ranks, cut at the ends of all intervals, by step."""
+
+    places: IntArray  # int64 (pieces + 1,): piece ``p`` is chunks ``places[p]``, ..., ``places[p + 1] - 1``
+    pieces: IntArray  # int64 (arrivals,), as all below
+    senders: IntArray
+    receivers: IntArray
+    steps: IntArray
+
+    @classmethod
+    def of(cls, schedule: StepSchedule, source: int, sends: IntArray, most: int) -> _Arrivals:
+        """Cut the sends of one source, given by step, into at most so many pieces."""
+        lower, upper, routes = schedule.lower[sends], schedule.upper[sends], schedule.routes[sends]
+        places = np.unique(np.concatenate([[0, schedule.chunks_per_shard], lower, upper]))
+        first = np.searchsorted(places, lower)
+        counts = np.searchsorted(places, upper) - first
+        if (total := int(counts.sum())) > most:
+            raise UnsupportedError(
+                f"the sends cut the shard of rank {source} into {len(places) - 1} parts, which takes {total} "
+                f"transfers; expected at most {MAX_TRANSFERS} for all shards: cut shards into fewer chunks"
+            )
+        pieces = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(total)
+        senders = schedule.path_nodes[schedule.path_starts[:-1]][routes]
+        receivers = schedule.path_nodes[schedule.path_starts[1:] - 1][routes]
+        return cls(
+            places, pieces, *(np.repeat(column, counts) for column in (senders, receivers, schedule.steps[sends]))
+        )
+
+
+def _trees_of(schedule: StepSchedule, source: int, arrivals: _Arrivals) -> StepTrees:
+    """Keep the first arrival of each piece at each rank; consecutive pieces with equal arrivals form one tree."""
+    pieces = len(arrivals.places) - 1
+    parents, steps = np.full((2, pieces, schedule.num_ranks), -1, dtype=np.int64)
+    # `np.unique` finds the first of equals, which comes in the earliest step.
+    _, first = np.unique(arrivals.pieces * schedule.num_ranks + arrivals.receivers, return_index=True)
+    kept = first[arrivals.receivers[first] != source]
+    there = arrivals.pieces[kept], arrivals.receivers[kept]
+    parents[there], steps[there] = arrivals.senders[kept], arrivals.steps[kept]
+    changes = (parents[1:] != parents[:-1]).any(axis=1) | (steps[1:] != steps[:-1]).any(axis=1)
+    begins = np.flatnonzero(np.concatenate([[True], changes]))
+    ends = np.append(begins[1:], pieces)
+    roots = np.full(len(begins), source, dtype=np.int64)
+    return StepTrees(roots, arrivals.places[begins], arrivals.places[ends], parents[begins], steps[begins])

@@ -165,10 +165,7 @@ def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
 
 
 def as_executed(plan: Plan, *, boxes: Sequence[int] | None = None, version: str = MAIN) -> Plan:
-    """Return the plan with ranks in place of the switches that its file has no operations for; see `mscclpp_notes`.
-
-    Copies count as stored to switches if any are.
-    """
+    """Return the plan with ranks in place of the switches that its file has no operations for; see `mscclpp_notes`."""
     if not branches_at_switches(plan.schedule):
         return plan
     boxes = boxes_of(plan.topology) if boxes is None else boxes

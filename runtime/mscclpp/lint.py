@@ -11,19 +11,7 @@ from ...support.reading import name_of, read_bytes
 from ...support.seed import current_seed
 from ...support.validation import shown
 from ..interpreter.findings import Finding, LintReport, Window
-from .format.execution_plan import (
-    ALIGNMENT,
-    MAIN,
-    STORING,
-    VERSION,
-    VERSIONS,
-    ExecutionPlan,
-    flat,
-    largest_message,
-    message_chunks,
-    needs_equal_offsets,
-    stores_on_switches,
-)
+from .format.execution_plan import MAIN, STORING, VERSION, VERSIONS, ExecutionPlan
 from .format.loader import decoded, load
 from .format.operations import PlanError
 from .format.reader import MAX_BYTES_OF_FILE, parse_document
@@ -31,6 +19,7 @@ from .lowering.lower import DEFAULT_THREAD_BLOCKS
 from .machine.machine import run_execution_plan
 
 RUNTIME = "mscclpp"
+STORE = "gstore"  # Which versions before 0.10.0 refuse as an invalid operation
 STORE_NEEDS = "gstore is an invalid operation for MSCCL++ 0.9.0; it runs since 0.10.0, of July 2026"
 EQUAL_OFFSETS = (
     "input and output have to begin at the same offsets of their allocations on all ranks (symmetric buffers), and to "
@@ -55,10 +44,7 @@ LOADING = {
 def lint_plan(
     path: str | os.PathLike[str], version: str | None = None, *, max_thread_blocks: int = DEFAULT_THREAD_BLOCKS
 ) -> LintReport:
-    """Check whether the MSCCL++ executor loads a plan file and computes correct results with it.
-
-    `version` is one of `VERSIONS`, by default the first that knows all operations of the file.
-    """
+    """Check whether MSCCL++, by default its first version with all operations of the file, runs it correctly."""
     if version not in (None, *VERSIONS):
         raise UnsupportedError(f"version is {shown(version)}; those known of {RUNTIME} are {', '.join(VERSIONS)}")
     ignored: set[str] = set()
@@ -70,11 +56,11 @@ def lint_plan(
         message = f"a GPU has {most} thread blocks, which wait for each other, and runs {max_thread_blocks} at once"
         findings.append(Finding("hangs", message, ""))
     findings += _wrong(plan)
-    names = {each.name for gpu in plan.gpus for block in gpu.thread_blocks for each in flat(block)}
+    names = {each.name for each in plan.operations()}
     notes = {
-        STORE_NEEDS: stores_on_switches(plan),
+        STORE_NEEDS: STORE in names,
         f"the loader does not read {shown(sorted(ignored))}": bool(ignored),
-        EQUAL_OFFSETS: needs_equal_offsets(plan),
+        EQUAL_OFFSETS: _needs_equal_offsets(plan),
         SUM_TYPES: "glres" in names,
         SWITCH_NEEDS: any(gpu.switches for gpu in plan.gpus),
         f"the plan is for one root, and every {plan.collective} can pick it, whatever its root": (
@@ -112,17 +98,23 @@ def _wrong(plan: ExecutionPlan) -> Iterator[Finding]:
         yield Finding("not checked", str(error), "")
 
 
+def _needs_equal_offsets(plan: ExecutionPlan) -> bool:
+    """Whether GPUs access inputs or outputs of each other, which they take to begin where their own do."""
+    remote = any(place.buffer != "scratch" for each in plan.operations() for place in each.remote_places)
+    return remote or any(group.buffer != "scratch" for gpu in plan.gpus for group in gpu.switches)
+
+
 def _report(
     path: str | os.PathLike[str], version: str | None, plan: ExecutionPlan | None, findings: list[Finding]
 ) -> LintReport:
     if version is None:
-        version = STORING[0] if plan is not None and stores_on_switches(plan) else VERSION
+        stores = plan is not None and any(each.name == STORE for each in plan.operations())
+        version = STORING[0] if stores else VERSION
     if plan is None:
         return LintReport(str(path), RUNTIME, version, tuple(findings), loading=_loading(version))
     place = "in place" if plan.in_place else "out of place"
-    multiple = ALIGNMENT * message_chunks(plan.collective, plan.gpus)
-    least = max(plan.min_bytes, multiple)
-    most = min(plan.max_bytes, largest_message(plan.collective, plan.gpus))
+    multiple = plan.smallest_message
+    least, most = max(plan.min_bytes, multiple), min(plan.max_bytes, plan.largest_message)
     # In 0.8.0 whoever selects a plan compares its largest size by "less than" (nccl.cu, line 623).
     window = Window(plan.collective.nccl_name, plan.num_ranks, plan.in_place, least, most + (version != VERSIONS[0]))
     return LintReport(

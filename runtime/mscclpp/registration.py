@@ -11,7 +11,7 @@ from ...errors import UnsupportedError
 from ...support.validation import as_path
 from ...support.writing import write_whole
 from ..programs.checks import check_choice
-from .format.execution_plan import ALIGNMENT, MAIN, STORING, VERSIONS, ExecutionPlan, message_chunks
+from .format.execution_plan import MAIN, STORING, VERSIONS, ExecutionPlan
 from .format.reader import read_mscclpp
 from .machine.memory import layout_of
 
@@ -21,19 +21,7 @@ __all__ = ["write_registration"]
 def write_registration(
     plans: Iterable[str | os.PathLike[str]], path: str | os.PathLike[str], *, version: str = MAIN
 ) -> None:
-    """Write Python code that registers plan files with MSCCL++ and selects among them.
-
-    Raises `UnsupportedError` for a version of MSCCL++ that takes no such code, or if two have one name.
-
-    Parameters
-    ----------
-    plans : iterable of paths
-        Plan files, the first that fits a call being selected.
-    path : path
-        Python file to write.
-    version : {"main", "0.10.0"}
-        Of MSCCL++.
-    """
+    """Write Python code that registers plan files with MSCCL++, and selects the first of them that fits a call."""
     check_choice("version", version, VERSIONS)
     if version not in STORING:
         raise UnsupportedError(
@@ -60,9 +48,6 @@ def registration_code(plans: Iterable[tuple[Path, ExecutionPlan]], target: Path)
 
 
 def _conditions(plan: ExecutionPlan) -> dict[str, Any]:
-    root = None
-    if plan.collective.has_one_root:
-        root = next(rank for rank, shard in enumerate(layout_of(plan).shards) if shard)
     return {
         "collective": plan.collective.nccl_name,
         "in_place": plan.in_place,
@@ -70,8 +55,8 @@ def _conditions(plan: ExecutionPlan) -> dict[str, Any]:
         "ranks_per_box": _ranks_per_box(plan),
         "first": plan.min_bytes,
         "last": plan.max_bytes,
-        "multiple": ALIGNMENT * message_chunks(plan.collective, plan.gpus),
-        "root": root,
+        "multiple": plan.smallest_message,
+        "root": layout_of(plan).root,
     }
 
 

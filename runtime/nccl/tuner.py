@@ -7,7 +7,6 @@ collectives, double binary trees for allreduce, and algorithms for switches that
 
 import os
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from ...errors import UnsupportedError
@@ -15,6 +14,7 @@ from ...planners import Plan
 from ...schedules import ALLREDUCE, TREE_COLLECTIVES
 from ...support.validation import as_kind, is_int, shown
 from ...support.writing import write_whole
+from ..families.write import fastest_windows
 from ..programs.checks import check_choice, check_counts
 from .graph import MAX_CHANNELS, ring_channels
 
@@ -88,7 +88,7 @@ def write_nccl_tuner(
     Parameters
     ----------
     plans : sequence of Plan
-        Of one collective on one topology; compared by `Plan.estimate` at powers of two.
+        Of one collective on one topology; compared by `Plan.estimate`, as in `write_family`.
     path, protocol, boxes : path, str, int
         As for `export_nccl_tuner`.
     max_bytes : int
@@ -97,7 +97,7 @@ def write_nccl_tuner(
     check_counts({"max_bytes": max_bytes})
     if not isinstance(plans, Iterable) or not (several := list(plans)):
         raise UnsupportedError(f"the plans are {shown(plans)}; expected at least one Plan")
-    kinds = [_algorithm(plan) for plan in several]
+    kinds = {plan: _algorithm(plan) for plan in several}
     first = several[0]
     for plan in several[1:]:
         if plan.collective != first.collective or plan.topology.digest != first.topology.digest:
@@ -105,15 +105,8 @@ def write_nccl_tuner(
                 f"the plans are for {first.collective} on {first.topology.name} and for {plan.collective} on "
                 f"{plan.topology.name}; expected one collective on one topology"
             )
-    sizes = [2**power for power in range(max_bytes.bit_length())]
-    best = [min(range(len(several)), key=lambda number: several[number].estimate(size)) for size in sizes]
-    starts = [place for place in range(len(sizes)) if place == 0 or best[place] != best[place - 1]]
-    limits = [0, *(sizes[place] for place in starts[1:]), max_bytes + 1]
-    windows = [
-        _Window(least, after - 1, *kinds[best[place]])
-        for place, (least, after) in zip(starts, pairwise(limits), strict=True)
-    ]
-    _write(path, first, windows, protocol, boxes)
+    windows = fastest_windows(several, 0, max_bytes)
+    _write(path, first, [_Window(least, most, *kinds[plan]) for plan, least, most in windows], protocol, boxes)
 
 
 def _algorithm(plan: Plan) -> tuple[str, int]:

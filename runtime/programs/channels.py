@@ -20,10 +20,7 @@ def assign_channels(
     channels: int,
     copies: Sequence[int] | IntArray = (),
 ) -> IntArray:
-    """Choose a channel per transfer: as many per connection as its steps require, with balanced loads.
-
-    Transfers with the same number of 0 or more in `copies` are copies for different receivers, on one channel.
-    """
+    """Choose a channel per transfer, with balanced loads; those of equal `copies`, a number from 0 on, share one."""
     from .channel_kernel import chosen_channels
 
     # Contiguous also where there are several, or the kernel would be compiled twice.

@@ -7,6 +7,7 @@ reduce a reduce-scatter, whose chunks all belong to the root's shard.  In an all
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,6 +61,11 @@ class Layout:
         return made
 
     @property
+    def num_ranks(self) -> int:
+        """Number of ranks."""
+        return isqrt(len(self.shards)) if self.in_pairs else len(self.shards)
+
+    @property
     def in_pairs(self) -> bool:
         """Whether every rank has different data for each other rank."""
         return self.collective.in_pairs
@@ -83,16 +89,13 @@ class Layout:
     @cached_property
     def pair_parts(self) -> tuple[tuple[int, int], ...]:
         """Input and output of each rank in an all-to-all(v), in units of `parts`."""
-        ranks = isqrt(len(self.parts))
-        return tuple(
-            (sum(self.parts[rank * ranks : (rank + 1) * ranks]), sum(self.parts[rank::ranks])) for rank in range(ranks)
-        )
+        sizes = self.traffic
+        return tuple(zip(sizes.sum(axis=1).tolist(), sizes.sum(axis=0).tolist(), strict=True))
 
     @property
     def traffic(self) -> IntArray:
         """Sizes of the parts from each rank (row) to each (column) in lowest terms, of collectives between pairs."""
-        ranks = isqrt(len(self.parts))
-        return np.reshape(self.parts, (ranks, ranks))
+        return np.reshape(self.parts, (self.num_ranks, self.num_ranks))
 
     @property
     def chunks(self) -> int:
@@ -116,8 +119,7 @@ class Layout:
     def input_range(self, rank: int) -> tuple[int, int]:
         """First chunk of a rank's input, and the one after its last."""
         if self.in_pairs:
-            ranks = isqrt(len(self.shards))
-            return self.offsets[rank * ranks], self.offsets[(rank + 1) * ranks]
+            return self.offsets[rank * self.num_ranks], self.offsets[(rank + 1) * self.num_ranks]
         if self.collective.input == "shard":
             return self.offsets[rank], self.offsets[rank + 1]
         return 0, self.chunks
@@ -132,11 +134,22 @@ class Layout:
     def output_ranges(self, rank: int) -> tuple[tuple[int, int], ...]:
         """First chunk, and the one after the last, of each consecutive piece of a rank's output."""
         if self.in_pairs:
-            ranks = isqrt(len(self.shards))
-            return tuple((self.offsets[pair], self.offsets[pair + 1]) for pair in range(rank, ranks**2, ranks))
+            pairs = range(rank, len(self.shards), self.num_ranks)
+            return tuple((self.offsets[pair], self.offsets[pair + 1]) for pair in pairs)
         if self.collective.output == "shard":
             return ((self.offsets[rank], self.offsets[rank + 1]),)
         return ((0, self.chunks),)
+
+    def chunk_name(self, chunk: int) -> str:
+        """Name a chunk, by its owner, and by its destination if it has one."""
+        if self.reduces and not self.collective.is_sharded:
+            return f"chunk {chunk}"
+        shard = bisect_right(self.offsets, chunk) - 1
+        inside = f"chunk {chunk - self.offsets[shard]}"
+        if not self.in_pairs:
+            return f"{inside} of rank {shard}"
+        source, destination = divmod(shard, self.num_ranks)
+        return f"{inside} from rank {source} for rank {destination}"
 
     def output_chunks(self, rank: int) -> Sequence[int]:
         """Numbers of all chunks of a rank's output, in order."""

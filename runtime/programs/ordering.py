@@ -138,10 +138,7 @@ def _direct_predecessors(site: Site, instruction: Instruction, numbers: dict[Sit
 
 
 def with_joined_sends(order: Order, joined: Sequence[Sequence[int]]) -> Order:
-    """Order the steps such that the sends of each entry of `joined` follow one another, each before its receive.
-
-    Raises `ProgramError` if the sends of an entry wait for each other.
-    """
+    """Order the steps such that sends of an entry follow one another; `ProgramError` if these wait for each other."""
     found = replace(order, sequence=[])
     found.sequence.extend(_sequence(found, joined))
     return found

@@ -21,14 +21,7 @@ Kind = Literal["send", "recv", "copy", "reduce", "recv_reduce"]
 
 @dataclass(frozen=True, slots=True)
 class ChunkRange:
-    """First of consecutive chunks in a buffer of the rank; the instruction has their count.
-
-    Attributes
-    ----------
-    buffer : {"input", "output", "scratch"}
-    start : int
-        First chunk.
-    """
+    """The first of consecutive chunks: `start` in a `buffer` of the rank; the instruction has their count."""
 
     buffer: Buffer
     start: int
@@ -36,13 +29,7 @@ class ChunkRange:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A step of another thread block of the same rank that has to finish first.
-
-    Attributes
-    ----------
-    thread_block, step : int
-        Positions in the rank's program.
-    """
+    """A step that has to finish first: `step` of another `thread_block` of the same rank."""
 
     thread_block: int
     step: int
@@ -79,34 +66,17 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class ThreadBlock:
-    """Steps that run in order and share one send peer, one receive peer and one channel.
+    """Steps, `instructions`, that run in order and share one `send_peer`, one `recv_peer` and one `channel`."""
 
-    Attributes
-    ----------
-    send_peer, recv_peer : int or None
-        Ranks; None means that the block has no step in that direction.
-    channel : int
-        Names the connection: per rank, one block sends to (peer, channel) and one receives from it.
-    instructions : tuple of Instruction
-    """
-
-    send_peer: int | None
+    send_peer: int | None  # A rank; None for no step in that direction
     recv_peer: int | None
-    channel: int
+    channel: int  # Of a rank, one block sends to (peer, channel) and one receives from it
     instructions: tuple[Instruction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RankProgram:
-    """Program of one rank.
-
-    Attributes
-    ----------
-    rank : int
-    input_chunks, output_chunks, scratch_chunks : int
-        Sizes of the three buffers in chunks.
-    thread_blocks : tuple of ThreadBlock
-    """
+    """Program of one rank: `rank`, `input_chunks`, `output_chunks` and `scratch_chunks`, and its `thread_blocks`."""
 
     rank: int
     input_chunks: int

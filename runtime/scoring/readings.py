@@ -29,8 +29,7 @@ from ..mscclpp.machine.memory import layout_of
 from ..programs.layout import Layout
 from ..programs.ordering import Order, global_order
 from ..programs.program import Program
-from .messages import Messages
-from .program_messages import plan_messages, program_messages
+from .messages import Messages, plan_messages, program_messages
 from .send_lists import check_sends, read_sends, send_messages
 from .traces import missing_bytes, read_traces, stated, trace_messages, trace_prefix
 

@@ -24,7 +24,7 @@ from ...support.validation import is_int, shown
 from ...topologies import Topology
 from ...topologies.network.links import rank_number
 from ..interpreter.interpret import Contents, describe_contents, expected_outputs, symbolic_inputs
-from ..programs.program import Program
+from ..programs.layout import Layout
 from .messages import Messages
 
 MAX_BYTES = 2**27
@@ -72,10 +72,7 @@ def read_sends(
     collective: Collective | None = None,
     root: int | str | None = None,
 ) -> SendList:
-    """Read a list of sends, as CSV with a header or as JSON.
-
-    Raises `FileFormatError` if it is none, or neither says what it is for nor do the arguments, or they disagree.
-    """
+    """Read a list of sends, as CSV with a header or as JSON; the arguments say what it does not say itself."""
     where = name_of(path)
     text = read_text(path, MAX_BYTES)
     table = _json_table(text, where) if text.lstrip()[:1] == "{" else _csv_table(text, where)
@@ -230,41 +227,41 @@ class _Reader:
         return bool(op == "add")
 
 
-def empty_program(sends: SendList) -> Program:
-    """Return a program without steps that has the list's chunks."""
+def layout_of(sends: SendList) -> Layout:
+    """Lay out the list's chunks."""
     collective, ranks = sends.collective, sends.num_ranks
     shards = tuple(sends.chunks * (rank == sends.root) for rank in range(ranks)) if collective.has_one_root else ()
     parts = ranks**2 if collective.in_pairs else ranks if collective.is_sharded else 1
-    return Program("sends", collective, ranks, sends.chunks * parts, (), shards=shards)
+    return Layout.of(collective, ranks, sends.chunks * parts, shards)
 
 
 def check_sends(sends: SendList) -> None:
     """Execute the sends; raise `ProgramError` for a chunk that its sender does not have, or wrong data at the end."""
-    program = empty_program(sends)
-    inputs = symbolic_inputs(program)
+    layout = layout_of(sends)
+    inputs = symbolic_inputs(layout)
     held: list[dict[int, Contents]] = []
     for rank, own in enumerate(inputs):
-        begin, end = program.layout.input_range(rank)
+        begin, end = layout.input_range(rank)
         held.append(dict(zip(range(begin, end), own[:, 0], strict=True)))
     for step, group in groupby(sends.sends, key=lambda send: send.step):
-        _run_step(step, list(group), held, program)
-    for rank, expected in enumerate(expected_outputs(program, inputs)):
-        for chunk, wanted in zip(program.layout.output_chunks(rank), expected[:, 0], strict=True):
+        _run_step(step, list(group), held, layout)
+    for rank, expected in enumerate(expected_outputs(layout, inputs)):
+        for chunk, wanted in zip(layout.output_chunks(rank), expected[:, 0], strict=True):
             found = held[rank].get(chunk)
             if found != wanted:
-                ends = "without it" if found is None else f"with {describe_contents(found, program)}"
-                raise ProgramError(f"rank {rank} ends {ends}; expected {describe_contents(wanted, program)}")
+                ends = "without it" if found is None else f"with {describe_contents(found, layout)}"
+                raise ProgramError(f"rank {rank} ends {ends}; expected {describe_contents(wanted, layout)}")
 
 
-def _run_step(step: int, sends: list[Send], held: list[dict[int, Contents]], program: Program) -> None:
+def _run_step(step: int, sends: list[Send], held: list[dict[int, Contents]], layout: Layout) -> None:
     arrived: dict[tuple[int, int], tuple[Send, Contents]] = {}
     for send in sends:
         for chunk in range(send.first, send.first + send.length):
             what = held[send.sender].get(chunk)
             if what is None:
                 raise ProgramError(
-                    f"{send.where}: rank {send.sender} sends in step {step} {_name(chunk, program)}, which it does not "
-                    "have then"
+                    f"{send.where}: rank {send.sender} sends in step {step} {layout.chunk_name(chunk)}, which it "
+                    "does not have then"
                 )
             key = send.receiver, chunk
             if key in arrived:
@@ -273,7 +270,7 @@ def _run_step(step: int, sends: list[Send], held: list[dict[int, Contents]], pro
                     what = earlier + what
                 elif send.adds or other.adds or earlier != what:
                     raise ProgramError(
-                        f"{other.where} and {send.where} both bring rank {send.receiver} {_name(chunk, program)} in "
+                        f"{other.where} and {send.where} both bring rank {send.receiver} {layout.chunk_name(chunk)} in "
                         f"step {step}, not the same, so that either may win"
                     )
             arrived[key] = send, what
@@ -282,21 +279,9 @@ def _run_step(step: int, sends: list[Send], held: list[dict[int, Contents]], pro
         held[receiver][chunk] = before + what if send.adds and before is not None else what
 
 
-def _name(chunk: int, program: Program) -> str:
-    """Name a chunk, by its owner if it has one."""
-    layout = program.layout
-    if not (layout.collective.is_sharded or layout.in_pairs):
-        return f"chunk {chunk}"
-    shard, inside = divmod(chunk, layout.shards[0])
-    if not layout.in_pairs:
-        return f"chunk {inside} of rank {shard}"
-    source, target = divmod(shard, program.num_ranks)
-    return f"chunk {inside} from rank {source} for rank {target}"
-
-
 def send_messages(sends: SendList) -> Messages:
     """List the messages; their levels are the steps."""
-    messages = Messages.of(empty_program(sends).layout, sends.num_ranks)
+    messages = Messages.of(layout_of(sends))
     # What has brought each rank each chunk, so far.
     arrivals: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for step, group in groupby(sends.sends, key=lambda send: send.step):

@@ -6,7 +6,7 @@ import numpy as np
 
 from collopt.planners import count_dispatch, schedule_dispatch
 from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
-from collopt.runtime.distributed.moe.hops import OwnTokens, rank_hops
+from collopt.runtime.distributed.moe.rounds import rank_hops
 from collopt.solvers.fast.routing_counts import sorted_by_mask
 
 _, tokens, begins = sorted_by_mask(np.array([[1, 0]], dtype=np.uint8), 2)
@@ -16,4 +16,4 @@ assert len(schedule_dispatch(counts, relay_rounds=1).routes)
 plan = schedule_dispatch(
     count_dispatch([np.zeros((1, 1), dtype=np.int64)] * 4, np.arange(4), servers=2, gpus_per_server=2)
 )
-rank_hops(plan.rounds[0], 0, OwnTokens(tokens, begins), np.repeat([[0, 1, 0, 0]], 4, axis=0))
+rank_hops(plan.rounds[0], 0, tokens, begins, np.repeat([[0, 1, 0, 0]], 4, axis=0))

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from runtime_forests import random_schedule
 
+from collopt.runtime.interpreter.check import check_program
 from collopt.runtime.lowering.lower import lower
 from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, document_of
 from collopt.runtime.mscclpp.format.reader import parse_document
-from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
+from collopt.runtime.mscclpp.lowering import lower as lowering
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.programs.program import Program
 
 TWO_BOXES = [0, 0, 1, 1]
 Document = dict[str, Any]
+
+
+def to_execution_plan(program: Program, **options: Any) -> ExecutionPlan:
+    """Convert a program after the checks that an export makes of its plan."""
+    chosen = lowering.PlanOptions(**options)
+    chosen.check()
+    check_program(program)
+    lowering.check_collective(program, in_place=chosen.in_place)
+    if chosen.in_place:
+        check_program(replace(program, in_place=True))
+    return lowering.converted(program, chosen)
 
 
 def small_plan(collective: str, **options: Any) -> ExecutionPlan:

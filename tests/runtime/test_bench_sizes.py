@@ -31,14 +31,14 @@ def test_a_sweep_that_goes_down_or_has_no_end_is_refused() -> None:
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "all_to_all"])
 def test_sizes_with_parts_count_what_one_part_has(collective: str) -> None:
     """As nccl-tests does; sizes that leave nothing for a part are left out."""
-    (extent,) = extents(Layout.of(collective, 8, 64), 8, (4, 8, 31, 32, 35), 4)
+    (extent,) = extents(Layout.of(collective, 8, 64), (4, 8, 31, 32, 35), 4)
     assert (extent.size, extent.count, extent.elements) == (32, 1, 64 if collective == "all_to_all" else 8)
 
 
 def test_unequal_parts_count_on_average() -> None:
     """Multiples of the traffic in lowest terms: here of 1 + 3 elements."""
     layout = Layout.of("all_to_allv", 2, 8, [0, 2, 6, 0])
-    assert [(each.size, each.count, each.elements) for each in extents(layout, 2, (7, 8, 40), 4)] == [
+    assert [(each.size, each.count, each.elements) for each in extents(layout, (7, 8, 40), 4)] == [
         (8, 1, 4),
         (40, 5, 20),
     ]
@@ -47,14 +47,14 @@ def test_unequal_parts_count_on_average() -> None:
 @pytest.mark.parametrize("collective", ["allreduce", "broadcast", "reduce"])
 def test_sizes_of_a_buffer_count_all_of_it(collective: str) -> None:
     """Whatever the number of ranks."""
-    found = extents(Layout.of(collective, 8, 8, [8, *[0] * 7] if collective != "allreduce" else ()), 8, (1, 8, 31), 4)
+    found = extents(Layout.of(collective, 8, 8, [8, *[0] * 7] if collective != "allreduce" else ()), (1, 8, 31), 4)
     assert [(extent.size, extent.count, extent.elements) for extent in found] == [(8, 2, 2), (28, 7, 7)]
 
 
 def test_if_no_size_is_left_the_least_one_is_told() -> None:
     """One element for each rank."""
     with pytest.raises(UnsupportedError, match="go up to 128 bytes at least"):
-        extents(Layout.of("allgather", 16, 32), 16, (8, 127), 8)
+        extents(Layout.of("allgather", 16, 32), (8, 127), 8)
 
 
 @given(
@@ -67,6 +67,6 @@ def test_sizes_are_whole_distinct_and_none_is_exceeded(ranks: int, sizes: list[i
     unit = ranks * width
     if max(sizes) < unit:
         return
-    found = extents(Layout.of("allgather", ranks, ranks), ranks, tuple(sizes), width)
+    found = extents(Layout.of("allgather", ranks, ranks), tuple(sizes), width)
     assert [extent.size for extent in found] == sorted({size - size % unit for size in sizes} - {0})
     assert all(extent.elements * width == extent.size == extent.count * unit for extent in found)

@@ -31,7 +31,7 @@ from collopt.runtime import (
     without_receive_reduce,
 )
 from collopt.runtime.lowering import lower as lowering
-from collopt.runtime.mscclpp.format.execution_plan import flat_length
+from collopt.runtime.mscclpp.format.execution_plan import flat
 from collopt.runtime.mscclpp.lowering.lower import common_count
 from collopt.runtime.mscclpp.lowering.needs import least_needs
 from collopt.runtime.programs import transformations as replication
@@ -313,7 +313,7 @@ def test_what_mscclpp_has_room_for_is_never_refused_unseen(tmp_path: Path, colle
     for instances, slice_bytes in product((1, 3), (None, 2**20)):
         plan.to_mscclpp_json(tmp_path / "a.json", instances=instances, boxes=numbers, slice_bytes=slice_bytes)
         gpus = read_mscclpp(tmp_path / "a.json").gpus
-        written = [sum(map(flat_length, gpu.thread_blocks)) for gpu in gpus]
+        written = [sum(len([*flat(block)]) for block in gpu.thread_blocks) for gpu in gpus]
         single = lower(plan.schedule, collective, max_steps=16)
         unit = None if slice_bytes is None else common_count(single)
         for gpu, operations, needs in zip(gpus, written, least_needs(single, numbers, unit), strict=True):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collopt.planners import count_dispatch, schedule_dispatch
 from collopt.planners.pairs.fast import STAGES
-from collopt.runtime.distributed.moe.hops import ARRIVED, OWN, OwnTokens, RankHops, rank_hops
+from collopt.runtime.distributed.moe.rounds import ARRIVED, OWN, RankHops, rank_hops
 from collopt.runtime.distributed.moe.transport import packed, unpacked
 from collopt.solvers.fast.routing_counts import destination_masks, sorted_by_mask
 from sample_sizes import examples
@@ -54,7 +54,7 @@ def check(n: int, m: int, tokens: list[int], stages: str | None, cap: int | None
     sorted_tokens = [sorted_by_mask(destination_masks(rows, placement, n, m), m) for rows in indices]
     kinds = np.array([histogram for histogram, _, _ in sorted_tokens])
     hops = [
-        rank_hops(plan.rounds[0], rank, OwnTokens(*sorted_tokens[rank][1:]), np.ascontiguousarray(kinds[:, rank // m]))
+        rank_hops(plan.rounds[0], rank, *sorted_tokens[rank][1:], np.ascontiguousarray(kinds[:, rank // m]))
         for rank in range(n * m)
     ]
     arrived, sent = moved(hops, [rank * TOKENS + np.arange(count) for rank, count in enumerate(tokens)])

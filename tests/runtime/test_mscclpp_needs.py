@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from mscclpp_plans import TWO_BOXES
+from mscclpp_plans import TWO_BOXES, to_execution_plan
 from runtime_forests import random_schedule
 
 from collopt.runtime.lowering.lower import lower
-from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
 from collopt.runtime.mscclpp.lowering.needs import (
     _length,
     _min_operations,

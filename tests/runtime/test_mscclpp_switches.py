@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mscclpp_plans import Document, operations, run_document
+from mscclpp_plans import Document, operations, run_document, to_execution_plan
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, TooLargeError, UnsupportedError
 from collopt.runtime import (
@@ -27,10 +27,10 @@ from collopt.runtime import (
     read_mscclpp,
 )
 from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
-from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, copies, document_of
+from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, document_of
 from collopt.runtime.mscclpp.format.reader import parse_document
 from collopt.runtime.mscclpp.lint import lint_plan
-from collopt.runtime.mscclpp.lowering.lower import PlanOptions, to_execution_plan
+from collopt.runtime.mscclpp.lowering.lower import PlanOptions
 from collopt.runtime.mscclpp.lowering.multicasts import switch_groups
 from collopt.runtime.mscclpp.lowering.star_plans import is_star_schedule, star_plan
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
@@ -529,6 +529,6 @@ def test_lint_knows_what_switch_plans_need(tmp_path: Path, documents: dict[str, 
 def test_places_of_switch_channels_are_those_of_all_gpus(documents: dict[str, Document]) -> None:
     """The sum of chunk 0 reads it on all and writes it on all."""
     gpu = parse_document(documents["sum"], "plan.json").gpus[0]
-    read, stored = copies(gpu, gpu.thread_blocks[0][3])
+    read, stored = gpu.thread_blocks[0][3].copies(gpu)
     assert [(place.rank, place.buffer, place.start) for place in read] == [(rank, "input", 0) for rank in range(3)]
     assert [place.buffer for place in stored] == ["output"] * 3

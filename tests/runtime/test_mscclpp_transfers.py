@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from mscclpp_plans import to_execution_plan
 from runtime_forests import recv, send
 
 import collopt
@@ -39,14 +40,14 @@ def test_without_it_there_is_a_race(
     """A target is overwritten that is still in use, or a source that has not been read."""
     transfers = plan_transfers(program, global_order(program), across(boxes or [0] * 8))
     assert getattr(transfers, told)
-    run_execution_plan(mscclpp.to_execution_plan(program, boxes=boxes), interleavings=4)
+    run_execution_plan(to_execution_plan(program, boxes=boxes), interleavings=4)
 
     def forgetful(*arguments: Any) -> Any:
         return replace(plan_transfers(*arguments), **{told: set()})
 
     monkeypatch.setattr(mscclpp, "plan_transfers", forgetful)
     with pytest.raises(ProgramError, match="race"):
-        mscclpp.to_execution_plan(program, boxes=boxes)
+        to_execution_plan(program, boxes=boxes)
 
 
 def test_nothing_is_told_without_need() -> None:
@@ -72,4 +73,4 @@ def test_a_source_that_is_overwritten_waits_for_its_reader() -> None:
     assert len(plan_transfers(program, global_order(program), across([0, 1])).acknowledgements) == 1
     assert not plan_transfers(program, global_order(program), set()).acknowledgements
     for boxes in (None, [0, 1]):
-        run_execution_plan(mscclpp.to_execution_plan(program, boxes=boxes, slice_bytes=4096), interleavings=6)
+        run_execution_plan(to_execution_plan(program, boxes=boxes, slice_bytes=4096), interleavings=6)

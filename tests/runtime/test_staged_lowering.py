@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mscclpp_plans import to_execution_plan
 from runtime_forests import write_xml
 from runtime_rounds import run_in_rounds
 from runtime_tasks import RANKS
@@ -32,7 +33,6 @@ from collopt.runtime import (
 )
 from collopt.runtime.distributed.processes.local_ranks import run_ranks
 from collopt.runtime.lowering import flow_transfers as staged_transfers
-from collopt.runtime.mscclpp.lowering.lower import to_execution_plan
 from collopt.schedules import AllToAllvSchedule
 from sample_sizes import examples
 

@@ -14,8 +14,8 @@ from ....schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
 from ....support.arrays import IntArray
 from ....support.validation import shown
 from ...programs.checks import check_choice, check_counts, check_seconds
+from ..calls.agreement import UNKNOWN, compare, digest, gathered, refuse
 from ..calls.arguments import check_async, check_same_kind, check_tensor, import_torch
-from ..calls.gathered_terms import UNKNOWN, compare, digest, gathered, refuse
 from .steps import Exchange
 
 BACKEND_DEVICES = {"nccl": "cuda", "gloo": "cpu"}

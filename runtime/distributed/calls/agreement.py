@@ -3,33 +3,39 @@
 A rank that raised alone would leave the others waiting until the process group gives up.  So on the first call of its
 kind every rank tells the others what it is about to do, and all stop together if that does not fit; with the
 environment variable ``COLLOPT_DEBUG=calls`` on every call.
+
+Of calls that are agreed upon every time, such as an all-to-all(v), each rank tells a row of numbers: whether it refused
+its arguments, what has to be the same, and what else is to be known.  Rows have a fixed length, as Gloo aborts the
+process where sizes differ.
 """
 
+import hashlib
 import os
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from ....errors import ColloptError, ProgramError
+import numpy as np
+
+from ....errors import ColloptError, ProgramError, UnsupportedError
+from ....support.arrays import IntArray
 from .arguments import OPERATIONS, Call, agreement_device, argument_error, import_torch
 from .call_queue import run_in_order
 from .diagnosis import explained, leave_note
 
 ELEMENTS_NAME = "the number of elements"
 DIGEST_DIGITS = 15  # Hexadecimal digits of a program's digest that fit an int64 with its sign
-
 MAX_ELEMENTS = 2**62  # More than there are; who cannot tell agrees with everybody
-
+UNKNOWN = -1  # Stands for what is not given
 FIRST_TAG = 2**30  # Of as many, far from those of other code
-
 DEBUG_VARIABLE = "COLLOPT_DEBUG"
-
 MIN_TIMEOUT_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
 
+Terms = TypeVar("Terms")
 _connected: WeakSet[Any] = WeakSet()
 _agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
 
@@ -63,12 +69,7 @@ def first_line(error: Exception) -> str:
 
 
 def agree(call: Call) -> int:
-    """Check this rank's arguments, and on the first call of its kind compare them with the other ranks'.
-
-    The comparison is a small all-reduce, which also is the collective that NCCL needs before a group's first batch.
-    A rank without data cannot tell the size of the whole, so then every call is compared.  A comparison comes after the
-    group's earlier calls, whose callbacks may compare theirs.
-    """
+    """Check this rank's arguments, and on the first call of its kind, and where sizes are not known, compare them."""
     problem = argument_error(call)
     if (known := _agreed_elements(call, problem)) is not None:
         return known
@@ -160,3 +161,66 @@ def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> 
             why = explained(call.group, description(call))
             raise ProgramError(f"the ranks disagree about {name}; all have to make the same call{why}")
     return int(largest[names.index(ELEMENTS_NAME)])
+
+
+def digest(data: bytes) -> int:
+    """Return a hash that fits a signed int64, less than its maximum."""
+    return int.from_bytes(hashlib.blake2b(data, digest_size=7).digest())
+
+
+def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: str) -> IntArray:
+    """All-gather the numbers of a call, such as "the dispatch"; shape (ranks, numbers)."""
+    torch, dist = import_torch()
+    device = agreement_device(group)
+    try:
+        mine = torch.tensor(numbers, dtype=torch.int64, device=device)
+        table = torch.empty((dist.get_world_size(group), len(numbers)), dtype=torch.int64, device=device)
+        wait(dist.all_gather(list(table.unbind()), mine, group=group, async_op=True), timeout)
+        rows: IntArray = table.cpu().numpy()
+    except RuntimeError as error:
+        why = explained(group, f"in {call}")
+        raise ProgramError(f"the ranks could not agree on {call}: {first_line(error)}{why}") from error
+    return rows
+
+
+def checked(check: Callable[[], Terms]) -> Terms | UnsupportedError:
+    """Return what a check of arguments returns; or its error, for this rank to raise when the others know of it."""
+    try:
+        return check()
+    except UnsupportedError as error:
+        return error
+
+
+def refuse(error: UnsupportedError, length: int, group: Any, timeout: float | None, call: str) -> NoReturn:
+    """Raise an error once the other ranks know that there is one, from a row of their `length`."""
+    try:
+        gathered([1] + [0] * (length - 1), group, timeout, call)
+    except ProgramError:
+        raise error from None
+    raise error
+
+
+def compare(
+    table: IntArray,
+    call: str,
+    names: Sequence[str],
+    digested: Sequence[str],
+    words: Mapping[str, Mapping[int, str]] | None = None,
+) -> None:
+    """Raise on all ranks alike if a rank refused, or if they differ in the columns after the first.
+
+    Values of `names` are told, by `words` for codes; those that are `digested` are not.
+    """
+    if table[:, 0].any():
+        raise UnsupportedError(
+            f"rank {int(table[:, 0].argmax())} refused its arguments of {call}, so all stop; that rank's message "
+            "says why"
+        )
+    for at, name in enumerate((*names, *digested)):
+        column = table[:, at + 1]
+        if (other := int(np.argmax(column != column[0]))) != 0:
+            known = {UNKNOWN: "not given", **(words or {}).get(name, {})}
+            one, two = (known.get(value, value) for value in column[[0, other]].tolist())
+            is_told = at < len(names)
+            values = f": {one} on rank 0, {two} on rank {other}" if is_told else f", such as ranks 0 and {other}"
+            raise UnsupportedError(f"the ranks disagree about {name}{values}; all have to make the same call")

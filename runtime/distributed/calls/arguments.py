@@ -48,10 +48,7 @@ class Call:
 
     @property
     def elements(self) -> int | None:
-        """Elements of the whole collective; of an all-to-all(v), those of all ranks together.
-
-        None if this rank neither sends nor receives, and so cannot tell.
-        """
+        """Elements of all shards, or of all ranks in an all-to-all(v); None if this rank has none and cannot tell."""
         layout = self.program.layout
         if not layout.in_pairs:
             return int(self.full_tensor.numel())
@@ -96,10 +93,7 @@ def member_rank(group: Any) -> int:
 
 
 def p2p_group(group: Any, *tensors: Any) -> Any:
-    """Return the group for point-to-point messages: the group itself, or the plan group of a ``collopt`` group.
-
-    None is the default group.  A group of the ``collopt`` backend cannot post batches of messages.
-    """
+    """Return the group for point-to-point messages: itself, or the plan group of one of the ``collopt`` backend."""
     torch, dist = import_torch()
     group = dist.group.WORLD if group is None else group
     check_process(group)

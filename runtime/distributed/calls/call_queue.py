@@ -23,7 +23,7 @@ from functools import partial
 from multiprocessing.util import Finalize
 from queue import SimpleQueue
 from threading import Thread, get_ident
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
 from ....errors import ProgramError
@@ -62,19 +62,11 @@ class QueuedCall(Future[None]):
         return super().exception(timeout)
 
 
-class _Item(NamedTuple):
-    """An entry of a queue."""
-
-    job: Job
-    on_complete: Job
-    call: QueuedCall
-
-
 class _Runner:
     """State of the worker thread; it holds no reference to the queue, whose deletion ends the thread."""
 
     def __init__(self) -> None:
-        self.jobs: SimpleQueue[_Item | None] = SimpleQueue()
+        self.jobs: SimpleQueue[tuple[Job, Job, QueuedCall] | None] = SimpleQueue()  # Arguments of `run`, then the end
         self.failure: str | None = None
         self.process = os.getpid()
         self.thread: int | None = None
@@ -141,7 +133,7 @@ class CallQueue:
         if self._runner.thread == get_ident():
             self._runner.run(job, on_complete, call)
         else:
-            self._runner.jobs.put(_Item(job, on_complete, call))
+            self._runner.jobs.put((job, on_complete, call))
         return call
 
     def run_and_wait(self, job: Callable[[], Result]) -> Result:
@@ -328,10 +320,7 @@ def run_now(group: Any, job: Callable[[], None]) -> None:
 
 
 def run_in_order(group: Any, job: Callable[[], Result]) -> Result:
-    """Run a job of a group after its earlier calls and those of their callbacks, and return its result.
-
-    It runs in the thread of the call queue, so ranks that compare something do so in the same order.
-    """
+    """Run a job in the thread of the group's call queue, so in the same order on all ranks, and return its result."""
     queue = _group_queues.get(group)
     return job() if queue is None else queue.run_and_wait(job)
 

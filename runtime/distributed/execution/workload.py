@@ -145,10 +145,7 @@ def make_expected(workload: Workload, like: Any) -> Any:
 
 
 def by_torch(workload: Workload, mine: Any) -> Any:
-    """Let torch's own collectives find out the output of a rank with this input; all ranks call this together.
-
-    Integers are added in 64 bits, of which the lower ones are the same, and other numbers in twice as many bits.
-    """
+    """Let torch's own collectives find out the output, in wider types if they add; all ranks call this together."""
     import torch
     import torch.distributed as dist
 

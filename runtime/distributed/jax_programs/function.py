@@ -23,12 +23,7 @@ OPERATIONS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximu
 
 
 def jax_function(
-    plan: PlanLike | Program,
-    axis_name: str | Sequence[str],
-    *,
-    op: str = "sum",
-    tiled: bool = False,
-    slices: int = 1,
+    plan: PlanLike | Program, axis_name: str | Sequence[str], *, op: str = "sum", tiled: bool = False, slices: int = 1
 ) -> Callable[[jax.Array], jax.Array]:
     """Turn a plan into a function for `jax.shard_map`, in place of JAX's own collective.
 

@@ -73,10 +73,7 @@ class RowProgram(NamedTuple):
 
 @lru_cache(maxsize=64)
 def row_program(program: Program, slices: int, rows: int, inputs: int, outputs: int) -> RowProgram:
-    """Write a checked program on `rows` rows of the whole collective as one for all ranks.
-
-    `inputs`, `outputs`: Rows of the largest input and output.
-    """
+    """Write a checked program as one for all ranks, given `rows` in all, and in the largest input and output."""
     ranks = aligned_rounds(program, slices, rows)
     sizes = (inputs, outputs, max(each.scratch for each in ranks), max(each.staging for each in ranks))
     *begins, size = accumulate(sizes, initial=0)

@@ -14,9 +14,8 @@ from ....planners.pairs.fast import STAGES
 from ....support.arrays import IntArray
 from ...programs.checks import check_choice, check_counts, check_seconds
 from ..all_to_allv.arguments import servers_and_gpus
-from ..calls.agreement import first_line, wait
+from ..calls.agreement import UNKNOWN, compare, digest, first_line, gathered, refuse, wait
 from ..calls.arguments import agreement_device, check_async, check_tensor, import_torch, served_devices
-from ..calls.gathered_terms import UNKNOWN, compare, digest, gathered, refuse
 from .rounds import MAX_RELAY_SERVERS, MAX_TOKENS
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +15,13 @@ from ....errors import UnsupportedError
 from ....planners.pairs.dispatch import DispatchPlan, schedule_dispatch
 from ....support.arrays import IntArray
 from ..all_to_allv.all_to_all_single import bounded_timeout
-from ..calls.agreement import connect
+from ..calls.agreement import checked, connect
 from ..calls.arguments import check_async, import_torch, joined_group
-from ..calls.call_queue import run_in_order, run_now
+from ..calls.call_queue import AsyncWork, run_in_order, run_now, start
 from .arguments import Terms, agree_on_combine, agree_on_dispatch, check_dispatch, check_rows, swapped
-from .hops import ARRIVED
 from .messages import Peers
-from .rounds import MAX_TOKENS, Route, own_rows
+from .rounds import ARRIVED, MAX_TOKENS, Route, own_rows
 from .transport import Parts, gather, scatter, sum_type
-from .work import MoeWork
 
 if TYPE_CHECKING:
     import torch
@@ -143,11 +142,8 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
     torch, _ = import_torch()
     _, p2p = joined_group(group, tokens)
     shape, limits = (servers, gpus_per_server), (stages, max_stage_tokens, relay_rounds, timeout)
-    terms: Terms | UnsupportedError
-    try:
-        terms = check_dispatch(tokens, indices, placement, weights, p2p, shape, *limits, async_op)
-    except UnsupportedError as error:
-        terms = error
+    arguments = tokens, indices, placement, weights, p2p, shape, *limits, async_op
+    terms = checked(partial(check_dispatch, *arguments))
     given = [tokens] if weights is None else [tokens, weights]
     options = {"stages": stages, "max_stage_tokens": max_stage_tokens, "relay_rounds": relay_rounds}
     route, needs_gradient = run_in_order(p2p, partial(_planned, terms, given, p2p, bounded_timeout(timeout), options))
@@ -184,10 +180,7 @@ def _planned(
 
 
 def _received(route: Route, parts: Parts, places: torch.Tensor) -> Parts:
-    """Move rows, of which the first part is the header; return the order of those that this rank's experts want.
-
-    Then come the places of these experts by choice, -1 for those of others, and the other parts, in this order.
-    """
+    """Move rows; return order and local experts, -1 for none, of those that are wanted here, then their other parts."""
     torch, _ = import_torch()
     header, *contents = scatter(route, parts)
     local = places[header[:, 1:].long()]
@@ -215,11 +208,7 @@ def moe_combine(*arguments: Any, async_op: Literal[True], **options: Any) -> Moe
 @overload
 def moe_combine(*arguments: Any, async_op: Literal[False] = False, **options: Any) -> torch.Tensor: ...
 def moe_combine(  # type: ignore[misc]
-    expert_outputs: torch.Tensor,
-    handle: MoeHandle,
-    weights: torch.Tensor | None = None,
-    *,
-    async_op: bool = False,
+    expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.Tensor | None = None, *, async_op: bool = False
 ) -> torch.Tensor | MoeWork[torch.Tensor]:
     """Add up what experts made of each token, in servers first, and return the sums to the tokens' ranks.
 
@@ -246,12 +235,7 @@ def moe_combine(  # type: ignore[misc]
     """
     torch, _ = import_torch()
     route = handle.route
-    error: UnsupportedError | None = None
-    try:
-        _check_combine(expert_outputs, handle, weights)
-        check_async(async_op, expert_outputs, route.peers.timeout)
-    except UnsupportedError as refused:
-        error = refused
+    error = checked(partial(_check_combine, expert_outputs, handle, weights, async_op))
     given = [expert_outputs, handle.anchor] if weights is None else [expert_outputs, handle.anchor, weights]
     needs = error is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
     agree = partial(agree_on_combine, expert_outputs, needs, error, route.peers.group, route.peers.timeout)
@@ -275,8 +259,8 @@ def moe_combine(  # type: ignore[misc]
     return work if async_op else work.wait()
 
 
-def _check_combine(outputs: Any, handle: MoeHandle, weights: Any) -> None:
-    """Refuse expert outputs or weights that do not fit a dispatch."""
+def _check_combine(outputs: Any, handle: MoeHandle, weights: Any, async_op: object) -> None:
+    """Refuse expert outputs or weights that do not fit a dispatch, or an asynchronous call that cannot be."""
     pairs = len(handle.rows)
     check_rows("expert_outputs", outputs, handle.route.peers.group)
     if len(outputs) != pairs:
@@ -284,6 +268,7 @@ def _check_combine(outputs: Any, handle: MoeHandle, weights: Any) -> None:
     torch, _ = import_torch()
     if weights is not None and (not isinstance(weights, torch.Tensor) or weights.shape != (pairs,)):
         raise UnsupportedError(f"weights have shape {tuple(np.shape(weights))}; expected one for each of {pairs} pairs")
+    check_async(async_op, outputs, handle.route.peers.timeout)
 
 
 def _back(route: Route, order: torch.Tensor, parts: Parts) -> Parts:
@@ -301,10 +286,7 @@ def _run(route: Route, way: Callable[[], Parts]) -> Parts:
 
 @lru_cache(maxsize=1)
 def _functions() -> tuple[Any, Any]:
-    """Define the functions of torch's autograd, each the other's gradient, as torch is imported late.
-
-    Rows have moved before.
-    """
+    """Define functions of autograd, each the other's gradient, for rows that have moved; torch is imported late."""
     torch, _ = import_torch()
 
     class Dispatch(torch.autograd.Function):  # type: ignore[misc, name-defined]
@@ -330,3 +312,50 @@ def _functions() -> tuple[Any, Any]:
             return None, None, spread[ctx.order], gradient.new_zeros((), dtype=torch.float32), None
 
     return Dispatch, Combine
+
+
+Result = TypeVar("Result")
+
+
+class MoeWork(Generic[Result]):
+    """An asynchronous dispatch or combine; leave the tensors that it was given alone until `wait` has returned."""
+
+    def __init__(
+        self, group: Any, job: Callable[[], Parts], finish: Callable[[Parts], Result], given: Parts, async_op: bool
+    ) -> None:
+        torch, _ = import_torch()
+        self._finish, self._results = finish, list[Result]()
+        self._parts: Parts = []
+        self._work: AsyncWork | None = None
+        self._needs_gradient = torch.is_grad_enabled()
+
+        def run() -> None:
+            with torch.no_grad():
+                self._parts = job()
+
+        if async_op:
+            self._work = start(group, run, [], given)
+        else:
+            run_now(group, run)
+
+    def wait(self, timeout: float | timedelta | None = None) -> Result:
+        """Return what the call returns without `async_op`; may be called any number of times.
+
+        If there are gradients, all ranks have to wait for their works in the same order, as backward passes go back in
+        that order.  On CUDA tensors the current stream waits and this process does not, but for a timeout in seconds.
+        """
+        if self._results:
+            return self._results[0]
+        torch, _ = import_torch()
+        if self._work is not None:
+            self._work.wait(timeout)
+            for part in self._parts:
+                if part.is_cuda:  # It was made on the stream of the exchange.
+                    part.record_stream(torch.cuda.current_stream(part.device))
+        with torch.set_grad_enabled(self._needs_gradient):
+            self._results.append(self._finish(self._parts))
+        return self._results[0]
+
+    def is_completed(self) -> bool:
+        """Whether the exchange has finished or failed."""
+        return self._work is None or self._work.is_completed()

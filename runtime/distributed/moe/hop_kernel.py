@@ -1,4 +1,4 @@
-"""Rows of one rank's hops in a dispatch, stage by stage, in one compiled call; `collopt.runtime.distributed.moe.hops`.
+"""Rows of one rank's hops in a dispatch, stage by stage, in one compiled call; see `rounds`.
 
 Tokens of a rank for a server are sorted by mask, the GPUs that want them, so runs of equal masks follow from counts.
 """

@@ -24,11 +24,7 @@ class Peers(NamedTuple):
     sent: IntArray
 
     def exchange(
-        self,
-        like: torch.Tensor,
-        sends: Iterable[tuple[int, torch.Tensor]],
-        takes: Iterable[tuple[int, int]],
-        what: str,
+        self, like: torch.Tensor, sends: Iterable[tuple[int, torch.Tensor]], takes: Iterable[tuple[int, int]], what: str
     ) -> list[torch.Tensor]:
         """Send rows to peers, and return so many of others, of the width of `like`; own ones stay as they are."""
         rank = self.group.rank()

@@ -1,4 +1,9 @@
-"""Rounds of a dispatch on one rank: which rows it sends in each, of its own and of those that it relays.
+"""Rounds and hops of a dispatch on one rank: which rows it sends to which peers, of its own and of those it relays.
+
+A token goes from its rank to the proxy that sends it, then to the GPU of the proxy's number in the server that wants
+it, and from there to all GPUs of that server which do.  These three hops of a stage are one step behind each other, so
+that links inside servers are busy beside those between them.  The combine takes the hops backwards and adds up.  All
+ranks work out the same order from counts, as tokens of a rank for a server are sorted by the GPUs that want them.
 
 A row begins with the token's number among those of all ranks, and above that its chief, the server that sends it on;
 then come its experts.  In the chief's server a relayed row goes to the GPU of the number of the token's rank, besides
@@ -7,22 +12,74 @@ those that want it, and from there in the next round to all other servers that d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ....planners.pairs.dispatch import DispatchPlan
 from ....planners.pairs.dispatch_counts import class_numbers
+from ....schedules.fast.schedule import AllToAllvSchedule
 from ....support.arrays import IntArray
-from .hops import ARRIVED, OwnTokens, RankHops, rank_hops
 from .messages import Peers
 
 if TYPE_CHECKING:
     import torch
 
     from ....solvers.fast.routing_counts import MaskArray
+
+OWN, ARRIVED = 0, 1
+"""Areas of rows: those that a rank has, and what arrives; 2 s + 2 and 2 s + 3 are what it sends and gets in stage s."""
+
+
+class HopList(NamedTuple):
+    """Rows of an area that a peer gets in one step, or that come from it for another area."""
+
+    source: int
+    target: int
+    is_send: int
+    peer: int
+    begin: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """Number of rows."""
+        return self.end - max(self.begin, -1 - self.begin)
+
+    def of(self, rows: Any) -> Any:
+        """Index of the rows: some of all lists' `rows`, or the numbers from ``-1 - begin`` to the end."""
+        return rows[self.begin : self.end] if self.begin >= 0 else slice(-1 - self.begin, self.end)
+
+
+class RankHops(NamedTuple):
+    """Hops of one rank: lists by step, int64 (lists, 7), with the rows of all, and the number of rows of each area."""
+
+    lists: IntArray
+    rows: IntArray
+    sizes: IntArray
+
+    def steps(self, backwards: bool = False) -> Iterator[tuple[int, list[HopList]]]:
+        """Lists of each step; both ends of a message have it in the same order among those of a step."""
+        by_step = groupby(self.lists.tolist(), key=itemgetter(0))
+        steps = [(step, [HopList(*each[1:]) for each in some]) for step, some in by_step]
+        return reversed(steps) if backwards else iter(steps)
+
+
+def rank_hops(schedule: AllToAllvSchedule, rank: int, rows: IntArray, begins: IntArray, kinds: IntArray) -> RankHops:
+    """List the hops of a rank, of `rows` for each server by mask, from `begins` on.
+
+    `kinds` counts the tokens of each rank for its server by mask, (ranks, 2^GPUs).
+    """
+    from .hop_kernel import hop_lists
+
+    stages = schedule.partners, schedule.begins, schedule.ends
+    streams = schedule.gpus_per_server, schedule.stream_starts, schedule.segments
+    return RankHops(*hop_lists(rank, *streams, *stages, rows, begins, kinds))
+
 
 NUMBER_BITS = 28
 MAX_TOKENS = 2**NUMBER_BITS
@@ -93,7 +150,7 @@ class Route:
         histogram, order, begins = sorted_by_mask(np.concatenate([self.own.masks[mine], masks]), gpus)
         kinds = swap(np.repeat(histogram, gpus, axis=0))
         rows = np.concatenate([mine, held])[order]
-        self.hops.append(rank_hops(self.plan.rounds[number], self.rank, OwnTokens(rows, begins), kinds))
+        self.hops.append(rank_hops(self.plan.rounds[number], self.rank, rows, begins, kinds))
 
     def _to_relay(self, header: IntArray) -> tuple[IntArray, MaskArray]:
         """Find which rows that arrived last this rank sends on, and to which GPUs; int64 (rows, 1 + choices)."""

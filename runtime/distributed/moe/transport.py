@@ -6,8 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ..calls.arguments import import_torch
-from .hops import ARRIVED, OWN, RankHops
-from .rounds import Route
+from .rounds import ARRIVED, OWN, RankHops, Route
 
 if TYPE_CHECKING:
     import torch
@@ -51,10 +50,7 @@ def scatter(route: Route, parts: Parts) -> Parts:
 
 
 def gather(route: Route, parts: Parts) -> Parts:
-    """Add up what the ranks that want a token have for it, in servers first; return the sums for this rank's tokens.
-
-    Sums are rounded to the type of the parts for every hop; within one, they are of float32 at least.
-    """
+    """Add up, in float32 at least for each hop, what ranks have for tokens; return the sums for this rank's tokens."""
     counts = [int(hops.sizes[ARRIVED]) for hops in route.hops]
     begins = [route.num_tokens, *(route.num_tokens + end for end in accumulate(counts))]
     sums = _zeros(parts, begins[-2])  # What arrives in the last round is sent on by nobody.

@@ -38,11 +38,7 @@ def on_all_ranks(
     preload: Sequence[str] = (),
     on_update: Listener | None = None,
 ) -> list[Part]:
-    """Run ``task(device)`` on every rank, in torch.distributed's default group.
-
-    In a process that torchrun started, or in which torch.distributed is initialised, this process is one of the ranks,
-    and all have to make the same call; otherwise one process per rank is started on this machine.
-    """
+    """Run ``task(device)`` on every rank, of which this process is one if a launcher or the caller has made it so."""
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("running a plan needs torch; install it with: pip install 'collopt[torch]'")
     if launched_rank() is not None:
@@ -130,10 +126,7 @@ def _device(backend: str, local_rank: int) -> Any:
 
 
 def separate_hosts(backend: str, local_rank: int, local_ranks: int) -> None:
-    """Give each rank a host of its own where ranks share GPUs, as NCCL before 2.30 refuses equal GPUs of one host.
-
-    NCCL then sends through sockets.  Later versions take such ranks as they are, if `SHARING` says so.
-    """
+    """Give each rank a host of its own where ranks share GPUs, as NCCL before 2.30 refuses equal GPUs of one host."""
     import torch
 
     cuda: Any = torch.cuda  # Whose module nccl has no types

@@ -64,15 +64,7 @@ class Round:
 
 
 def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OPERATIONS) -> tuple[Round, ...]:
-    """Cut a checked program into rounds.
-
-    >>> from collopt.schedules import Forest
-    >>> from collopt.runtime.lowering.lower import lower
-    >>> chain = [(0, 1, [(0, 1), (1, 2)]), (1, 1, [(1, 2), (2, 0)]), (2, 1, [(2, 0), (0, 1)])]
-    >>> program = lower(Forest.from_paths(3, 1, chain), "allgather")
-    >>> [len(part.messages) for part in rounds_of(program)]
-    [3, 3]
-    """
+    """Cut a checked program into rounds."""
     check_counts({"slices": slices, "max_operations": max_operations})
     order = global_order(program)
     contents = _ChunkTracker(program)
@@ -102,10 +94,7 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
 
 
 class _ChunkTracker:
-    """Tracks which chunk of the collective each chunk of memory holds.
-
-    A chunk of scratch that is used again is another one from then on: numbers from the program's own on up.
-    """
+    """Tracks the chunk of the collective in each chunk of memory; scratch that is used again gets another number."""
 
     def __init__(self, program: Program) -> None:
         self.layout = program.layout
@@ -216,10 +205,7 @@ def _in_turn(messages: Sequence[Message]) -> list[Message]:
 
 
 def _joined(messages: Sequence[Message], program: Program) -> list[Message]:
-    """Merge messages of one pair of ranks that are adjacent at both ends, inside one shard.
-
-    Pairs are in the order of their first messages.
-    """
+    """Merge messages that are adjacent at both ends in one shard; pairs of ranks stay in the order of first ones."""
     joined: list[Message] = []
     blocks = program.layout.blocks
     places: dict[tuple[int, int], int] = {}
@@ -344,10 +330,7 @@ def _next_round(times: list[AccessTimes]) -> int:
 
 
 class RoundScratch:
-    """The scratch of one rank, of `size` elements.
-
-    Chunks that some message treats as one piece of memory stay one, from the first round that uses it to the last.
-    """
+    """The scratch of one rank, of `size` elements; what some message treats as one piece of memory stays one."""
 
     def __init__(self, rounds: Sequence[Round], rank: int, slices: int, elements: Callable[[int, int], int]) -> None:
         places = list(_locations(rounds, rank))

@@ -1,9 +1,10 @@
-"""Plan cache of a group of the ``collopt`` backend: settings, plan selection, and comparison among the ranks."""
+"""Plan cache of a group of the ``collopt`` backend: settings, plan selection, what ranks compare, and failures."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -23,7 +24,8 @@ from ....support.validation import shown
 from ....topologies import Topology, read_topology
 from ....topologies.failures.failure import Failure
 from ...programs.checks import check_counts
-from ..calls.agreement import first_line
+from ..calls.agreement import digest, first_line
+from ..calls.arguments import import_torch
 from ..execution.execute import program_of
 
 
@@ -97,10 +99,7 @@ class PlanCache:
 
     @cached_property
     def boxes(self) -> tuple[tuple[int, ...], tuple[tuple[Fraction, ...], ...]] | str:
-        """GPUs of each box and the rates of their NICs, where these differ, if the network has several boxes.
-
-        Each has to be a run of ranks; or else it says why not.
-        """
+        """GPUs of each box, a run of ranks, and the rates of their NICs where these differ; or why there are none."""
         network = self.topology if self.failure.faults or not self._plans else self._plans[0][1].topology
         if network is None or network.num_ranks != self.num_ranks:
             return "the network of as many ranks is not known; give configure a topology"
@@ -243,19 +242,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class BackendSettings:
-    """Settings of a process group, as `configure` takes them; checked when the group is made.
-
-    Attributes
-    ----------
-    plans : path or None
-        Folder with plan files.
-    topology : Topology, path or None
-        Network to plan on where there is no file.
-    slices : int
-        Pieces of the data that follow each other; see `collopt.runtime.execute`.
-    min_bytes : int
-        Smaller messages go to the wrapped backend.
-    """
+    """Settings of a group, `plans`, `topology`, `slices` and `min_bytes` as in `configure`; checked when it is made."""
 
     plans: PathLike | None = None
     topology: Topology | PathLike | None = None
@@ -375,3 +362,41 @@ def _verdict(digests: list[str]) -> str:
                 "files and the same arguments of configure"
             )
     return AGREED
+
+
+FAILURE_CALLS = 16  # of which one compares what ranks are told
+
+
+class FailureWatch:
+    """What the ranks of a group are told of failures, compared over `wrapped`, whose calls run in order."""
+
+    def __init__(self, cache: PlanCache, wrapped: Any, devices: Sequence[str]) -> None:
+        self._cache, self._wrapped = cache, wrapped
+        self._device = "cpu" if "cpu" in devices else devices[0]
+        self._calls, self._told = 0, ""
+
+    def follow(self) -> str:
+        """Switch plans once all ranks are told the same; return why not, or nothing.  All ranks make the same calls."""
+        self._calls += 1
+        if self._calls % FAILURE_CALLS != 1:
+            return ""
+        told = told_failures()
+        problem = ""
+        if not self._is_same(digest(told.encode())):
+            problem = "ranks are told of different failures"
+        elif told != self._told:
+            self._told = told
+            try:
+                self._cache.switch(told)
+            except ColloptError as error:
+                problem = str(error)
+        return problem and f"{problem}; the plans stay those for {self._cache.failure}"
+
+    def _is_same(self, number: int) -> bool:
+        """Whether all ranks have this number: then it is the least of all, and the most."""
+        torch, dist = import_torch()
+        least_and_most = torch.tensor([number, -number], dtype=torch.int64, device=self._device)
+        opts = dist.AllreduceOptions()
+        opts.reduceOp = dist.ReduceOp.MIN
+        self._wrapped.allreduce([least_and_most], opts).wait()
+        return bool(least_and_most.tolist() == [number, -number])

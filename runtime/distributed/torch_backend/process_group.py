@@ -24,8 +24,7 @@ from ....schedules import ALL_TO_ALL, ALL_TO_ALLV, ALLGATHER, ALLREDUCE, BROADCA
 from ..all_to_allv import all_to_all_single
 from ..calls.arguments import TYPES, check_process, import_torch
 from ..execution import execute
-from .failure_watch import FailureWatch
-from .plan_cache import BackendSettings, PlanCache, Request
+from .plan_cache import BackendSettings, FailureWatch, PlanCache, Request
 from .works import (
     Tensors,
     are_uniform,

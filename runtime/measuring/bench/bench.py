@@ -140,7 +140,7 @@ def measure_plans(
     programs = check_comparable({name: program_of(plan) for name, plan in plans.items()})
     program, layout, dtype = programs[0][1], programs[0][1].layout, DATATYPES[datatype]
     check_operation(op, dtype, layout)
-    found = extents(layout, program.num_ranks, sweep(minbytes, maxbytes, stepfactor, stepbytes), ELEMENT_BYTES[dtype])
+    found = extents(layout, sweep(minbytes, maxbytes, stepfactor, stepbytes), ELEMENT_BYTES[dtype])
     job = _Job(programs, found, dtype, op, slices, iters, warmup_iters, check, config["seed"])
     redop, root = op if layout.reduces else "none", -1 if layout.root is None else layout.root
     report = BenchReport(

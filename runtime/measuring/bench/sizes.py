@@ -43,14 +43,14 @@ def sweep(minbytes: int, maxbytes: int, stepfactor: int | None, stepbytes: int) 
     return tuple(sizes)
 
 
-def extents(layout: Layout, num_ranks: int, sizes: tuple[int, ...], element_bytes: int) -> tuple[Extent, ...]:
+def extents(layout: Layout, sizes: tuple[int, ...], element_bytes: int) -> tuple[Extent, ...]:
     """Round sizes, in bytes, down to whole elements of all parts; leave out empty and repeated ones."""
     # Elements of the smallest whole, ranks among which its bytes are divided, and parts among which its elements are.
     unit, ranks, parts = 1, 1, 1
     if layout.in_pairs:
-        unit, ranks, parts = sum(layout.parts), num_ranks, num_ranks**2
+        unit, ranks, parts = sum(layout.parts), layout.num_ranks, layout.num_ranks**2
     elif layout.collective.is_sharded:
-        unit, parts = num_ranks, num_ranks
+        unit = parts = layout.num_ranks
     times = dict.fromkeys(size * ranks // (unit * element_bytes) for size in sizes)
     times.pop(0, None)
     if not times:

@@ -25,15 +25,7 @@ MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean
 
 
 class Measurement(NamedTuple):
-    """Measured times, and the link classes that they are about.
-
-    Attributes
-    ----------
-    times : MeasuredTimes
-        Of one collective, by one who did it.
-    classes : tuple of str
-        Link classes that the data cross, on their way between two ranks; empty means all, among all ranks.
-    """
+    """Measured `times` of one collective, and the link `classes` that data cross between two ranks; none for all."""
 
     times: MeasuredTimes
     classes: tuple[str, ...] = ()

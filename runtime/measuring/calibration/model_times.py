@@ -30,10 +30,7 @@ Group = tuple[str, ...]
 
 
 class LinkGroups:
-    """Links of a network by the classes that are fitted together.
-
-    `of`, `waits`: The group of a link by tail and head; its latency in µs as stated, or 1 where a group states none.
-    """
+    """Links by the classes that are fitted together, with their latencies in µs, or 1 where a group states none."""
 
     def __init__(self, topology: Topology, groups: Sequence[Sequence[LinkClass]]) -> None:
         self.topology = topology

@@ -79,10 +79,7 @@ def check_network(document: Document, gpus_per_box: int | None, findings: Findin
 
 
 def buffered_order(program: Program, depth: int, chunks: int = 1) -> Order:
-    """Order the steps topologically with connections that buffer `depth` transfers of up to `chunks` chunks each.
-
-    Bounded queues make the outcome independent of anybody's speed: if one order gets to the end, all do.
-    """
+    """Order the steps if connections buffer `depth` transfers of `chunks` chunks: if one order can finish, all do."""
     order = numbered(program)
     partners, before = order.partners, order.before
     queues: dict[tuple[int, int], list[int]] = defaultdict(list)

@@ -19,19 +19,13 @@ from .execution_plan import (
     MAX_OPERATIONS,
     MAX_SEMAPHORES_PER_OPERATION,
     SEMAPHORE_OPERATIONS,
-    SIGNALLING,
     WAITING,
     ChannelType,
     ExecutionPlan,
     Gpu,
     Operation,
     Place,
-    channel_pairs,
-    copies,
     flat,
-    flat_length,
-    largest_message,
-    message_chunks,
 )
 from .operations import PlanError
 from .switch_channels import check_switch_groups, check_switch_operation
@@ -51,7 +45,7 @@ class _Checker:
     def __init__(self, plan: ExecutionPlan, where: str) -> None:
         self.plan = plan
         self.where = where
-        self.pairs = channel_pairs(plan.gpus)
+        self.pairs = plan.channel_pairs()
 
     def check(self) -> None:
         """Check everything."""
@@ -59,7 +53,7 @@ class _Checker:
         for rank, gpu in enumerate(self.plan.gpus):
             self._check_channels(rank, gpu)
             for number, block in enumerate(gpu.thread_blocks):
-                if (length := flat_length(block)) > MAX_OPERATIONS:
+                if (length := len([*flat(block)])) > MAX_OPERATIONS:
                     message = f"gpu {rank} threadblock {number} has {length} operations; the limit is {MAX_OPERATIONS}"
                     self._fail(message, "rejected")
         check_switch_groups(self.plan, self._fail)
@@ -100,10 +94,7 @@ class _Checker:
                 self._fail(f"gpu {rank} has other numbers of input and output chunks than gpu 0", "not checked")
         if plan.collective.in_pairs and plan.in_place:
             self._fail("inplace is true, but the output of an all-to-all is never its input")
-        least, most = (
-            ALIGNMENT * message_chunks(plan.collective, plan.gpus),
-            largest_message(plan.collective, plan.gpus),
-        )
+        least, most = plan.smallest_message, plan.largest_message
         if max(least, plan.min_bytes) > min(plan.max_bytes, most):
             self._fail(
                 f"min_message_size is {plan.min_bytes} and max_message_size {plan.max_bytes}; expected two sizes in "
@@ -160,7 +151,7 @@ class _Checker:
         if operation.name not in DATA_OPERATIONS:
             return
         self._check_shape(where, operation)
-        sources, targets = copies(gpu, operation)
+        sources, targets = operation.copies(gpu)
         for place in (*sources, *targets):
             self._check_place(where, place, pipeline, writes=place in targets)
         if operation.channel_type == "switch":
@@ -223,8 +214,8 @@ class _Checker:
         for unit, _ in found:
             if unit % ALIGNMENT:
                 self._fail(f"unit_size is {unit}; expected a multiple of {ALIGNMENT}")
-        largest = min(self.plan.max_bytes, largest_message(self.plan.collective, self.plan.gpus))
-        chunk = largest // message_chunks(self.plan.collective, self.plan.gpus)
+        largest = min(self.plan.max_bytes, self.plan.largest_message)
+        chunk = largest // self.plan.message_chunks
         iterations = max((chunk * count // unit for unit, count in found), default=0)
         if iterations >= 2**16:
             self._fail(
@@ -240,7 +231,7 @@ class _Checker:
             for channel in operation.channels if operation.channel_type in CHANNEL_TYPES else ():
                 assert operation.channel_type is not None  # The reader knows which operations have one.
                 end = (rank, operation.channel_type, channel)
-                if operation.name in SIGNALLING or operation.name == "pws":
+                if operation.signals:
                     signaled[*self.pairs[end], pipeline is not None] += 1
                 elif operation.name in WAITING:
                     waited[*end, pipeline is not None] += 1

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -88,6 +88,38 @@ class Operation:
             return [(str(self.channel_type), rank, channel) for channel in self.channels]
         return [("semaphore", rank, number) for number in self.semaphores if self.name == "sem_acquire"]
 
+    @property
+    def signals(self) -> bool:
+        """Whether it signals on its channels."""
+        return self.name in (*SIGNALLING, "pws")
+
+    @property
+    def remote_places(self) -> tuple[Place, ...]:
+        """Ranges in remote buffers: the targets of puts."""
+        return self.targets if self.name in ("put", "pws") else ()
+
+    @property
+    def offset_buffers(self) -> set[Buffer]:
+        """Buffers that a port channel reads where they begin in their allocation; scratch always begins its own."""
+        if self.channel_type != "port" or self.from_base:
+            return set()
+        return {place.buffer for place in self.sources if place.buffer != "scratch"}
+
+    @property
+    def switch_ends(self) -> tuple[int | None, int]:
+        """Switch channels of source and target of a ``glres`` or ``gstore``; None where it reads its own GPU."""
+        return self.channels[0] if self.name == "glres" else None, self.channels[-1]
+
+    def copies(self, gpu: Gpu) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+        """All places that it reads and writes on behalf of a GPU: those of switch channels on all of the group."""
+        if self.name not in SWITCH_OPERATIONS:
+            return self.sources, self.targets
+        read, written = (
+            ends if channel is None else tuple(replace(ends[0], rank=rank) for rank in gpu.switches[channel].ranks)
+            for channel, ends in zip(self.switch_ends, (self.sources, self.targets), strict=True)
+        )
+        return read, written
+
 
 class SwitchGroup(NamedTuple):
     """A switch channel: one buffer of all GPUs of a group."""
@@ -112,6 +144,10 @@ class Gpu:
     def chunks(self) -> dict[Buffer, int]:
         """Chunks of each buffer."""
         return {"input": self.input_chunks, "output": self.output_chunks, "scratch": self.scratch_chunks}
+
+    def operations(self) -> Iterator[Operation]:
+        """Yield all operations, those inside pipelines too."""
+        return (each for block in self.thread_blocks for each in flat(block))
 
 
 @dataclass(frozen=True)
@@ -153,77 +189,51 @@ class ExecutionPlan:
         """Number of GPUs."""
         return len(self.gpus)
 
+    def operations(self) -> Iterator[Operation]:
+        """Yield all operations of all GPUs, those inside pipelines too."""
+        return (each for gpu in self.gpus for each in gpu.operations())
+
+    @property
+    def message_chunks(self) -> int:
+        """Chunks of the buffer whose size the executor compares with the limits of the plan."""
+        return self.gpus[0].output_chunks if self.collective is ALLGATHER else self.gpus[0].input_chunks
+
+    @property
+    def smallest_message(self) -> int:
+        """Smallest size of that buffer with which chunks have 16 bytes."""
+        return ALIGNMENT * self.message_chunks
+
+    @property
+    def largest_message(self) -> int:
+        """Largest size of that buffer with which all offsets fit 32 bits."""
+        chunk = MAX_BUFFER_BYTES // max(max(gpu.chunks.values()) for gpu in self.gpus)
+        return chunk // ALIGNMENT * self.smallest_message
+
+    def channel_pairs(self) -> dict[tuple[int, ChannelType, int], tuple[int, ChannelType, int]]:
+        """Map each channel (rank, type, position) to its other end; one without another end is left out."""
+        ends: dict[tuple[int, int, ChannelType], list[int]] = {}
+        for rank, gpu in enumerate(self.gpus):
+            for kind in CHANNEL_TYPES:
+                for position, peer in enumerate(gpu.peers[kind]):
+                    ends.setdefault((rank, peer, kind), []).append(position)
+        return {
+            (rank, kind, position): (peer, kind, other)
+            for (rank, peer, kind), positions in ends.items()
+            for position, other in zip(positions, ends.get((peer, rank, kind), ()), strict=False)
+        }
+
     def __str__(self) -> str:
         """Name and size."""
-        blocks = [block for gpu in self.gpus for block in gpu.thread_blocks]
-        operations = sum(flat_length(block) for block in blocks)
+        blocks, operations = sum(len(gpu.thread_blocks) for gpu in self.gpus), sum(1 for _ in self.operations())
         return (
-            f"{self.name}: {self.collective} on {self.num_ranks} ranks, {len(blocks)} thread blocks, "
+            f"{self.name}: {self.collective} on {self.num_ranks} ranks, {blocks} thread blocks, "
             f"{operations} operations, up to {max(gpu.scratch_chunks for gpu in self.gpus)} scratch chunks"
         )
 
 
-def flat_length(operations: tuple[Operation, ...]) -> int:
-    """Number of operations as the executor counts them: a pipeline and its body."""
-    return sum(1 + len(operation.body) for operation in operations)
-
-
-def switch_ends(operation: Operation) -> tuple[int | None, int]:
-    """Switch channels of the source and of the target of a ``glres`` or ``gstore``; None where it reads its own GPU."""
-    return operation.channels[0] if operation.name == "glres" else None, operation.channels[-1]
-
-
-def copies(gpu: Gpu, operation: Operation) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
-    """All places that an operation reads and writes: those of switch channels on all GPUs of the group."""
-    if operation.name not in SWITCH_OPERATIONS:
-        return operation.sources, operation.targets
-    read, written = (
-        ends if channel is None else tuple(replace(ends[0], rank=rank) for rank in gpu.switches[channel].ranks)
-        for channel, ends in zip(switch_ends(operation), (operation.sources, operation.targets), strict=True)
-    )
-    return read, written
-
-
-def flat(block: tuple[Operation, ...]) -> Iterable[Operation]:
-    """All operations of a thread block, those inside pipelines too."""
+def flat(block: tuple[Operation, ...]) -> Iterator[Operation]:
+    """Yield all operations of a thread block, those inside pipelines too, as the executor counts them."""
     return (inner for operation in block for inner in (operation, *operation.body))
-
-
-def stores_on_switches(plan: ExecutionPlan) -> bool:
-    """Whether a plan has a ``gstore``, which versions before 0.10.0 refuse as an invalid operation."""
-    return any(each.name == "gstore" for gpu in plan.gpus for block in gpu.thread_blocks for each in flat(block))
-
-
-def needs_equal_offsets(plan: ExecutionPlan) -> bool:
-    """Whether GPUs access inputs or outputs of each other, which they take to begin where their own do."""
-    flat_operations = (each for gpu in plan.gpus for block in gpu.thread_blocks for each in flat(block))
-    remote = any(place.buffer != "scratch" for each in flat_operations for place in remote_places(each))
-    return remote or any(group.buffer != "scratch" for gpu in plan.gpus for group in gpu.switches)
-
-
-def channel_pairs(gpus: tuple[Gpu, ...]) -> dict[tuple[int, ChannelType, int], tuple[int, ChannelType, int]]:
-    """Map each channel (rank, type, position) to its other end; one without another end is left out."""
-    ends: dict[tuple[int, int, ChannelType], list[int]] = {}
-    for rank, gpu in enumerate(gpus):
-        for kind in CHANNEL_TYPES:
-            for position, peer in enumerate(gpu.peers[kind]):
-                ends.setdefault((rank, peer, kind), []).append(position)
-    return {
-        (rank, kind, position): (peer, kind, other)
-        for (rank, peer, kind), positions in ends.items()
-        for position, other in zip(positions, ends.get((peer, rank, kind), ()), strict=False)
-    }
-
-
-def message_chunks(collective: Collective, gpus: tuple[Gpu, ...]) -> int:
-    """Chunks of the buffer whose size the executor compares with the limits of the plan."""
-    return gpus[0].output_chunks if collective is ALLGATHER else gpus[0].input_chunks
-
-
-def largest_message(collective: Collective, gpus: tuple[Gpu, ...]) -> int:
-    """Largest size of that buffer with which all offsets fit 32 bits."""
-    chunk = MAX_BUFFER_BYTES // max(max(gpu.chunks.values()) for gpu in gpus)
-    return chunk // ALIGNMENT * ALIGNMENT * message_chunks(collective, gpus)
 
 
 def to_mscclpp_text(plan: ExecutionPlan) -> str:
@@ -267,11 +277,11 @@ def document_of(plan: ExecutionPlan) -> dict[str, Any]:
 def _gpu_document(rank: int, gpu: Gpu) -> dict[str, Any]:
     remote: dict[tuple[int, str], set[str]] = defaultdict(set)
     offset_by: dict[str, int] = {}
-    for operation in (each for block in gpu.thread_blocks for each in flat(block)):
-        for place in remote_places(operation):
+    for operation in gpu.operations():
+        for place in operation.remote_places:
             remote[place.rank, place.buffer].add(operation.channel_type or "")
         if operation.targets:
-            offset_by |= dict.fromkeys(offset_buffers(operation), operation.targets[0].rank)
+            offset_by |= dict.fromkeys(operation.offset_buffers, operation.targets[0].rank)
     for buffer, peer in offset_by.items():
         if not any(kind == buffer and "port" in kinds for (_, kind), kinds in remote.items()):
             remote[peer, buffer].add("port")
@@ -317,9 +327,9 @@ def _block_document(
     for operation in flat(block):
         if operation.channel_type:
             channels[operation.channel_type].update(operation.channels)
-            places = remote_places(operation)
+            places = operation.remote_places
             listed[operation.channel_type].update(buffers[place.rank, place.buffer] for place in places)
-            offset |= offset_buffers(operation)
+            offset |= operation.offset_buffers
     refs = {kind: sorted(numbers) for kind, numbers in listed.items() if numbers}
     if offset:
         refs["port"] = _with_offsets(refs["port"], offset, on_ports)
@@ -370,14 +380,14 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
         fields["channel_ids"] = [numbers.channels[kind, each] for each in operation.channels]
     if kind:
         fields["channel_type"] = kind
-    on_switches = switch_ends(operation) if kind == "switch" else (None, None)
+    on_switches = operation.switch_ends if kind == "switch" else (None, None)
     for key, places, remote, switch in (
         ("src_buff", operation.sources, False, on_switches[0]),
         ("dst_buff", operation.targets, operation.name in ("put", "pws"), on_switches[1]),
     ):
         for place in places:
             end: dict[str, Any] = {"type": place.buffer[0]}
-            if key == "src_buff" and place.buffer in offset_buffers(operation):
+            if key == "src_buff" and place.buffer in operation.offset_buffers:
                 end["buffer_id"] = OFFSET_IDS[place.buffer]
             if switch is not None:
                 end = {"switch_channel_id": numbers.channels["switch", switch]}
@@ -389,15 +399,3 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
     if operation.semaphores:
         fields["semaphore_ids"] = list(operation.semaphores)
     return fields
-
-
-def offset_buffers(operation: Operation) -> set[Buffer]:
-    """Buffers that a port channel reads where they begin in their allocation; scratch always begins its own."""
-    if operation.channel_type != "port" or operation.from_base:
-        return set()
-    return {place.buffer for place in operation.sources if place.buffer != "scratch"}
-
-
-def remote_places(operation: Operation) -> tuple[Place, ...]:
-    """Ranges in remote buffers: the targets of puts."""
-    return operation.targets if operation.name in ("put", "pws") else ()

@@ -9,7 +9,7 @@ from itertools import product
 from typing import NoReturn
 
 from ....schedules import REDUCE_SCATTER
-from .execution_plan import ExecutionPlan, Operation, Place, SwitchGroup, copies
+from .execution_plan import ExecutionPlan, Operation, Place, SwitchGroup
 
 Fail = Callable[[str], NoReturn]
 
@@ -63,7 +63,7 @@ def _check_order(plan: ExecutionPlan, fail: Fail) -> None:
 
 def check_switch_operation(plan: ExecutionPlan, where: str, rank: int, operation: Operation, fail: Fail) -> None:
     """Refuse an operation that stores at an offset onto what it reads: other threads may not have read it yet."""
-    read, written = copies(plan.gpus[rank], operation)
+    read, written = operation.copies(plan.gpus[rank])
     for source, target in product(read, written):
         (one, first), (other, start) = _located(plan, source), _located(plan, target)
         if (source.rank, one) == (target.rank, other) and 0 < abs(first - start) < source.count:

@@ -8,15 +8,14 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, permutations
 from math import gcd
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....errors import TooLargeError, UnsupportedError
 from ....schedules import Collective
 from ....support.validation import is_int, shown
-from ...interpreter.check import check_program
-from ...programs.checks import check_choice, check_counts, require_program
+from ...programs.checks import check_choice, check_counts
 from ...programs.ordering import global_order
 from ...programs.program import ChunkRange, Instruction, Program
 from ...programs.transformations import expanded
@@ -30,8 +29,6 @@ from ..format.execution_plan import (
     ExecutionPlan,
     Gpu,
     SwitchGroup,
-    largest_message,
-    message_chunks,
     to_mscclpp_text,
 )
 from ..machine.machine import run_execution_plan
@@ -74,53 +71,31 @@ class PlanOptions(NamedTuple):
             _check_multiple("slice_bytes", self.slice_bytes, ALIGNMENT, MAX_BUFFER_BYTES)
 
 
-def to_execution_plan(program: Program, **options: Any) -> ExecutionPlan:
-    """Convert an out-of-place program to an MSCCL++ execution plan, validated and run by the interpreter.
-
-    Options are those of `PlanOptions`.  Raises `UnsupportedError` if the executor cannot run the program, and
-    `ProgramError` if the program itself is wrong.
-
-    >>> from collopt.schedules import Forest
-    >>> from collopt.runtime.lowering.lower import lower
-    >>> forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
-    >>> print(str(to_execution_plan(lower(forest, "allgather"))).partition(": ")[2])
-    allgather on 2 ranks, 6 thread blocks, 26 operations, up to 0 scratch chunks
-    """
-    require_program(program)
-    chosen = PlanOptions(**options)
-    chosen.check()
-    check_program(program)
-    check_collective(program, in_place=chosen.in_place)
-    if chosen.in_place:
-        check_program(replace(program, in_place=True))
-    return converted(program, chosen)
-
-
 def converted(program: Program, options: PlanOptions) -> ExecutionPlan:
-    """Convert a program as `lower` makes it, or one that has been checked; see `to_execution_plan`."""
-    program, slice_bytes = replace(program, in_place=options.in_place), options.slice_bytes
-    count = 0
-    if slice_bytes is not None:
+    """Convert an out-of-place program, as `lower` makes it or checked, to an execution plan that has been run."""
+    program, count = replace(program, in_place=options.in_place), 0
+    if options.slice_bytes is not None:
         count = common_count(program)
         program = _with_equal_counts(program, count)
     on_ports = port_pairs(program, options.boxes)
     groups = _groups(options.switch_groups, on_ports)
     gpus = _gpus(program, on_ports, groups, options, count)
-    window = size_window(program.collective, gpus, slice_bytes, count)
-    plan = ExecutionPlan(program.name, program.collective, program.in_place, *window, options.threads_per_block, gpus)
-    return finished(plan, options)
+    return finished(program.name, program.collective, gpus, options, count)
 
 
-def finished(plan: ExecutionPlan, options: PlanOptions) -> ExecutionPlan:
-    """Narrow the sizes of a plan, make its name unique, and run it; raises as `to_execution_plan`."""
-    smallest, largest = plan.min_bytes, plan.max_bytes
+def finished(
+    name: str, collective: Collective, gpus: tuple[Gpu, ...], options: PlanOptions, count: int = 0
+) -> ExecutionPlan:
+    """Make a plan with its sizes and a unique name, and run it; `count`: chunks of steps that are sliced, else 0."""
+    plan = ExecutionPlan(name, collective, options.in_place, 0, 0, options.threads_per_block, gpus)
+    smallest, largest = _size_window(plan, options.slice_bytes, count)
     low = smallest if options.min_bytes is None else options.min_bytes
     high = largest if options.max_bytes is None else options.max_bytes
     _check_window(low, high, smallest, largest)
     text = to_mscclpp_text(replace(plan, name="", min_bytes=low, max_bytes=high))
     # The executor keeps what it has set up by the plan's name, so two plans must never share one.
     unique = hashlib.sha256(text.encode()).hexdigest()[:12]
-    plan = replace(plan, name=f"{plan.name}-{unique}", min_bytes=low, max_bytes=high)
+    plan = replace(plan, name=f"{name}-{unique}", min_bytes=low, max_bytes=high)
     object.__setattr__(plan, "text", text.replace('"name": ""', f'"name": {json.dumps(plan.name)}', 1))
     check_execution_plan(plan, "the plan")
     run_execution_plan(plan, interleavings=1)
@@ -167,12 +142,7 @@ def port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int, 
     if boxes is None:
         return set()
     check_boxes(boxes, program.num_ranks)
-    return {
-        (sender, receiver)
-        for sender, its_box in enumerate(boxes)
-        for receiver, other in enumerate(boxes)
-        if its_box != other
-    }
+    return {pair for pair in permutations(range(len(boxes)), 2) if boxes[pair[0]] != boxes[pair[1]]}
 
 
 def check_boxes(boxes: Sequence[int], num_ranks: int) -> None:
@@ -253,17 +223,14 @@ def _gpus(
     return tuple(gpus)
 
 
-def size_window(
-    collective: Collective, gpus: tuple[Gpu, ...], slice_bytes: int | None = None, count: int = 0
-) -> tuple[int, int]:
+def _size_window(plan: ExecutionPlan, slice_bytes: int | None, count: int) -> tuple[int, int]:
     """Range of sizes with chunks of at least 16 bytes and buffers of less than 2^32."""
-    chunks, largest = message_chunks(collective, gpus), largest_message(collective, gpus)
-    if slice_bytes is not None:
-        chunk = MAX_ITERATIONS * slice_bytes // count
-        largest = min(largest, chunk // ALIGNMENT * ALIGNMENT * chunks)
-    if largest < ALIGNMENT * chunks:
+    smallest, largest = plan.smallest_message, plan.largest_message
+    if slice_bytes is not None and count:
+        largest = min(largest, MAX_ITERATIONS * slice_bytes // count // ALIGNMENT * smallest)
+    if largest < smallest:
         raise TooLargeError(
-            f"the program has buffers of {max(max(gpu.chunks.values()) for gpu in gpus)} chunks; in MSCCL++ a buffer "
-            f"has fewer than 2^32 bytes and a chunk at least {ALIGNMENT}: plan with fewer trees"
+            f"the program has buffers of {max(max(gpu.chunks.values()) for gpu in plan.gpus)} chunks; in MSCCL++ a "
+            f"buffer has fewer than 2^32 bytes and a chunk at least {ALIGNMENT}: plan with fewer trees"
         )
-    return ALIGNMENT * chunks, largest
+    return smallest, largest

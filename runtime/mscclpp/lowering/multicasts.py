@@ -36,10 +36,7 @@ class Multicasts:
 
 
 def switch_groups(schedule: Schedule, boxes: Sequence[int]) -> tuple[Group, ...]:
-    """Ranks beside each switch that multicasts: groups of one box each, in which no rank is twice.
-
-    Larger groups than one thread block can signal to are left out.
-    """
+    """Ranks beside each switch that multicasts: disjoint groups of one box, to which one thread block can signal."""
     beside: dict[int, set[int]] = defaultdict(set)
     for forest in getattr(schedule, "forests", ()):
         if forest.direction == "broadcast" and len(forest.switches):
@@ -127,11 +124,7 @@ def _only_copied(program: Program, order: Order, writers: Iterable[int], source:
         and step.source is not None
         and step.target is not None
         and (source, target)
-        in zip(
-            cells(program, source[0], step.source, step.count),
-            cells(program, source[0], step.target, step.count),
-            strict=True,
-        )
+        in zip(*(cells(program, source[0], end, step.count) for end in (step.source, step.target)), strict=True)
         for step in steps
     )
 

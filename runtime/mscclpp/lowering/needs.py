@@ -19,10 +19,7 @@ from .transfers import Connections, stays_in_place
 
 
 def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None) -> list[dict[str, int]]:
-    """Lower bounds on the ``operations``, ``memory channels`` and ``port channels`` of each rank, without its copies.
-
-    `unit`: chunks of the parts that each step is cut into; None if steps are whole.
-    """
+    """Lower bounds on what each rank needs, without copies; `unit`: chunks of the parts that steps are cut into."""
     on_ports = port_pairs(program, boxes)
     ends = Connections.of(program, on_ports)
     found = []
@@ -62,10 +59,7 @@ def max_unmerged_replicas(program: Program, max_thread_blocks: int) -> int:
 def block_usage(
     program: Program, boxes: Sequence[int], max_thread_blocks: int, unit: int | None, instances: int = 1
 ) -> BlockUsage:
-    """Compute the usage of the thread blocks of several replicas of a program, without operations of switches.
-
-    `unit`: chunks of the parts that each step is cut into; None if steps are whole.
-    """
+    """Compute the usage of thread blocks by replicas of a program, without operations of switches; `unit` as above."""
     merges = instances > max_unmerged_replicas(program, max_thread_blocks)
     most, refusal = 0, ""
     for rank in program.ranks:

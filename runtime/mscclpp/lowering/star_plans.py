@@ -23,7 +23,7 @@ from ..format.execution_plan import (
     Place,
     SwitchGroup,
 )
-from .lower import PlanOptions, finished, size_window
+from .lower import PlanOptions, finished
 from .thread_blocks import SyncedBlock, batches
 
 Round = tuple[list[int], list[int]]
@@ -53,11 +53,7 @@ def _is_star_forest(forest: Forest) -> bool:
 
 
 def star_plan(
-    schedule: TreeSchedule,
-    collective: Collective,
-    name: str,
-    options: PlanOptions,
-    instances: int = 1,
+    schedule: TreeSchedule, collective: Collective, name: str, options: PlanOptions, instances: int = 1
 ) -> ExecutionPlan:
     """Make the plan of a schedule that `is_star_schedule`, with `instances` thread blocks per GPU."""
     in_place, ranks = options.in_place, schedule.num_ranks
@@ -90,9 +86,7 @@ def star_plan(
         gpus.append(
             Gpu(own, firsts[-1], 0, {"memory": tuple(peers) * blocks, "port": ()}, (), tuple(written), switches)
         )
-    window = size_window(collective, tuple(gpus))
-    plan = ExecutionPlan(name, collective, in_place, *window, options.threads_per_block, tuple(gpus))
-    return finished(plan, options)
+    return finished(name, collective, tuple(gpus), options)
 
 
 def _barrier(rank: int, ranks: int) -> list[Round]:

@@ -21,9 +21,6 @@ from ..format.execution_plan import (
     Operation,
     Place,
     flat,
-    flat_length,
-    offset_buffers,
-    remote_places,
 )
 from .multicasts import Multicast, Multicasts
 from .transfers import Connections, End, Transfers, stays_in_place
@@ -107,7 +104,9 @@ class RankWriter:
         self.rank = rank
         self.transfers = transfers
         self.ends = ends
-        self.semaphores: dict[tuple[int, int], int] = {}
+        self.semaphores: dict[tuple[int, int], int] = {}  # By the blocks that release and acquire them
+        self.acquires: dict[int, list[int]] = defaultdict(list)  # Before each step
+        self.releases: dict[int, list[int]] = defaultdict(list)  # After it
         self.position = {number: at for at, number in enumerate(steps)}  # In the global order
         by_block: dict[int, list[int]] = defaultdict(list)
         for number in steps:
@@ -139,23 +138,17 @@ class RankWriter:
             sorted((number for block in group for number in self.blocks[block]), key=self.position.__getitem__)
             for group in merge_blocks(weights, max_thread_blocks)
         ]
-        acquires, releases = self._exchanges()
-        written = tuple(
-            operations
-            for at, own in enumerate(self.blocks)
-            # A block of nothing but copies onto themselves comes to nothing.
-            if (operations := self._block(own, acquires[at], releases[at], unit_bytes, num_chunks))
-        )
+        self._exchange()
+        # A block of nothing but copies onto themselves comes to nothing.
+        written = tuple(filter(None, (self._block(own, unit_bytes, num_chunks) for own in self.blocks)))
         for at, operations in enumerate(written):
             self._check(at, operations)
         # A kernel without thread blocks cannot be launched.
         return written or ((Operation("nop"),),)
 
-    def _exchanges(self) -> tuple[list[dict[int, list[int]]], list[dict[int, list[int]]]]:
-        """Semaphores that each block acquires before, and releases after, each of its steps."""
+    def _exchange(self) -> None:
+        """Find the semaphores that blocks acquire before, and release after, each step."""
         place = {number: (at, index) for at, own in enumerate(self.blocks) for index, number in enumerate(own)}
-        acquires: list[dict[int, list[int]]] = [defaultdict(list) for _ in self.blocks]
-        releases: list[dict[int, list[int]]] = [defaultdict(list) for _ in self.blocks]
         for at, own in enumerate(self.blocks):
             waited: dict[int, int] = {}
             for number in own:
@@ -166,18 +159,10 @@ class RankWriter:
                         continue
                     waited[source] = index
                     semaphore = self.semaphores.setdefault((source, at), len(self.semaphores))
-                    acquires[at][number].append(semaphore)
-                    releases[source][self.blocks[source][index]].append(semaphore)
-        return acquires, releases
+                    self.acquires[number].append(semaphore)
+                    self.releases[self.blocks[source][index]].append(semaphore)
 
-    def _block(
-        self,
-        own: Sequence[int],
-        acquires: dict[int, list[int]],
-        releases: dict[int, list[int]],
-        unit_bytes: int | None,
-        num_chunks: int,
-    ) -> tuple[Operation, ...]:
+    def _block(self, own: Sequence[int], unit_bytes: int | None, num_chunks: int) -> tuple[Operation, ...]:
         """Notify the senders of the start, run the steps, and complete the port channels."""
         incoming = sorted({self._end(number) for number in own if self.order.instructions[number].receives})
         outgoing = sorted({self._end(number) for number in own if self.order.instructions[number].kind == "send"})
@@ -189,9 +174,9 @@ class RankWriter:
         before.sync()
         for number in own:
             if (multicast := self.multicasts.get(number)) is None:
-                self._step(body, number, acquires.get(number, []), releases.get(number, []))
+                self._step(body, number)
             elif number == multicast.sends[0]:
-                self._multicast(body, multicast, acquires, releases)
+                self._multicast(body, multicast)
         body.sync()
         # The source of the last put may be overwritten when the kernel ends, so by then it must have been read.
         for operation in _grouped("signal", [end for end in incoming if end[0] == "port"]):
@@ -203,9 +188,9 @@ class RankWriter:
             steps = (Operation("pipeline", unit_bytes=unit_bytes, num_chunks=num_chunks, body=steps),)
         return (*before.operations, *steps, *after.operations)
 
-    def _step(self, block: SyncedBlock, number: int, acquires: list[int], releases: list[int]) -> None:
+    def _step(self, block: SyncedBlock, number: int) -> None:
         step = self.order.instructions[number]
-        for part in batches(acquires, MAX_SEMAPHORES_PER_OPERATION):
+        for part in batches(self.acquires[number], MAX_SEMAPHORES_PER_OPERATION):
             block.wait(Operation("sem_acquire", semaphores=part))
         if step.kind == "send":
             self._send(block, number)
@@ -217,21 +202,15 @@ class RankWriter:
                 block.work(Operation("copy", sources=(source,), targets=(target,)))
             else:
                 block.work(Operation("re", sources=(target, source), targets=(target,)))
-        for part in batches(releases, MAX_SEMAPHORES_PER_OPERATION):
+        for part in batches(self.releases[number], MAX_SEMAPHORES_PER_OPERATION):
             block.signal(Operation("sem_release", semaphores=part))
 
-    def _multicast(
-        self,
-        block: SyncedBlock,
-        multicast: Multicast,
-        acquires: dict[int, list[int]],
-        releases: dict[int, list[int]],
-    ) -> None:
+    def _multicast(self, block: SyncedBlock, multicast: Multicast) -> None:
         """Store once for all sends of a multicast, then signal to all who receive."""
         channels = [self._end(number)[1] for number in multicast.sends]
         step = self.order.instructions[multicast.sends[0]]
         for number in multicast.sends:
-            for part in batches(acquires.get(number, ()), MAX_SEMAPHORES_PER_OPERATION):
+            for part in batches(self.acquires[number], MAX_SEMAPHORES_PER_OPERATION):
                 block.wait(Operation("sem_acquire", semaphores=part))
         credited = [self.order.partners[number] in self.transfers.credits for number in multicast.sends]
         for part in batches([*compress(channels, credited)], MAX_CHANNELS_PER_OPERATION):
@@ -240,7 +219,7 @@ class RankWriter:
         for part in batches(channels, MAX_CHANNELS_PER_OPERATION):
             block.signal(Operation("signal", "memory", part))
         for number in multicast.sends:
-            for part in batches(releases.get(number, ()), MAX_SEMAPHORES_PER_OPERATION):
+            for part in batches(self.releases[number], MAX_SEMAPHORES_PER_OPERATION):
                 block.signal(Operation("sem_release", semaphores=part))
 
     def _send(self, block: SyncedBlock, number: int) -> None:
@@ -286,16 +265,16 @@ class RankWriter:
 
     def _check(self, at: int, operations: tuple[Operation, ...]) -> None:
         where = f"rank {self.rank} thread block {at}"
-        if (length := flat_length(operations)) > MAX_OPERATIONS:
+        if (length := len([*flat(operations)])) > MAX_OPERATIONS:
             raise TooLargeError(TOO_LONG.format(where, length))
         for kind in CHANNEL_TYPES:
             own = [one for one in flat(operations) if one.channel_type == kind]
             channels = {channel for one in own for channel in one.channels}
             if len(channels) > MAX_CHANNELS:
                 raise TooLargeError(TOO_MANY_CHANNELS.format(where, len(channels), kind))
-            buffers = {(place.rank, place.buffer) for one in own for place in remote_places(one)}
+            buffers = {(place.rank, place.buffer) for one in own for place in one.remote_places}
             # The first two of port channels may be there for the offsets of their sources.
-            if len(buffers) + 2 * any(map(offset_buffers, own)) > MAX_CHANNELS:
+            if len(buffers) + 2 * any(one.offset_buffers for one in own) > MAX_CHANNELS:
                 raise TooLargeError(
                     f"{where} uses {len(buffers)} buffers of other ranks by {kind} channels, more than the MSCCL++ "
                     "executor takes; plan with fewer trees"

@@ -188,11 +188,7 @@ def _credits(
 
 
 def _acknowledgements(
-    order: Order,
-    arrivals: Mapping[int, Place],
-    accesses: _Accesses,
-    clocks: _Clocks,
-    on_ports: set[tuple[int, int]],
+    order: Order, arrivals: Mapping[int, Place], accesses: _Accesses, clocks: _Clocks, on_ports: set[tuple[int, int]]
 ) -> Iterator[int]:
     """Receives that need an acknowledgement: a later step may overwrite the source before it is read."""
     for number in arrivals:

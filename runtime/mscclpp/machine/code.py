@@ -16,8 +16,6 @@ from ..format.execution_plan import (
     Operation,
     Place,
     Signal,
-    channel_pairs,
-    copies,
 )
 from ..format.switch_channels import same_memory
 from . import fields
@@ -75,7 +73,7 @@ class Encoder:
         self._first = {kind: [next(firsts) for _ in each] for kind, each in sizes.items()}
         self.num_ports = sum(sizes["port"])
         self._others = [-1 - number for number in range(len(self.resources))]
-        for (rank, kind, number), (peer, _, other) in channel_pairs(plan.gpus).items():
+        for (rank, kind, number), (peer, _, other) in plan.channel_pairs().items():
             self._others[self._first[kind][rank] + number] = self._first[kind][peer] + other
         self.operations: list[Operation] = []
         self.places: list[Place] = []
@@ -127,7 +125,7 @@ class Encoder:
         code, begin, numbers = CODES[name], len(arguments), operation.channels or operation.semaphores
         if code == fields.NOP:
             return fields.NOP, begin, begin, begin, begin, 0, 0
-        read, written = copies(self.plan.gpus[rank], operation)
+        read, written = operation.copies(self.plan.gpus[rank])
         first = self.memory[rank].first
         self._add_places(read, dict.fromkeys(first, 0) if operation.from_base and kind == "port" else first)
         split = len(arguments)

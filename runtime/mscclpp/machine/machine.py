@@ -13,7 +13,7 @@ from ....errors import ProgramError, TooLargeError
 from ....support.arrays import SmallArray
 from ...programs.checks import check_counts
 from ...programs.layout import Layout
-from ..format.execution_plan import ExecutionPlan, remote_places
+from ..format.execution_plan import ExecutionPlan
 from ..format.reader import read_mscclpp
 from . import fields
 from .code import Encoder
@@ -43,17 +43,9 @@ class ExecutionReport(NamedTuple):
 
 
 def run_execution_plan(
-    plan: ExecutionPlan,
-    *,
-    interleavings: int = 8,
-    seed: int = 0,
-    slices: int = 3,
-    pads: tuple[int, int] = PADS,
+    plan: ExecutionPlan, *, interleavings: int = 8, seed: int = 0, slices: int = 3, pads: tuple[int, int] = PADS
 ) -> ExecutionReport:
-    """Run a plan under several random interleavings, check the results and detect races.
-
-    `pads`: elements in front of input and output in their allocations; those of calls in place share the first one.
-    """
+    """Run a plan in random interleavings, with races detected; `pads`: elements in front of input and output."""
     check_counts({"interleavings": interleavings, "slices": slices})
     check_counts({"seed": seed}, least=0)
     chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
@@ -77,7 +69,7 @@ def run_execution_plan(
     puts = [
         (int(times), place.count)
         for times, operation in zip(executions, machine.encoder.operations, strict=True)
-        for place in remote_places(operation)
+        for place in operation.remote_places
     ]
     chunks_put = sum(times * count for times, count in puts)
     return ExecutionReport(plan.name, interleavings, int(executions.sum()), sum(times for times, _ in puts), chunks_put)
