@@ -260,8 +260,7 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
 
 
 def _steiner_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
-    from ..trees.steiner import steiner_bound
-    from ..trees.steiner_limits import check_abilities
+    from ..trees.steiner import check_abilities, steiner_bound
 
     as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     check_abilities(topology)

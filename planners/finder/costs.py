@@ -181,7 +181,11 @@ class Costing:
                 return
             self._work_left -= work
             with self._trace.stage(f"breadth-first broadcasts on {construction.name}"):
-                self._costs[construction] = _breadth_first_costs(blank)
+                graph, count = blank.graph(), construction.orbit_representatives(self._degree)
+                cost = back = breadth_first_cost(graph, count)
+                if not construction.reverse_symmetric:
+                    back = breadth_first_cost(graph.transpose(), count)
+                self._costs[construction] = cost, back
         cost, back = self._costs[construction]
         gathering = {"cost": cost, "breadth_first": True}
         reducing = {"reduce_scatter_cost": back, "reduce_scatter_breadth_first": True}
@@ -194,13 +198,6 @@ class Costing:
         self, construction: Construction, cost: StepCost, back: StepCost, *, breadth_first: bool
     ) -> Candidate:
         return Candidate(self._nodes, self._degree, construction, cost, back, breadth_first, breadth_first)
-
-
-def _breadth_first_costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
-    """Compute the costs of the breadth-first allgather and reduce-scatter."""
-    graph, count = candidate.graph(), candidate.construction.orbit_representatives(candidate.degree)
-    cost = breadth_first_cost(graph, count)
-    return cost, cost if candidate.construction.reverse_symmetric else breadth_first_cost(graph.transpose(), count)
 
 
 def breadth_first_cost(graph: DirectGraph, orbit_representatives: int | None) -> StepCost:

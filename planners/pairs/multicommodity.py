@@ -126,33 +126,23 @@ def plan_pairs(
 
 
 def bound_pairs(
-    topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    root: int | str | None = None,
+    traffic: Any = None,
+    needs_exact: bool = False,
 ) -> Bound:
-    """Bound the rate of any all-to-all(v); parameters and errors as for `plan_pairs`."""
-    return _solved_bound(topology, collective, root, traffic)[0]
-
-
-def bound_pairs_exactly(
-    topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
-) -> Bound:
-    """Bound as `bound_pairs`; `NoAnswerError` where the linear program is not solved exactly."""
-    bound, is_exact = _solved_bound(topology, collective, root, traffic)
-    if not is_exact:
+    """Bound the rate of any all-to-all(v); `NoAnswerError` if that has to be exact, and the linear program is not."""
+    collective = as_pair_collective(topology, collective)
+    matrix = checked_traffic(topology, collective, traffic, root)
+    answer = solve_pairs(topology, matrix, Trace())
+    if needs_exact and not answer.is_exact:
         raise NoAnswerError(
             f"the flows of {collective} on {topology!r} are too many to be known exactly; ask about fewer ranks, or "
             "about whole classes of links, which keep what is symmetric"
         )
-    return bound
-
-
-def _solved_bound(
-    topology: Topology, collective: AnyCollective, root: int | str | None, traffic: Any
-) -> tuple[Bound, bool]:
-    """Bound the rate, and say whether the linear program was solved exactly."""
-    collective = as_pair_collective(topology, collective)
-    matrix = checked_traffic(topology, collective, traffic, root)
-    answer = solve_pairs(topology, matrix, Trace())
-    return lengths_bound(topology, collective, matrix, answer.lengths), answer.is_exact
+    return lengths_bound(topology, collective, matrix, answer.lengths)
 
 
 def as_pair_collective(topology: object, collective: object) -> Collective:

@@ -56,28 +56,28 @@ def plan_trivance(topology: Topology, collective: AnyCollective) -> Plan:
 
     Steps are as for `plan_swing`.
     """
-    return plan_in_steps(topology, collective, "trivance", _both_sides)
+
+    def build(problem: TreeProblem) -> StepSchedule:
+        torus = grid_of(problem.topology, "trivance")
+        return _exchanges(problem, torus, [_both_sides_pattern(torus, axis) for axis in range(len(torus.shape))])
+
+    return plan_in_steps(topology, collective, "trivance", build)
 
 
 def plan_torus_phases(topology: Topology, collective: AnyCollective) -> Plan:
     """Plan in steps with rings along one dimension of a torus after the other."""
-    return plan_in_steps(topology, collective, "torus-2-phase", _buckets)
+
+    def build(problem: TreeProblem) -> StepSchedule:
+        torus = needed_torus(problem.topology, "torus-2-phase")
+        ways = product(range(len(torus.shape)), (1, -1))
+        return _exchanges(problem, torus, [_ring_pattern(torus, axis, side) for axis, side in ways])
+
+    return plan_in_steps(topology, collective, "torus-2-phase", build)
 
 
 def _swinging(problem: TreeProblem, planner: str) -> StepSchedule:
     torus = grid_of(problem.topology, planner)
     return _exchanges(problem, torus, _swing_patterns(torus, problem.topology, planner))
-
-
-def _both_sides(problem: TreeProblem) -> StepSchedule:
-    torus = grid_of(problem.topology, "trivance")
-    return _exchanges(problem, torus, [_both_sides_pattern(torus, axis) for axis in range(len(torus.shape))])
-
-
-def _buckets(problem: TreeProblem) -> StepSchedule:
-    torus = needed_torus(problem.topology, "torus-2-phase")
-    axes = range(len(torus.shape))
-    return _exchanges(problem, torus, [_ring_pattern(torus, axis, side) for axis, side in product(axes, (1, -1))])
 
 
 def _exchanges(
