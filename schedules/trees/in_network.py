@@ -12,7 +12,6 @@ import numpy as np
 from ...support.arrays import BoolArray, IntArray
 from ...support.validation import as_kind
 from ...topologies import Topology
-from ..paths.congestion import path_links
 from .forest import Forest
 from .switch_vertices import Abilities, columns
 
@@ -70,7 +69,7 @@ def _abilities(forest: Forest, topology: Topology) -> Abilities:
     if (branches & loops).any():
         last = np.zeros(len(forest.path_nodes), dtype=np.bool_)
         last[forest.path_starts[1:] - 1] = True
-        links = path_links(forest.path_starts, forest.path_nodes, topology, forest.direction)
+        links = forest.path_links(topology)
         opposite[~last] = reverse[links]
         loads = forest.link_loads(topology)
         most = forest.inverse_rate(topology) * forest.trees_per_root

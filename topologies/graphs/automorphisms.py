@@ -56,7 +56,7 @@ def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntA
     as_topology(topology)
     graph, colors = _colored_graph(topology, _as_traffic(traffic, topology.num_ranks))
     attempts = MAX_WORK // (FIXED_COST + graph.num_arcs)
-    search = NodeMatching(graph, graph, (colors, colors), max_attempts=attempts)
+    search = NodeMatching(graph, graph, colors, max_attempts=attempts)
     found = list(_until_limit(orbit_mappings(search)))
     return np.array(found, dtype=np.int64).reshape(-1, graph.num_nodes)
 
