@@ -11,7 +11,7 @@ from ..schedules import ALLREDUCE, COLLECTIVES, Collective
 from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
 from ..support.validation import as_flag, shown
 from ..topologies import RuntimeCosts, Topology
-from ..topologies.given_networks import NetworkLike, as_network
+from ..topologies.files import NetworkLike, as_network
 from ..topologies.network.assumed_costs import CostsName, as_costs
 from .catalogue import PLANNERS, Planner, PlannerName
 from .fastest import plan_for_size

@@ -44,7 +44,7 @@ def joined_rows(rows: Collection[Collection[int]]) -> tuple[IntArray, IntArray]:
     return starts, np.array([number for row in rows for number in row], dtype=np.int64)
 
 
-def distances_from(starts: npt.ArrayLike, size: int, tails: IntArray, heads: IntArray) -> IntArray:
+def distances_from(starts: IntArray | int, size: int, tails: IntArray, heads: IntArray) -> IntArray:
     """Links on the shortest way from the nearest of some nodes to each, -1 where there is none; int64 (size,)."""
     found = np.full(size, -1, dtype=np.int64)
     found[starts] = distance = 0

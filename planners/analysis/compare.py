@@ -28,14 +28,14 @@ from ...support import progress
 from ...support.compiling.misses import timed_compilation
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.given_networks import NetworkLike, as_network
+from ...topologies.files import NetworkLike, as_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound
 from ..plans.plan import Plan
 from ..plans.stages import Trace
 from ..registry import PLANNERS, Planner, plan, unknown_name
-from ..trees.problem import check_reachable, shard_weights
+from ..trees.problem import check_abilities, check_reachable, shard_weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -260,7 +260,7 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
 
 
 def _steiner_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
-    from ..trees.steiner import check_abilities, steiner_bound
+    from ..trees.steiner import steiner_bound
 
     as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     check_abilities(topology)

@@ -18,7 +18,7 @@ from ...support import progress
 from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
 from ...topologies import Link, Topology, symmetries
-from ...topologies.given_networks import NetworkLike, as_network
+from ...topologies.files import NetworkLike, as_network
 from ..trees.problem import shard_weights
 
 if TYPE_CHECKING:

@@ -131,7 +131,7 @@ def _schedule(
     problem: BfbProblem, sets: Sequence[BusiestSet], chunks: int | None, direction: Direction
 ) -> StepSchedule:
     from ...solvers.bfb.balanced_shares import share_out
-    from ...solvers.bfb.chunk_times import chunk_capacities, chunked_times
+    from ...solvers.bfb.load_balancing import chunk_capacities, chunked_times
 
     times: Sequence[Fraction]
     if chunks is None and (needed := lcm(*(each.load.denominator for each in sets))) <= MAX_CHUNKS:
@@ -172,7 +172,7 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
 
 def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], most: int) -> int:
     """Find the least number of chunks per shard, up to `most`, that takes the least time; from `_sets`, the others."""
-    from ...solvers.bfb.chunk_times import chunked_times, least_chunked_times
+    from ...solvers.bfb.load_balancing import chunked_times, least_chunked_times
 
     least, best, floor = Fraction(0), 0, sum((each.load for each in sets), Fraction(0))
     for chunks in range(1, most + 1):

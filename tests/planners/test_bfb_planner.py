@@ -26,8 +26,7 @@ from collopt.schedules import (
     step_cost,
     verified_loads,
 )
-from collopt.solvers.bfb.chunk_times import chunked_times
-from collopt.solvers.bfb.load_balancing import busiest_sets
+from collopt.solvers.bfb.load_balancing import busiest_sets, chunked_times
 from collopt.solvers.highs.session import solve
 from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links

@@ -9,6 +9,7 @@ search that reaches its limit of attempts raises `NoAnswerError`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -241,14 +242,12 @@ def _first_hashes(graph: DirectGraph) -> HashArray:
 
     loops = np.bincount(graph.tails[graph.tails == graph.heads], minlength=graph.num_nodes)
     twins = _twins(graph, None)
-    hashes = mixed((loops * graph.num_nodes + np.bincount(twins)[twins]).astype(np.uint64))
-    if graph.num_nodes > MAX_DISTANCE_TABLE:
-        return hashes
-    try:
-        steps = mixed(np.arange(1, graph.diameter + 2, dtype=np.uint64))[graph.distances]
-    except BoundError:
-        return hashes
-    return mixed(mixed(hashes + steps.sum(axis=0)) + steps.sum(axis=1))
+    hashes: HashArray = mixed((loops * graph.num_nodes + np.bincount(twins)[twins]).astype(np.uint64))
+    if graph.num_nodes <= MAX_DISTANCE_TABLE:
+        with suppress(BoundError):
+            steps = mixed(np.arange(1, graph.diameter + 2, dtype=np.uint64))[graph.distances]
+            hashes = mixed(mixed(hashes + steps.sum(axis=0)) + steps.sum(axis=1))
+    return hashes
 
 
 def _twins(graph: DirectGraph, colors: Colors | None) -> IntArray:

@@ -16,7 +16,17 @@ from ...support.arrays import IntArray, RandomArray
 from ...support.compiling.kernels import kernel
 from ...support.compiling.lookup import places_of
 from ..network.topology import Topology
-from .automorphisms import node_kinds
+
+
+def node_kinds(topology: Topology) -> IntArray:
+    """Number nodes, 0 for ranks, switches by what they can do, int64 (nodes,)."""
+    kinds = (np.arange(len(topology.nodes)) >= topology.num_ranks).astype(np.int64)
+    limits = {each.switch: each[1:] for each in topology.limits}
+    numbers: dict[object, int] = {}
+    for node in topology.multicast.union(topology.aggregation, limits):
+        able = node in topology.multicast, node in topology.aggregation, limits.get(node)
+        kinds[topology.node_index[node]] = numbers.setdefault(able, len(numbers) + 2)
+    return kinds
 
 
 class Adjacency(NamedTuple):
