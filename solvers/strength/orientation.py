@@ -101,9 +101,9 @@ def _raise(
     cuts: NodeWeightedCuts, level: int, begin: int, end: int, target: IntArray, demands: IntArray, tight: BoolArray
 ) -> None:
     """Give ranks ``begin .. end - 1`` their target, or more if a cut with earlier ranks requires it."""
-    nodes, ranks = len(cuts.first_arc), cuts.num_ranks
+    nodes, ranks = len(cuts.network.first_arc), cuts.num_ranks
     scratch = np.empty((4, nodes), dtype=np.int64)
-    residual = np.empty_like(cuts.capacities)
+    residual = np.empty_like(cuts.network.capacities)
     active = np.arange(nodes) >= ranks
     active[:begin] = True
     for rank in range(begin, end):
@@ -120,9 +120,9 @@ def _remove_excess(
     cuts: NodeWeightedCuts, level: int, limit: int, begin: int, end: int, demands: IntArray, tight: BoolArray
 ) -> None:
     """Remove excess from ranks ``begin .. end - 1``, up to `limit` each, as far as cuts allow."""
-    nodes, ranks = len(cuts.first_arc), cuts.num_ranks
+    nodes, ranks = len(cuts.network.first_arc), cuts.num_ranks
     scratch = np.empty((4, nodes), dtype=np.int64)
-    residual = np.empty_like(cuts.capacities)
+    residual = np.empty_like(cuts.network.capacities)
     active = np.ones(nodes, dtype=np.bool_)
     excess: int = demands.sum() - level
     for rank in range(begin, end):
