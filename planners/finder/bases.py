@@ -18,7 +18,9 @@ import numpy as np
 
 from ...support.arrays import IntArray, distances_from
 from ...topologies import bandwidth_optimum
+from ...topologies.direct_connect.arcs import bidirectional_arcs
 from ...topologies.direct_connect.circulant_search import bidirectional_offset_sets, digraph_offset_sets
+from ...topologies.direct_connect.distance_regular import DISTANCE_REGULAR
 from ...topologies.graphs.names import offset_names
 from .constructions import Base, Construction, Transpose
 
@@ -308,29 +310,16 @@ def _known_graphs(nodes: int, degree: int) -> Iterator[BaseEntry]:
 
 def _distance_regular(nodes: int, degree: int) -> Iterator[BaseEntry]:
     if degree == 4 and nodes in DISTANCE_REGULAR:
-        steps, hops = DISTANCE_REGULAR[nodes]
+        hops = _distances(nodes)
         base = Base("distance_regular", (nodes,), f"DistReg(4, {nodes})")
-        yield _optimal(base, nodes, steps, hops, two_way=True)
+        yield _optimal(base, nodes, int(hops.max()), nodes * int(hops.sum()), two_way=True)
 
 
-DISTANCE_REGULAR = {
-    6: (2, 36),
-    9: (2, 108),
-    10: (3, 150),
-    14: (3, 350),
-    15: (3, 390),
-    16: (4, 512),
-    21: (3, 924),
-    26: (3, 1430),
-    32: (4, 2432),
-    35: (3, 2870),
-    45: (4, 5940),
-    70: (7, 17150),
-    80: (4, 19520),
-    189: (6, 170100),
-    728: (6, 2654288),
-}
-"""Distance-regular graphs of degree 4 (Table 8) by size: diameter and sum of distances."""
+@cache
+def _distances(nodes: int) -> IntArray:
+    """Hops from one node of a distance-regular graph to each, which are as many from any other."""
+    tails, heads = bidirectional_arcs(DISTANCE_REGULAR[nodes].edges()).T
+    return distances_from(0, nodes, tails, heads)
 
 
 def _de_bruijn_base(nodes: int, degree: int) -> Iterator[BaseEntry]:

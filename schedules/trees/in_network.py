@@ -13,7 +13,7 @@ from ...support.arrays import BoolArray, IntArray
 from ...support.validation import as_kind
 from ...topologies import Topology
 from .forest import Forest
-from .switch_vertices import Abilities, columns
+from .switch_vertices import Abilities, NumberedRoutes, columns
 
 UNLIMITED = 2**31
 
@@ -52,8 +52,8 @@ def in_network(forest: Forest, topology: Topology) -> Forest:
     longest = int(np.diff(forest.path_starts).max())
     column = columns(np.arange(len(topology.nodes)), forest.num_ranks, switches)
     pieces = np.full((forest.num_trees, forest.num_ranks + len(switches)), -1, dtype=np.int64)
-    arrays = forest.weights, forest.routes, forest.depths, forest.path_starts, forest.path_nodes
-    divide(*arrays, able, column, longest, pieces)
+    numbered = NumberedRoutes(forest.routes, forest.path_starts, forest.path_nodes)
+    divide(forest.weights, forest.depths, numbered, able, column, longest, pieces)
     return _with_pieces(forest, pieces, switches, longest)
 
 
