@@ -76,14 +76,11 @@ def _merge_blocks(
     cuts: NodeWeightedCuts, factor: int, level: int, begin: int, end: int, demands: IntArray, blocks: IntArray
 ) -> None:
     """Compute the demands of ranks ``begin .. end - 1`` and merge each with the blocks whose constraint is tight."""
-    nodes = len(cuts.network.first_arc)
-    scratch = np.empty((4, nodes), dtype=np.int64)
-    residual = np.empty_like(cuts.network.capacities)
-    active = np.arange(nodes) >= cuts.num_ranks
+    active = np.arange(len(cuts.network.first_arc)) >= cuts.num_ranks
     active[:begin] = True
     for rank in range(begin, end):
         active[rank] = True
-        demands[rank] = level - min_cut_around(cuts, factor, demands, rank, active, residual, scratch)
+        demands[rank] = level - min_cut_around(cuts, factor, demands, rank, active)
         for other in range(rank):
-            if scratch[0, other] < 0:
+            if cuts.scratch[0, other] < 0:
                 blocks[other] = rank
