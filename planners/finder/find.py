@@ -94,7 +94,7 @@ def find_topologies(
     with trace.stage("search"):
         entries = _entries(nodes, degree, kind)
     with trace.stage("circulants"):
-        circulants = [*costing.of_circulants(), *costing.of_parallel_circulants()]
+        circulants = list(costing.of_circulants())
     with trace.stage("breadth-first broadcasts"):
         found = [*costing.of_entries(progress.iterate(entries, len(entries))), *circulants]
     with trace.stage("line graphs"):
