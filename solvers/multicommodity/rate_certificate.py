@@ -8,11 +8,14 @@ lengths bound the rate.  So both bounds are valid whatever the accuracy of the i
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, SolverError
 from ...support.arrays import FloatArray, IntArray
 from ...topologies.graphs.orbits import LinkOrbits
 from .soft_shortest_paths import Adjacency, OrderArray, adjacency, distance_sums, initial_orders
+
+AnyIntegers = npt.NDArray[np.int64 | np.object_]
 
 UNIT_BITS = 44  # of the flow that serves the largest demand
 MAX_LENGTH, MIN_MAX_LENGTH = 2**30, 2**10
@@ -83,7 +86,7 @@ def longest_length(rows: IntArray, num_nodes: int, most: int) -> int:
 
 
 def dual_bound(
-    links: Adjacency, orbits: LinkOrbits, capacities: IntArray, rows: IntArray, lengths: IntArray, orders: OrderArray
+    links: Adjacency, orbits: LinkOrbits, capacities: AnyIntegers, rows: IntArray, lengths: IntArray, orders: OrderArray
 ) -> Fraction:
     """Bound the rate by the sum of length times capacity over the sum of demand times distance.
 
