@@ -24,6 +24,7 @@ from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
+from ...topologies.network.hop_distances import partial_hop_distances
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
@@ -215,23 +216,16 @@ def _simplified(lengths: Sequence[Fraction]) -> Sequence[Fraction]:
 
 def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
     """Candidate cuts: sets of nodes left only by links with a length; contains the cut if the lengths are one."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import breadth_first_order
-
-    tails, heads, _, _ = topology.arrays
+    size, ranks, (tails, heads, _, _) = len(topology.nodes), topology.num_ranks, topology.arrays
     free = np.array([length == 0 for length in lengths], dtype=np.bool_)
-    size = len(topology.nodes)
+    ahead = partial_hop_distances(size, tails[free], heads[free])[:ranks] >= 0
+    # What can reach a rank for nothing is entered over links with a length, so the others are left over them.
+    others = partial_hop_distances(size, heads[free], tails[free])[:ranks] < 0
     known: set[bytes] = set()
-    for ends in ((tails, heads), (heads, tails)):
-        graph = csr_array((np.ones(int(free.sum())), (ends[0][free], ends[1][free])), shape=(size, size))
-        for rank in range(topology.num_ranks):
-            inside = np.zeros(size, dtype=np.bool_)
-            inside[breadth_first_order(graph, rank, return_predecessors=False)] = True
-            # What can reach a rank for nothing is entered over links with a length, so the others are left over them.
-            inside ^= ends[0] is heads
-            if len(known) < MAX_CUTS and inside.tobytes() not in known:
-                known.add(inside.tobytes())
-                yield Cut(frozenset(topology.nodes[node] for node in np.flatnonzero(inside).tolist()))
+    for inside in (*ahead, *others):
+        if len(known) < MAX_CUTS and inside.tobytes() not in known:
+            known.add(inside.tobytes())
+            yield Cut(frozenset(topology.nodes[node] for node in np.flatnonzero(inside).tolist()))
 
 
 def plan_shortest_paths(
