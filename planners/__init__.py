@@ -7,8 +7,7 @@ from .analysis.sensitivity import sensitivity
 from .analysis.shared_fabric import GroupPlans, SharedBound, plan_groups
 from .analysis.synthesis import Synthesis, synthesis_frontier, synthesise
 from .analysis.trees_per_root import scan_trees_per_root
-from .bfb.bfb import BfbLoad, best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
-from .bfb.latencies import TimedBfb, timed_bfb, timed_loads
+from .bfb.bfb import bfb_cost, bfb_schedule, plan_bfb
 from .bounds.bound import bound, bound_sizes
 from .failures.folder import PlanFolder
 from .failures.survive import survive
@@ -31,8 +30,8 @@ __all__ = ["PLANNERS", "Plan", "Planner", "bound", "bound_sizes", "load_plan", "
 __all__ += ["Synthesis", "compare", "lp_bound", "scan_trees_per_root", "sensitivity", "steiner_bound"]
 __all__ += ["LogicalTopology", "Route", "Split", "logical_topology"]
 __all__ += ["PlanFolder", "survive", "synthesis_frontier", "synthesise"]
-__all__ += ["BfbLoad", "TimedBfb", "best_chunks", "bfb_cost", "bfb_loads", "bfb_schedule", "chunked_cost", "plan_bfb"]
-__all__ += ["Candidate", "Frontier", "find_topologies", "sweep_topologies", "timed_bfb", "timed_loads"]
+__all__ += ["bfb_cost", "bfb_schedule", "plan_bfb"]
+__all__ += ["Candidate", "Frontier", "find_topologies", "sweep_topologies"]
 __all__ += ["all_to_all_rate_bounds", "schedule_all_to_allv"]
 __all__ += ["DispatchBound", "DispatchCounts", "DispatchPlan", "count_dispatch", "schedule_dispatch"]
 __all__ += ["Group", "GroupPlans", "SharedBound", "mesh_groups", "plan_groups", "read_groups"]

@@ -20,8 +20,7 @@ from ..topologies.network.assumed_costs import as_costs
 from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
-from .trees.problem import shard_weights, tree_problem
-from .trees.steiner_limits import has_few_trees
+from .trees.problem import has_few_trees, shard_weights, tree_problem
 
 NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less
 CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many ranks is tried for less

@@ -11,13 +11,12 @@ from ..schedules import ALLREDUCE, COLLECTIVES, Collective
 from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
 from ..support.validation import as_flag, shown
 from ..topologies import RuntimeCosts, Topology
-from ..topologies.given_networks import NetworkLike, as_network
+from ..topologies.files import NetworkLike, as_network
 from ..topologies.network.assumed_costs import CostsName, as_costs
 from .catalogue import PLANNERS, Planner, PlannerName
 from .fastest import plan_for_size
 from .plans.plan import Plan
-from .trees.problem import shard_weights
-from .trees.steiner_limits import has_few_trees
+from .trees.problem import has_few_trees, shard_weights
 
 __all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner", "plan", "unknown_name"]
 

@@ -23,7 +23,6 @@ from .expansions.reversal import (
     base_reduce_scatter,
     base_schedule,
     reduce_scatter_schedule,
-    relabelled,
     reversed_schedule,
     without_repeats,
 )
@@ -77,6 +76,6 @@ __all__ += ["H200", "MI300X", "PIPELINES", "AllToAllvSchedule", "Stage", "TwoTie
 __all__ += ["EVERY_SCHEDULE", "Bound", "Crossing", "Cut", "CutDual", "LengthDual", "LinkValue", "Partition", "RankCuts"]
 __all__ += ["TreeDual", "TreePartition", "Witness", "link_values"]
 __all__ += ["FanOut", "RateAndHop", "SizeBound", "TimeWitness", "TimedCut", "TimedLink", "TimedRequest"]
-__all__ += ["allreduce_schedule", "reduce_scatter_schedule", "relabelled", "reversed_schedule", "without_repeats"]
+__all__ += ["allreduce_schedule", "reduce_scatter_schedule", "reversed_schedule", "without_repeats"]
 __all__ += ["base_reduce_scatter", "base_schedule", "bidirectional_schedule", "cartesian_power_schedule"]
 __all__ += ["degree_expansion_schedule", "line_graph_schedule"]

@@ -12,9 +12,8 @@ from .steps.allreduce import StepAllreduce
 from .steps.exchange import exchange_from_json
 from .steps.schedule import steps_from_json
 from .trees.allreduce import Allreduce
-from .trees.forest_json import forest_from_json
+from .trees.forest_json import forest_from_json, symmetric_forest_from_json
 from .trees.symmetric_forest import SymmetricAllreduce
-from .trees.symmetric_json import symmetric_forest_from_json
 
 
 def schedule_to_json(schedule: Schedule) -> dict[str, Any]:

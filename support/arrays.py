@@ -1,4 +1,4 @@
-"""Array types, read-only views of arrays, distinct numbers in arrays, rows in one array, and components of graphs."""
+"""Array types, read-only views, distinct numbers, rows in one array, distances and components of graphs."""
 
 from collections.abc import Collection
 from typing import TypeVar
@@ -42,6 +42,16 @@ def joined_rows(rows: Collection[Collection[int]]) -> tuple[IntArray, IntArray]:
     """Put rows one after the other: where each begins and the last one ends, int64 (rows + 1,), and their numbers."""
     starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return starts, np.array([number for row in rows for number in row], dtype=np.int64)
+
+
+def distances_from(starts: IntArray | int, size: int, tails: IntArray, heads: IntArray) -> IntArray:
+    """Links on the shortest way from the nearest of some nodes to each, -1 where there is none; int64 (size,)."""
+    found = np.full(size, -1, dtype=np.int64)
+    found[starts] = distance = 0
+    while len(fresh := heads[(found[tails] == distance) & (found[heads] < 0)]):
+        distance += 1
+        found[fresh] = distance
+    return found
 
 
 def components(size: int, pairs: npt.ArrayLike) -> IntArray:

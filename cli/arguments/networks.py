@@ -13,7 +13,7 @@ from ...support.quantities import as_bandwidth, nic_unit_warning
 from ...support.validation import shown
 from ...topologies import CatalogueEntry, Failure, Topology, build, scaled_links
 from ...topologies.builders import find_entry
-from ...topologies.given_networks import names_file
+from ...topologies.files import names_file
 from ..terminal.output import note
 from .parameters import UsageError, whole_number
 from .shared import NetworkOptions

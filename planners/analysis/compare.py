@@ -6,8 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,20 +23,19 @@ from ...schedules import (
 )
 from ...schedules.timing.predict import MANY_EVENTS, Predictor
 from ...schedules.traffic.collective import AnyCollective, as_collective
-from ...solvers.highs.options import current_threads, limited_threads
+from ...solvers.highs.options import as_here
 from ...support import progress
 from ...support.compiling.misses import timed_compilation
-from ...support.seed import current_seed, seeded
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.given_networks import NetworkLike, as_network
+from ...topologies.files import NetworkLike, as_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound
 from ..plans.plan import Plan
 from ..plans.stages import Trace
 from ..registry import PLANNERS, Planner, plan, unknown_name
-from ..trees.problem import check_reachable, shard_weights
+from ..trees.problem import check_abilities, check_reachable, shard_weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,8 +103,8 @@ def iter_outcomes(
     if executor is None:
         return (outcome(*call) for call in progress.iterate(calls, len(calls)))
     try:
-        here = current_seed(), current_threads()
-        futures = [executor.submit(_outcome_in_worker, call, *here) for call in calls]
+        work = as_here(outcome)
+        futures = [executor.submit(work, *call) for call in calls]
     except RuntimeError as error:  # shut down, or broken
         raise UnsupportedError(f"executor accepts no tasks: {_internal_error(error)}; give a running one") from None
     pairs = zip(futures, tasks, strict=True)
@@ -140,40 +138,28 @@ def outcome(
     sizes: Sequence[int | str] = (),
 ) -> Outcome:
     """Run one planner, or compute one bound."""
-    start = time.perf_counter()
-    with timed_compilation() as compilation:
-        found = _tried(topology, collective, kind, name, shards, sizes)
-    compiling = compilation.seconds
-    return replace(found, seconds=time.perf_counter() - start - compiling, compile_seconds=compiling)
-
-
-def _tried(
-    topology: Topology,
-    collective: Collective,
-    kind: Kind,
-    name: str,
-    shards: dict[str, Any],
-    sizes: Sequence[int | str],
-) -> Outcome:
     answer: Bound | Plan | None = None
     times: dict[int | str, float] = {}
     status: Status = "ok"
     reason = ""
-    try:
-        with Trace().stage(f"{kind} by {name}"):
-            if kind == "plan":
-                answer, times = made, _ = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
-                reason = str(made.provenance.get("search", ""))
-            else:
-                answer = found = BOUNDS[name](topology, collective, shards)
-                reason = "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"
-    except (UnsupportedError, BoundError, CapacityOverflowError) as error:
-        status, reason = "not applicable", str(error)
-    except ColloptError as error:
-        status, reason = "failed", str(error)
-    except Exception as error:  # noqa: BLE001 - a defect of one planner, which must not cost the others' answers
-        status, reason = "failed", _internal_error(error)
-    return Outcome(kind, name, answer, status, reason, 0.0, times=times)
+    start = time.perf_counter()
+    with timed_compilation() as compilation:
+        try:
+            with Trace().stage(f"{kind} by {name}"):
+                if kind == "plan":
+                    answer, times = made, _ = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
+                    reason = str(made.provenance.get("search", ""))
+                else:
+                    answer = found = BOUNDS[name](topology, collective, shards)
+                    reason = "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"
+        except (UnsupportedError, BoundError, CapacityOverflowError) as error:
+            status, reason = "not applicable", str(error)
+        except ColloptError as error:
+            status, reason = "failed", str(error)
+        except Exception as error:  # noqa: BLE001 - a defect of one planner, which must not cost the others' answers
+            status, reason = "failed", _internal_error(error)
+    seconds = time.perf_counter() - start - compilation.seconds
+    return Outcome(kind, name, answer, status, reason, seconds, compilation.seconds, times)
 
 
 def _plan_and_times(
@@ -193,12 +179,6 @@ def _plan_and_times(
 
 def _predictor(made: Plan) -> Predictor:
     return Predictor(made.schedule, made.topology, as_costs(None, made.topology), MANY_EVENTS)
-
-
-def _outcome_in_worker(call: tuple[Any, ...], seed: int, threads: int | None) -> Outcome:
-    """Run `outcome` in another thread or process, with this context's seed and number of threads."""
-    with seeded(seed), nullcontext() if threads is None else limited_threads(threads):
-        return outcome(*call)
 
 
 def _future_outcome(future: Future[Outcome], kind: Kind, name: str) -> Outcome:
@@ -281,7 +261,6 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
 
 def _steiner_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
     from ..trees.steiner import steiner_bound
-    from ..trees.steiner_limits import check_abilities
 
     as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     check_abilities(topology)

@@ -18,7 +18,7 @@ from ...support import progress
 from ...support.quantities import MAX_BANDWIDTH, Exact, as_factor
 from ...support.validation import shown
 from ...topologies import Link, Topology, symmetries
-from ...topologies.given_networks import NetworkLike, as_network
+from ...topologies.files import NetworkLike, as_network
 from ..trees.problem import shard_weights
 
 if TYPE_CHECKING:
@@ -120,11 +120,11 @@ def _bound_of(
     known: Collective, sizes: tuple[int, ...], root: int | str | None, traffic: Any
 ) -> Callable[[Topology], Bound]:
     """Return what bounds a collective on a network of other bandwidths."""
-    from ..pairs.multicommodity import bound_pairs_exactly
+    from ..pairs.multicommodity import bound_pairs
     from ..trees.forestcoll import bound_cuts
 
     if known.in_pairs:
-        return lambda network: bound_pairs_exactly(network, known, root=root, traffic=traffic)
+        return lambda network: bound_pairs(network, known, root=root, traffic=traffic, needs_exact=True)
     if traffic is not None:
         raise UnsupportedError(f"{known} takes no traffic; all_to_allv does")
     return lambda network: bound_cuts(network, known, sizes)

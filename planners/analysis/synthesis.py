@@ -12,7 +12,7 @@ from ...errors import CertificateError, UnsupportedError
 from ...formulations import synthesis
 from ...formulations.modelling.inputs import hop_distances
 from ...formulations.modelling.pyomo_model import total
-from ...schedules import ALLGATHER, Bound, StepSchedule, congestion, verified_loads
+from ...schedules import ALLGATHER, Bound, StepSchedule, rate_of_loads
 from ...solvers.highs.options import HighsOptions
 from ...solvers.highs.session import solve
 from ...solvers.highs.solution import PrimalStatus
@@ -77,7 +77,7 @@ class Synthesis:
         self.bound.verify()
         if self.bound.collective is not ALLGATHER or self.bound.topology.digest != self.topology.digest:
             raise CertificateError(f"the bound is for {self.bound.collective} on {self.bound.topology!r}")
-        reached = _rate(self.schedule, self.topology)
+        reached = rate_of_loads(self.schedule.verified_loads(self.topology), self.schedule, self.topology)
         if reached != self.inverse_rate:
             raise CertificateError(f"the schedule takes {reached} ns per byte of shard; {self.inverse_rate} is claimed")
         if reached < self.limit:
@@ -150,7 +150,7 @@ def search(
     # HiGHS reads a start only once there is time.
     answer = start if start and solution.status.primal is not PrimalStatus.FEASIBLE else solution.values
     schedule = synthesis.as_schedule(model, answer["send"])
-    reached = _rate(schedule, topology)
+    reached = rate_of_loads(schedule.verified_loads(topology), schedule, topology)
     ticks = ceil(solution.bound - TOLERANCE) if solution.bound > 0 else 0
     found = Synthesis(topology, schedule, reached, cut, max(ticks * model.tick, cut.inverse_rate))
     found.verify()
@@ -220,12 +220,6 @@ def _listed(numbers: Iterable[int], what: str) -> list[int]:
     if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
         raise UnsupportedError(f"{what} is {shown(numbers)}; expected a list of whole numbers")
     return list(numbers)
-
-
-def _rate(schedule: StepSchedule, topology: Topology) -> Fraction:
-    """Bandwidth time in ns per byte of shard, from verified loads."""
-    loads = verified_loads(schedule, topology)
-    return sum((congestion(row, schedule.chunks_per_shard, topology) for row in loads), Fraction(0))
 
 
 def _pareto(found: list[Synthesis]) -> list[bool]:

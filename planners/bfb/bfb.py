@@ -9,7 +9,6 @@ transposed network (Corollary 1.1), an allreduce is both.  All such schedules ta
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import lcm
@@ -20,7 +19,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, as_bytes
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
-from ...support.validation import as_whole, shown
+from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
 from ..from_schedule import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
@@ -47,7 +46,7 @@ def bfb_schedule(
     Parameters
     ----------
     network : DirectGraph or Topology
-        Without switches; every rank reaches every other.  Links may differ in bandwidth; see `timed_bfb` for latencies.
+        Without switches; every rank reaches every other.  Links may differ in bandwidth; latencies do not count.
     chunks : int, optional
         Chunks per shard.  By default as many as the optimum of linear program (1) needs; if these are more than 2^20,
         the best number up to 256.
@@ -83,8 +82,8 @@ def plan_bfb(
     chunks : int, optional
         As for `bfb_schedule`.
     size : int or str, optional
-        Bytes in all, such as ``"1M"``, to plan for where links differ in latency; see `timed_bfb`.  Where more links
-        lead into a rank than that takes, the schedule is that for large sizes, as ``provenance["planned_for"]`` says.
+        Bytes in all, such as ``"1M"``, to plan for where links differ in latency.  Where more than ten links lead into
+        a rank, the schedule is that for large sizes, as ``provenance["planned_for"]`` says.
 
     Examples
     --------
@@ -104,18 +103,15 @@ def plan_bfb(
     parts: list[StepSchedule] = []
     for direction in collective.phases:
         with trace.stage("shares" if direction == "broadcast" else "reduction shares"):
-            parts.append(_directed_schedule(topology, direction, count, planned_for))
+            if planned_for is None:
+                parts.append(bfb_schedule(topology, chunks=count, direction=direction))
+            else:
+                parts.append(timed_bfb(topology, planned_for, count, direction).schedule)
     schedule: AnyStepSchedule = StepAllreduce(*parts) if len(parts) > 1 else parts[0]
     trace.note("steps", schedule.num_steps)
     trace.note("diameter", parts[0].num_steps)
     find = partial(bound_of_schedule, topology, collective, schedule)
     return proved_plan(topology, collective, schedule, "bfb", options, trace, find)
-
-
-def _directed_schedule(topology: Topology, direction: Direction, chunks: int | None, size: int | None) -> StepSchedule:
-    if size is None:
-        return bfb_schedule(topology, chunks=chunks, direction=direction)
-    return timed_bfb(topology, size, chunks=chunks, direction=direction).schedule
 
 
 def _relevant_size(topology: Topology, directions: Sequence[Direction], size: int | None, trace: Trace) -> int | None:
@@ -135,7 +131,7 @@ def _schedule(
     problem: BfbProblem, sets: Sequence[BusiestSet], chunks: int | None, direction: Direction
 ) -> StepSchedule:
     from ...solvers.bfb.balanced_shares import share_out
-    from ...solvers.bfb.chunk_times import chunk_capacities, chunked_times
+    from ...solvers.bfb.load_balancing import chunk_capacities, chunked_times
 
     times: Sequence[Fraction]
     if chunks is None and (needed := lcm(*(each.load.denominator for each in sets))) <= MAX_CHUNKS:
@@ -145,68 +141,6 @@ def _schedule(
         times = chunked_times(problem.intake, tuple(sets), chunks)
     return schedule_of(
         problem, chunks, share_out(problem.intake, chunks, chunk_capacities(problem.intake, times)), direction
-    )
-
-
-MAX_CHUNKS_TRIED = 2**12
-DEFAULT_MAX_CHUNKS = 64
-
-
-@dataclass(frozen=True)
-class BfbLoad:
-    """The busiest set of links at one distance, which limits that step of any breadth-first broadcast.
-
-    No link outside the set brings rank `rank` any of `shards` shards that are due in this step.
-
-    Attributes
-    ----------
-    distance : int
-        The paper's step t, counted from 1: hops from the sources to the rank.
-    rank : int
-        Into which the links lead.
-    links : tuple of (int, int)
-        Tail and head of each link of the set.
-    shards : int
-        What only these links can bring.
-    bandwidth : Fraction
-        Of the set: arcs of a graph, GB/s of a topology.
-    """
-
-    distance: int
-    rank: int
-    links: tuple[tuple[int, int], ...]
-    shards: int
-    bandwidth: Fraction
-
-    @property
-    def load(self) -> Fraction:
-        """Largest U(u, t): shards per arc, or ns per byte of shard."""
-        return self.shards / self.bandwidth
-
-
-def bfb_loads(network: DirectGraph | Topology, *, direction: Direction = "broadcast") -> tuple[BfbLoad, ...]:
-    """Compute the time of each step of the best breadth-first broadcast, and the set of links that limits it.
-
-    Steps are those from distance 1 to the diameter.  Parameters as for `bfb_schedule`.
-
-    Examples
-    --------
-    Two links bring the shard from the other side of a ring of 4:
-
-    >>> from collopt.topologies import ring
-    >>> [(load.links, load.shards, str(load.load)) for load in bfb_loads(ring(4))]
-    [(((1, 0),), 1, '1'), (((1, 0), (3, 0)), 1, '1/2')]
-    """
-    problem, sets = _sets(network, direction)
-    return tuple(
-        BfbLoad(
-            distance,
-            found.rank,
-            tuple(zip(problem.tails[found.links].tolist(), problem.heads[found.links].tolist(), strict=True)),
-            found.shards,
-            found.width * problem.unit,
-        )
-        for distance, found in enumerate(sets, start=1)
     )
 
 
@@ -236,49 +170,9 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
     return _cost(graph, SOLVERS[solver](graph))
 
 
-def chunked_cost(graph: DirectGraph | Topology, chunks: int) -> StepCost:
-    """Find T_L and T_B of the best breadth-first broadcast of indivisible chunks: integer program (13), exactly.
-
-    Where no two links are parallel, T_B is ``d / (N P)`` times the sum of ``ceil(P U)`` over the steps, with the U of
-    whole shards: each of the paper's rounding errors (Theorem 20) is less than one chunk per step.  Parameters as for
-    `bfb_cost`, with the chunks per shard, the paper's P.
-
-    Examples
-    --------
-    >>> from collopt.topologies import hypercube
-    >>> [str(chunked_cost(hypercube(5), chunks).bandwidth_factor) for chunks in (1, 4, 5)]
-    ['35/32', '125/128', '31/32']
-    """
-    from ...solvers.bfb.chunk_times import chunked_times
-
-    parts, graph = as_chunks(chunks), as_graph(graph)
-    network, sets = _sets(graph)
-    return _cost(graph, [time / parts / network.unit for time in chunked_times(network.intake, sets, parts)])
-
-
-def best_chunks(graph: DirectGraph | Topology, *, most: int = DEFAULT_MAX_CHUNKS) -> int:
-    """Find the least number of chunks per shard that minimizes the time of breadth-first broadcast.
-
-    Parameters
-    ----------
-    graph : DirectGraph or Topology
-        Without switches; every rank reaches every other.  Links may differ in bandwidth.
-    most : int
-        Largest number of chunks to try, up to 4096.
-
-    Examples
-    --------
-    >>> from collopt.topologies import hypercube
-    >>> best_chunks(hypercube(5), most=12)
-    5
-    """
-    tried = as_whole(most, "most", most=MAX_CHUNKS_TRIED)
-    return fastest_chunks(*_sets(graph), tried)
-
-
 def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], most: int) -> int:
-    """Try all numbers of chunks, with flows where a bound allows; parameters as from `_sets`, and of `best_chunks`."""
-    from ...solvers.bfb.chunk_times import chunked_times, least_chunked_times
+    """Find the least number of chunks per shard, up to `most`, that takes the least time; from `_sets`, the others."""
+    from ...solvers.bfb.load_balancing import chunked_times, least_chunked_times
 
     least, best, floor = Fraction(0), 0, sum((each.load for each in sets), Fraction(0))
     for chunks in range(1, most + 1):

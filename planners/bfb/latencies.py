@@ -13,19 +13,18 @@ piecewise linear function, and exact.  Steps are those of distances in hops, how
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import StepSchedule, as_bytes, schedule_time
+from ...schedules import StepSchedule, schedule_time
 from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 from ...support.validation import as_kind
 from ...topologies import Topology
-from .problem import MAX_CHUNKS, BfbProblem, as_chunks, read_network, schedule_of
+from .problem import MAX_CHUNKS, BfbProblem, read_network, schedule_of
 
 if TYPE_CHECKING:
     from ...solvers.bfb.link_masks import Groups
@@ -46,74 +45,22 @@ Demand = tuple[tuple[LinkCost, ...], int]
 """A set of links into a rank, in bytes per µs, and how many shards only they can bring."""
 
 
-@dataclass(frozen=True, eq=False)
-class TimedBfb:
-    """Breadth-first broadcast for one size.
+class TimedBfb(NamedTuple):
+    """Breadth-first broadcast for one size."""
 
-    Attributes
-    ----------
-    schedule : StepSchedule
-        In whole chunks.
-    time : Fraction
-        µs, worked out from the schedule: see `StepSchedule.time`.
-    limit : Fraction
-        µs that breadth-first broadcast takes if shards can be cut anywhere; `time` is more by what whole chunks cost.
-    """
-
-    schedule: StepSchedule
-    time: Fraction
-    limit: Fraction
+    schedule: StepSchedule  # in whole chunks
+    time: Fraction  # µs, worked out from the schedule: see `StepSchedule.time`
+    limit: Fraction  # µs that it takes if shards can be cut anywhere; `time` is more by what whole chunks cost
 
 
-def timed_loads(topology: Topology, size: int | str, *, direction: Direction = "broadcast") -> tuple[Fraction, ...]:
-    """Compute the time of each step of the best breadth-first broadcast of divisible shards.
-
-    Times are in µs, from distance 1 to the diameter.
-
-    Parameters
-    ----------
-    topology : Topology
-        Without switches, at most ten links into a rank; every rank reaches every other.
-    size : int or str
-        Bytes in all, such as ``"1M"``: the paper's M.
-    direction : {"broadcast", "reduce"}
-        An allgather, or a reduce-scatter.
-
-    Examples
-    --------
-    The second of two links into "b" is of use only after its 9 µs:
-
-    >>> rows = [("a", "b", 1, 1), ("b", "c", 1, 1), ("c", "a", 1, 1), ("c", "b", 1, 9), ("b", "a", 1, 1)]
-    >>> triangle = Topology.from_links(rows, compute="abc")
-    >>> [str(time) for time in timed_loads(triangle, 3000)]
-    ['10', '2']
-    """
-    num_bytes = as_bytes(size)
-    _, demands = _demands(topology, direction)
-    return _limits(demands, Fraction(num_bytes, topology.num_ranks))
-
-
-def timed_bfb(
-    topology: Topology, size: int | str, *, chunks: int | None = None, direction: Direction = "broadcast"
-) -> TimedBfb:
-    """Build the breadth-first broadcast with the least time for a given size.
-
-    No breadth-first broadcast with as many chunks takes less time.  Parameters as for `timed_loads`, with the chunks
-    per shard, by default the best number up to 16, which need not reach the limit.
-
-    Examples
-    --------
-    >>> from collopt.topologies import ring
-    >>> found = timed_bfb(ring(4, bandwidth=1, latency=3), 8000, chunks=3)
-    >>> found.schedule.chunks_per_shard, str(found.time), str(found.limit)
-    (3, '28/3', '9')
-    """
+def timed_bfb(topology: Topology, num_bytes: int, chunks: int | None, direction: Direction = "broadcast") -> TimedBfb:
+    """Build the breadth-first broadcast of least time for so many bytes in all, of up to 16 chunks per shard if any."""
     from ...solvers.bfb.balanced_shares import share_out
 
-    num_bytes, tried = as_bytes(size), (range(1, CHUNKS_TRIED + 1) if chunks is None else (as_chunks(chunks),))
-    problem, demands = _demands(topology, direction)
+    tried = range(1, CHUNKS_TRIED + 1) if chunks is None else (chunks,)
+    problem, demands = demands_of(topology, direction)
     shard = Fraction(num_bytes, topology.num_ranks)
-    limit = sum(_limits(demands, shard), Fraction(0))
+    limit = sum(divisible_times(demands, shard), Fraction(0))
     parts, times = _best_chunks(demands, shard, tried, limit)
     capacities = _capacities(problem, topology, times, shard / parts)
     schedule = schedule_of(problem, parts, share_out(problem.intake, parts, capacities), direction)
@@ -136,7 +83,8 @@ def _best_chunks(
     return best
 
 
-def _limits(demands: Sequence[set[Demand]], shard: Fraction) -> tuple[Fraction, ...]:
+def divisible_times(demands: Sequence[set[Demand]], shard: Fraction) -> tuple[Fraction, ...]:
+    """Least time of each step, in µs, with divisible shards of so many bytes."""
     return tuple(max(divisible_time(_scaled(costs, shard), shards) for costs, shards in step) for step in demands)
 
 
@@ -172,7 +120,7 @@ def _pieces(cost: LinkCost, time: Fraction) -> int:
     return int(max(Fraction(0), time - cost.latency) * cost.rate)
 
 
-def _demands(topology: Topology, direction: Direction) -> tuple[BfbProblem, list[set[Demand]]]:
+def demands_of(topology: Topology, direction: Direction) -> tuple[BfbProblem, list[set[Demand]]]:
     """For each distance, the demands on sets of links into ranks; sets with equal costs are kept once."""
     from ...solvers.bfb.link_masks import groups_at, max_in_degree
 

@@ -9,7 +9,7 @@ from ...schedules import COLLECTIVES, Bound, SizeBound
 from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...support.quantities import as_several_bytes
 from ...topologies import RuntimeCosts, Topology, reached_network
-from ...topologies.given_networks import NetworkLike, as_network
+from ...topologies.files import NetworkLike, as_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
 from ..trees.problem import shard_weights
 

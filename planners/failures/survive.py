@@ -7,18 +7,16 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BoundError, ColloptError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import COLLECTIVES, Collective
 from ...schedules.traffic.collective import AnyCollective, as_collective
-from ...solvers.highs.options import current_threads, limited_threads
+from ...solvers.highs.options import as_here
 from ...support import progress
 from ...support.quantities import Exact
-from ...support.seed import current_seed, seeded
 from ...support.validation import as_list, as_options, as_whole, shown
 from ...topologies import Topology
 from ...topologies.failures.cases import FAILURE_KINDS, failure_cases
@@ -182,8 +180,7 @@ def _answers(tasks: Sequence[_Task], executor: Executor | None, home: PlanFolder
     if executor is None:
         yield from ((task, _answer(task)) for task in tasks)
         return
-    work = partial(_answer_in_worker, seed=current_seed(), threads=current_threads())
-    done = 0
+    work, done = as_here(_answer), 0
     try:
         futures = {executor.submit(work, task): task for task in tasks}
         for future in as_completed(futures):
@@ -200,12 +197,6 @@ def _answers(tasks: Sequence[_Task], executor: Executor | None, home: PlanFolder
         raise NoAnswerError(
             f"the executor ended after {done} of {len(tasks)} cases ({type(error).__name__}: {error}); {kept}"
         ) from error
-
-
-def _answer_in_worker(task: _Task, seed: int, threads: int | None) -> _Answer:
-    """Run `_answer` in another thread, process or machine, with this context's seed and number of threads."""
-    with seeded(seed), nullcontext() if threads is None else limited_threads(threads):
-        return _answer(task)
 
 
 def _answer(task: _Task) -> _Answer:

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, distances_from
 from ...topologies import bandwidth_optimum
+from ...topologies.direct_connect.arcs import bidirectional_arcs
 from ...topologies.direct_connect.circulant_search import bidirectional_offset_sets, digraph_offset_sets
+from ...topologies.direct_connect.distance_regular import DISTANCE_REGULAR
 from ...topologies.graphs.names import offset_names
 from .constructions import Base, Construction, Transpose
 
@@ -86,21 +88,12 @@ def _best_of(nodes: int, sets: IntArray) -> Iterator[_SearchResult]:
 def _equidistant(nodes: int, sets: IntArray) -> tuple[int, ...]:
     """Return the first set whose offsets all reach nodes of equal eccentricity, or none."""
     for row in sets.tolist():
-        offsets = tuple(sorted(row))
-        hops = _hops_from_zero(nodes, offsets)
-        if len({hops[nodes - offset] for offset in offsets}) == 1 and hops[nodes - offsets[0]] > 1:
-            return offsets
+        offsets = np.array(sorted(row))
+        heads = (np.arange(nodes)[:, None] + offsets) % nodes
+        hops = distances_from(0, nodes, np.repeat(np.arange(nodes), len(offsets)), heads.ravel())[nodes - offsets]
+        if (hops == hops[0]).all() and hops[0] > 1:
+            return tuple(offsets.tolist())
     return ()
-
-
-def _hops_from_zero(nodes: int, offsets: tuple[int, ...]) -> dict[int, int]:
-    hops, fresh, distance = {0: 0}, [0], 0
-    while fresh:
-        distance += 1
-        reached = dict.fromkeys((node + offset) % nodes for node in fresh for offset in offsets)
-        fresh = [node for node in reached if node not in hops]
-        hops.update(dict.fromkeys(fresh, distance))
-    return hops
 
 
 def _efficient(costs: CirculantCosts) -> Iterator[int]:
@@ -245,8 +238,8 @@ def bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
 
 def bandwidth_optimal_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
     """List the bases that Theorem 13 applies to: simple graphs with a bandwidth-optimal breadth-first broadcast."""
-    for family in FOR_PRODUCTS:
-        yield from family(nodes, degree)
+    for family in OPTIMAL_FAMILIES:
+        yield from (base for base in family(nodes, degree) if base.entry.simple)
 
 
 def _complete(nodes: int, degree: int) -> Iterator[BaseEntry]:
@@ -272,12 +265,6 @@ def _rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
     if nodes >= 3 and degree >= 2 and degree % 2 == 0:
         base = Base("bidirectional_ring", (degree, nodes), f"BiRing({degree}, {nodes})")
         yield _optimal(base, nodes, nodes // 2, nodes * (nodes * nodes // 4), simple=degree == 2, two_way=True)
-
-
-def _simple_rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """Rings without parallel links."""
-    if degree <= 2:
-        yield from (base for base in _rings(nodes, degree) if base.entry.simple)
 
 
 def _circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
@@ -323,29 +310,16 @@ def _known_graphs(nodes: int, degree: int) -> Iterator[BaseEntry]:
 
 def _distance_regular(nodes: int, degree: int) -> Iterator[BaseEntry]:
     if degree == 4 and nodes in DISTANCE_REGULAR:
-        steps, hops = DISTANCE_REGULAR[nodes]
+        hops = _distances(nodes)
         base = Base("distance_regular", (nodes,), f"DistReg(4, {nodes})")
-        yield _optimal(base, nodes, steps, hops, two_way=True)
+        yield _optimal(base, nodes, int(hops.max()), nodes * int(hops.sum()), two_way=True)
 
 
-DISTANCE_REGULAR = {
-    6: (2, 36),
-    9: (2, 108),
-    10: (3, 150),
-    14: (3, 350),
-    15: (3, 390),
-    16: (4, 512),
-    21: (3, 924),
-    26: (3, 1430),
-    32: (4, 2432),
-    35: (3, 2870),
-    45: (4, 5940),
-    70: (7, 17150),
-    80: (4, 19520),
-    189: (6, 170100),
-    728: (6, 2654288),
-}
-"""Distance-regular graphs of degree 4 (Table 8) by size: diameter and sum of distances."""
+@cache
+def _distances(nodes: int) -> IntArray:
+    """Hops from one node of a distance-regular graph to each, which are as many from any other."""
+    tails, heads = bidirectional_arcs(DISTANCE_REGULAR[nodes].edges()).T
+    return distances_from(0, nodes, tails, heads)
 
 
 def _de_bruijn_base(nodes: int, degree: int) -> Iterator[BaseEntry]:
@@ -376,10 +350,7 @@ def _optimal(base: Base, nodes: int, steps: int, hops: int, *, simple: bool = Tr
     return BaseEntry(Entry(steps, optimum(nodes), hops, base, simple=simple), two_way=two_way)
 
 
-FOR_PRODUCTS = (_complete, _bipartite, _directed_circulant, _simple_rings, _circulant, _distance_regular)
-"""Families of simple graphs, each of which has a bandwidth-optimal breadth-first broadcast."""
-FAMILIES = (
-    *(_complete, _bipartite, _directed_circulant, _rings, _circulant, _distance_regular),
-    *(_known_graphs, _de_bruijn_base, _kautz),
-)
+OPTIMAL_FAMILIES = (_complete, _bipartite, _directed_circulant, _rings, _circulant, _distance_regular)
+"""Families each of whose graphs has a bandwidth-optimal breadth-first broadcast."""
+FAMILIES = (*OPTIMAL_FAMILIES, _known_graphs, _de_bruijn_base, _kautz)
 """In this order topologies that cost the same, and have as many hops, are preferred."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -142,13 +142,11 @@ class Candidate(Viewed):
 
     def schedule(self) -> StepSchedule:
         """Build the allgather of `cost`, verified on this graph; `CertificateError` would be a defect."""
-        own = None if self.breadth_first else self.construction.schedule
-        return self._checked("broadcast", own, self.cost)
+        return self._checked("broadcast", self.breadth_first, self.cost)
 
     def reduce_scatter_schedule(self) -> StepSchedule:
         """Build the reduce-scatter of `reduce_scatter_cost`, verified on this graph."""
-        own = None if self.reduce_scatter_breadth_first else self.construction.reduce_scatter
-        return self._checked("reduce", own, self.reduce_scatter_cost)
+        return self._checked("reduce", self.reduce_scatter_breadth_first, self.reduce_scatter_cost)
 
     def allreduce_schedule(self) -> StepAllreduce:
         """Build the allreduce of `allreduce_cost`: the reduce-scatter and then the allgather."""
@@ -189,12 +187,12 @@ class Candidate(Viewed):
             all_to_all=all_to_all_rate_bounds(self.graph(), gap, symmetries=self.construction.symmetries())
         )
 
-    def _checked(self, direction: Direction, own: Callable[[], StepSchedule] | None, cost: StepCost) -> StepSchedule:
+    def _checked(self, direction: Direction, breadth_first: bool, cost: StepCost) -> StepSchedule:
         """Verify the construction's own schedule, or the best breadth-first one, and its cost."""
         from ..bfb.bfb import bfb_schedule
 
         graph = self.graph()
-        made = bfb_schedule(graph, direction=direction) if own is None else own()
+        made = bfb_schedule(graph, direction=direction) if breadth_first else self.construction.schedule(direction)
         verified_loads(made, Topology.from_graph(graph))
         if (reached := step_cost(graph, made)) != cost:
             what = "allgather" if direction == "broadcast" else "reduce-scatter"

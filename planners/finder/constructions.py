@@ -1,7 +1,7 @@
 """Constructions of direct-connect topologies together with their schedules.
 
 A construction is a small tree of names and numbers: the finder compares many thousands and builds only the few that it
-returns.  `Construction.graph`, `Construction.schedule` and `Construction.reduce_scatter` carry it out.
+returns.  `Construction.graph` and `Construction.schedule` carry it out.
 """
 
 import re
@@ -57,20 +57,15 @@ class Construction(ABC):
         """Build the graph, under any name."""
 
     @abstractmethod
-    def _planned(self, direction: Direction) -> StepSchedule:
-        """Make an allgather, or a reduce-scatter, on the graph."""
+    def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
+        """Build an allgather on `graph` by the construction's theorem, or a reduce-scatter; it is not verified here.
+
+        A reduce-scatter is a reversed allgather on the transpose (Corollaries 1.1 and 1.2).
+        """
 
     def graph(self) -> DirectGraph:
         """Build the graph."""
         return self._graph().renamed(self.name)
-
-    def schedule(self) -> StepSchedule:
-        """Build an allgather on `graph` by the construction's theorem; it is not verified here."""
-        return self._planned("broadcast")
-
-    def reduce_scatter(self) -> StepSchedule:
-        """Build a reduce-scatter on `graph`: a reversed allgather on the transpose (Corollaries 1.1 and 1.2)."""
-        return self._planned("reduce")
 
     def __str__(self) -> str:
         return self.name
@@ -106,7 +101,7 @@ class Base(Construction):
     def _graph(self) -> DirectGraph:
         return _built(self.family, self.arguments)
 
-    def _planned(self, direction: Direction) -> StepSchedule:
+    def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
         """Use the stored schedule of graphs without a good breadth-first one; else plan breadth-first."""
         if self.name not in base_schedule_names():
             return bfb_schedule(self.graph(), direction=direction)
@@ -149,16 +144,14 @@ class Expansion(Construction):
         """Those of the base."""
         return self.base.orbit_representatives(degree)
 
-    def _base_schedule(self, direction: Direction) -> StepSchedule:
-        return self.base.schedule() if direction == "broadcast" else self.base.reduce_scatter()
-
     def _graph(self) -> DirectGraph:
         graph: DirectGraph = getattr(graph_expansions, self.expansion)(self.base.graph(), *self.factor)
         return graph
 
-    def _planned(self, direction: Direction) -> StepSchedule:
+    def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
+        """Expand that of the base."""
         expand = getattr(schedule_expansions, f"{self.expansion}_schedule")
-        schedule: StepSchedule = expand(self.base.graph(), *self.factor, self._base_schedule(direction))
+        schedule: StepSchedule = expand(self.base.graph(), *self.factor, self.base.schedule(direction))
         return schedule
 
 
@@ -171,8 +164,9 @@ class Transpose(Expansion):
     def _graph(self) -> DirectGraph:
         return self.base.graph().transpose()
 
-    def _planned(self, direction: Direction) -> StepSchedule:
-        return reversed_schedule(self._base_schedule("reduce" if direction == "broadcast" else "broadcast"))
+    def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
+        """Reverse the base's of the other direction."""
+        return reversed_schedule(self.base.schedule("reduce" if direction == "broadcast" else "broadcast"))
 
 
 @dataclass(frozen=True)
@@ -261,7 +255,8 @@ class CartesianProduct(Construction):
     def _graph(self) -> DirectGraph:
         return graph_expansions.cartesian_product(*(factor.graph() for factor in self.factors))
 
-    def _planned(self, direction: Direction) -> StepSchedule:
+    def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
+        """Plan breadth-first."""
         return bfb_schedule(self.graph(), direction=direction)
 
 
@@ -276,9 +271,9 @@ class Parallel(Repetition):
         """Those of the base."""
         return self.base.orbit_representatives(degree // self.times)
 
-    def _planned(self, direction: Direction) -> StepSchedule:
+    def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
         """Take the base's own: links between the same two ranks are one link."""
-        return self._base_schedule(direction)
+        return self.base.schedule(direction)
 
 
 @dataclass(frozen=True)

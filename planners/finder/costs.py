@@ -16,6 +16,7 @@ import numpy as np
 
 from ...schedules import StepCost
 from ...topologies import DirectGraph, bandwidth_optimum, moore_steps
+from ...topologies.direct_connect.circulant_search import low_diameter_offsets
 from ..plans.stages import Trace
 from .bases import MAX_SEARCHED_DEGREE, Entry, best_circulants, circulant_base, line_graph_circulants
 from .candidate import Candidate, is_no_worse
@@ -70,17 +71,23 @@ class Costing:
         return self._candidate(entry.construction, cost, back, breadth_first=entry.breadth_first)
 
     def of_circulants(self) -> Iterator[Candidate]:
-        """Create candidates of searched circulants and their line graphs."""
+        """Create candidates of searched circulants, of their line graphs, and of circulants with parallel links."""
         for found in best_circulants(self._nodes, self._degree, CIRCULANT_EFFORT):
             if found.two_way or not self._two_way:
                 yield self.of_entry(found.entry)
-        for construction in (*self._circulant_line_graphs(), *self._low_diameter_circulants()):
+        for construction in self._measured_circulants():
             yield from self._exact_candidate(construction)
 
-    def of_parallel_circulants(self) -> Iterator[Candidate]:
-        """Create candidates of circulants with parallel links, where there are more links than neighbors."""
-        for base in parallel_circulants(self._nodes, self._degree, CIRCULANT_EFFORT, two_way=self._two_way):
-            yield from self._exact_candidate(base)
+    def _measured_circulants(self) -> Iterator[Construction]:
+        nodes, degree = self._nodes, self._degree
+        for times, size in self._line_graph_bases():
+            for base in best_circulants(size, degree, CIRCULANT_EFFORT):
+                # Often bandwidth-optimal beyond Theorem 7.
+                yield _line_graph(base.entry.construction, times)
+        if degree > MAX_SEARCHED_DEGREE and degree % 2 == 0 and nodes > degree:
+            # Here `best_circulants` has none.  Its T_B may not be optimal (Conjecture 1).
+            yield circulant_base(nodes, low_diameter_offsets(nodes, degree, tries=CIRCULANT_TRIES))
+        yield from parallel_circulants(nodes, degree, CIRCULANT_EFFORT, two_way=self._two_way)
 
     def of_line_graphs(self, tables: Iterable[FinderTable], known: Iterable[Candidate]) -> Iterator[Candidate]:
         """Create candidates of line graphs of all table entries that may beat a known allgather.
@@ -138,12 +145,6 @@ class Costing:
                 if (construction := _line_graph(base, times)) not in self._costs:
                     yield from self._exact_candidate(construction)
 
-    def _circulant_line_graphs(self) -> Iterator[Construction]:
-        """Line graphs of searched circulants, which are often bandwidth-optimal beyond Theorem 7."""
-        for times, size in self._line_graph_bases():
-            for base in best_circulants(size, self._degree, CIRCULANT_EFFORT):
-                yield _line_graph(base.entry.construction, times)
-
     def _line_graph_bases(self) -> Iterator[tuple[int, int]]:
         """Possible numbers of line-graph iterations, with the nodes of the base; none if two-way, or of degree 1."""
         if self._two_way or self._degree < 2:
@@ -161,15 +162,6 @@ class Costing:
                 for candidate in self._exact_candidate(_line_graph(base, times)):
                     yield from _with_transpose(candidate)
 
-    def _low_diameter_circulants(self) -> Iterator[Base]:
-        """A circulant of low diameter where `best_circulants` has none; T_B may not be optimal (Conjecture 1)."""
-        from ...topologies.direct_connect.circulant_search import low_diameter_offsets
-
-        nodes, degree = self._nodes, self._degree
-        if degree > MAX_SEARCHED_DEGREE and degree % 2 == 0 and nodes > degree:
-            offsets = low_diameter_offsets(nodes, degree, tries=CIRCULANT_TRIES)
-            yield circulant_base(nodes, offsets)
-
     def _exact_candidate(self, construction: Construction, by_theorem: Candidate | None = None) -> Iterator[Candidate]:
         """Create a candidate at the exact cost of breadth-first broadcasts, and ones mixed with costs by theorems."""
         unknown = StepCost(0, Fraction(0))
@@ -181,7 +173,11 @@ class Costing:
                 return
             self._work_left -= work
             with self._trace.stage(f"breadth-first broadcasts on {construction.name}"):
-                self._costs[construction] = _breadth_first_costs(blank)
+                graph, count = blank.graph(), construction.orbit_representatives(self._degree)
+                cost = back = breadth_first_cost(graph, count)
+                if not construction.reverse_symmetric:
+                    back = breadth_first_cost(graph.transpose(), count)
+                self._costs[construction] = cost, back
         cost, back = self._costs[construction]
         gathering = {"cost": cost, "breadth_first": True}
         reducing = {"reduce_scatter_cost": back, "reduce_scatter_breadth_first": True}
@@ -194,13 +190,6 @@ class Costing:
         self, construction: Construction, cost: StepCost, back: StepCost, *, breadth_first: bool
     ) -> Candidate:
         return Candidate(self._nodes, self._degree, construction, cost, back, breadth_first, breadth_first)
-
-
-def _breadth_first_costs(candidate: Candidate) -> tuple[StepCost, StepCost]:
-    """Compute the costs of the breadth-first allgather and reduce-scatter."""
-    graph, count = candidate.graph(), candidate.construction.orbit_representatives(candidate.degree)
-    cost = breadth_first_cost(graph, count)
-    return cost, cost if candidate.construction.reverse_symmetric else breadth_first_cost(graph.transpose(), count)
 
 
 def breadth_first_cost(graph: DirectGraph, orbit_representatives: int | None) -> StepCost:

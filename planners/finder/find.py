@@ -1,28 +1,32 @@
 """Search for direct-connect topologies: trade-offs between few steps and little data per link.
 
 The finder's table knows T_L and T_B by theorems.  What it finds for one size is then built: the best breadth-first
-broadcasts are worked out exactly, which can be better than the theorem's schedule, and all-to-all is bounded.
+broadcasts are worked out exactly, which can be better than the theorem's schedule, and all-to-all is bounded: the sum
+of all distances bounds a rate from above.  By decreasing bounds, a candidate is left out if another, whose rate was
+found, costs no more and has a rate of at least this bound; only of the others a flow is worked out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import Executor
+from fractions import Fraction
 from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...errors import UnsupportedError
-from ...schedules import ALLREDUCE
+from ...schedules import ALLREDUCE, StepCost
 from ...support import progress
 from ...support.quantities import Exact
 from ...support.validation import as_flag, as_list, as_size
+from ..pairs.direct_connect_rate import all_to_all_rate_bounds
 from ..plans.stages import Trace
 from .bases import Entry
-from .candidate import FrontierBounds, Workload
+from .candidate import Candidate, FrontierBounds, Workload
+from .constructions import Construction, transposed
 from .costs import Costing
-from .frontier import Frontier, pareto_efficient
-from .rates import with_all_to_all
+from .frontier import Frontier, is_as_good, pareto_efficient
 from .table import MAX_SEARCHED_NODES, TIES, FinderTable, Kind
 
 if TYPE_CHECKING:
@@ -90,7 +94,7 @@ def find_topologies(
     with trace.stage("search"):
         entries = _entries(nodes, degree, kind)
     with trace.stage("circulants"):
-        circulants = [*costing.of_circulants(), *costing.of_parallel_circulants()]
+        circulants = list(costing.of_circulants())
     with trace.stage("breadth-first broadcasts"):
         found = [*costing.of_entries(progress.iterate(entries, len(entries))), *circulants]
     with trace.stage("line graphs"):
@@ -201,3 +205,64 @@ def _rows(nodes: int, degree: int, kind: Kind, workload: Workload) -> list[dict[
 def _entries(nodes: int, degree: int, kind: Kind) -> list[Entry]:
     """Optimal entries by the theorems."""
     return list(dict.fromkeys(entry for table in _tables() for entry in table.best(nodes, degree, kind)))
+
+
+MAX_DISTANCE_WORK = 2**31
+"""Nodes, squared, times links of a node, of all graphs whose distances are summed: some ten seconds."""
+MAX_FLOW_WORK = 3 * 2**20
+"""Sources that symmetries leave, times all links, of all flows: some ten seconds."""
+EXACT_COLUMNS = 5000  # vertex-transitive graphs of up to a thousand nodes; an exact optimum takes half a second
+Rates = tuple[Fraction, Fraction]
+
+
+def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Bound the rates of all-to-all; leave out candidates that cannot be better than others at anything.
+
+    Where it would take too long, bounds are those of shortest paths in equal parts and of distances, or none at all.
+    """
+    found = list(candidates)
+    graphs = {each.construction: each for each in found}
+    if len(graphs) * found[0].nodes ** 2 * found[0].degree > MAX_DISTANCE_WORK:
+        return found
+    rates = {name: _by_distances(each) for name, each in progress.iterate(graphs.items(), len(graphs))}
+    # What costs the same, and has the same bounds of both kinds, is most likely one graph under several names: all but
+    # one of them come last, and are kept only where their rate is found to be better.
+    rated: dict[tuple[StepCost, StepCost, Rates], dict[Construction, Candidate]] = {}
+    for each in found:
+        key = each.cost, each.reduce_scatter_cost, rates[each.construction]
+        rated.setdefault(key, {}).setdefault(each.construction, each)
+    ranked = sorted(
+        ((place, each) for names in rated.values() for place, each in enumerate(names.values())),
+        key=lambda item: (item[0] > 0, -rates[item[1].construction][1]),
+    )
+    left, sharp, kept = MAX_FLOW_WORK, dict[Construction, Rates](), list[Candidate]()
+    for place, candidate in progress.iterate(ranked, len(ranked)):
+        name = candidate.construction
+        bounds = sharp.get(name, rates[name])
+        # Rates up to those of candidates that cost no more are of no use.
+        unrated = candidate.changed(all_to_all=None)
+        reached = (other.all_to_all[0] for other in kept if other.all_to_all and is_as_good(other, unrated))
+        if (floor := max(reached, default=Fraction(0))) >= bounds[1]:
+            continue
+        work = (name.orbit_representatives(candidate.degree) or candidate.nodes) * candidate.nodes * candidate.degree
+        work *= max(1, candidate.nodes // 1024) ** 2  # on larger graphs flows take more rounds, and these longer
+        if name not in sharp and work <= left:
+            left -= work
+            bounds = all_to_all_rate_bounds(
+                candidate.graph(), symmetries=name.symmetries(), exact_columns=EXACT_COLUMNS, floor=floor
+            )
+            if bounds[1] <= floor:
+                continue
+            # On the transposed graph the same flows run backwards.
+            sharp[name] = sharp[transposed(name)] = bounds
+        if not place or bounds[0] > floor:
+            kept.append(candidate.changed(all_to_all=bounds))
+    return kept
+
+
+def _by_distances(candidate: Candidate) -> Rates:
+    """Bound the rate by shortest paths in equal parts, and by the sum of distances."""
+    from ...solvers.multicommodity.shortest_path_loads import all_to_all_bounds
+
+    graph = candidate.graph()
+    return all_to_all_bounds(graph.num_nodes, *graph.adjacency)

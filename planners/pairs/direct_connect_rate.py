@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...errors import BoundError, NoAnswerError, UnsupportedError
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, distances_from
 from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology, automorphisms
@@ -117,16 +117,12 @@ def certified_rate(graph: DirectGraph, alike: IntArray) -> tuple[Fraction, Fract
 
 
 def _check_connected(graph: DirectGraph) -> None:
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     if graph.num_nodes < 2:
         raise UnsupportedError(f"{graph!r} has one node; expected some for it to send to")
-    tails, heads, multiplicities = graph.adjacency
-    network = coo_array((multiplicities, (tails, heads)), shape=(graph.num_nodes, graph.num_nodes))
-    labels = connected_components(network, connection="strong")[1]
-    if labels.any():
+    tails, heads, _ = graph.adjacency
+    ahead, back = (distances_from(0, graph.num_nodes, *ends) for ends in ((tails, heads), (heads, tails)))
+    if (apart := (ahead < 0) | (back < 0)).any():
         raise BoundError(
-            f"node 0 of {graph.name} cannot reach node {int(np.flatnonzero(labels != labels[0])[0])}, or cannot be "
-            "reached from it; add arcs until every node reaches every other"
+            f"node 0 of {graph.name} cannot reach node {int(apart.argmax())}, or cannot be reached from it; add arcs "
+            "until every node reaches every other"
         )

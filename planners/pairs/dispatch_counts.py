@@ -133,6 +133,8 @@ def count_dispatch(
     >>> counts.by_server.tolist()
     [[0, 2], [0, 0]]
     """
+    from ...solvers.fast.routing_counts import destination_masks
+
     n, m = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server", most=MAX_GPUS)
     if len(indices) != n * m:
         raise UnsupportedError(f"there are indices of {len(indices)} ranks; expected {n * m}, one array for each")
@@ -141,7 +143,7 @@ def count_dispatch(
     leaving = np.zeros(n * m, dtype=np.int64)
     classes = np.zeros((n * m, 2**n), dtype=np.int64) if n <= MAX_SUBSET_SERVERS else None
     for rank, chosen in enumerate(indices):
-        elsewhere = _masks(as_indices(chosen, len(homes)), homes, n, m) > 0
+        elsewhere = destination_masks(as_indices(chosen, len(homes)), homes, n, m) > 0
         elsewhere[:, rank // m] = False
         sends[rank], leaving[rank] = elsewhere.sum(axis=0), elsewhere.any(axis=1).sum()
         if classes is not None:
@@ -159,12 +161,6 @@ def class_counts(elsewhere: npt.NDArray[np.bool_]) -> IntArray:
     counts = np.bincount(class_numbers(elsewhere), minlength=2 ** elsewhere.shape[1])
     counts[0] = 0  # what stays
     return counts
-
-
-def _masks(indices: IntArray, homes: IntArray, servers: int, gpus: int) -> npt.NDArray[np.uint8]:
-    from ...solvers.fast.routing_counts import destination_masks
-
-    return destination_masks(indices, homes, servers, gpus)
 
 
 def as_indices(values: Any, experts: int) -> IntArray:

@@ -19,6 +19,7 @@ from ...support import progress
 from ...support.arrays import IntArray
 from ...topologies import Topology, symmetries
 from ...topologies.graphs.orbits import link_orbits
+from ...topologies.network.hop_distances import partial_hop_distances
 from ..plans.stages import Trace
 
 if TYPE_CHECKING:
@@ -61,21 +62,14 @@ def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnsw
 
 def check_pairs_reachable(topology: Topology, traffic: IntArray) -> None:
     """Raise `BoundError` if a rank cannot reach another one that it has traffic for."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import breadth_first_order
-
     tails, heads, _, _ = topology.arrays
-    size = len(topology.nodes)
-    graph = csr_array((np.ones(len(tails)), (tails, heads)), shape=(size, size))
-    for source in np.flatnonzero(traffic.any(axis=1)).tolist():
-        reached = np.zeros(size, dtype=np.bool_)
-        reached[breadth_first_order(graph, source, return_predecessors=False)] = True
-        missing = np.flatnonzero((traffic[source] > 0) & ~reached[: topology.num_ranks])
-        if len(missing):
-            raise BoundError(
-                f"there is no path from rank {topology.nodes[source]!r} to rank {topology.nodes[missing[0]]!r} in "
-                f"{topology!r}; add links or leave ranks out"
-            )
+    hops = partial_hop_distances(len(topology.nodes), tails, heads)[: topology.num_ranks, : topology.num_ranks]
+    missing = np.argwhere((traffic > 0) & (hops < 0))
+    if len(missing):
+        source, rank = (topology.nodes[node] for node in missing[0])
+        raise BoundError(
+            f"there is no path from rank {source!r} to rank {rank!r} in {topology!r}; add links or leave ranks out"
+        )
 
 
 def node_demands(topology: Topology, traffic: IntArray, source: int) -> IntArray:

@@ -24,6 +24,7 @@ from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
+from ...topologies.network.hop_distances import partial_hop_distances
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
@@ -126,33 +127,23 @@ def plan_pairs(
 
 
 def bound_pairs(
-    topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    root: int | str | None = None,
+    traffic: Any = None,
+    needs_exact: bool = False,
 ) -> Bound:
-    """Bound the rate of any all-to-all(v); parameters and errors as for `plan_pairs`."""
-    return _solved_bound(topology, collective, root, traffic)[0]
-
-
-def bound_pairs_exactly(
-    topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
-) -> Bound:
-    """Bound as `bound_pairs`; `NoAnswerError` where the linear program is not solved exactly."""
-    bound, is_exact = _solved_bound(topology, collective, root, traffic)
-    if not is_exact:
+    """Bound the rate of any all-to-all(v); `NoAnswerError` if that has to be exact, and the linear program is not."""
+    collective = as_pair_collective(topology, collective)
+    matrix = checked_traffic(topology, collective, traffic, root)
+    answer = solve_pairs(topology, matrix, Trace())
+    if needs_exact and not answer.is_exact:
         raise NoAnswerError(
             f"the flows of {collective} on {topology!r} are too many to be known exactly; ask about fewer ranks, or "
             "about whole classes of links, which keep what is symmetric"
         )
-    return bound
-
-
-def _solved_bound(
-    topology: Topology, collective: AnyCollective, root: int | str | None, traffic: Any
-) -> tuple[Bound, bool]:
-    """Bound the rate, and say whether the linear program was solved exactly."""
-    collective = as_pair_collective(topology, collective)
-    matrix = checked_traffic(topology, collective, traffic, root)
-    answer = solve_pairs(topology, matrix, Trace())
-    return lengths_bound(topology, collective, matrix, answer.lengths), answer.is_exact
+    return lengths_bound(topology, collective, matrix, answer.lengths)
 
 
 def as_pair_collective(topology: object, collective: object) -> Collective:
@@ -225,23 +216,16 @@ def _simplified(lengths: Sequence[Fraction]) -> Sequence[Fraction]:
 
 def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
     """Candidate cuts: sets of nodes left only by links with a length; contains the cut if the lengths are one."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import breadth_first_order
-
-    tails, heads, _, _ = topology.arrays
+    size, ranks, (tails, heads, _, _) = len(topology.nodes), topology.num_ranks, topology.arrays
     free = np.array([length == 0 for length in lengths], dtype=np.bool_)
-    size = len(topology.nodes)
+    ahead = partial_hop_distances(size, tails[free], heads[free])[:ranks] >= 0
+    # What can reach a rank for nothing is entered over links with a length, so the others are left over them.
+    others = partial_hop_distances(size, heads[free], tails[free])[:ranks] < 0
     known: set[bytes] = set()
-    for ends in ((tails, heads), (heads, tails)):
-        graph = csr_array((np.ones(int(free.sum())), (ends[0][free], ends[1][free])), shape=(size, size))
-        for rank in range(topology.num_ranks):
-            inside = np.zeros(size, dtype=np.bool_)
-            inside[breadth_first_order(graph, rank, return_predecessors=False)] = True
-            # What can reach a rank for nothing is entered over links with a length, so the others are left over them.
-            inside ^= ends[0] is heads
-            if len(known) < MAX_CUTS and inside.tobytes() not in known:
-                known.add(inside.tobytes())
-                yield Cut(frozenset(topology.nodes[node] for node in np.flatnonzero(inside).tolist()))
+    for inside in (*ahead, *others):
+        if len(known) < MAX_CUTS and inside.tobytes() not in known:
+            known.add(inside.tobytes())
+            yield Cut(frozenset(topology.nodes[node] for node in np.flatnonzero(inside).tolist()))
 
 
 def plan_shortest_paths(

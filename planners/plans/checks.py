@@ -36,14 +36,12 @@ def check_schedule_fits_bound(collective: Collective, schedule: Schedule, bound:
 def report_load_mismatch(stated: IntArray, loads: IntArray, schedule: Schedule, topology: Topology) -> None:
     """Raise `CertificateError` with the first difference between stated and actual loads."""
     if stated.shape != loads.shape:
-        raise CertificateError(_other_shape(stated, loads))
+        if stated.ndim == loads.ndim == 1:
+            raise CertificateError(f"the plan states {len(stated)} link loads; its topology has {len(loads)} links")
+        raise CertificateError(
+            f"the plan states link loads of shape {stated.shape}; its schedule makes them of shape {loads.shape}"
+        )
     place = tuple(np.argwhere(loads != stated)[0].tolist())
     link = topology.link_at(place[-1])
     puts = schedule.load_text.format(load=loads[place], step=place[0])
     raise CertificateError(f"{puts} on the link from {link.tail!r} to {link.head!r}; the plan states {stated[place]}")
-
-
-def _other_shape(stated: IntArray, loads: IntArray) -> str:
-    if stated.ndim == loads.ndim == 1:
-        return f"the plan states {len(stated)} link loads; its topology has {len(loads)} links"
-    return f"the plan states link loads of shape {stated.shape}; its schedule makes them of shape {loads.shape}"

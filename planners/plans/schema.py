@@ -76,31 +76,19 @@ class PlanDocument(_Entry):
     schedule: dict[str, Any]
 
 
-class TreePlanDocument(PlanDocument):
-    """A plan whose schedule consists of trees."""
+class WholePlanDocument(PlanDocument):
+    """A plan of trees or of one flow."""
 
     link_loads: list[int]
 
 
 class StepPlanDocument(PlanDocument):
-    """A plan whose schedule consists of steps, each with a row of loads."""
+    """A plan whose schedule consists of steps or stages, each with a row of loads."""
 
     link_loads: list[list[int]]
 
 
-class FlowPlanDocument(PlanDocument):
-    """A plan whose schedule is a flow."""
-
-    link_loads: list[int]
-
-
-def document_kind(schedule: object) -> type[TreePlanDocument | StepPlanDocument | FlowPlanDocument]:
+def document_kind(schedule: object) -> type[WholePlanDocument | StepPlanDocument]:
     """Return the schema of a plan file by the kind of its schedule."""
-    kind = schedule_kind(schedule)
-    return (
-        FlowPlanDocument
-        if kind == "flow"
-        else StepPlanDocument
-        if kind in ("steps", "exchange", "staged-flow")
-        else TreePlanDocument
-    )
+    in_steps = schedule_kind(schedule) in ("steps", "exchange", "staged-flow")
+    return StepPlanDocument if in_steps else WholePlanDocument

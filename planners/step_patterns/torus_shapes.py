@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import NoAnswerError, UnsupportedError
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, distances_from
 from ...topologies import DirectGraph, Topology
 from ...topologies.graphs.isomorphism import isomorphism
 
@@ -70,9 +70,13 @@ def find_torus(topology: Topology) -> Torus | None:
             return Torus.in_order(shape, routers)
     if count > MAX_RENUMBERED:
         return None
-    profile = _ranks_at_distances(arcs, count)
-    alike = [shape for shape in shapes if np.array_equal(_expected_at_distances(shape), profile)]
-    return next((torus for shape in alike if (torus := _renumbered(tails, heads, shape, routers))), None)
+    profile = np.bincount(distances_from(0, count, tails, heads))
+    for shape in shapes:
+        places = Torus.in_order(shape).places
+        expected = np.bincount(np.minimum(places, np.array(shape) - places).sum(axis=1))
+        if np.array_equal(expected, profile) and (torus := _renumbered(tails, heads, shape, routers)):
+            return torus
+    return None
 
 
 def needed_torus(topology: Topology, planner: str) -> Torus:
@@ -137,24 +141,6 @@ def _arcs_of(torus: Torus) -> IntArray:
     ways = product(range(len(torus.shape)), (1, -1))
     heads = [torus.moved(axis, np.full(count, side)) for axis, side in ways]
     return np.unique(np.tile(np.arange(count) * count, len(heads)) + np.concatenate(heads))
-
-
-def _ranks_at_distances(arcs: IntArray, count: int) -> IntArray:
-    """Count the ranks at each distance from the first one."""
-    tails, heads = np.divmod(arcs, count)
-    reached = np.zeros(count, dtype=np.bool_)
-    reached[0] = True
-    found = [1]
-    while len(fresh := np.unique(heads[reached[tails] & ~reached[heads]])):
-        reached[fresh] = True
-        found.append(len(fresh))
-    return np.array(found)
-
-
-def _expected_at_distances(shape: tuple[int, ...]) -> IntArray:
-    """Count the places at each distance from the first one on a torus."""
-    places = Torus.in_order(shape).places
-    return np.bincount(np.minimum(places, np.array(shape) - places).sum(axis=1))
 
 
 def _renumbered(tails: IntArray, heads: IntArray, shape: tuple[int, ...], routers: IntArray | None) -> Torus | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...support.arrays import BoolArray, FloatArray, IntArray
+from ...support.arrays import BoolArray, FloatArray, IntArray, distances_from
 from ...support.compiling.kernels import kernel
 from ...support.compiling.lookup import places_of
 from ..trees.problem import TreeProblem
@@ -65,31 +65,16 @@ def _sorted_links(problem: TreeProblem) -> _Network:
 
 def _candidates(network: _Network, between: BoolArray, ports: IntArray, random: np.random.Generator) -> IntArray:
     """Draw shortest routes from the port of the first part to those of all others, (parts, candidates, switches)."""
-    hops = _hops(*network, between, ports)
+    heads = np.repeat(np.arange(len(between)), np.diff(network.starts))
+    passing, ending = between.copy(), between.copy()
+    passing[ports[0]] = ending[ports] = True
+    taken = passing[network.tails] & ending[heads]
+    hops = distances_from(ports[0], len(between), network.tails[taken], heads[taken])
     if (hops[ports] < 0).any():
         raise UnsupportedError("no route between two parts passes only the switches between them")
     longest = int(hops[ports].max()) - 1
     seeds = random.integers(2**62, size=(len(ports), CANDIDATES))
     return _drawn(*network, hops, ports, seeds, longest)
-
-
-def _hops(starts: IntArray, tails: IntArray, between: BoolArray, ports: IntArray) -> IntArray:
-    """Links from the first port to every switch between parts, and to the other ports; -1 where there is no way."""
-    heads = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    hops = np.full(len(starts) - 1, -1)
-    hops[ports[0]] = 0
-    is_port = np.zeros(len(hops), dtype=np.bool_)
-    is_port[ports] = True
-    level, fresh = 0, np.array([ports[0]])
-    while len(fresh):
-        reached = np.zeros(len(hops), dtype=np.bool_)
-        reached[fresh] = True
-        near = np.unique(heads[reached[tails] & (between | is_port)[heads]])
-        near = near[hops[near] < 0]
-        level += 1
-        hops[near] = level
-        fresh = near[between[near]]
-    return hops
 
 
 @kernel

@@ -4,15 +4,22 @@ The bottleneck cut gives the optimal rate ``x*`` and with it integer link capaci
 splitting removes the switches; tree packing fills the capacities; every tree edge is mapped back to its route.  Tight
 sets, guessed switch plans and trimmed capacities make the fast path; where its result fails verification, exact edge
 splitting is the fallback.
+
+For a fixed number of trees per root, links get the numbers of Algorithm 5.  Where links are not bidirectional, rounding
+can leave a switch unbalanced, and then no theorem says that its links can be split.  Its surplus capacity is removed,
+and if the trees no longer fit, the next larger U is tried.  On small networks an integer program then finds the best
+balanced numbers.
 """
+
+from fractions import Fraction
 
 import numpy as np
 
-from ...errors import CapacityOverflowError, CertificateError, SolverError
+from ...errors import CapacityOverflowError, CertificateError, NoAnswerError, SolverError, UnsupportedError
 from ...schedules import Forest, verified_loads
-from ...solvers.flow.max_flow import check_capacities
+from ...solvers.flow.max_flow import check_capacities, max_flow, paired_network
 from ...solvers.trees.batch_packing import is_large
-from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
+from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale, violated_sink
 from ...solvers.trees.forest_packing import pack_forest, pack_untested_forest
 from ...solvers.trees.height_reduction import lower_trees
 from ...solvers.trees.routed_graph import RoutedGraph
@@ -23,7 +30,6 @@ from ...solvers.trees.tree_packing import Packing
 from ...solvers.trees.trimming import trim_to_tight_sets
 from ...support.arrays import IntArray
 from ..plans.stages import Trace
-from .fixed_count import fixed_count_capacities
 from .problem import TreeProblem
 
 
@@ -110,3 +116,95 @@ def _lowered_forest(
     routes = graph.routes(links)
     trees = packing.roots, packing.weights, packing.links
     return Forest(len(problem.root_weights), count, *trees, *routes, problem.root_weights, problem.direction)
+
+
+SCALES_TRIED = 64
+MAX_PROGRAM = 2048
+"""Ranks times links up to which the integer program is stated; it takes about a second there."""
+TIME_LIMIT = 10.0
+
+
+def fixed_count_capacities(problem: TreeProblem, count: int, trace: Trace) -> IntArray:
+    """Number of trees per link, balanced at switches, for `count` trees per root at the least time that is found."""
+    capacities, supplies = problem.capacities, problem.root_weights * count
+    scale = fixed_count_scale(problem.num_nodes, problem.tails, problem.heads, capacities, problem.root_weights, count)
+    found: list[IntArray] = []
+    for tried in range(SCALES_TRIED):
+        # In Python's integers: the products may not fit int64 where the results do.
+        units = [capacity * scale.numerator // scale.denominator for capacity in capacities.tolist()]
+        check_capacities(sum(units))
+        balanced = _balanced(problem, np.array(units))
+        if np.array_equal(balanced, units) or _carries(problem, balanced, supplies):
+            if not tried:
+                return balanced
+            found.append(balanced)
+            break
+        scale = min(Fraction(held + 1, int(size)) for held, size in zip(units, capacities, strict=True))
+    found += _best_balanced(problem, count, supplies)
+    if not found:
+        raise UnsupportedError(
+            f"with {count} trees per root, rounding leaves switches with different ingress and egress capacity, and no "
+            "nearby rate avoids that; leave trees_per_root out, or make every link bidirectional"
+        )
+    best = min(found, key=lambda shares: _scale(problem, shares))
+    if best is not found[0]:
+        trace.note("rounding", "integer program")
+    return best
+
+
+def _carries(problem: TreeProblem, capacities: IntArray, supplies: IntArray) -> bool:
+    network = paired_network(problem.num_nodes, problem.tails, problem.heads, capacities)
+    return violated_sink(network, supplies) < 0
+
+
+def _scale(problem: TreeProblem, shares: IntArray) -> Fraction:
+    """Return the U that these shares of links need."""
+    return max(map(Fraction, shares.tolist(), problem.capacities.tolist()))
+
+
+def _best_balanced(problem: TreeProblem, count: int, supplies: IntArray) -> list[IntArray]:
+    """Solve the integer program for a small network; what it finds is checked, as it is found in floats."""
+    topology = problem.topology
+    if topology.num_ranks * len(problem.tails) > MAX_PROGRAM:
+        return []
+    from ...formulations.throughput import build_fixed_count
+    from ...solvers import HighsOptions, solve
+
+    weights = problem.root_weights.tolist()
+    model = build_fixed_count(topology, count, weights=weights, direction=problem.direction)
+    try:
+        values = solve(model, HighsOptions(time_limit=TIME_LIMIT)).values["share"]
+    except (NoAnswerError, SolverError):
+        return []
+    shares = np.array([round(values[link.tail, link.head]) for link in topology.links])
+    balanced = _balanced(problem, np.maximum(shares, 0))
+    return [balanced] if _carries(problem, balanced, supplies) else []
+
+
+def _balanced(problem: TreeProblem, capacities: IntArray) -> IntArray:
+    """Lower capacities, by little, until every switch has equal ingress and egress; ranks may stay unbalanced."""
+    without_surplus = capacities - _surplus_flow(problem, capacities, problem.heads, problem.tails)
+    return without_surplus - _surplus_flow(problem, without_surplus, problem.tails, problem.heads)
+
+
+def _surplus_flow(problem: TreeProblem, capacities: IntArray, tails: IntArray, heads: IntArray) -> IntArray:
+    """Return a flow per link that carries the surplus of switches (`tails` less `heads`) to ranks or deficit switches.
+
+    Paths are shortest, so little capacity is removed; the flow always exists, since removing everything is one.
+    """
+    ranks, source, sink = problem.topology.num_ranks, problem.num_nodes, problem.num_nodes + 1
+    surplus = np.zeros(problem.num_nodes, dtype=np.int64)
+    np.add.at(surplus, tails, capacities)
+    np.subtract.at(surplus, heads, capacities)
+    surplus[:ranks] = 0
+    nodes = np.arange(problem.num_nodes)
+    flow = max_flow(
+        problem.num_nodes + 2,
+        np.concatenate([tails, np.full_like(nodes, source), nodes]),
+        np.concatenate([np.where(heads < ranks, sink, heads), nodes, np.full_like(nodes, sink)]),
+        np.concatenate([capacities, np.maximum(surplus, 0), np.maximum(-surplus, 0)]),
+        source,
+        sink,
+    )
+    assert flow.value == np.maximum(surplus, 0).sum(), "removing all capacity balances every switch"
+    return flow.residual[1 : 2 * len(tails) : 2]

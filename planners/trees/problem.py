@@ -6,20 +6,21 @@ from math import gcd, lcm
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import BoundError, UnsupportedError
 from ...schedules.traffic.collective import TREE_COLLECTIVES, Collective, Direction, as_collective
 from ...schedules.traffic.sizes import as_weights
-from ...support.arrays import IntArray
+from ...support.arrays import IntArray, distances_from
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.links import as_root
 from ...topologies.network.topology import as_topology
-from .steiner_limits import has_best_trees
 
 MAX_TREES_PER_ROOT = 2**20
 MAX_WEIGHT = 10**12
+MAX_STEINER_RANKS = 12
+MAX_STEINER_SWITCHES = 6  # of those that multicast or aggregate
+FEW_STEINER_RANKS, FEW_STEINER_SWITCHES = 8, 4  # up to which the best trees take no more than a second
 
 
 class TreeProblem(NamedTuple):
@@ -123,10 +124,10 @@ def _check_reachable(problem: TreeProblem) -> None:
     """Every root must reach every rank: the first root all ranks, and all roots the first one."""
     roots = np.flatnonzero(problem.root_weights)
     first = int(roots[0])
-    ahead = _reachable(problem.tails, problem.heads, first, problem.num_nodes)
-    back = _reachable(problem.heads, problem.tails, first, problem.num_nodes)
-    missing = [(first, rank) for rank in range(problem.topology.num_ranks) if not ahead[rank]]
-    missing += [(int(root), first) for root in roots if not back[root]]
+    ahead = distances_from(first, problem.num_nodes, problem.tails, problem.heads)
+    back = distances_from(first, problem.num_nodes, problem.heads, problem.tails)
+    missing = [(first, rank) for rank in range(problem.topology.num_ranks) if ahead[rank] < 0]
+    missing += [(int(root), first) for root in roots if back[root] < 0]
     if missing:
         pair = missing[0] if problem.direction == "broadcast" else missing[0][::-1]
         source, target = (problem.topology.nodes[node] for node in pair)
@@ -134,16 +135,6 @@ def _check_reachable(problem: TreeProblem) -> None:
             f"there is no path from rank {source!r} to rank {target!r} in {problem.topology!r}; "
             "add links or leave ranks out"
         )
-
-
-def _reachable(tails: IntArray, heads: IntArray, start: int, num_nodes: int) -> npt.NDArray[np.bool_]:
-    reached = np.zeros(num_nodes, dtype=np.bool_)
-    reached[start] = True
-    while True:
-        fresh = heads[reached[tails] & ~reached[heads]]
-        if not len(fresh):
-            return reached
-        reached[fresh] = True
 
 
 def _check_balanced(topology: Topology) -> None:
@@ -159,3 +150,46 @@ def _check_balanced(topology: Topology) -> None:
                 f"{float(egress[number] * unit):g} GB/s egress; expected equal values, since edge splitting pairs "
                 f"them: add the missing direction or lower the larger one{way_out}"
             )
+
+
+def check_abilities(topology: Topology) -> None:
+    """Raise `UnsupportedError` if no switch multicasts or aggregates."""
+    if not topology.multicast | topology.aggregation:
+        raise UnsupportedError(
+            f"no switch of {topology!r} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
+            "an allreduce"
+        )
+
+
+def check_size(topology: Topology) -> None:
+    """Raise `UnsupportedError` if there are too many ranks or able switches, or one joins too few neighbors."""
+    able = topology.multicast | topology.aggregation
+    for count, most, what in (
+        (topology.num_ranks, MAX_STEINER_RANKS, "ranks"),
+        (len(able), MAX_STEINER_SWITCHES, "switches that multicast or aggregate"),
+    ):
+        if count > most:
+            raise UnsupportedError(f"{topology!r} has {count} {what}; expected at most {most} to find the best trees")
+    for limits in topology.limits:
+        # Each child leads to a rank of its own, and so does the way to the root.
+        if limits.switch in able and limits.group is not None and limits.group < topology.num_ranks:
+            raise UnsupportedError(
+                f"switch {limits.switch!r} joins at most {limits.group} neighbors; the best trees are found only if "
+                f"all {topology.num_ranks} ranks fit: use another planner"
+            )
+
+
+def has_best_trees(topology: Topology) -> bool:
+    """Whether the planner ``steiner`` takes the network."""
+    try:
+        check_abilities(topology)
+        check_size(topology)
+    except UnsupportedError:
+        return False
+    return True
+
+
+def has_few_trees(topology: Topology) -> bool:
+    """Whether the best trees that branch at switches are found in a second."""
+    able = len(topology.multicast | topology.aggregation)
+    return topology.num_ranks <= FEW_STEINER_RANKS and 0 < able <= FEW_STEINER_SWITCHES

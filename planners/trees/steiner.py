@@ -11,7 +11,7 @@ an arc costs the cheapest path past switches, and from a rank to a switch with l
 - So no tree is cheaper than the cheapest arborescence of its own S, and that one is a tree.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,8 +33,7 @@ from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
-from .problem import check_request, shard_weights, whole_numbers
-from .steiner_limits import check_abilities, check_size
+from .problem import check_abilities, check_request, check_size, shard_weights, whole_numbers
 
 MAX_ROUNDS = 1000
 
@@ -184,7 +183,11 @@ class _Pricing:
                 cost = sum(arcs[place].cost for place in chosen)
                 if root not in best or cost < best[root][0]:
                     best[root] = cost, [(vertices[arcs[place].tail], vertices[arcs[place].head]) for place in chosen]
-        self._check_reached(best)
+        if lost := [root for root in self._roots if root not in best]:
+            name = self._topology.compute_nodes[lost[0]]
+            raise BoundError(
+                f"no tree joins rank {name!r} with every other in {self._topology!r}; add links or leave ranks out"
+            )
         return {
             root: Priced(cost, SteinerTree(root, self._direction, tuple(paths[pair][1] for pair in pairs)))
             for root, (cost, pairs) in best.items()
@@ -226,14 +229,6 @@ class _Pricing:
                     heappush(waiting, (cost + more, hops + 1, (*path, head)))
         return final
 
-    def _check_reached(self, found: Mapping[int, object]) -> None:
-        for root in self._roots:
-            if root not in found:
-                name = self._topology.compute_nodes[root]
-                raise BoundError(
-                    f"no tree joins rank {name!r} with every other in {self._topology!r}; add links or leave ranks out"
-                )
-
 
 def _tidied(tree: SteinerTree, num_ranks: int) -> SteinerTree:
     """Leave out switches that hand data on to one rank or to nobody."""
@@ -246,12 +241,8 @@ def _tidied(tree: SteinerTree, num_ranks: int) -> SteinerTree:
 
 def _missing(pricing: Sequence[_Pricing], duals: Duals, slack: int = 0) -> list[SteinerTree]:
     """Find trees that cost less than they earn, the cheapest of each root."""
-    missing = []
-    for prices in pricing:
-        for root, (cost, tree) in prices.cheapest(duals.links).items():
-            if cost + slack < duals.roots[tree.direction][root]:
-                missing.append(tree)
-    return missing
+    cheapest = [priced for prices in pricing for priced in prices.cheapest(duals.links).values()]
+    return [tree for cost, tree in cheapest if cost + slack < duals.roots[tree.direction][tree.root]]
 
 
 def _float_duals(solution: Solution, collective: Collective) -> Duals:

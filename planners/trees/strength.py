@@ -26,10 +26,20 @@ from ...support.arrays import IntArray, components
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
-from .box_stars import BoxGroups, box_groups, network_of_boxes, star_rate, with_stars
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, cut_problem, network_options, tree_problem
-from .spanned_switches import in_original_numbers, joined_forests, span_choices, spannable, spanning_network
+from .spanned_switches import (
+    BoxGroups,
+    box_groups,
+    in_original_numbers,
+    joined_forests,
+    network_of_boxes,
+    span_choices,
+    spannable,
+    spanning_network,
+    star_rate,
+    with_stars,
+)
 from .tree_roots import rooted_at_centers, rooted_for_loopback
 
 MAX_COPIES = 2**13  # of trees; where the best packing has more, stars in boxes are packed instead, even if slower

@@ -12,7 +12,7 @@ from ...planners import Candidate, Plan, logical_topology
 from ...planners.registry import unknown_name
 from ...runtime import Calibration
 from ...schedules import Bound
-from ...support.plugins.registered import call_with_options
+from ...support.plugins.views import call_with_options
 from ...support.validation import shown
 from ...topologies import Topology
 from ..figures.logical import logical_figure

@@ -1,4 +1,4 @@
-"""Reversed, relabelled and stored schedules: an allgather makes a reduce-scatter, and both an allreduce."""
+"""Reversed and stored schedules: an allgather makes a reduce-scatter, and both an allreduce."""
 
 from dataclasses import replace
 
@@ -15,31 +15,6 @@ from ...topologies.network.direct_graph import as_direct_graph
 from ..steps.allreduce import StepAllreduce
 from ..steps.schedule import StepSchedule
 from .direct_sends import direct_sends
-
-
-def relabelled(schedule: StepSchedule, mapping: npt.ArrayLike) -> StepSchedule:
-    """Relabel the ranks and shards of a schedule (direct-connect paper, Definition 7).
-
-    The result is for a graph that has the arc ``mapping[u]`` to ``mapping[w]`` wherever the old one has u to w.
-
-    Parameters
-    ----------
-    schedule : StepSchedule
-        Any.
-    mapping : array_like of int, shape (ranks,)
-        The new number of each rank, a permutation; switches keep theirs.
-
-    Examples
-    --------
-    >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (1, 1, 0, 1, (1, 0))])
-    >>> next(relabelled(exchange, [1, 0]).sends())
-    Send(step=0, source=1, lower=0, upper=1, path=(1, 0))
-    """
-    as_kind(schedule, StepSchedule, "the schedule")
-    numbers = as_permutation(mapping, schedule.num_ranks)
-    switches = np.arange(schedule.num_ranks, int(schedule.path_nodes.max(initial=-1)) + 1)
-    nodes = np.concatenate([numbers, switches])[schedule.path_nodes]
-    return replace(schedule, sources=numbers[schedule.sources], path_nodes=nodes)
 
 
 def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
@@ -82,7 +57,10 @@ def reduce_scatter_schedule(
     direct_sends(graph, schedule)
     if schedule.direction != "broadcast":
         raise UnsupportedError(f"the schedule is {schedule!r}; expected an allgather")
-    return reversed_schedule(relabelled(schedule, checked_symmetry(graph, symmetry)))
+    numbers = checked_symmetry(graph, symmetry)
+    # Relabeled by the symmetry (Definition 7), it is an allgather on the transposed graph.
+    moved = replace(schedule, sources=numbers[schedule.sources], path_nodes=numbers[schedule.path_nodes])
+    return reversed_schedule(moved)
 
 
 def allreduce_schedule(

@@ -15,9 +15,9 @@ from ...support.arrays import IntArray, read_only
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import congestion, path_latencies, path_links, slowest_path
+from ..paths.congestion import congestion, path_latencies, slowest_path
 from ..paths.schedule import PairSchedule, RoutedSchedule
-from ..paths.written_paths import as_count, as_paths, node_paths, schedule_fields, whole_count, whole_numbers
+from ..paths.written_paths import as_count, as_paths, path_arrays, schedule_fields, whole_count, whole_numbers
 from ..traffic.collective import Collective
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
 
         Raises `CertificateError` if a path uses a link that the topology does not have.
         """
-        return path_links(self.path_starts, self.path_nodes, topology)
+        return self.path_links(topology)
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Chunks that cross each link in all, shape (links,); raises as `hop_links`."""
@@ -293,7 +293,7 @@ def flow_from_json(data: object, where: str) -> FlowSchedule:
 
 def flow_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Read the attributes of a flow from its decoded fields."""
-    rows, paths = fields["traffic"], node_paths(fields["paths"], where)
+    rows = fields["traffic"]
     if not isinstance(rows, list) or any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
         raise FileFormatError(f"{where}: field schedule.traffic is not a square matrix, a list of lists")
     traffic = whole_numbers([entry for row in rows for entry in row], f"{where}: field schedule.traffic")
@@ -302,7 +302,6 @@ def flow_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
         "chunks_per_unit": whole_count(fields["chunks_per_unit"], f"{where}: field schedule.chunks_per_unit"),
         "traffic": traffic.reshape(len(rows), len(rows)),
         "weights": whole_numbers(fields["weights"], f"{where}: field schedule.weights"),
-        "path_starts": np.cumsum([0, *map(len, paths)], dtype=np.int64),
-        "path_nodes": whole_numbers([node for path in paths for node in path], f"{where}: field schedule.paths"),
+        **path_arrays(fields["paths"], where),
         "steps": whole_numbers(fields["steps"], f"{where}: field schedule.steps"),
     }

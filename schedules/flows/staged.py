@@ -13,7 +13,7 @@ from ...support.arrays import IntArray, read_only
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import congestion, path_latencies
+from ..paths.congestion import path_latencies
 from ..paths.schedule import NS_PER_US
 from ..paths.written_paths import schedule_fields, whole_numbers
 from .schedule import FIELDS, FlowSchedule, flow_fields
@@ -91,8 +91,7 @@ class StagedFlow(FlowSchedule):
         longest = [0] * self.num_steps
         for step, delay in zip(self.steps[begins].tolist(), delays.tolist(), strict=True):
             longest[step] = max(longest[step], delay)
-        busy = (congestion(loads, self.chunks_per_unit, topology) for loads in self.step_loads(topology))
-        return sum((unit * rate for rate in busy), Fraction(sum(longest), scale))
+        return unit * self.step_rate(topology) + Fraction(sum(longest), scale)
 
     def _begins(self) -> IntArray:
         """Hops that begin at a rank."""

@@ -14,14 +14,18 @@ from ..traffic.collective import Direction
 INT64_LIMIT = 2**63
 
 
-def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction: Direction = "broadcast") -> IntArray:
-    """Look up the links of all paths. Shapes: `starts` int64 (paths + 1,)."""
-    as_topology(topology)
+def hop_ends(starts: IntArray, nodes: IntArray, direction: Direction) -> tuple[IntArray, IntArray]:
+    """Tails and heads of the hops of all paths, path by path. Shapes: `starts` int64 (paths + 1,)."""
     goes_on = np.ones(len(nodes), dtype=np.bool_)
     goes_on[starts[1:] - 1] = False
-    tails = np.flatnonzero(goes_on)
-    ends = (tails, tails + 1) if direction == "broadcast" else (tails + 1, tails)
-    places = topology.link_places(nodes[ends[0]], nodes[ends[1]])
+    first = np.flatnonzero(goes_on)
+    ends = nodes[first], nodes[first + 1]
+    return ends if direction == "broadcast" else ends[::-1]
+
+
+def path_links(starts: IntArray, nodes: IntArray, topology: Topology, direction: Direction = "broadcast") -> IntArray:
+    """Look up the links of all paths. Shapes: `starts` int64 (paths + 1,)."""
+    places = as_topology(topology).link_places(*hop_ends(starts, nodes, direction))
     if (places < 0).any():
         raise CertificateError("a path uses a link that the topology does not have")
     return places

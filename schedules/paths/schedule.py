@@ -24,7 +24,7 @@ from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
 from ...topologies.network.assumed_costs import timed_network
 from ...topologies.network.topology import as_topology
 from ..traffic.collective import Collective, Direction
-from .congestion import congestion
+from .congestion import congestion, path_links
 
 NS_PER_US = 1000
 BYTES_PER_MB = 10**6
@@ -168,6 +168,7 @@ class RoutedSchedule(Schedule):
 
     path_starts: IntArray  # shape (paths + 1,)
     path_nodes: IntArray
+    direction: Direction = "broadcast"  # whether data passes paths as they are written down, or backwards
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
         """Copy and pickle by construction, as numpy does not keep arrays read-only."""
@@ -176,6 +177,13 @@ class RoutedSchedule(Schedule):
     def path(self, number: int) -> tuple[int, ...]:
         """Node numbers along path `number`."""
         return tuple(self.path_nodes[self.path_starts[number] : self.path_starts[number + 1]].tolist())
+
+    def path_links(self, topology: Topology) -> IntArray:
+        """Links of all paths, path by path, by their places in ``topology.links``.
+
+        Raises `CertificateError` if a path uses a link that the topology does not have.
+        """
+        return path_links(self.path_starts, self.path_nodes, topology, self.direction)
 
     def _path_lists(self) -> list[list[int]]:
         """Node numbers along every path."""

@@ -13,6 +13,7 @@ from ...support.validation import as_kind
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..traffic.collective import Direction
+from .congestion import hop_ends
 
 
 class Hops(NamedTuple):
@@ -127,19 +128,10 @@ def _ends(starts: IntArray) -> npt.NDArray[np.bool_]:
 
 
 def _hops_on_links(path: IntArray, starts: IntArray, nodes: IntArray, direction: Direction, topology: Topology) -> Hops:
-    goes_on = np.ones(len(nodes), dtype=np.bool_)
-    goes_on[starts[1:] - 1] = False
-    tails = np.flatnonzero(goes_on)
-    ends = (nodes[tails], nodes[tails + 1])
-    if direction == "reduce":
-        ends = ends[::-1]
-    return Hops(path[tails], _links_between(*ends, path[tails], topology))
-
-
-def _links_between(tails: IntArray, heads: IntArray, paths: IntArray, topology: Topology) -> IntArray:
-    places = topology.link_places(tails, heads)
+    tails, heads = hop_ends(starts, nodes, direction)
+    paths, places = np.delete(path, starts[1:] - 1), topology.link_places(tails, heads)
     if (places < 0).any():
         hop = int(np.flatnonzero(places < 0)[0])
         tail, head = topology.nodes[tails[hop]], topology.nodes[heads[hop]]
         raise CertificateError(f"path {paths[hop]} uses a link from {tail!r} to {head!r}, which does not exist")
-    return places
+    return Hops(paths, places)

@@ -44,11 +44,12 @@ def whole_numbers(values: object, what: str) -> IntArray:
     return array
 
 
-def node_paths(values: object, where: str) -> list[list[Any]]:
-    """Read the paths of a schedule, whose nodes are yet to be looked at, or raise `FileFormatError`."""
+def path_arrays(values: object, where: str) -> dict[str, IntArray]:
+    """Read the paths of a schedule as `path_starts` and `path_nodes`, or raise `FileFormatError`."""
     if not isinstance(values, list) or not all(isinstance(path, list) for path in values):
         raise FileFormatError(f"{where}: field schedule.paths is not a list of lists of node numbers")
-    return values
+    nodes = whole_numbers([node for path in values for node in path], f"{where}: field schedule.paths")
+    return {"path_starts": np.cumsum([0, *map(len, values)], dtype=np.int64), "path_nodes": nodes}
 
 
 def as_count(value: object, name: str) -> int:

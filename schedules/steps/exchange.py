@@ -78,11 +78,6 @@ class StepExchange(StepSends):
         return cls(num_ranks, chunks, steps, adds != 0, *rest)
 
     @property
-    def direction(self) -> Direction:
-        """Data passes paths as they are written down."""
-        return "broadcast"
-
-    @property
     def phases(self) -> tuple[Direction, ...]:
         """Those of an allreduce, though both are one."""
         return "reduce", "broadcast"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -12,10 +12,9 @@ from ...support.arrays import IntArray, joined_rows
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
-from ..paths.congestion import path_latencies, path_links
+from ..paths.congestion import path_latencies
 from ..paths.schedule import NS_PER_US, RoutedSchedule
-from ..paths.written_paths import as_rows, node_paths, whole_count, whole_numbers
-from ..traffic.collective import Direction
+from ..paths.written_paths import as_rows, path_arrays, whole_count, whole_numbers
 
 MAX_STEPS = 2**20
 MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
@@ -33,12 +32,6 @@ class StepSends(RoutedSchedule):
     lower: IntArray
     upper: IntArray
     routes: IntArray
-
-    if TYPE_CHECKING:
-
-        @property
-        def direction(self) -> Direction:
-            """Whether data passes paths as they are written down, or backwards."""
 
     @property
     def schedules(self) -> tuple[Self, ...]:
@@ -145,10 +138,6 @@ class StepSends(RoutedSchedule):
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         return np.repeat(steps, counts), np.repeat(paths, counts), first + within
 
-    def path_links(self, topology: Topology) -> IntArray:
-        """Links of all paths, path by path, by their places in ``topology.links``; raises as `link_loads` does."""
-        return path_links(self.path_starts, self.path_nodes, topology, self.direction)
-
     def _columns_to_json(self, names: Sequence[str]) -> dict[str, Any]:
         """Lists of the paths, and of columns of the sends."""
         return {"paths": self._path_lists(), **{name: getattr(self, name).tolist() for name in names}}
@@ -176,7 +165,4 @@ def read_sends(fields: Mapping[str, Any], counts: Sequence[str], names: Sequence
                 f"{where}: field schedule.{name} has {len(column)} entries, but schedule.steps has "
                 f"{len(columns['steps'])}; expected one for each send"
             )
-    paths = node_paths(fields["paths"], where)
-    found["path_starts"] = np.cumsum([0, *map(len, paths)], dtype=np.int64)
-    found["path_nodes"] = whole_numbers([node for path in paths for node in path], f"{where}: field schedule.paths")
-    return found | columns
+    return found | columns | path_arrays(fields["paths"], where)

@@ -335,7 +335,7 @@ class Forest(TreeSequence, RoutedSchedule):
         heaviest = np.zeros(len(self.path_starts) - 1, dtype=np.int64)
         trees, vertices = np.nonzero(self.routes >= 0)
         np.maximum.at(heaviest, self.routes[trees, vertices], self.weights[trees])
-        links = path_links(self.path_starts, self.path_nodes, topology, self.direction)
+        links = self.path_links(topology)
         starts = self.path_starts - np.arange(len(self.path_starts))
         return slowest_path(heaviest, starts, links, topology) / self.trees_per_root
 
@@ -365,7 +365,7 @@ class Forest(TreeSequence, RoutedSchedule):
         """Largest sum of link latencies between a root and a rank along a tree, in µs: until first bytes arrive."""
         if len(self.switches):
             return self.unicast.latency(topology)
-        links = path_links(self.path_starts, self.path_nodes, topology, self.direction)
+        links = self.path_links(topology)
         delays, scale = path_latencies(self.path_starts, links, topology)
         if max(delays.tolist()) * self.num_ranks >= INT64_LIMIT:
             delays = delays.astype(object)

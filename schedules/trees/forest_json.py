@@ -1,16 +1,21 @@
-"""JSON form of a `Forest`."""
+"""Readers of the JSON forms of a `Forest`, and of a `SymmetricForest`, whose arrays are compressed text."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import FileFormatError
-from ..paths.written_paths import node_paths, schedule_fields, whole_count, whole_numbers
+from ...support.array_text import decode_integers
+from ...support.arrays import IntArray
+from ..paths.written_paths import path_arrays, schedule_fields, whole_count, whole_numbers
 from .forest import Forest
+from .symmetric_forest import SymmetricForest
 
 FIELDS = ("kind", "direction", "trees_per_root", "root_weights", "paths", "trees")
+COUNTS = ("num_ranks", "num_nodes", "num_generators", "num_trees", "num_paths", "num_path_nodes", "trees_per_root")
+ARRAYS = ("generators", "roots", "weights", "routes", "path_lengths", "path_nodes")
+MAX_ENTRIES = 2**27  # of an array
 
 
 def forest_from_json(data: object, where: str) -> Forest:
@@ -21,7 +26,6 @@ def forest_from_json(data: object, where: str) -> Forest:
     if not isinstance(fields["root_weights"], list):
         raise FileFormatError(f"{where}: field schedule.root_weights is not a list")
     root_weights = _integers(fields["root_weights"], 1, f"{where}: the entries of schedule.root_weights")
-    paths = node_paths(fields["paths"], where)
     trees = fields["trees"]
     if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 3 for tree in trees):
         raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes]")
@@ -36,13 +40,12 @@ def forest_from_json(data: object, where: str) -> Forest:
         roots=_integers([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
         weights=_integers([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
         routes=routes.astype(np.int32),
-        path_starts=np.cumsum([0, *map(len, paths)], dtype=np.int64),
-        path_nodes=_integers([node for path in paths for node in path], 1, f"{where}: field schedule.paths"),
+        **path_arrays(fields["paths"], where),
         switches=whole_numbers(fields.get("switches", []), f"{where}: field schedule.switches"),
     )
 
 
-def _integers(values: list[Any], dimensions: int, what: str) -> npt.NDArray[np.int64]:
+def _integers(values: list[Any], dimensions: int, what: str) -> IntArray:
     try:
         array = np.array(values)
     except ValueError:  # rows of unequal length
@@ -51,3 +54,44 @@ def _integers(values: list[Any], dimensions: int, what: str) -> npt.NDArray[np.i
     if array.dtype != np.int64 or array.ndim != dimensions or bool in map(type, np.ravel(np.array(values, object))):
         raise FileFormatError(f"{what} are not whole numbers in rows of equal length")
     return array
+
+
+def symmetric_forest_from_json(data: object, where: str) -> SymmetricForest:
+    """Build the symmetric forest that a decoded JSON value describes; only its form is checked."""
+    fields = schedule_fields(data, "symmetric-forest", ("kind", "direction", *COUNTS, *ARRAYS), where)
+    counts = {name: whole_count(fields[name], f"{where}: field schedule.{name}") for name in COUNTS}
+    ranks, nodes, trees = counts["num_ranks"], counts["num_nodes"], counts["num_trees"]
+    shapes = {
+        "generators": (counts["num_generators"], nodes),
+        "roots": (trees,),
+        "weights": (trees,),
+        "routes": (trees, ranks),
+        "path_lengths": (counts["num_paths"],),
+        "path_nodes": (counts["num_path_nodes"],),
+    }
+    # A path has two ends, and passes switches at most once.
+    longest = counts["num_paths"] * (nodes - ranks + 2)
+    fits = ranks <= nodes and counts["num_paths"] <= trees * ranks and counts["num_path_nodes"] <= longest
+    if not fits or max(int(np.prod(shape, dtype=object)) for shape in shapes.values()) > MAX_ENTRIES:
+        raise FileFormatError(f"{where}: the counts of the schedule are out of proportion; is the file complete?")
+    limits = {"generators": nodes, "roots": ranks, "routes": 2**31, "path_nodes": nodes}
+    arrays: dict[str, IntArray] = {}
+    for name, shape in shapes.items():
+        what = f"{where}: field schedule.{name}"
+        least, most = -1 if name == "routes" else 0, limits.get(name, 2**62) - 1
+        arrays[name] = decode_integers(fields[name], shape, what, least=least, most=most)
+    starts = np.concatenate([[0], np.cumsum(arrays["path_lengths"])])
+    weights = np.zeros(ranks, dtype=np.int64)
+    weights[arrays["roots"]] = 1
+    base = Forest(
+        num_ranks=ranks,
+        trees_per_root=counts["trees_per_root"],
+        roots=arrays["roots"],
+        weights=arrays["weights"],
+        routes=arrays["routes"].astype(np.int32),
+        path_starts=starts,
+        path_nodes=arrays["path_nodes"],
+        root_weights=weights,
+        direction=fields["direction"],
+    )
+    return SymmetricForest(base, arrays["generators"])

@@ -12,9 +12,8 @@ import numpy as np
 from ...support.arrays import BoolArray, IntArray
 from ...support.validation import as_kind
 from ...topologies import Topology
-from ..paths.congestion import path_links
 from .forest import Forest
-from .switch_vertices import Abilities, columns
+from .switch_vertices import Abilities, NumberedRoutes, columns
 
 UNLIMITED = 2**31
 
@@ -53,8 +52,8 @@ def in_network(forest: Forest, topology: Topology) -> Forest:
     longest = int(np.diff(forest.path_starts).max())
     column = columns(np.arange(len(topology.nodes)), forest.num_ranks, switches)
     pieces = np.full((forest.num_trees, forest.num_ranks + len(switches)), -1, dtype=np.int64)
-    arrays = forest.weights, forest.routes, forest.depths, forest.path_starts, forest.path_nodes
-    divide(*arrays, able, column, longest, pieces)
+    numbered = NumberedRoutes(forest.routes, forest.path_starts, forest.path_nodes)
+    divide(forest.weights, forest.depths, numbered, able, column, longest, pieces)
     return _with_pieces(forest, pieces, switches, longest)
 
 
@@ -70,7 +69,7 @@ def _abilities(forest: Forest, topology: Topology) -> Abilities:
     if (branches & loops).any():
         last = np.zeros(len(forest.path_nodes), dtype=np.bool_)
         last[forest.path_starts[1:] - 1] = True
-        links = path_links(forest.path_starts, forest.path_nodes, topology, forest.direction)
+        links = forest.path_links(topology)
         opposite[~last] = reverse[links]
         loads = forest.link_loads(topology)
         most = forest.inverse_rate(topology) * forest.trees_per_root

@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...support.arrays import IntArray, SmallArray
+from ...support.arrays import IntArray
 from ...support.compiling.kernels import kernel
 
 if TYPE_CHECKING:
-    from .switch_vertices import Abilities
+    from .switch_vertices import Abilities, NumberedRoutes
 
 
 @kernel
 def divide(
     weights: IntArray,
-    routes: SmallArray,
     depths: IntArray,
-    starts: IntArray,
-    nodes: IntArray,
+    numbered: NumberedRoutes,
     able: Abilities,
     column: IntArray,
     longest: int,
@@ -31,6 +29,7 @@ def divide(
 
     Shapes: as in a Forest; `column` int64 (nodes,); `pieces` int64 (trees, vertices), -1 where nothing is received.
     """
+    routes, starts, nodes = numbered
     ranks = routes.shape[1]
     supplier = np.empty(len(column), dtype=np.int64)  # the rank on whose path each switch receives
     begins = np.empty(len(column), dtype=np.int64)  # how many paths begin at each switch
@@ -45,7 +44,7 @@ def divide(
             for place in range(length - 2, 0, -1):
                 switch = nodes[begin + place]
                 if supplier[switch] >= 0 and _takes(
-                    switch, tree, supplier[switch], first, begins, weights, routes, starts, nodes, able
+                    switch, tree, supplier[switch], first, begins[switch], weights[tree], numbered, able
                 ):
                     first[rank] = place
                     begins[switch] += 1
@@ -72,25 +71,24 @@ def _takes(
     tree: int,
     supplier: int,
     first: IntArray,
-    begins: IntArray,
-    weights: IntArray,
-    routes: SmallArray,
-    starts: IntArray,
-    nodes: IntArray,
+    begun: int,
+    weight: int,
+    numbered: NumberedRoutes,
     able: Abilities,
 ) -> bool:
     """Whether one more path may begin at a switch; reserves links for what the first one makes it loop back."""
-    if begins[switch] + 3 > able.group[switch]:
+    if begun + 3 > able.group[switch]:
         return False
-    if begins[switch] > 0 or not able.loops[switch] or first[supplier] > 0:
+    if begun > 0 or not able.loops[switch] or first[supplier] > 0:
         return True
-    hop = starts[routes[tree, supplier]]
-    while nodes[hop] != switch:
-        if able.opposite[hop] < 0 or able.room[able.opposite[hop]] < weights[tree]:
+    begin = numbered.path_starts[numbered.routes[tree, supplier]]
+    end = begin
+    while numbered.path_nodes[end] != switch:
+        end += 1
+    back = able.opposite[begin:end]
+    for link in back:
+        if link < 0 or able.room[link] < weight:
             return False
-        hop += 1
-    hop = starts[routes[tree, supplier]]
-    while nodes[hop] != switch:
-        able.room[able.opposite[hop]] -= weights[tree]
-        hop += 1
+    for link in back:
+        able.room[link] -= weight
     return True

@@ -10,7 +10,7 @@ from ...support.arrays import BoolArray, IntArray, SmallArray, joined_rows
 Routes = npt.NDArray[np.integer]
 
 
-class JoinedRoutes(NamedTuple):
+class NumberedRoutes(NamedTuple):
     """Routes, and the paths that they number."""
 
     routes: SmallArray  # int32 (trees, vertices)
@@ -74,7 +74,7 @@ def without_leaves(parents: IntArray, num_ranks: int) -> IntArray:
 
 def joined_routes(
     routes: Routes, parents: IntArray, kept: BoolArray, path_starts: IntArray, path_nodes: IntArray
-) -> JoinedRoutes:
+) -> NumberedRoutes:
     """Join the paths into and out of vertices that are not kept, so that data passes them on one path.
 
     Shapes: `routes`, `parents`, `kept` (trees, vertices).
@@ -94,7 +94,7 @@ def joined_routes(
     joined = np.full(used.shape, -1, dtype=np.int32)
     joined[used] = numbers.ravel()
     paths = [_joined(chain, path_starts, path_nodes) for chain in kinds.tolist()]
-    return JoinedRoutes(joined, *joined_rows(paths))
+    return NumberedRoutes(joined, *joined_rows(paths))
 
 
 def _joined(chain: list[int], starts: IntArray, nodes: IntArray) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support.arrays import BoolArray, IntArray
 from ...support.compiling.kernels import kernel
-from ..flow.max_flow import augment, check_capacities
+from ..flow.max_flow import FlowNetwork, augment, check_capacities
 from .link_masks import WORD, Groups, Intake, groups_at
 
 
@@ -98,28 +98,27 @@ def balance(groups: Groups, units: int, capacities: IntArray) -> tuple[IntArray,
     source, sink = count + degree, count + degree + 1
     nodes = count + degree + 2
     heads = np.empty(2 * (count + degree + offers), dtype=np.int64)
-    residual = np.zeros(len(heads), dtype=np.int64)
-    following = np.empty(len(heads), dtype=np.int64)
-    first = np.full(nodes, -1, dtype=np.int64)
+    following, residual = np.empty_like(heads), np.zeros_like(heads)
+    network = FlowNetwork(np.full(nodes, -1, dtype=np.int64), following, heads, residual)
     arc, total = 0, 0
     for link in range(degree):
-        arc = _add_arc(first, following, heads, residual, arc, count + link, sink, capacities[link])
+        arc = _add_arc(network, arc, count + link, sink, capacities[link])
     for group in range(count):
         supply = units * (groups.starts[group + 1] - groups.starts[group])
         total += supply
-        arc = _add_arc(first, following, heads, residual, arc, source, group, supply)
+        arc = _add_arc(network, arc, source, group, supply)
         for link in range(degree):
             if groups.masks[group, link // WORD] >> (link % WORD) & 1:
-                arc = _add_arc(first, following, heads, residual, arc, group, count + link, supply)
+                arc = _add_arc(network, arc, group, count + link, supply)
     scratch = np.empty((4, nodes), dtype=np.int64)
-    pushed = augment(first, following, heads, residual, source, sink, total, scratch)
+    pushed = augment(network, residual, source, sink, total, scratch)
     shares = np.zeros((count, degree), dtype=np.int64)
     violated = np.zeros(degree, dtype=np.bool_)
     if pushed < total:
         violated[:] = scratch[0, count:source] < 0
         return shares, violated
     for group in range(count):
-        arc = first[group]
+        arc = network.first_arc[group]
         while arc >= 0:
             if arc & 1 == 0:
                 shares[group, heads[arc] - count] = residual[arc ^ 1]
@@ -128,17 +127,9 @@ def balance(groups: Groups, units: int, capacities: IntArray) -> tuple[IntArray,
 
 
 @kernel
-def _add_arc(
-    first: IntArray,
-    following: IntArray,
-    heads: IntArray,
-    residual: IntArray,
-    arc: int,
-    tail: int,
-    head: int,
-    capacity: int,
-) -> int:
-    """Add arc `arc` and its reverse ``arc + 1`` to the residual network, and return the next free number."""
+def _add_arc(network: FlowNetwork, arc: int, tail: int, head: int, capacity: int) -> int:
+    """Add arc `arc` and its reverse ``arc + 1``, and return the next free number."""
+    first, following, heads, residual = network
     heads[arc], heads[arc + 1], residual[arc] = head, tail, capacity
     following[arc], first[tail] = first[tail], arc
     following[arc + 1], first[head] = first[head], arc + 1

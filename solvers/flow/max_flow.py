@@ -26,11 +26,11 @@ class FlowNetwork(NamedTuple):
 
 
 class MaxFlow(NamedTuple):
-    """A maximum flow, or one that reached the given limit."""
+    """A maximum flow."""
 
-    value: int  # flow pushed from source to sink, without the flow of a warm start
-    residual: IntArray  # int64 (arcs,): residual capacities; pass them to `solve_network` to continue
-    # bool (nodes,): nodes that cannot reach the sink in the residual network; if the flow is maximum, a minimum cut
+    value: int  # flow pushed from source to sink
+    residual: IntArray  # int64 (arcs,): residual capacities
+    # bool (nodes,): nodes that cannot reach the sink in the residual network, a minimum cut
     source_side: BoolArray
 
 
@@ -83,17 +83,15 @@ def max_flow(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntAr
     return solve_network(flow_network(num_nodes, tails, heads, capacities), source, sink)
 
 
-def solve_network(
-    network: FlowNetwork, source: int, sink: int, *, limit: int | None = None, residual: IntArray | None = None
-) -> MaxFlow:
-    """Push flow from source to sink until it is maximum or reaches `limit`."""
+def solve_network(network: FlowNetwork, source: int, sink: int) -> MaxFlow:
+    """Push a maximum flow from source to sink."""
     if source == sink:
         raise SolverError(f"maximum flow needs two different nodes, not {source} twice")
-    remaining = (network.capacities if residual is None else residual).copy()
+    residual = network.capacities.copy()
     scratch = np.empty((4, len(network.first_arc)), dtype=np.int64)
-    value = augment(*network[:3], remaining, source, sink, CAPACITY_LIMIT if limit is None else limit, scratch)
-    distances_to_sink(*network[:3], remaining, sink, -1, scratch[0], scratch[2])
-    return MaxFlow(int(value), remaining, scratch[0] < 0)
+    value = augment(network, residual, source, sink, CAPACITY_LIMIT, scratch)
+    distances_to_sink(network, residual, sink, -1, scratch[0], scratch[2])
+    return MaxFlow(int(value), residual, scratch[0] < 0)
 
 
 @kernel
@@ -109,16 +107,10 @@ def _linked_arcs(num_nodes: int, heads: IntArray) -> tuple[IntArray, IntArray]:
 
 @kernel
 def distances_to_sink(
-    first_arc: IntArray,
-    next_arc: IntArray,
-    heads: IntArray,
-    residual: IntArray,
-    sink: int,
-    stop: int,
-    levels: IntArray,
-    queue: IntArray,
+    network: FlowNetwork, residual: IntArray, sink: int, stop: int, levels: IntArray, queue: IntArray
 ) -> None:
     """Set `levels` to the residual distances to `sink` by backward BFS, -1 if unreached; end early at node `stop`."""
+    first_arc, next_arc, heads, _ = network
     levels[:] = -1
     levels[sink] = 0
     queue[0] = sink
@@ -137,25 +129,17 @@ def distances_to_sink(
 
 
 @kernel
-def augment(
-    first_arc: IntArray,
-    next_arc: IntArray,
-    heads: IntArray,
-    residual: IntArray,
-    source: int,
-    sink: int,
-    limit: int,
-    scratch: IntArray,
-) -> int:
+def augment(network: FlowNetwork, residual: IntArray, source: int, sink: int, limit: int, scratch: IntArray) -> int:
     """Push up to `limit` units in `residual` by Dinic's algorithm and return the amount pushed.
 
     If less than `limit` was pushed, exactly the nodes that reach the sink have ``scratch[0] >= 0``.  Shapes: `scratch`
     int64 (4, nodes).
     """
+    first_arc, next_arc, heads, _ = network
     levels, cursor, queue, path = scratch[0], scratch[1], scratch[2], scratch[3]
     total = 0
     while total < limit:
-        distances_to_sink(first_arc, next_arc, heads, residual, sink, source, levels, queue)
+        distances_to_sink(network, residual, sink, source, levels, queue)
         if levels[source] < 0:
             break
         cursor[:] = first_arc

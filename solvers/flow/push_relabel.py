@@ -85,7 +85,7 @@ def unmet_demand(network: FlowNetwork, residual: IntArray, supplies: IntArray, s
             highest = _global_relabel(network, residual, sink, space)
             scanned = 0
     if excess[sink] < total:
-        distances_to_sink(first_arc, next_arc, heads, residual, sink, -1, labels, space.queue)
+        distances_to_sink(network, residual, sink, -1, labels, space.queue)
     deficit: int = total - excess[sink]
     return deficit
 
@@ -121,7 +121,7 @@ def _min_residual_label(
 @kernel
 def _global_relabel(network: FlowNetwork, residual: IntArray, sink: int, space: Workspace) -> int:
     """Set labels to exact distances and fill the buckets of active nodes; return the highest active label."""
-    distances_to_sink(network.first_arc, network.next_arc, network.heads, residual, sink, -1, space.labels, space.queue)
+    distances_to_sink(network, residual, sink, -1, space.labels, space.queue)
     space.cursor[:] = network.first_arc
     space.buckets[:] = -1
     highest = 0
@@ -167,5 +167,5 @@ def _sweep(
         deficit[sink] = unmet_demand(network, residual, supplies, sink, space)
         if deficit[sink] == 0:
             labels, queue = space.labels, space.queue
-            distances_to_sink(network.first_arc, network.next_arc, network.heads, residual, sink, -1, labels, queue)
+            distances_to_sink(network, residual, sink, -1, labels, queue)
         sink_sides[sink] = space.labels >= 0

@@ -1,16 +1,19 @@
 """Options of HiGHS and the default number of threads."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from ...errors import UnsupportedError
-from ...support.seed import MAX_SEED, current_seed
+from ...support.seed import MAX_SEED, current_seed, seeded
 from .callbacks import Listener
+
+Result = TypeVar("Result")
 
 MAX_THREADS = 2**20
 _usual_threads: ContextVar[int | None] = ContextVar("collopt_usual_threads", default=None)
@@ -34,9 +37,14 @@ def limited_threads(threads: int) -> Iterator[None]:
         _usual_threads.reset(token)
 
 
-def current_threads() -> int | None:
-    """Return the number of the innermost `limited_threads`, or None."""
-    return _usual_threads.get()
+def as_here(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a function that runs elsewhere, in a thread or process, with this context's seed and number of threads."""
+    return partial(_with_context, function, current_seed(), _usual_threads.get())
+
+
+def _with_context(function: Callable[..., Result], seed: int, threads: int | None, *arguments: Any) -> Result:
+    with seeded(seed), nullcontext() if threads is None else limited_threads(threads):
+        return function(*arguments)
 
 
 class Algorithm(Enum):

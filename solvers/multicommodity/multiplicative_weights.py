@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BoundError, CapacityOverflowError
 from ...support import progress
 from ...support.arrays import FloatArray, IntArray
 from ...support.linear_program import LinearProgram
@@ -20,11 +19,10 @@ from ...topologies.graphs.orbits import LinkOrbits
 from ..highs.options import Algorithm, HighsOptions
 from ..highs.session import solve
 from ..highs.solution import PrimalStatus
-from .soft_shortest_paths import Adjacency, adjacency, distance_sums, initial_orders, soft_loads
+from .rate_certificate import demand_rows, dual_bound, exact_sum, longest_length
+from .soft_shortest_paths import Adjacency, adjacency, initial_orders, soft_loads
 
-MAX_LENGTH, MIN_MAX_LENGTH = 2**26, 2**10
-"""The largest length, and its lower limit where large demands would make sums overflow 64 bits."""
-SUM_LIMIT = 2**62
+MAX_LENGTH = 2**26
 UNITS = 2**40  # units of flow per round, over all demands
 LOAD_BITS = 61
 MAX_ROUNDS_SUMMED = 64  # rounds whose loads may be summed
@@ -49,14 +47,8 @@ def scaled_instance(
     """Scale a problem to integers. Shapes: `demands` int64 (ranks, ranks)."""
     class_capacities = np.zeros(len(orbits.sizes), dtype=np.int64)
     np.add.at(class_capacities, orbits.classes, capacities)
-    rows = _rows(demands, orbits.sources)
-    most = max(_total(rows[row : row + 1]) for row in range(len(rows)))
-    max_length = min(MAX_LENGTH, (SUM_LIMIT - 1) // (most * num_nodes))
-    if max_length < MIN_MAX_LENGTH:
-        raise CapacityOverflowError(
-            f"the demands of one rank add up to {most}, which times path lengths overflows int64; "
-            "state them in larger units"
-        )
+    rows = demand_rows(demands, orbits.sources)
+    max_length = longest_length(rows, num_nodes, MAX_LENGTH)
     units, amount = scaled_demands(demands, orbits.sources, num_nodes)
     return ScaledInstance(
         adjacency(num_nodes, tails, heads), capacities.copy(), orbits, class_capacities, rows, units, amount, max_length
@@ -66,22 +58,11 @@ def scaled_instance(
 def scaled_demands(demands: IntArray, sources: IntArray, num_nodes: int) -> tuple[IntArray, Fraction]:
     """Convert demands to units of flow, rounded up, and return the units per unit of demand, a power of 2."""
     limit = min(UNITS.bit_length() - 1, LOAD_BITS - (MAX_ROUNDS_SUMMED * num_nodes).bit_length())
-    shift = limit - (_total(demands) - _total(np.diagonal(demands))).bit_length()
-    rows = _rows(demands, sources)
+    shift = limit - (exact_sum(demands) - exact_sum(np.diagonal(demands))).bit_length()
+    rows = demand_rows(demands, sources)
     if shift >= 0:
         return rows << shift, Fraction(1 << shift)
     return -(-rows >> -shift), Fraction(1, 1 << -shift)
-
-
-def _rows(demands: IntArray, sources: IntArray) -> IntArray:
-    rows = demands[sources]
-    rows[np.arange(len(sources)), sources] = 0
-    return np.ascontiguousarray(rows)
-
-
-def _total(demands: IntArray) -> int:
-    """Sum without overflowing 64 bits."""
-    return (int((demands >> 31).sum()) << 31) + int((demands & (2**31 - 1)).sum())
 
 
 LengthArray = npt.NDArray[np.int32]
@@ -227,17 +208,9 @@ class MultiplicativeWeights:
 
     def _bound(self, lengths: IntArray) -> Fraction:
         instance = self._instance
-        sums = distance_sums(
-            instance.orbits.sources, instance.links, lengths[instance.orbits.classes], self._orders, instance.demands
+        return dual_bound(
+            instance.links, instance.orbits, instance.class_capacities, instance.demands, lengths, self._orders
         )
-        if (sums < 0).any():
-            source = int(instance.orbits.sources[sums.argmin()])
-            raise BoundError(
-                f"rank {source} cannot reach a rank for which it has data; "
-                "add links until every rank reaches all others"
-            )
-        volume = sum(map(int.__mul__, lengths.tolist(), instance.class_capacities.tolist()))
-        return Fraction(volume, sum(map(int.__mul__, sums.tolist(), instance.orbits.counts.tolist())))
 
 
 def _softmax(exponents: FloatArray) -> FloatArray:

@@ -8,15 +8,18 @@ lengths bound the rate.  So both bounds are valid whatever the accuracy of the i
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, SolverError
 from ...support.arrays import FloatArray, IntArray
 from ...topologies.graphs.orbits import LinkOrbits
-from .soft_shortest_paths import adjacency, distance_sums, initial_orders
+from .soft_shortest_paths import Adjacency, OrderArray, adjacency, distance_sums, initial_orders
+
+AnyIntegers = npt.NDArray[np.int64 | np.object_]
 
 UNIT_BITS = 44  # of the flow that serves the largest demand
-LENGTH_BITS, MIN_LENGTH_BITS = 30, 10
-"""Of the largest length, and the lower limit where large demands would make sums overflow 64 bits."""
+MAX_LENGTH, MIN_MAX_LENGTH = 2**30, 2**10
+"""The largest length, and its lower limit where large demands would make sums overflow 64 bits."""
 SUM_LIMIT = 2**62
 
 
@@ -34,10 +37,14 @@ def rate_certificate(
     """Bound a rate from below by `flows` float64 (sources, links), from above by link `duals` float64 (classes,)."""
     if not 0 < rate < np.inf or not np.isfinite(flows).all() or not (duals > 0).any() or not np.isfinite(duals).all():
         raise SolverError(f"the rate is {rate}, dual values sum to {duals.sum()}; expected finite numbers above 0")
-    rows = demands[orbits.sources]
-    rows[np.arange(len(rows)), orbits.sources] = 0
-    upper = _dual_bound(num_nodes, tails, heads, capacities, rows, orbits, np.maximum(duals, 0.0))
-    most = max(sum(row) for row in rows.tolist()) * num_nodes
+    rows = demand_rows(demands, orbits.sources)
+    class_capacities = np.zeros(len(orbits.sizes), dtype=np.object_)
+    np.add.at(class_capacities, orbits.classes, capacities.astype(np.object_))
+    shares = np.maximum(duals, 0.0) / orbits.sizes
+    lengths = np.rint(shares * (longest_length(rows, num_nodes, MAX_LENGTH) / shares.max())).astype(np.int64)
+    orders = initial_orders(orbits.sources, num_nodes)
+    upper = dual_bound(adjacency(num_nodes, tails, heads), orbits, class_capacities, rows, lengths, orders)
+    most = max(map(exact_sum, rows)) * num_nodes
     amount = 2 ** max(0, min(UNIT_BITS - int(rows.max()).bit_length(), SUM_LIMIT.bit_length() - most.bit_length() - 2))
     units = np.floor(np.maximum(flows, 0.0) * (amount / rate))
     if units.sum(axis=1).max() > SUM_LIMIT:
@@ -47,8 +54,6 @@ def rate_certificate(
     for flow, row, source, count in zip(whole, rows, orbits.sources.tolist(), orbits.counts.tolist(), strict=True):
         _repair(num_nodes, tails, heads, source, row * amount, flow)
         np.add.at(sums, orbits.classes, flow.astype(np.object_) * count)
-    class_capacities = np.zeros(len(sums), dtype=np.object_)
-    np.add.at(class_capacities, orbits.classes, capacities.astype(np.object_))
     lower = min(
         Fraction(capacity * amount, load)
         for capacity, load in zip(class_capacities.tolist(), sums.tolist(), strict=True)
@@ -57,28 +62,38 @@ def rate_certificate(
     return lower, upper
 
 
-def _dual_bound(
-    num_nodes: int,
-    tails: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    demands: IntArray,
-    orbits: LinkOrbits,
-    duals: FloatArray,
-) -> Fraction:
-    """Return the sum of length times capacity over the sum of demand times distance."""
-    most = max(sum(row) for row in demands.tolist())
-    max_length = min(2**LENGTH_BITS, SUM_LIMIT // (most * num_nodes))
-    if max_length < 2**MIN_LENGTH_BITS:
+def demand_rows(demands: IntArray, sources: IntArray) -> IntArray:
+    """Demands of some ranks for others, int64 (sources, ranks)."""
+    rows = demands[sources]
+    rows[np.arange(len(sources)), sources] = 0
+    return np.ascontiguousarray(rows)
+
+
+def exact_sum(demands: IntArray) -> int:
+    """Sum without overflowing 64 bits."""
+    return (int((demands >> 31).sum()) << 31) + int((demands & (2**31 - 1)).sum())
+
+
+def longest_length(rows: IntArray, num_nodes: int, most: int) -> int:
+    """Return the largest length, `most` or less, with which demands times distances fit 64 bits."""
+    largest = max(map(exact_sum, rows))
+    if (length := min(most, (SUM_LIMIT - 1) // (largest * num_nodes))) < MIN_MAX_LENGTH:
         raise CapacityOverflowError(
-            f"the demands of one rank add up to {most}, which times path lengths overflows int64; "
+            f"the demands of one rank add up to {largest}, which times path lengths overflows int64; "
             "state them in larger units"
         )
-    shares = (duals / orbits.sizes)[orbits.classes]
-    lengths = np.rint(shares * (max_length / shares.max())).astype(np.int64)
-    sums = distance_sums(
-        orbits.sources, adjacency(num_nodes, tails, heads), lengths, initial_orders(orbits.sources, num_nodes), demands
-    )
+    return length
+
+
+def dual_bound(
+    links: Adjacency, orbits: LinkOrbits, capacities: AnyIntegers, rows: IntArray, lengths: IntArray, orders: OrderArray
+) -> Fraction:
+    """Bound the rate by the sum of length times capacity over the sum of demand times distance.
+
+    Shapes: `capacities` of all links of an orbit, and `lengths` of each, (classes,); `rows` int64 (sources, ranks);
+    `orders` as for `distance_sums`.
+    """
+    sums = distance_sums(orbits.sources, links, lengths[orbits.classes], orders, rows)
     if (sums < 0).any():
         raise BoundError(
             f"rank {int(orbits.sources[sums.argmin()])} cannot reach a rank for which it has data; "

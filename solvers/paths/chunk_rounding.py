@@ -7,6 +7,7 @@ Largest remainder method per pair of ranks, then chunks move between the paths o
 
 import math
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,9 +63,24 @@ def rounded(
         loads = np.bincount(paths.links, np.repeat(shares, np.diff(paths.starts)), len(capacities))
         goal = Fraction(float((loads[used] / capacities[used]).max()) * (1 - 1e-9))
     loads = path_loads(paths, chunks, len(capacities))
-    return _local_search(
-        paths, members, starts, chunks, loads, capacities, _limits(goal, capacities, used), patience, effort
-    )
+    steps = capacities[paths.links].min() / capacities
+    random = np.array([SEED], dtype=np.uint64)
+    search = _Search(paths, members, starts, chunks, loads, capacities, steps, np.empty(len(loads)), random)
+    return _local_search(search, _limits(goal, capacities, used), patience, effort)
+
+
+class _Search(NamedTuple):
+    """State of the local search."""
+
+    paths: Paths
+    members: IntArray  # int64 (paths,): the paths of each pair, one pair after the other
+    starts: IntArray  # int64 (pairs + 1,): where those of each pair begin
+    chunks: IntArray  # int64 (paths,)
+    loads: IntArray  # int64 (links,)
+    capacities: IntArray  # int64 (links,)
+    steps: FloatArray  # what one chunk adds to the time of each link, relative to the slowest
+    costs: FloatArray  # of one more chunk on each link
+    random: RandomArray
 
 
 def _check_arrays(paths: Paths, pairs: IntArray, amounts: IntArray, capacities: IntArray) -> None:
@@ -118,23 +134,10 @@ def _distribute_remainders(
 
 
 @kernel
-def _local_search(
-    paths: Paths,
-    members: IntArray,
-    starts: IntArray,
-    chunks: IntArray,
-    loads: IntArray,
-    capacities: IntArray,
-    limits: IntArray,
-    patience: int,
-    effort: int,
-) -> IntArray:
+def _local_search(search: _Search, limits: IntArray, patience: int, effort: int) -> IntArray:
     """Move chunks until the goal is met and `patience` passes are idle, or the effort is spent; return the best."""
-    random = np.array([SEED], dtype=np.uint64)
-    steps = np.empty(len(loads))
-    steps[:] = capacities[paths.links].min() / capacities
-    costs = np.empty(len(loads))
-    best, best_link = chunks.copy(), _most_loaded(loads, capacities)
+    loads, capacities, steps = search.loads, search.capacities, search.steps
+    best, best_link = search.chunks.copy(), _most_loaded(loads, capacities)
     best_load = loads[best_link]
     reached, idle = (loads <= limits).all(), 0
     for turn in range(CYCLE * MAX_CYCLES):
@@ -145,33 +148,21 @@ def _local_search(
         last = turn % CYCLE == CYCLE - 1
         sharpness = MAX_SHARPNESS if last else SHARPNESS[turn // CYCLE % len(SHARPNESS)]
         for link in range(len(loads)):
-            costs[link] = _cost(loads[link], steps[link], peak, sharpness)
+            search.costs[link] = _cost(loads[link], steps[link], peak, sharpness)
         # The first cycle is pure descent.
         more = MAX_COST_INCREASE * (1 - turn % CYCLE / (CYCLE - 1)) ** 2 if turn >= CYCLE else 0.0
-        effort = _pass(paths, members, starts, chunks, loads, steps, costs, peak, sharpness, more, random, effort)
+        effort = _pass(search, peak, sharpness, more, effort)
         link = _most_loaded(loads, capacities)
         if loads[link] * capacities[best_link] < best_load * capacities[link]:
-            best[:], best_link, best_load, idle = chunks, link, loads[link], 0
+            best[:], best_link, best_load, idle = search.chunks, link, loads[link], 0
             reached = reached or (loads <= limits).all()
     return best
 
 
 @kernel
-def _pass(
-    paths: Paths,
-    members: IntArray,
-    starts: IntArray,
-    chunks: IntArray,
-    loads: IntArray,
-    steps: FloatArray,
-    costs: FloatArray,
-    peak: float,
-    sharpness: float,
-    more: float,
-    random: RandomArray,
-    effort: int,
-) -> int:
+def _pass(search: _Search, peak: float, sharpness: float, more: float, effort: int) -> int:
     """Move one chunk of each path to where it costs least, or about the same; return the remaining effort."""
+    paths, members, starts, chunks, _, _, _, costs, random = search
     pairs = len(starts) - 1
     first = int(next_random(random) * pairs)
     # The order of pairs varies, with small strides for locality: pairs of one rank are close in memory.
@@ -188,7 +179,7 @@ def _pass(
                 continue
             if effort <= 0:
                 return effort
-            _add(paths, path, -1, loads, steps, costs, peak, sharpness)
+            _add(search, path, -1, peak, sharpness)
             now = 0.0
             for place in range(paths.starts[path], paths.starts[path + 1]):
                 now += costs[paths.links[place]]
@@ -210,26 +201,18 @@ def _pass(
                     chosen = other
             chunks[path] -= 1
             chunks[chosen] += 1
-            _add(paths, chosen, 1, loads, steps, costs, peak, sharpness)
+            _add(search, chosen, 1, peak, sharpness)
     return effort
 
 
 @kernel
-def _add(
-    paths: Paths,
-    path: int,
-    chunks: int,
-    loads: IntArray,
-    steps: FloatArray,
-    costs: FloatArray,
-    peak: float,
-    sharpness: float,
-) -> None:
+def _add(search: _Search, path: int, chunks: int, peak: float, sharpness: float) -> None:
     """Add chunks to all links of a path."""
+    paths, loads = search.paths, search.loads
     for place in range(paths.starts[path], paths.starts[path + 1]):
         link = paths.links[place]
         loads[link] += chunks
-        costs[link] = _cost(loads[link], steps[link], peak, sharpness)
+        search.costs[link] = _cost(loads[link], search.steps[link], peak, sharpness)
 
 
 @kernel

@@ -10,18 +10,17 @@ import numpy as np
 
 from ...support.arrays import BoolArray, IntArray
 from ...support.compiling.kernels import kernel
-from ..flow.max_flow import CAPACITY_LIMIT, augment, distances_to_sink, flow_network
+from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, augment, distances_to_sink, flow_network
 
 
 class NodeWeightedCuts(NamedTuple):
     """A flow network whose arcs are the links, then one arc per node to a sink and one from a source."""
 
-    first_arc: IntArray  # as in `FlowNetwork`; the last nodes are the sink and the source
-    next_arc: IntArray
-    heads: IntArray
-    capacities: IntArray
+    network: FlowNetwork  # the last nodes are the sink and the source
     num_links: int  # link ``i`` is the arcs ``2 i`` and ``2 i + 1``
     num_ranks: int  # ranks are the first nodes; then come switches
+    residual: IntArray  # int64 (arcs,), of the last cut
+    scratch: IntArray  # int64 (4, nodes): ``scratch[0] < 0`` on the inside of the last cut
 
 
 def node_weighted_cuts(
@@ -36,26 +35,19 @@ def node_weighted_cuts(
         np.concatenate([capacities, nothing, nothing]),
         np.concatenate([capacities, nothing, nothing]),
     )
-    return NodeWeightedCuts(*network, len(tails), num_ranks)
+    scratch = np.empty((4, num_nodes + 2), dtype=np.int64)
+    return NodeWeightedCuts(network, len(tails), num_ranks, np.empty_like(network.capacities), scratch)
 
 
 @kernel
-def min_cut_around(
-    cuts: NodeWeightedCuts,
-    factor: int,
-    node_weights: IntArray,
-    rank: int,
-    active: BoolArray,
-    residual: IntArray,
-    scratch: IntArray,
-) -> int:
+def min_cut_around(cuts: NodeWeightedCuts, factor: int, node_weights: IntArray, rank: int, active: BoolArray) -> int:
     """Minimize ``factor c(S) + weight(S without rank)`` over sets S with `rank` inside and inactive nodes outside.
 
-    The largest minimizer is left where ``scratch[0] < 0``.  Shapes: `node_weights` int64 (ranks,); `active` bool
-    (nodes,); `residual` int64 (arcs,) and `scratch` int64 (4, nodes) are written to.
+    The largest minimizer is left where ``cuts.scratch[0] < 0``.  Shapes: `node_weights` int64 (ranks,); `active` bool
+    (nodes,).
     """
-    heads, capacities, num_links = cuts.heads, cuts.capacities, cuts.num_links
-    sink = len(cuts.first_arc) - 2
+    heads, capacities, num_links, residual = cuts.network.heads, cuts.network.capacities, cuts.num_links, cuts.residual
+    sink = len(cuts.network.first_arc) - 2
     costs = np.zeros(sink, dtype=np.int64)  # of having a node inside
     costs[: cuts.num_ranks] = node_weights
     costs[rank] = 0
@@ -78,7 +70,7 @@ def min_cut_around(
             residual[out + 2 * sink] = -costs[node]
             value += costs[node]
     residual[2 * (num_links + rank + sink)] = CAPACITY_LIMIT
-    value += _max_flow(cuts, residual, scratch)
+    value += augment(cuts.network, residual, sink + 1, sink, CAPACITY_LIMIT, cuts.scratch)
     return value
 
 
@@ -88,24 +80,16 @@ def add_switches(cuts: NodeWeightedCuts, parts: int, sets: IntArray) -> None:
 
     Of two sets that share switches, neither has a larger cut without them.
     """
-    nodes, sink = len(cuts.first_arc), len(cuts.first_arc) - 2
-    scratch = np.empty((4, nodes), dtype=np.int64)
+    network, residual, scratch = cuts.network, cuts.residual, cuts.scratch
+    sink = len(network.first_arc) - 2
     for part in range(parts):
-        residual = cuts.capacities.copy()
+        residual[:] = network.capacities
         # The part is the sink: the nodes that reach it in the residual network are the smallest set.
         for rank in range(cuts.num_ranks):
             out = 2 * (cuts.num_links + rank)
             residual[out if sets[rank] == part else out + 2 * sink] = CAPACITY_LIMIT
-        _max_flow(cuts, residual, scratch)
-        distances_to_sink(cuts.first_arc, cuts.next_arc, cuts.heads, residual, sink, -1, scratch[0], scratch[2])
+        augment(network, residual, sink + 1, sink, CAPACITY_LIMIT, scratch)
+        distances_to_sink(network, residual, sink, -1, scratch[0], scratch[2])
         for node in range(cuts.num_ranks, sink):
             if scratch[0, node] >= 0:
                 sets[node] = part
-
-
-@kernel
-def _max_flow(cuts: NodeWeightedCuts, residual: IntArray, scratch: IntArray) -> int:
-    """Push a maximum flow from source to sink; ``scratch[0]`` is negative at nodes that cannot reach the sink."""
-    sink = len(cuts.first_arc) - 2
-    pushed: int = augment(cuts.first_arc, cuts.next_arc, cuts.heads, residual, sink + 1, sink, CAPACITY_LIMIT, scratch)
-    return pushed

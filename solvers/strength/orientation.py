@@ -101,17 +101,14 @@ def _raise(
     cuts: NodeWeightedCuts, level: int, begin: int, end: int, target: IntArray, demands: IntArray, tight: BoolArray
 ) -> None:
     """Give ranks ``begin .. end - 1`` their target, or more if a cut with earlier ranks requires it."""
-    nodes, ranks = len(cuts.first_arc), cuts.num_ranks
-    scratch = np.empty((4, nodes), dtype=np.int64)
-    residual = np.empty_like(cuts.capacities)
-    active = np.arange(nodes) >= ranks
+    active = np.arange(len(cuts.network.first_arc)) >= cuts.num_ranks
     active[:begin] = True
     for rank in range(begin, end):
         active[rank] = True
-        least = level - min_cut_around(cuts, 1, demands, rank, active, residual, scratch)
+        least = level - min_cut_around(cuts, 1, demands, rank, active)
         demands[rank] = max(target[rank], least)
         if least >= target[rank]:
-            tight[:rank] |= scratch[0, :rank] < 0
+            tight[:rank] |= cuts.scratch[0, :rank] < 0
             tight[rank] = True
 
 
@@ -120,16 +117,13 @@ def _remove_excess(
     cuts: NodeWeightedCuts, level: int, limit: int, begin: int, end: int, demands: IntArray, tight: BoolArray
 ) -> None:
     """Remove excess from ranks ``begin .. end - 1``, up to `limit` each, as far as cuts allow."""
-    nodes, ranks = len(cuts.first_arc), cuts.num_ranks
-    scratch = np.empty((4, nodes), dtype=np.int64)
-    residual = np.empty_like(cuts.capacities)
-    active = np.ones(nodes, dtype=np.bool_)
+    active = np.ones(len(cuts.network.first_arc), dtype=np.bool_)
     excess: int = demands.sum() - level
     for rank in range(begin, end):
         if tight[rank] or excess == 0:
             continue
-        spare = demands[rank] + min_cut_around(cuts, 1, demands, rank, active, residual, scratch) - level
+        spare = demands[rank] + min_cut_around(cuts, 1, demands, rank, active) - level
         if spare <= min(limit, excess):
-            tight |= scratch[0, :ranks] < 0
+            tight |= cuts.scratch[0, : cuts.num_ranks] < 0
         demands[rank] -= min(spare, limit, excess)
         excess -= min(spare, limit, excess)

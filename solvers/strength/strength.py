@@ -41,7 +41,7 @@ def strength(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, c
         parts = int(blocks.max()) + 1
         if parts == 1:
             return Strength(value, labels)
-        sets = np.full(len(cuts.first_arc) - 2, -1, dtype=np.int64)
+        sets = np.full(len(cuts.network.first_arc) - 2, -1, dtype=np.int64)
         sets[: len(blocks)] = blocks
         if len(sets) > len(blocks):
             add_switches(cuts, parts, sets)
@@ -76,14 +76,11 @@ def _merge_blocks(
     cuts: NodeWeightedCuts, factor: int, level: int, begin: int, end: int, demands: IntArray, blocks: IntArray
 ) -> None:
     """Compute the demands of ranks ``begin .. end - 1`` and merge each with the blocks whose constraint is tight."""
-    nodes = len(cuts.first_arc)
-    scratch = np.empty((4, nodes), dtype=np.int64)
-    residual = np.empty_like(cuts.capacities)
-    active = np.arange(nodes) >= cuts.num_ranks
+    active = np.arange(len(cuts.network.first_arc)) >= cuts.num_ranks
     active[:begin] = True
     for rank in range(begin, end):
         active[rank] = True
-        demands[rank] = level - min_cut_around(cuts, factor, demands, rank, active, residual, scratch)
+        demands[rank] = level - min_cut_around(cuts, factor, demands, rank, active)
         for other in range(rank):
-            if scratch[0, other] < 0:
+            if cuts.scratch[0, other] < 0:
                 blocks[other] = rank

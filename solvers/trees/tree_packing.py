@@ -13,7 +13,7 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, SmallArray
 from ...support.compiling.kernels import kernel
-from ..flow.max_flow import CAPACITY_LIMIT, augment, flow_network
+from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, augment, flow_network
 
 UNREACHED, START = -2, -1  # BFS marks of unreached and of start nodes; all other nodes hold the arc that reached them
 
@@ -83,7 +83,7 @@ def _initial_state(
     columns = np.concatenate([tails, np.full(num_ranks, num_ranks)]), np.concatenate([heads, np.arange(num_ranks)])
     network = flow_network(num_ranks + 1, *columns, np.concatenate([capacities, supplies]))
     for part in progress.batches(num_ranks):
-        unserved = _first_flows(network.first_arc, network.next_arc, network.heads, network.capacities, flows, *part)
+        unserved = _first_flows(network, flows, *part)
         if unserved >= 0:
             raise SolverError(f"rank {unserved} cannot receive every supply at once, so the requested trees do not fit")
     return _State(
@@ -102,23 +102,15 @@ def _initial_state(
 
 
 @kernel
-def _first_flows(
-    first_arc: IntArray,
-    next_arc: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    flows: IntArray,
-    begin: int,
-    end: int,
-) -> int:
+def _first_flows(network: FlowNetwork, flows: IntArray, begin: int, end: int) -> int:
     """Fill rows of `flows` with one maximum flow per rank; return a rank that cannot receive every supply, or -1."""
     ranks, links = flows.shape
     scratch = np.empty((4, ranks + 1), dtype=np.int64)
     for sink in range(begin, end):
-        residual = capacities.copy()
+        residual = network.capacities.copy()
         residual[2 * (links + sink)] = 0
         needed = residual[2 * links :: 2].sum()
-        pushed = augment(first_arc, next_arc, heads, residual, ranks, sink, needed, scratch)
+        pushed = augment(network, residual, ranks, sink, needed, scratch)
         if pushed < needed:
             return sink
         flows[sink] = residual[1 : 2 * links : 2]

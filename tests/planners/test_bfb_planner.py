@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from collopt.errors import BoundError, CapacityOverflowError, UnsupportedError
 from collopt.formulations import bfb as programs
-from collopt.planners.bfb.bfb import best_chunks, bfb_cost, bfb_loads, bfb_schedule, chunked_cost, plan_bfb
-from collopt.planners.bfb.latencies import timed_bfb, timed_loads
+from collopt.planners.bfb.bfb import bfb_cost, bfb_schedule, fastest_chunks, plan_bfb
+from collopt.planners.bfb.latencies import demands_of, divisible_times, timed_bfb
+from collopt.planners.bfb.problem import read_network
 from collopt.schedules import (
     Cut,
     Partition,
@@ -25,6 +26,7 @@ from collopt.schedules import (
     step_cost,
     verified_loads,
 )
+from collopt.solvers.bfb.load_balancing import busiest_sets, chunked_times
 from collopt.solvers.highs.session import solve
 from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links
@@ -67,6 +69,19 @@ def one_way_pair(count: int) -> Topology:
     return Topology.from_links([("a", "b", count), ("b", "c", 1), ("c", "a", 1)], compute="abc")
 
 
+def loads_of(network: DirectGraph | Topology, direction: Any = "broadcast") -> list[Fraction]:
+    """Time of each step, in shards per arc or ns per byte of shard."""
+    problem = read_network(network, direction)
+    return [found.load / problem.unit for found in busiest_sets(problem.intake)]
+
+
+def chunked_factor(graph: DirectGraph, chunks: int) -> Fraction:
+    """T_B of the best broadcast of so many chunks per shard: integer program (13)."""
+    problem = read_network(graph)
+    times = chunked_times(problem.intake, busiest_sets(problem.intake), chunks)
+    return Fraction(graph.degree, graph.num_nodes * chunks) * sum(times) / problem.unit
+
+
 @settings(max_examples=examples(40))
 @given(graph=regular_graphs())
 def test_all_solvers_and_the_oracle_agree(graph: DirectGraph) -> None:
@@ -79,7 +94,7 @@ def test_all_solvers_and_the_oracle_agree(graph: DirectGraph) -> None:
     cost = bfb_cost(graph)
     assert cost == (len(loads), Fraction(graph.degree, graph.num_nodes) * sum(loads))
     assert cost == bfb_cost(graph, solver="subsets") == bfb_cost(graph, solver="newton") == bfb_cost(topology)
-    assert [found.load for found in bfb_loads(graph)] == loads
+    assert loads_of(graph) == loads
 
 
 @settings(max_examples=examples(8))
@@ -95,7 +110,9 @@ def test_schedules_are_valid_and_cost_what_is_promised(graph: DirectGraph, chunk
     """The checker accepts them, and their loads add up to the formulas' values."""
     schedule = bfb_schedule(graph, chunks=chunks)
     verified_loads(schedule, Topology.from_graph(graph))
-    assert step_cost(graph, schedule) == (bfb_cost(graph) if chunks is None else chunked_cost(graph, chunks))
+    best = bfb_cost(graph)
+    factor = best.bandwidth_factor if chunks is None else chunked_factor(graph, chunks)
+    assert step_cost(graph, schedule) == (best.steps, factor)
 
 
 @settings(max_examples=examples(40))
@@ -105,10 +122,10 @@ def test_schedules_on_unequal_links_reach_the_linear_program(topology: Topology,
     direction: Any = data.draw(st.sampled_from(["broadcast", "reduce"]))
     schedule = bfb_schedule(topology, direction=direction)
     verified_loads(schedule, topology)
-    loads = bfb_loads(topology, direction=direction)
+    loads = loads_of(topology, direction)
     assert schedule.direction == direction
     assert schedule.num_steps == len(loads)
-    assert schedule.inverse_rate(topology) == sum(found.load for found in loads)
+    assert schedule.inverse_rate(topology) == sum(loads)
 
 
 @settings(max_examples=examples(25))
@@ -129,13 +146,12 @@ def test_whole_chunks_are_shared_out_as_the_integer_program_would(topology: Topo
 @given(topology=switch_free_topologies(max_ranks=6), data=st.data())
 def test_a_witness_shows_every_load(topology: Topology, data: st.DataObject) -> None:
     """No link outside the set brings what is counted."""
-    loads = bfb_loads(topology)
-    found = data.draw(st.sampled_from(loads))
-    names = topology.compute_nodes
-    chosen = {topology.link(names[tail], names[head]) for tail, head in found.links}
-    masks = offered_links(topology, found.distance, names[found.rank])
+    problem = read_network(topology)
+    distance, found = data.draw(st.sampled_from(list(enumerate(busiest_sets(problem.intake), 1))))
+    chosen = {topology.links[number] for number in found.links}
+    masks = offered_links(topology, distance, topology.compute_nodes[found.rank])
     assert found.shards == sum(mask <= chosen for mask in masks)
-    assert found.bandwidth == sum(link.bandwidth for link in chosen)
+    assert found.width * problem.unit == sum(link.bandwidth for link in chosen)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +173,10 @@ def test_costs_of_graphs_in_the_paper(graph: DirectGraph, steps: int, factor: st
 
 def test_a_circulant_of_degree_six_is_not_optimal() -> None:
     """Against conjecture 1: in step 2 of C(15, {1, 4, 5}) three shards have two of the six links into each rank."""
-    first, second = bfb_loads(circulant(15, 1, 4, 5))
-    assert [first.load, second.load] == [1, Fraction(3, 2)]
-    assert [second.shards, second.bandwidth, len(second.links)] == [3, 2, 2]
+    graph = circulant(15, 1, 4, 5)
+    _, second = busiest_sets(read_network(graph).intake)
+    assert loads_of(graph) == [1, Fraction(3, 2)]
+    assert [second.shards, second.width, len(second.links)] == [3, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -186,21 +203,22 @@ def test_large_networks_of_table_6_reach_both_optima() -> None:
 def test_the_cost_of_chunks_has_a_closed_form(graph: DirectGraph, chunks: int) -> None:
     """Section E.2 without parallel arcs: d / (N P) times the sum of ceil(P U)."""
     assume(not graph.has_parallel_links)
-    rounded = sum(ceil(chunks * found.load) for found in bfb_loads(graph))
-    assert chunked_cost(graph, chunks).bandwidth_factor == Fraction(graph.degree * rounded, graph.num_nodes * chunks)
+    rounded = sum(ceil(chunks * load) for load in loads_of(graph))
+    assert chunked_factor(graph, chunks) == Fraction(graph.degree * rounded, graph.num_nodes * chunks)
 
 
 @settings(max_examples=examples(20))
 @given(graph=regular_graphs(max_nodes=6), most=st.integers(1, 9))
 def test_the_best_number_of_chunks_is_the_best(graph: DirectGraph, most: int) -> None:
     """Of all that may be tried, the first of the fastest."""
-    costs = [chunked_cost(graph, chunks).bandwidth_factor for chunks in range(1, most + 1)]
-    assert best_chunks(graph, most=most) == costs.index(min(costs)) + 1
+    costs = [chunked_factor(graph, chunks) for chunks in range(1, most + 1)]
+    problem = read_network(graph)
+    assert fastest_chunks(problem, busiest_sets(problem.intake), most) == costs.index(min(costs)) + 1
 
 
 def test_more_chunks_are_not_always_better() -> None:
     """Five divide the loads of a hypercube of dimension 5, twelve do not."""
-    costs = [chunked_cost(hypercube(5), chunks).bandwidth_factor for chunks in (5, 12)]
+    costs = [chunked_factor(hypercube(5).direct_graph(), chunks) for chunks in (5, 12)]
     assert costs == [Fraction(31, 32), Fraction(125, 128)]
 
 
@@ -212,7 +230,7 @@ def test_too_many_chunks_are_not_what_anybody_wants() -> None:
     schedule = bfb_schedule(topology)
     verified_loads(schedule, topology)
     assert schedule.chunks_per_shard <= 256
-    best = sum(found.load for found in bfb_loads(topology))
+    best = sum(loads_of(topology))
     assert best <= schedule.inverse_rate(topology) <= best * Fraction(101, 100)
 
 
@@ -263,7 +281,7 @@ def test_steps_with_latencies_take_the_time_of_the_worst_set(topology: Topology,
     """As the oracle, which looks at all sets of links, has it."""
     topology = with_latencies(topology, lambda: data.draw(st.sampled_from([Fraction(1, 2), Fraction(2), Fraction(9)])))
     shard = data.draw(st.sampled_from([1, 1500, 40000]))
-    assert timed_loads(topology, shard * topology.num_ranks) == tuple(
+    assert divisible_times(demands_of(topology, "broadcast")[1], Fraction(shard)) == tuple(
         max(least_time(topology, distance, rank, shard) for rank in topology.compute_nodes)
         for distance in range(1, diameter_of(topology) + 1)
     )
@@ -275,7 +293,7 @@ def test_steps_with_latencies_take_the_time_of_the_worst_set(topology: Topology,
 def test_the_best_links_to_use_are_found(topology: Topology, data: st.DataObject) -> None:
     """Linear program (14) over every set of links that brings everything."""
     topology = with_latencies(topology, lambda: data.draw(st.sampled_from([Fraction(1), Fraction(2), Fraction(9)])))
-    times = timed_loads(topology, 1500 * topology.num_ranks)
+    times = divisible_times(demands_of(topology, "broadcast")[1], Fraction(1500))
     for distance, time in enumerate(times, start=1):
         best = [_least_over_links(topology, distance, rank) for rank in topology.compute_nodes]
         assert float(time) == pytest.approx(max(best), rel=1e-6)
@@ -301,20 +319,20 @@ def test_timed_schedules_are_valid_and_tell_their_time(topology: Topology, data:
     direction: Any = data.draw(st.sampled_from(["broadcast", "reduce"]))
     chunks = data.draw(st.one_of(st.none(), st.integers(1, 5)))
     size = 3000 * topology.num_ranks
-    found = timed_bfb(topology, size, chunks=chunks, direction=direction)
+    found = timed_bfb(topology, size, chunks, direction)
     verified_loads(found.schedule, topology)
     assert found.time == schedule_time(found.schedule, topology, size)
-    assert found.limit == sum(timed_loads(topology, size, direction=direction)) <= found.time
+    assert found.limit == sum(divisible_times(demands_of(topology, direction)[1], Fraction(3000))) <= found.time
     slowest = min(link.bandwidth for link in topology.links)
     chunk = Fraction(3, found.schedule.chunks_per_shard) / slowest
     assert found.time <= found.limit + chunk * found.schedule.num_steps
     if chunks is None:
-        assert found.time <= timed_bfb(topology, size, chunks=7, direction=direction).time
+        assert found.time <= timed_bfb(topology, size, 7, direction).time
 
 
 def test_equal_latencies_change_no_share() -> None:
     """Each step then takes that latency and what it takes without."""
-    found = timed_bfb(torus(3, 4, bandwidth=25, latency=2), 12 * 25_000)
+    found = timed_bfb(torus(3, 4, bandwidth=25, latency=2), 12 * 25_000, None)
     assert found.time == found.limit == 3 * 2 + Fraction(11, 4)
 
 
@@ -340,10 +358,10 @@ def bad(value: Any) -> Any:
     [
         (lambda: bfb_schedule(dgx_a100()), "has switches, such as 'box0/nvswitch'; expected direct links"),
         (lambda: bfb_cost(dgx_a100()), "has switches, such as 'box0/nvswitch'; expected direct links"),
-        (lambda: timed_bfb(dgx_a100(), 1000), "has switches"),
+        (lambda: timed_bfb(dgx_a100(), 1000, 1), "has switches"),
         (lambda: bfb_schedule(bad("ring")), "the network is 'ring'; expected a DirectGraph or a Topology"),
         (lambda: bfb_cost(bad(None)), "the topology is None; expected a Topology"),
-        (lambda: timed_bfb(bad(None), 1), "the topology is None; expected a Topology"),
+        (lambda: timed_bfb(bad(None), 1, 1), "the topology is None; expected a Topology"),
         (lambda: plan_bfb(bad(None), "allgather"), "the topology is None; expected a Topology"),
         (lambda: plan_bfb(ring(4), "broadcast"), "does not implement the collective 'broadcast'; expected one of all"),
         (lambda: bfb_schedule(ring(4), chunks=0), r"chunks is 0; expected a whole number from 1 to 1048576"),
@@ -351,14 +369,12 @@ def bad(value: Any) -> Any:
         (lambda: bfb_schedule(ring(4), chunks=True), "chunks is True; expected"),
         (lambda: plan_bfb(ring(4), "allgather", chunks=bad(1.0)), "chunks is 1.0; expected"),
         (lambda: plan_bfb(ring(4), "allgather", size="large"), "size 'large' is not understood"),
-        (lambda: chunked_cost(ring(4), bad("2")), "chunks is '2'; expected"),
-        (lambda: best_chunks(ring(4), most=0), "most is 0; expected a whole number from 1 to 4096"),
         (lambda: bfb_cost(ring(4), solver="fast"), "solver is 'fast'; expected one of auto, subsets, newton, lp"),
         (lambda: bfb_cost(ring(4), solver=bad([])), r"solver is \[\]; expected one of"),
         (lambda: bfb_cost(one_way_pair(2)), "is not regular: 2 arcs leave node 0"),
-        (lambda: bfb_loads(ring(4), direction=bad("up")), "direction is 'up'; expected 'broadcast' or 'reduce'"),
-        (lambda: bfb_loads(ring(4), direction=bad(None)), "direction is None; expected"),
-        (lambda: timed_loads(complete(12), 1000), "11 links lead into a rank of <Topology 'complete-12'"),
+        (lambda: bfb_schedule(ring(4), direction=bad("up")), "direction is 'up'; expected 'broadcast' or 'reduce'"),
+        (lambda: bfb_schedule(ring(4), direction=bad(None)), "direction is None; expected"),
+        (lambda: timed_bfb(complete(12), 1000, None), "11 links lead into a rank of <Topology 'complete-12'"),
     ],
 )
 def test_refuses_what_makes_no_sense(call: Callable[[], Any], message: str) -> None:

@@ -223,7 +223,7 @@ def test_executors_are_given_one_task_per_row() -> None:
     """And the table is the same as without."""
     executor = Recorder()
     frame = compare(ring(4), "allgather", executor=executor)
-    assert [args[0][3] for args in executor.asked] == frame["planner"].tolist()
+    assert [args[3] for args in executor.asked] == frame["planner"].tolist()
     alone = compare(ring(4), "allgather")
     same = [column for column in COLUMNS if column not in ("seconds", "compile_seconds", "plan")]
     pd.testing.assert_frame_equal(frame[same], alone[same])
@@ -234,7 +234,7 @@ class Broken(Recorder):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """As an executor's."""
-        if args[0][3] != "blink":
+        if args[3] != "blink":
             return super().submit(fn, *args, **kwargs)
         future: Future[Any] = Future()
         future.set_exception(BrokenExecutor("a process was terminated abruptly"))

@@ -51,7 +51,7 @@ def test_bases_are_what_the_database_says(nodes: int, degree: int) -> None:
         back = entry.factor if entry.reduce_factor is None else entry.reduce_factor
         costs = ((entry.steps, entry.factor), (entry.steps, back))
         for schedule, cost in zip(
-            (entry.construction.schedule(), entry.construction.reduce_scatter()), costs, strict=True
+            (entry.construction.schedule(), entry.construction.schedule("reduce")), costs, strict=True
         ):
             verified_loads(schedule, Topology.from_graph(graph))
             assert step_cost(graph, schedule) == cost, entry
@@ -95,7 +95,7 @@ def test_expansions_build_and_cost_what_the_theorems_say(
     verified_loads(schedule, Topology.from_graph(graph))
     if cost is not None:
         assert step_cost(graph, schedule) == cost
-    back = construction.reduce_scatter()
+    back = construction.schedule("reduce")
     assert back.direction == "reduce"
     verified_loads(back, Topology.from_graph(graph))
     if construction.reverse_symmetric or "Diamond" in name:

@@ -15,7 +15,7 @@ from collopt.errors import CertificateError, ColloptError, TopologyError, Unsupp
 from collopt.planners import Candidate, Frontier, find_topologies, sweep_topologies
 from collopt.planners.bfb.bfb import bfb_cost, plan_bfb
 from collopt.planners.finder import costs as finder_costs
-from collopt.planners.finder import rates
+from collopt.planners.finder import find as finder
 from collopt.planners.finder.bases import best_circulants
 from collopt.planners.finder.candidate import is_no_worse
 from collopt.planners.finder.constructions import Base, DegreeExpansion, LineGraph
@@ -319,7 +319,7 @@ def test_graphs_that_take_too_long_are_left_to_theorems(monkeypatch: pytest.Monk
     known = find_topologies(64, 4)
     assert known.unmeasured == 0
     monkeypatch.setattr(finder_costs, "MAX_WORK", 64**2 * 4)
-    monkeypatch.setattr(rates, "MAX_DISTANCE_WORK", 1)
+    monkeypatch.setattr(finder, "MAX_DISTANCE_WORK", 1)
     found = find_topologies(64, 4)
     assert found.unmeasured > 3
     assert found[0].all_to_all is None
@@ -507,7 +507,7 @@ def test_a_sweep_counts_both_directions() -> None:
             assert (row["name"], row["steps"], row["reduce_scatter_steps"]) == (graph.name, entry.steps, entry.steps)
             for schedule, factor in (
                 (entry.construction.schedule(), row["bandwidth_factor_exact"]),
-                (entry.construction.reduce_scatter(), row["reduce_scatter_factor_exact"]),
+                (entry.construction.schedule("reduce"), row["reduce_scatter_factor_exact"]),
             ):
                 verified_loads(schedule, Topology.from_graph(graph))
                 assert step_cost(graph, schedule) == (entry.steps, factor)

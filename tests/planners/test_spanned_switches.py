@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.planners import PLANNERS, Plan, steiner_bound
-from collopt.planners.trees.box_stars import box_groups
+from collopt.planners.trees.spanned_switches import box_groups
 from collopt.planners.trees.strength import plan_strength, plan_with_switches
 from collopt.runtime import lower, run_program
 from collopt.schedules import Bound, Partition, TreePartition, verified_loads

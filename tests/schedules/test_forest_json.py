@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from collopt.errors import FileFormatError
+from collopt.errors import CertificateError, FileFormatError
 from collopt.planners import plan
-from collopt.schedules import Forest, schedule_from_json, schedule_to_json
-from collopt.topologies import Topology
+from collopt.schedules import Forest, schedule_from_json, schedule_to_json, verified_loads
+from collopt.topologies import Topology, complete
 from strategies import eulerian_topologies
 
 ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes")
@@ -54,6 +54,15 @@ def test_only_the_form_is_checked() -> None:
     assert schedule_from_json(made, "here").roots.tolist() == [7, 0, 1]
 
 
+@pytest.mark.parametrize("paths", [[], [[]]])
+def test_forests_without_paths_are_refused_on_a_network(paths: list[object]) -> None:
+    """As what does not make paths of two nodes or more."""
+    made = document()
+    made["paths"] = paths
+    with pytest.raises(CertificateError, match="path_starts do not cut its path_nodes into paths of two or more"):
+        verified_loads(schedule_from_json(made, "here"), complete(2))
+
+
 def put(value: object, *place: str | int) -> Callable[[dict[str, Any]], object]:
     """A change that writes `value` at some place of the document."""
 
@@ -86,9 +95,8 @@ BAD: Cases = {
         r"field schedule.trees_per_root is .*; expected a whole number from 1",
         "trees_per_root",
     ),
-    **cases("paths", NO_ROWS, "schedule.paths", "paths"),
-    **cases("path node", NO_INTEGERS, "schedule.paths are not whole numbers", "paths", 0, 1),
-    "no path node at all": (put([[]], "paths"), "schedule.paths are not whole numbers"),
+    **cases("paths", [rows for rows in NO_ROWS if rows], "schedule.paths is not", "paths"),
+    **cases("path node", [*NO_INTEGERS, -1], "field schedule.paths (is not a list|has)", "paths", 0, 1),
     **cases("trees", NO_ROWS, "schedule.trees", "trees"),
     **cases("tree", [[0, 1], [0, 1, [-1, 0], 1], {}, "abc", "ab", None], "schedule.trees", "trees", 1),
     **cases("root", NO_INTEGERS, "the roots of schedule.trees are not whole numbers", "trees", 1, 0),

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.schedules import (
     StepSchedule,
     allreduce_schedule,
     reduce_scatter_schedule,
-    relabelled,
     reversed_schedule,
     step_cost,
     verified_loads,
@@ -60,30 +57,6 @@ def test_reversing_gives_the_other_collective_on_the_transpose(graph: DirectGrap
     again = reversed_schedule(turned)
     assert again.direction == "broadcast"
     assert columns(again) == columns(schedule)
-
-
-@given(regular_graphs(), st.randoms(use_true_random=False))
-@settings(max_examples=examples(40))
-def test_renumbered_schedules_are_for_the_renumbered_graph(graph: DirectGraph, random: object) -> None:
-    """Definition 7; numbering back gives the old schedule."""
-    order = list(range(graph.num_nodes))
-    random.shuffle(order)  # type: ignore[attr-defined]
-    mapping = np.array(order)
-    other = DirectGraph(graph.num_nodes, mapping[graph.tails], mapping[graph.heads], "renumbered")
-    schedule = first_neighbor_schedule(graph)
-    moved = relabelled(schedule, order)
-    verified_loads(moved, Topology.from_graph(other))
-    assert step_cost(other, moved) == step_cost(graph, schedule)
-    assert columns(relabelled(moved, np.argsort(mapping))) == columns(schedule)
-
-
-def test_switches_keep_their_numbers() -> None:
-    """Only ranks are renumbered."""
-    star = Topology.from_links([("a", "s", 1), ("b", "s", 1)], compute=["a", "b"], switches=["s"], bidirectional=True)
-    schedule = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 2, 1)), (1, 1, 0, 1, (1, 2, 0))])
-    moved = relabelled(schedule, [1, 0])
-    assert [tuple(send) for send in moved.sends()] == [(0, 1, 0, 1, (1, 2, 0)), (1, 0, 0, 1, (0, 2, 1))]
-    verified_loads(moved, star)
 
 
 RING = unidirectional_ring(1, 3).direct_graph()
@@ -133,9 +106,9 @@ def test_a_schedule_without_repeats_is_left_alone() -> None:
 def test_input_that_makes_no_sense_is_refused() -> None:
     """No permutation, no schedule, a reduce-scatter for an allgather, a schedule for another graph."""
     schedule = first_neighbor_schedule(RING)
-    for wrong in ([0, 1], [0, 1, 1], [0.0, 1.0, 2.0], "abc", [[0], [1, 2]], None):
+    for wrong in ([0, 1], [0, 1, 1], [0.0, 1.0, 2.0], "abc", [[0], [1, 2]]):
         with pytest.raises(UnsupportedError, match="each number from 0 to 2 once"):
-            relabelled(schedule, wrong)  # type: ignore[arg-type]
+            reduce_scatter_schedule(RING, schedule, symmetry=wrong)  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="expected a StepSchedule"):
         reversed_schedule("allgather")  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="expected an allgather"):

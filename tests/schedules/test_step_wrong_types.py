@@ -20,7 +20,7 @@ from collopt.schedules import (
     degree_expansion_schedule,
     line_graph_schedule,
     link_values,
-    relabelled,
+    reduce_scatter_schedule,
     reversed_schedule,
     schedule_from_json,
     schedule_time,
@@ -153,7 +153,7 @@ CALLS: dict[str, Call] = {
     ),
     "prices of nothing": (lambda: link_values(None), UnsupportedError, "the bound is None; expected a Bound"),  # type: ignore[arg-type]
     "numbers that are booleans": (
-        lambda: relabelled(EXCHANGE, [True, False]),
+        lambda: reduce_scatter_schedule(GRAPH, EXCHANGE, symmetry=[True, False]),
         UnsupportedError,
         r"the mapping is \[True, False\]; expected each number from 0 to 1 once",
     ),

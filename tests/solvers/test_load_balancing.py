@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 
 from collopt.errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
 from collopt.solvers.bfb.balanced_shares import share_out
-from collopt.solvers.bfb.chunk_times import chunk_capacities, chunked_times, least_chunked_times
 from collopt.solvers.bfb.link_masks import Intake, groups_at, intake, max_in_degree
-from collopt.solvers.bfb.load_balancing import busiest_sets, loads_by_newton, loads_by_subsets
+from collopt.solvers.bfb.load_balancing import (
+    busiest_sets,
+    chunk_capacities,
+    chunked_times,
+    least_chunked_times,
+    loads_by_newton,
+    loads_by_subsets,
+)
 from collopt.topologies import Topology, complete, hypercube, torus
 from oracles.bfb_subsets import diameter_of, least_load, offered_links
 from sample_sizes import examples

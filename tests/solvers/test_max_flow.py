@@ -115,19 +115,6 @@ def test_cut_separates_and_is_as_large_as_the_flow(instance: Instance) -> None:
     assert int(capacities[leaving].sum()) == result.value
 
 
-@given(instances(), st.one_of(st.integers(0, 20), st.integers(0, 2**52)))
-def test_flow_stops_at_the_limit_and_continues_from_there(instance: Instance, limit: int) -> None:
-    """First up to the limit, then from the residual capacities to the maximum."""
-    num_nodes, tails, heads, capacities, source, sink = instance
-    network = flow_network(num_nodes, tails, heads, capacities)
-    maximum = solve_network(network, source, sink).value
-    first = solve_network(network, source, sink, limit=limit)
-    assert first.value == min(limit, maximum)
-    second = solve_network(network, source, sink, residual=first.residual)
-    assert first.value + second.value == maximum
-    assert int(second.residual[1::2][heads == sink].sum() - second.residual[1::2][tails == sink].sum()) == maximum
-
-
 def test_backward_capacity_is_capacity() -> None:
     """`reverse` gives an edge a second direction."""
     tails, heads, ones = np.array([0, 1]), np.array([1, 2]), np.array([1, 1])
@@ -149,13 +136,12 @@ def test_network_without_edges_carries_nothing() -> None:
 
 
 def test_inputs_are_left_alone() -> None:
-    """Neither the edges, nor the network, nor the residual capacities of a warm start change."""
+    """Neither the edges nor the network change."""
     num_nodes, tails, heads, capacities, source, sink = grid()
     network = flow_network(num_nodes, tails, heads, capacities)
-    start = solve_network(network, source, sink, limit=100).residual
-    arrays = [tails, heads, capacities, *network, start]
+    arrays = [tails, heads, capacities, *network]
     before = [array.copy() for array in arrays]
-    solve_network(network, source, sink, residual=start)
+    solve_network(network, source, sink)
     max_flow(*grid())
     assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
 

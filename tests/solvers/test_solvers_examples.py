@@ -6,10 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from collopt.solvers.bfb.chunk_times import chunked_times
 from collopt.solvers.bfb.kautz_bandwidth import kautz_figures, kautz_transpose_factor
 from collopt.solvers.bfb.link_masks import intake
-from collopt.solvers.bfb.load_balancing import busiest_sets
+from collopt.solvers.bfb.load_balancing import busiest_sets, chunked_times
 from collopt.solvers.fast.birkhoff import DECOMPOSITIONS, matchings
 from collopt.solvers.flow.max_flow import max_flow
 from collopt.solvers.flow.transport import integral_transport, rounded_flow

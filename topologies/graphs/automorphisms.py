@@ -56,7 +56,7 @@ def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntA
     as_topology(topology)
     graph, colors = _colored_graph(topology, _as_traffic(traffic, topology.num_ranks))
     attempts = MAX_WORK // (FIXED_COST + graph.num_arcs)
-    search = NodeMatching(graph, graph, (colors, colors), max_attempts=attempts)
+    search = NodeMatching(graph, graph, colors, max_attempts=attempts)
     found = list(_until_limit(orbit_mappings(search)))
     return np.array(found, dtype=np.int64).reshape(-1, graph.num_nodes)
 
@@ -71,6 +71,8 @@ def _until_limit(mappings: Iterator[IntArray]) -> Iterator[IntArray]:
 
 def _colored_graph(topology: Topology, traffic: IntArray | None) -> tuple[DirectGraph, Colors]:
     """Encode everything that a symmetry must preserve in the colors of nodes and arcs."""
+    from .refinement import node_kinds
+
     size, (tails, heads, kinds, _) = len(topology.nodes), topology.columns
     keys, links = tails * size + heads, kinds + 1
     pairs, amounts = _unusual(traffic, size) if traffic is not None else (keys[:0], keys[:0])
@@ -80,17 +82,6 @@ def _colored_graph(topology: Topology, traffic: IntArray | None) -> tuple[Direct
     arc_colors[np.searchsorted(arcs, pairs)] += amounts * (len(keys) + 1)
     graph = DirectGraph(size, arcs // size, arcs % size, topology.name)
     return graph, Colors(node_kinds(topology), np.unique(arc_colors, return_inverse=True)[1])
-
-
-def node_kinds(topology: Topology) -> IntArray:
-    """Number nodes, 0 for ranks, switches by what they can do, int64 (nodes,)."""
-    kinds = (np.arange(len(topology.nodes)) >= topology.num_ranks).astype(np.int64)
-    limits = {each.switch: each[1:] for each in topology.limits}
-    numbers: dict[object, int] = {}
-    for node in topology.multicast.union(topology.aggregation, limits):
-        able = node in topology.multicast, node in topology.aggregation, limits.get(node)
-        kinds[topology.node_index[node]] = numbers.setdefault(able, len(numbers) + 2)
-    return kinds
 
 
 def _unusual(traffic: IntArray, size: int) -> tuple[IntArray, IntArray]:

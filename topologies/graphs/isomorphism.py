@@ -9,6 +9,7 @@ search that reaches its limit of attempts raises `NoAnswerError`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -94,7 +95,7 @@ MAX_DISTANCE_TABLE = 4096  # nodes of graphs whose all-pairs distances are compa
 
 
 class Colors(NamedTuple):
-    """Colors of nodes and arcs, numbers of at least 0, that a mapping has to preserve."""
+    """Colors of nodes and arcs, numbers of at least 0, that an automorphism has to preserve."""
 
     nodes: IntArray  # int64 (nodes,)
     arcs: IntArray  # int64 (arcs,): in the order of the graph's arcs
@@ -104,32 +105,21 @@ class NodeMatching:
     """Search for isomorphisms of two graphs, whose nodes share one color array; colliding hashes only cost attempts."""
 
     def __init__(
-        self,
-        graph: DirectGraph,
-        other: DirectGraph,
-        colors: tuple[Colors, Colors] | None = None,
-        *,
-        max_attempts: int | None = None,
+        self, graph: DirectGraph, other: DirectGraph, colors: Colors | None = None, *, max_attempts: int | None = None
     ) -> None:
+        from .refinement import ColoredNetwork, mixed
+
         self.graph, self.other, self.size, self.colors = graph, other, graph.num_nodes, colors
-        self.max_attempts = max_attempts
+        self.max_attempts, self.attempts = max_attempts, 0
+        self.twins = np.concatenate([_twins(each, colors) for each in (graph, other)])
+        hashes = np.concatenate([_first_hashes(graph), _first_hashes(other)])
+        kinds = np.zeros(graph.num_arcs, dtype=np.int64) if colors is None else colors.arcs
+        if colors is not None:
+            hashes = mixed(hashes + np.tile(colors.nodes, 2).astype(np.uint64))
         tails = np.concatenate([graph.tails, other.tails + self.size])
         heads = np.concatenate([graph.heads, other.heads + self.size])
-        back = np.argsort(heads, kind="stable")
-        # Heads of the arcs out of each node, and tails of those into it.
-        self.neighbors = heads, tails[back]
-        self.ends = tuple(np.searchsorted(near, np.arange(2 * self.size + 1)) for near in (tails, heads[back]))
-        ours, theirs = (None, None) if colors is None else colors
-        self.twins = np.concatenate([_twins(graph, ours), _twins(other, theirs)])
-        self.attempts = 0
-        hashes = np.concatenate([_first_hashes(graph), _first_hashes(other)])
-        # Added to the hash of a neighbor, by the color of the arc.
-        self.salts: tuple[HashArray, HashArray] | None = None
-        if ours is not None and theirs is not None:
-            salts = _mixed(np.concatenate([ours.arcs, theirs.arcs]).astype(np.uint64))
-            self.salts = salts, salts[back]
-            hashes = _mixed(hashes + np.concatenate([ours.nodes, theirs.nodes]).astype(np.uint64))
-        self.start = self._refined(np.unique(hashes, return_inverse=True)[1])
+        self.network = ColoredNetwork(tails, heads, np.tile(kinds, 2), hashes.view(np.int64))
+        self.start = self._refined(self.network.colors)
 
     def cells(self) -> Iterator[IntArray]:
         """Yield the classes of several nodes of the first graph that refinement does not distinguish."""
@@ -192,24 +182,17 @@ class NodeMatching:
         colors[[node, self.size + candidate]] = len(colors)
         return self._refined(colors)
 
-    def _refined(self, colors: IntArray) -> IntArray | None:
+    def _refined(self, start: IntArray) -> IntArray | None:
         """Refine colors by those of neighbors until nothing changes; None if the graphs differ."""
-        count = 0
-        while True:
-            color_values, colors = np.unique(colors, return_inverse=True)
-            here, there = (np.bincount(half, minlength=len(color_values)) for half in np.split(colors, 2))
+        from .refinement import refinements
+
+        for colors in refinements(self.network, start):
+            here, there = (np.bincount(half, minlength=int(colors.max()) + 1) for half in np.split(colors, 2))
             if (here != there).any():
                 return None
-            if len(color_values) <= count or len(color_values) == self.size:
-                return colors
-            count = len(color_values)
-            hashes = _mixed(colors.astype(np.uint64) + np.uint64(1))
-            around = hashes
-            for side, (neighbors, ends) in enumerate(zip(self.neighbors, self.ends, strict=True)):
-                terms = hashes[neighbors] if self.salts is None else _mixed(hashes[neighbors] + self.salts[side])
-                sums = np.concatenate([[np.uint64(0)], np.cumsum(terms, dtype=np.uint64)])
-                around = _mixed(around * np.uint64(3) + sums[ends[1:]] - sums[ends[:-1]])
-            colors = around.view(np.int64)
+            if len(here) == self.size:
+                break
+        return colors
 
     def _matched(self, colors: IntArray) -> IntArray | None:
         """Pair nodes of equal color in the order of their numbers, if that is an isomorphism."""
@@ -218,15 +201,13 @@ class NodeMatching:
         mapping[here] = there
         if not preserves_arcs(self.graph, self.other, mapping):
             return None
-        return mapping if self.colors is None or self._preserves_colors(mapping, *self.colors) else None
+        return mapping if self.colors is None or self._preserves_colors(mapping, self.colors) else None
 
-    def _preserves_colors(self, mapping: IntArray, ours: Colors, theirs: Colors) -> bool:
-        """Return whether a mapping that preserves arcs preserves colors."""
-        if (ours.nodes != theirs.nodes[mapping]).any():
-            return False
-        mapped = np.lexsort((ours.arcs, mapping[self.graph.heads], mapping[self.graph.tails]))
-        other = np.lexsort((theirs.arcs, self.other.heads, self.other.tails))
-        return bool((ours.arcs[mapped] == theirs.arcs[other]).all())
+    def _preserves_colors(self, mapping: IntArray, colors: Colors) -> bool:
+        """Return whether an automorphism preserves colors."""
+        mapped = np.lexsort((colors.arcs, mapping[self.graph.heads], mapping[self.graph.tails]))
+        ours = np.lexsort((colors.arcs, self.graph.heads, self.graph.tails))
+        return bool((colors.nodes == colors.nodes[mapping]).all() and (colors.arcs[mapped] == colors.arcs[ours]).all())
 
 
 def as_permutation(mapping: npt.ArrayLike, size: int) -> IntArray:
@@ -249,13 +230,6 @@ def preserves_arcs(graph: DirectGraph, other: DirectGraph, mapping: IntArray) ->
     return bool((keys == other.tails * graph.num_nodes + other.heads).all())
 
 
-def _mixed(values: HashArray) -> HashArray:
-    """Hash 64-bit values with the finalizer of SplitMix64, so that sums of different multisets rarely collide."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
 def _split(colors: IntArray) -> list[IntArray]:
     """Return the nodes of each color, least color first."""
     order = np.argsort(colors, kind="stable")
@@ -264,16 +238,16 @@ def _split(colors: IntArray) -> list[IntArray]:
 
 def _first_hashes(graph: DirectGraph) -> HashArray:
     """Hash invariants of each node: self-loops, twins, and the distribution of distances."""
+    from .refinement import mixed
+
     loops = np.bincount(graph.tails[graph.tails == graph.heads], minlength=graph.num_nodes)
     twins = _twins(graph, None)
-    hashes = _mixed((loops * graph.num_nodes + np.bincount(twins)[twins]).astype(np.uint64))
-    if graph.num_nodes > MAX_DISTANCE_TABLE:
-        return hashes
-    try:
-        steps = _mixed(np.arange(1, graph.diameter + 2, dtype=np.uint64))[graph.distances]
-    except BoundError:
-        return hashes
-    return _mixed(_mixed(hashes + steps.sum(axis=0)) + steps.sum(axis=1))
+    hashes: HashArray = mixed((loops * graph.num_nodes + np.bincount(twins)[twins]).astype(np.uint64))
+    if graph.num_nodes <= MAX_DISTANCE_TABLE:
+        with suppress(BoundError):
+            steps = mixed(np.arange(1, graph.diameter + 2, dtype=np.uint64))[graph.distances]
+            hashes = mixed(mixed(hashes + steps.sum(axis=0)) + steps.sum(axis=1))
+    return hashes
 
 
 def _twins(graph: DirectGraph, colors: Colors | None) -> IntArray:

@@ -16,7 +16,17 @@ from ...support.arrays import IntArray, RandomArray
 from ...support.compiling.kernels import kernel
 from ...support.compiling.lookup import places_of
 from ..network.topology import Topology
-from .automorphisms import node_kinds
+
+
+def node_kinds(topology: Topology) -> IntArray:
+    """Number nodes, 0 for ranks, switches by what they can do, int64 (nodes,)."""
+    kinds = (np.arange(len(topology.nodes)) >= topology.num_ranks).astype(np.int64)
+    limits = {each.switch: each[1:] for each in topology.limits}
+    numbers: dict[object, int] = {}
+    for node in topology.multicast.union(topology.aggregation, limits):
+        able = node in topology.multicast, node in topology.aggregation, limits.get(node)
+        kinds[topology.node_index[node]] = numbers.setdefault(able, len(numbers) + 2)
+    return kinds
 
 
 class Adjacency(NamedTuple):
@@ -125,8 +135,8 @@ def _hops(starts: IntArray, neighbors: IntArray, start: int) -> IntArray:
 
 
 @kernel
-def _mixed(value: Any) -> Any:
-    """Finalizer of SplitMix64."""
+def mixed(value: Any) -> Any:
+    """Hash 64-bit values by the finalizer of SplitMix64, so that sums of different multisets rarely collide."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return value ^ (value >> np.uint64(31))
@@ -137,12 +147,12 @@ def _around(starts: IntArray, neighbors: IntArray, kinds: IntArray, colors: Rand
     """Hash the color of each node with those of its neighbors. Shapes: uint64 (nodes,)."""
     hashes = np.empty_like(colors)
     for node in range(len(colors)):
-        value = _mixed(colors[node] + np.uint64(1))
+        value = mixed(colors[node] + np.uint64(1))
         for side in range(2):
             total = np.uint64(0)
             for place in range(starts[side, node], starts[side, node + 1]):
-                salt = _mixed(np.uint64(kinds[side, place] + 1))
-                total += _mixed(_mixed(colors[neighbors[side, place]] + np.uint64(1)) + salt)
-            value = _mixed(value * np.uint64(3) + total)
+                salt = mixed(np.uint64(kinds[side, place] + 1))
+                total += mixed(mixed(colors[neighbors[side, place]] + np.uint64(1)) + salt)
+            value = mixed(value * np.uint64(3) + total)
         hashes[node] = value
     return hashes

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...support.arrays import BoolArray, IntArray, components
+from ...support.arrays import BoolArray, IntArray, components, distances_from
 from .refinement import ColoredNetwork, refined
 
 MAX_TIES = 64  # sets of nodes that refinement does not tell apart, in a part
@@ -27,7 +27,8 @@ class Turn(NamedTuple):
 
 def nested_turns(network: ColoredNetwork, num_ranks: int) -> Iterator[Turn]:
     """Yield commuting turns of a network with switches, the outermost first, each checked link by link."""
-    levels = _distances_to_ranks(network, num_ranks)
+    ends = np.concatenate([[network.tails, network.heads], [network.heads, network.tails]], axis=1)
+    levels = np.maximum(distances_from(np.arange(num_ranks), network.num_nodes, *ends), 0)  # links to the nearest rank
     images = np.arange(network.num_nodes)[None]
     for level in range(int(levels.max()), 0, -1):
         block = images[0]
@@ -68,21 +69,6 @@ def hosts_of_sites(network: ColoredNetwork, num_ranks: int) -> IntArray | None:
     hosts = np.argsort(near, kind="stable").reshape(routers, -1)
     kinds = np.array([network.kinds[ups][above], network.kinds[downs][below]])[:, hosts]
     return hosts if (kinds == kinds[:, :, :1]).all() else None
-
-
-def _distances_to_ranks(network: ColoredNetwork, num_ranks: int) -> IntArray:
-    """Links to the nearest rank, in any direction, int64 (nodes,); 0 where there is none."""
-    levels = np.zeros(network.num_nodes, dtype=np.int64)
-    reached = np.arange(network.num_nodes) < num_ranks
-    level = 0
-    while True:
-        level += 1
-        nearer = np.concatenate([network.heads[reached[network.tails]], network.tails[reached[network.heads]]])
-        fresh = np.unique(nearer[~reached[nearer]])
-        if not len(fresh):
-            return levels
-        levels[fresh] = level
-        reached[fresh] = True
 
 
 def _equal_parts(network: ColoredNetwork, inside: IntArray, num_ranks: int, *, at_once: bool) -> IntArray | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....errors import UnsupportedError
-from ....schedules.fast.lanes import lane_counts
+from ....schedules.fast.segments import lane_counts
 from ....schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
 from ....support.arrays import IntArray
 from ....support.validation import shown
