@@ -12,7 +12,7 @@ from ...support.validation import as_path
 from ..interpreter.findings import Finding, Findings, LintReport
 from ..msccl.format.limits import RUNTIMES, UNLIMITED, Dialect, dialect_of
 from ..msccl.lint.lint import lint_file, loading_environment, sizes_text
-from ..mscclpp.format.execution_plan import VERSIONS as MSCCLPP_VERSIONS
+from ..mscclpp.format.executor import VERSIONS as MSCCLPP_VERSIONS
 from ..mscclpp.lint import RUNTIME as MSCCLPP
 from ..mscclpp.lint import lint_plan
 from ..mscclpp.lowering.lower import DEFAULT_THREAD_BLOCKS

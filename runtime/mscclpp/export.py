@@ -16,17 +16,8 @@ from ..lowering.tree_transfers import branches_at_switches
 from ..programs.channels import check_channels
 from ..programs.checks import check_choice, check_counts
 from ..programs.program import Program
-from .format.execution_plan import (
-    MAIN,
-    MAX_CHANNELS,
-    MAX_OPERATIONS,
-    MAX_THREADS,
-    STORING,
-    SWITCH_OPERATIONS,
-    VERSIONS,
-    ExecutionPlan,
-    to_mscclpp_text,
-)
+from .format import executor
+from .format.execution_plan import ExecutionPlan, to_mscclpp_text
 from .lowering.lower import (
     DEFAULT_SLICE_BYTES,
     DEFAULT_THREAD_BLOCKS,
@@ -66,8 +57,8 @@ def export_mscclpp_json(
     min_bytes: int | None = None,
     max_bytes: int | None = None,
     max_thread_blocks: int = DEFAULT_THREAD_BLOCKS,
-    threads_per_block: int = MAX_THREADS,
-    version: str = MAIN,
+    threads_per_block: int = executor.MAX_THREADS,
+    version: str = executor.MAIN,
 ) -> None:
     """Lower a plan for the MSCCL++ executor and write it as an execution plan.
 
@@ -109,7 +100,7 @@ def export_mscclpp_json(
     check_counts({"channels": channels, "instances": instances, "max_thread_blocks": max_thread_blocks})
     boxes = boxes_of(plan.topology) if boxes is None else boxes
     check_boxes(boxes, len(plan.topology.compute_nodes))
-    check_choice("version", version, VERSIONS)
+    check_choice("version", version, executor.VERSIONS)
     sizes = slice_bytes, min_bytes, max_bytes
     options = PlanOptions(boxes, placement, *sizes, max_thread_blocks, threads_per_block)
     options.check()
@@ -123,7 +114,7 @@ def export_mscclpp_json(
         star = star_plan(plan.trees, plan.collective, program_name(plan), options, instances)
         write_whole(path, to_mscclpp_text(star))
         return
-    groups = switch_groups(plan.schedule, boxes) if version in STORING else ()
+    groups = switch_groups(plan.schedule, boxes) if version in executor.STORING else ()
     lowering = _Lowering(plan, channels, options._replace(switch_groups=groups))
     try:
         written = lowering.single() if instances == 1 else lowering.replicas(instances)
@@ -142,7 +133,7 @@ def export_mscclpp_json(
 def _uses_star(plan: Plan, boxes: Sequence[int], version: str) -> bool:
     """Whether the file has the operations of one box around a switch that the plan has."""
     in_star = is_star_schedule(plan.schedule, plan.collective) and len(set(boxes)) == 1
-    return in_star and (version in STORING or plan.collective.reduces)
+    return in_star and (version in executor.STORING or plan.collective.reduces)
 
 
 def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
@@ -150,7 +141,7 @@ def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
     if not branches_at_switches(plan.schedule):
         return []
     text = Path(path).read_text(encoding="utf-8")
-    names = {name for name in SWITCH_OPERATIONS if f'"{name}"' in text}
+    names = {name for name in executor.SWITCH_OPERATIONS if f'"{name}"' in text}
     directions = {forest.direction for forest in plan.trees.forests if len(forest.switches)}
     notes = [STORES] if "gstore" in names else []
     if "broadcast" in directions and not names:
@@ -164,16 +155,16 @@ def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
     return notes
 
 
-def as_executed(plan: Plan, *, boxes: Sequence[int] | None = None, version: str = MAIN) -> Plan:
+def as_executed(plan: Plan, *, boxes: Sequence[int] | None = None, version: str = executor.MAIN) -> Plan:
     """Return the plan with ranks in place of the switches that its file has no operations for; see `mscclpp_notes`."""
     if not branches_at_switches(plan.schedule):
         return plan
     boxes = boxes_of(plan.topology) if boxes is None else boxes
     check_boxes(boxes, len(plan.topology.compute_nodes))
-    check_choice("version", version, VERSIONS)
+    check_choice("version", version, executor.VERSIONS)
     if _uses_star(plan, boxes, version):
         return plan
-    stores = version in STORING and bool(switch_groups(plan.schedule, boxes))
+    stores = version in executor.STORING and bool(switch_groups(plan.schedule, boxes))
     forests = {
         forest.direction: forest if stores and forest.direction == "broadcast" else forest.unicast
         for forest in plan.trees.forests
@@ -295,7 +286,9 @@ class _Lowering:
         unit = None if self.options.slice_bytes is None else common_count(program)
         for rank, needs in enumerate(least_needs(program, self.boxes, unit)):
             for what, count in needs.items():
-                capacity = self.max_thread_blocks * (MAX_OPERATIONS if what == "operations" else MAX_CHANNELS)
+                capacity = self.max_thread_blocks * (
+                    executor.MAX_OPERATIONS if what == "operations" else executor.MAX_CHANNELS
+                )
                 if count * instances > capacity:
                     raise TooLargeError(
                         f"rank {rank} needs at least {count * instances} {what}, {self.max_thread_blocks} thread "

@@ -11,7 +11,8 @@ from ...support.reading import name_of, read_bytes
 from ...support.seed import current_seed
 from ...support.validation import shown
 from ..interpreter.findings import Finding, LintReport, Window
-from .format.execution_plan import MAIN, STORING, VERSION, VERSIONS, ExecutionPlan
+from .format import executor
+from .format.execution_plan import ExecutionPlan
 from .format.loader import decoded, load
 from .format.operations import PlanError
 from .format.reader import MAX_BYTES_OF_FILE, parse_document
@@ -45,10 +46,12 @@ def lint_plan(
     path: str | os.PathLike[str], version: str | None = None, *, max_thread_blocks: int = DEFAULT_THREAD_BLOCKS
 ) -> LintReport:
     """Check whether MSCCL++, by default its first version with all operations of the file, runs it correctly."""
-    if version not in (None, *VERSIONS):
-        raise UnsupportedError(f"version is {shown(version)}; those known of {RUNTIME} are {', '.join(VERSIONS)}")
+    if version not in (None, *executor.VERSIONS):
+        raise UnsupportedError(
+            f"version is {shown(version)}; those known of {RUNTIME} are {', '.join(executor.VERSIONS)}"
+        )
     ignored: set[str] = set()
-    plan = _loaded(path, MAIN if version is None else version, ignored)
+    plan = _loaded(path, executor.MAIN if version is None else version, ignored)
     if isinstance(plan, Finding):
         return _report(path, version, None, [plan])
     findings = []
@@ -109,14 +112,16 @@ def _report(
 ) -> LintReport:
     if version is None:
         stores = plan is not None and any(each.name == STORE for each in plan.operations())
-        version = STORING[0] if stores else VERSION
+        version = executor.STORING[0] if stores else executor.VERSION
     if plan is None:
         return LintReport(str(path), RUNTIME, version, tuple(findings), loading=_loading(version))
     place = "in place" if plan.in_place else "out of place"
     multiple = plan.smallest_message
     least, most = max(plan.min_bytes, multiple), min(plan.max_bytes, plan.largest_message)
     # In 0.8.0 whoever selects a plan compares its largest size by "less than" (nccl.cu, line 623).
-    window = Window(plan.collective.nccl_name, plan.num_ranks, plan.in_place, least, most + (version != VERSIONS[0]))
+    window = Window(
+        plan.collective.nccl_name, plan.num_ranks, plan.in_place, least, most + (version != executor.VERSIONS[0])
+    )
     return LintReport(
         str(path),
         RUNTIME,

@@ -11,7 +11,8 @@ from ...errors import UnsupportedError
 from ...support.validation import as_path
 from ...support.writing import write_whole
 from ..programs.checks import check_choice
-from .format.execution_plan import MAIN, STORING, VERSIONS, ExecutionPlan
+from .format import executor
+from .format.execution_plan import ExecutionPlan
 from .format.reader import read_mscclpp
 from .machine.memory import layout_of
 
@@ -19,11 +20,11 @@ __all__ = ["write_registration"]
 
 
 def write_registration(
-    plans: Iterable[str | os.PathLike[str]], path: str | os.PathLike[str], *, version: str = MAIN
+    plans: Iterable[str | os.PathLike[str]], path: str | os.PathLike[str], *, version: str = executor.MAIN
 ) -> None:
     """Write Python code that registers plan files with MSCCL++, and selects the first of them that fits a call."""
-    check_choice("version", version, VERSIONS)
-    if version not in STORING:
+    check_choice("version", version, executor.VERSIONS)
+    if version not in executor.STORING:
         raise UnsupportedError(
             f"MSCCL++ {version} takes no selector written in Python; expected 0.10.0 or newer, or with 0.8.0 a folder "
             "of plans, and MSCCLPP_EXECUTION_PLAN_DIR set to it"

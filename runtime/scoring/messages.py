@@ -25,7 +25,8 @@ from ...schedules.timing.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...topologies import Topology
-from ..mscclpp.format.execution_plan import SWITCH_OPERATIONS, ChannelType, ExecutionPlan, Operation, flat
+from ..mscclpp.format import executor
+from ..mscclpp.format.execution_plan import ChannelType, ExecutionPlan, Operation, flat
 from ..mscclpp.machine.memory import layout_of
 from ..programs.layout import Layout
 from ..programs.ordering import Order
@@ -199,7 +200,7 @@ class _Signals:
         before = [each for each in (self._last.get(block), *taken) if each is not None]
         here = self._last[block] = messages.event(rank, before)
         kind = operation.channel_type or "memory"
-        if operation.name in SWITCH_OPERATIONS:
+        if operation.name in executor.SWITCH_OPERATIONS:
             self._stores[block] += self._switch(rank, operation, here)
         channels: list[Channel] = [(*block, kind, channel) for channel in operation.channels]
         if operation.name in ("put", "pws"):

@@ -11,7 +11,7 @@ from mscclpp_mutants import BASES
 from mscclpp_plans import TWO_BOXES, Document, operations, small_document
 
 from collopt.errors import FileFormatError
-from collopt.runtime.mscclpp.format.execution_plan import VERSION
+from collopt.runtime.mscclpp.format.executor import VERSION
 from collopt.runtime.mscclpp.format.loader import load
 from collopt.runtime.mscclpp.format.reader import parse_document
 from collopt.runtime.mscclpp.lint import lint_plan

@@ -101,7 +101,7 @@ def test_registering_first_does_not_change_what_runtimes_and_measurements_know()
         "from own_collectives import *; from collopt.schedules import register_collective; register_collective(SHIFT)\n"
         "from collopt.runtime.msccl.format import limits\n"
         "from collopt.runtime.msccl.reader import ANY_RUNTIME\n"
-        "from collopt.runtime.mscclpp.format.execution_plan import WRITTEN\n"
+        "from collopt.runtime.mscclpp.format.executor import WRITTEN\n"
         "from collopt.runtime.measuring.calibration.measured_times import MEASURED\n"
         "tables = limits.JOINED, limits.SPELLINGS.values(), WRITTEN, ANY_RUNTIME.collectives, MEASURED.values()\n"
         "print(*(len({str(each) for each in table}) for table in tables), any(SHIFT in table for table in tables))"

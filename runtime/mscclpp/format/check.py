@@ -11,22 +11,8 @@ from typing import NoReturn
 from ....errors import UnsupportedError
 from ....schedules import ALL_TO_ALL, REDUCE_SCATTER
 from ...interpreter.findings import Severity
-from .execution_plan import (
-    ALIGNMENT,
-    CHANNEL_TYPES,
-    DATA_OPERATIONS,
-    MAX_CHANNELS_PER_OPERATION,
-    MAX_OPERATIONS,
-    MAX_SEMAPHORES_PER_OPERATION,
-    SEMAPHORE_OPERATIONS,
-    WAITING,
-    ChannelType,
-    ExecutionPlan,
-    Gpu,
-    Operation,
-    Place,
-    flat,
-)
+from . import executor
+from .execution_plan import CHANNEL_TYPES, ChannelType, ExecutionPlan, Gpu, Operation, Place, flat
 from .operations import PlanError
 from .switch_channels import check_switch_groups, check_switch_operation
 
@@ -53,9 +39,9 @@ class _Checker:
         for rank, gpu in enumerate(self.plan.gpus):
             self._check_channels(rank, gpu)
             for number, block in enumerate(gpu.thread_blocks):
-                if (length := len([*flat(block)])) > MAX_OPERATIONS:
-                    message = f"gpu {rank} threadblock {number} has {length} operations; the limit is {MAX_OPERATIONS}"
-                    self._fail(message, "rejected")
+                if (length := len([*flat(block)])) > executor.MAX_OPERATIONS:
+                    message = f"gpu {rank} threadblock {number} has {length} operations"
+                    self._fail(f"{message}; the limit is {executor.MAX_OPERATIONS}", "rejected")
         check_switch_groups(self.plan, self._fail)
         self.steps = list(self._steps())
         for step in self.steps:
@@ -98,8 +84,8 @@ class _Checker:
         if max(least, plan.min_bytes) > min(plan.max_bytes, most):
             self._fail(
                 f"min_message_size is {plan.min_bytes} and max_message_size {plan.max_bytes}; expected two sizes in "
-                f"order, from {least}, below which chunks have less than {ALIGNMENT} bytes, to {most}, above which an "
-                "offset exceeds 32 bits",
+                f"order, from {least}, below which chunks have less than {executor.ALIGNMENT} bytes, to {most}, above "
+                "which an offset exceeds 32 bits",
                 "rejected",
             )
 
@@ -132,23 +118,23 @@ class _Checker:
         self, where: str, rank: int, _: int, operation: Operation, pipeline: tuple[int, int] | None
     ) -> None:
         gpu = self.plan.gpus[rank]
-        if len(operation.channels) > MAX_CHANNELS_PER_OPERATION:
-            self._fail(f"{where} has {len(operation.channels)} channels; the limit is {MAX_CHANNELS_PER_OPERATION}")
-        if len(set(operation.channels)) < len(operation.channels) and operation.name not in DATA_OPERATIONS:
+        if len(operation.channels) > executor.MAX_CHANNELS_PER_OPERATION:
+            self._fail(
+                f"{where} has {len(operation.channels)} channels; the limit is {executor.MAX_CHANNELS_PER_OPERATION}"
+            )
+        if len(set(operation.channels)) < len(operation.channels) and operation.name not in executor.DATA_OPERATIONS:
             self._fail(f"{where} names a channel twice", "hangs")
         threads = max(len(operation.channels), len(operation.semaphores))
         if threads > self.plan.threads_per_block:
             message = f"{where} takes {threads} threads, a threadblock has {self.plan.threads_per_block}"
             self._fail(message, "hangs")
-        if len(operation.semaphores) > MAX_SEMAPHORES_PER_OPERATION:
-            self._fail(
-                f"{where} has {len(operation.semaphores)} semaphores; the limit is {MAX_SEMAPHORES_PER_OPERATION}"
-            )
+        if (count := len(operation.semaphores)) > executor.MAX_SEMAPHORES_PER_OPERATION:
+            self._fail(f"{where} has {count} semaphores; the limit is {executor.MAX_SEMAPHORES_PER_OPERATION}")
         if len(set(operation.semaphores)) < len(operation.semaphores):
             self._fail(f"{where} names a semaphore twice", "hangs")
         if strange := [each for each in operation.semaphores if each >= len(gpu.semaphores)]:
             self._fail(f"{where} uses semaphore {strange[0]}, but gpu {rank} has {len(gpu.semaphores)}")
-        if operation.name not in DATA_OPERATIONS:
+        if operation.name not in executor.DATA_OPERATIONS:
             return
         self._check_shape(where, operation)
         sources, targets = operation.copies(gpu)
@@ -166,7 +152,7 @@ class _Checker:
             fits = targets == 1 and sources > 1
         elif operation.name not in ("put", "pws"):
             fits = sources == targets == 1
-        if not fits or max(sources, targets) > MAX_CHANNELS_PER_OPERATION:
+        if not fits or max(sources, targets) > executor.MAX_CHANNELS_PER_OPERATION:
             self._fail(f"{where} is a {operation.name} from {sources} places to {targets}, which it cannot be")
         if len({place.count for place in (*operation.sources, *operation.targets)}) > 1:
             self._fail(f"{where} has places of different sizes")
@@ -212,8 +198,8 @@ class _Checker:
                 "same unit_size and num_chunks"
             )
         for unit, _ in found:
-            if unit % ALIGNMENT:
-                self._fail(f"unit_size is {unit}; expected a multiple of {ALIGNMENT}")
+            if unit % executor.ALIGNMENT:
+                self._fail(f"unit_size is {unit}; expected a multiple of {executor.ALIGNMENT}")
         largest = min(self.plan.max_bytes, self.plan.largest_message)
         chunk = largest // self.plan.message_chunks
         iterations = max((chunk * count // unit for unit, count in found), default=0)
@@ -233,7 +219,7 @@ class _Checker:
                 end = (rank, operation.channel_type, channel)
                 if operation.signals:
                     signaled[*self.pairs[end], pipeline is not None] += 1
-                elif operation.name in WAITING:
+                elif operation.name in executor.WAITING:
                     waited[*end, pipeline is not None] += 1
         for both in sorted(signaled.keys() | waited.keys()):
             if signaled[both] != waited[both]:
@@ -246,7 +232,7 @@ class _Checker:
 
     def _check_semaphores(self) -> None:
         uses: dict[tuple[int, int], dict[str, list[tuple[int, bool]]]] = defaultdict(
-            lambda: {name: [] for name in SEMAPHORE_OPERATIONS}
+            lambda: {name: [] for name in executor.SEMAPHORE_OPERATIONS}
         )
         for _, rank, block, operation, pipeline in self.steps:
             for semaphore in operation.semaphores:

@@ -1,4 +1,4 @@
-"""`ExecutionPlan`: an MSCCL++ plan with every index resolved, the limits of its executor, and its JSON.
+"""`ExecutionPlan`: an MSCCL++ plan with every index resolved, and its JSON; `executor` has the limits of what runs it.
 
 Read from microsoft/mscclpp 0.9.0 (``execution_plan.cc``, ``execution_kernel.hpp``, ``execution_common.hpp``,
 ``executor.cc``), and for switch channels also from its main branch at 1f5f065 (August 2026).  Data moves by one-sided
@@ -19,39 +19,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from ....schedules import ALLGATHER, COLLECTIVES, Collective
+from ....schedules import ALLGATHER, Collective
 from ....schedules.traffic.collective import collective_or_given
 from ...programs.program import Buffer
+from . import executor
 
 ChannelType = Literal["memory", "port", "switch"]
 CHANNEL_TYPES: tuple[ChannelType, ...] = ("memory", "port")
 """Types of channels with two ends."""
-
-MAX_OPERATIONS = 64
-"""Operations of one thread block, those inside pipelines included; the only limit that the executor checks itself."""
-MAX_CHANNELS = 16  # Channels of one type, and remote buffers of one type, that one thread block uses
-MAX_CHANNELS_PER_OPERATION = 8
-MAX_SEMAPHORES_PER_OPERATION = 16  # A GPU may have more of them: the executor allocates as many as the plan lists
-MAX_BUFFER_BYTES = 2**32 - 1  # Offsets are numbers of 32 bits
-ALIGNMENT = 16
-"""Bytes; chunks start at multiples of it.  The executor adds 16 bytes at once and the rest of a chunk wrongly."""
-MAX_THREADS = 1024
-
-WRITTEN = tuple(each for each in COLLECTIVES.values() if not each.parts_differ)
-"""Collectives of plan files; the executor treats allgather differently and ignores the names of the others."""
-
-SWITCH_OPERATIONS = ("glres", "gstore")
-"""Load-reduce-store (``execution_kernel.hpp`` of 0.9.0, line 523), and store (in the main branch, line 587)."""
-VERSIONS = ("0.8.0", "0.9.0", "0.10.0", "main")
-"""Releases of MSCCL++ that load these files, and its main branch of August 2026; 0.7 reads another format."""
-VERSION, MAIN, STORING = VERSIONS[1], VERSIONS[3], VERSIONS[2:]
-"""The usual version, the newest one, and those that load ``gstore``, since 414f6d1 of July 2026."""
-OFFSET_IDS: Mapping[Buffer, int] = {"input": 0, "output": 1}
-"""``buffer_id`` of a source of a port channel that gets its offset: the value of its ``BufferType`` in the executor."""
-DATA_OPERATIONS = ("put", "pws", "copy", "re", *SWITCH_OPERATIONS)
-WAITING = ("wait", "rlxwait")
-SIGNALLING = ("signal", "rlxsignal")
-SEMAPHORE_OPERATIONS = ("sem_acquire", "sem_release")
 
 Signal = tuple[str, int, int]
 """What thread blocks wait for: ("memory" or "port", rank, position of a channel) or ("semaphore", rank, number)."""
@@ -84,14 +59,14 @@ class Operation:
 
     def awaited(self, rank: int) -> list[Signal]:
         """Signals that it waits for on a rank."""
-        if self.name in WAITING:
+        if self.name in executor.WAITING:
             return [(str(self.channel_type), rank, channel) for channel in self.channels]
         return [("semaphore", rank, number) for number in self.semaphores if self.name == "sem_acquire"]
 
     @property
     def signals(self) -> bool:
         """Whether it signals on its channels."""
-        return self.name in (*SIGNALLING, "pws")
+        return self.name in (*executor.SIGNALLING, "pws")
 
     @property
     def remote_places(self) -> tuple[Place, ...]:
@@ -112,7 +87,7 @@ class Operation:
 
     def copies(self, gpu: Gpu) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
         """All places that it reads and writes on behalf of a GPU: those of switch channels on all of the group."""
-        if self.name not in SWITCH_OPERATIONS:
+        if self.name not in executor.SWITCH_OPERATIONS:
             return self.sources, self.targets
         read, written = (
             ends if channel is None else tuple(replace(ends[0], rank=rank) for rank in gpu.switches[channel].ranks)
@@ -201,13 +176,13 @@ class ExecutionPlan:
     @property
     def smallest_message(self) -> int:
         """Smallest size of that buffer with which chunks have 16 bytes."""
-        return ALIGNMENT * self.message_chunks
+        return executor.ALIGNMENT * self.message_chunks
 
     @property
     def largest_message(self) -> int:
         """Largest size of that buffer with which all offsets fit 32 bits."""
-        chunk = MAX_BUFFER_BYTES // max(max(gpu.chunks.values()) for gpu in self.gpus)
-        return chunk // ALIGNMENT * self.smallest_message
+        chunk = executor.MAX_BUFFER_BYTES // max(max(gpu.chunks.values()) for gpu in self.gpus)
+        return chunk // executor.ALIGNMENT * self.smallest_message
 
     def channel_pairs(self) -> dict[tuple[int, ChannelType, int], tuple[int, ChannelType, int]]:
         """Map each channel (rank, type, position) to its other end; one without another end is left out."""
@@ -266,7 +241,7 @@ def document_of(plan: ExecutionPlan) -> dict[str, Any]:
         "inplace": plan.in_place,
         "reuse_resources": False,
         "use_double_scratch_buffer": False,
-        "buffer_alignment": ALIGNMENT,
+        "buffer_alignment": executor.ALIGNMENT,
         "num_threads_per_block": plan.threads_per_block,
         "min_message_size": plan.min_bytes,
         "max_message_size": plan.max_bytes,
@@ -388,7 +363,7 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
         for place in places:
             end: dict[str, Any] = {"type": place.buffer[0]}
             if key == "src_buff" and place.buffer in operation.offset_buffers:
-                end["buffer_id"] = OFFSET_IDS[place.buffer]
+                end["buffer_id"] = executor.OFFSET_IDS[place.buffer]
             if switch is not None:
                 end = {"switch_channel_id": numbers.channels["switch", switch]}
             elif remote:

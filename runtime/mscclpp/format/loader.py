@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from ....errors import FileFormatError, UnsupportedError
 from ....support.validation import shown
-from .execution_plan import ALIGNMENT, DATA_OPERATIONS, MAX_THREADS, SWITCH_OPERATIONS, VERSIONS
+from . import executor
 from .operations import FIELDS, OTHER_OPERATIONS
 
 ADDED_OPERATIONS = {"recpkt": "0.9.0", "recspkt": "0.9.0", "gstore": "0.10.0", "gstorepkt": "0.10.0"}
@@ -73,12 +73,14 @@ def _operation(value: object, where: str, version: str, ignored: set[str]) -> Js
     op = _OPERATION(value, where, ignored)
     name = op["name"]
     known = name in FIELDS or name in OTHER_OPERATIONS
-    if not known or VERSIONS.index(ADDED_OPERATIONS.get(name, VERSIONS[0])) > VERSIONS.index(version):
+    if not known or executor.VERSIONS.index(ADDED_OPERATIONS.get(name, executor.VERSIONS[0])) > executor.VERSIONS.index(
+        version
+    ):
         _refuse(f"{where} has name {shown(name)}, which is an invalid operation for MSCCL++ {version}")
     ends = (*op["src_buff"], *op["dst_buff"])
     if op["channel_type"] not in ("memory", "port") and any("buffer_id" in end for end in ends):
         _refuse(f"{where} has no channel type of remote buffers")  # line 496
-    if any(end["size"] == 0 for end in ends) and version != VERSIONS[-1]:  # line 621
+    if any(end["size"] == 0 for end in ends) and version != executor.VERSIONS[-1]:  # line 621
         _refuse(f"{where} has size 0, by which MSCCL++ {version} divides")
     if op["tbg_info"]["tbg_size"] == 0:
         _refuse(f"{where} is divided among 0 threadblocks")
@@ -86,7 +88,7 @@ def _operation(value: object, where: str, version: str, ignored: set[str]) -> Js
         raise UnsupportedError(f"{where} is a part of an operation (tbg_info), which collopt does not run")
     op["channel_ids"] = [channel & 255 for channel in op["channel_ids"]]
     op["ops"] = [_operation(each, f"{where} op {at}", version, ignored) for at, each in enumerate(op["ops"])]
-    if name in DATA_OPERATIONS:
+    if name in executor.DATA_OPERATIONS:
         _cut_to_what_runs(op)
     return {key: item for key, item in op.items() if key in ("name", *FIELDS.get(name, ()))}
 
@@ -94,7 +96,7 @@ def _operation(value: object, where: str, version: str, ignored: set[str]) -> Js
 def _cut_to_what_runs(op: Json) -> None:
     """Change an operation that moves data to what the kernel takes of it (``execution_kernel.hpp``, from line 146)."""
     name, sources, targets = op["name"], op["src_buff"], op["dst_buff"]
-    if name in SWITCH_OPERATIONS:
+    if name in executor.SWITCH_OPERATIONS:
         op["channel_type"] = "switch"
     for end in (*sources, *targets):
         if not end.keys() & {"type", "buffer_id", "switch_channel_id"}:
@@ -176,8 +178,8 @@ _PLAN = _record(
     {"name": _text, "collective": _text, "protocol": _text, "inplace": _boolean, "gpus": _as_is},
     {
         **dict.fromkeys(("reuse_resources", "use_double_scratch_buffer"), (_boolean, False)),
-        "buffer_alignment": (_number, ALIGNMENT),
-        "num_threads_per_block": (_number, MAX_THREADS),
+        "buffer_alignment": (_number, executor.ALIGNMENT),
+        "num_threads_per_block": (_number, executor.MAX_THREADS),
         "min_message_size": (_number, 0),
         "max_message_size": (_size, 2**64 - 1),
     },

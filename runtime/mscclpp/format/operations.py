@@ -7,25 +7,13 @@ from ....errors import FileFormatError, UnsupportedError
 from ....support.validation import is_whole, shown
 from ...interpreter.findings import Severity
 from ...programs.program import Buffer
-from .execution_plan import (
-    CHANNEL_TYPES,
-    DATA_OPERATIONS,
-    MAX_CHANNELS,
-    OFFSET_IDS,
-    SEMAPHORE_OPERATIONS,
-    SIGNALLING,
-    SWITCH_OPERATIONS,
-    WAITING,
-    ChannelType,
-    Operation,
-    Place,
-    SwitchGroup,
-)
+from . import executor
+from .execution_plan import CHANNEL_TYPES, ChannelType, Operation, Place, SwitchGroup
 
 UINT32_MAX = 2**32 - 1
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
 MAX_BLOCKS = 2**10  # Of a GPU; all must run at once, and no GPU has as many multiprocessors
-MAX_ENTRIES = MAX_BLOCKS * MAX_CHANNELS  # Of a list of what thread blocks use, such as the channels of a GPU
+MAX_ENTRIES = MAX_BLOCKS * executor.MAX_CHANNELS  # Of a list of what thread blocks use, such as the channels of a GPU
 MAX_CHUNKS = 2**28  # A buffer of more would have chunks of less than 16 bytes
 
 OTHER_OPERATIONS = (
@@ -39,10 +27,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "nop": (),
     **dict.fromkeys(("copy", "re"), _ENDS),
     **dict.fromkeys(("put", "pws"), (*_CHANNELS, *_ENDS)),
-    **dict.fromkeys(SWITCH_OPERATIONS, ("channel_type", *_ENDS)),
+    **dict.fromkeys(executor.SWITCH_OPERATIONS, ("channel_type", *_ENDS)),
     "pipeline": ("iter_context", "ops"),
-    **dict.fromkeys((*SIGNALLING, *WAITING), _CHANNELS),
-    **dict.fromkeys(SEMAPHORE_OPERATIONS, ("semaphore_ids",)),
+    **dict.fromkeys((*executor.SIGNALLING, *executor.WAITING), _CHANNELS),
+    **dict.fromkeys(executor.SEMAPHORE_OPERATIONS, ("semaphore_ids",)),
 }
 """Fields of each operation, all of which it must have; ``glres`` may also have ``reduce_op``."""
 
@@ -141,7 +129,7 @@ class OperationReader:
         if not isinstance(name, str) or name not in FIELDS:
             fields.fail(f"{where} has name {shown(name)}; expected one of {', '.join(FIELDS)}")
         found = fields.mapping(value, where, ("name", *FIELDS[name]), ("reduce_op",) if name == "glres" else ())
-        if name in SWITCH_OPERATIONS:
+        if name in executor.SWITCH_OPERATIONS:
             return self._switch_operation(name, found, where)
         if name == "pipeline":
             if inside:
@@ -155,9 +143,9 @@ class OperationReader:
             own = self.channels[kind]
             at = fields.integers(found["channel_ids"], f"channel_ids of {where}", len(own) - 1, 1)
             channels = tuple(own[each] for each in at)
-        if name in SEMAPHORE_OPERATIONS:
+        if name in executor.SEMAPHORE_OPERATIONS:
             semaphores = fields.integers(found["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
-        if name not in DATA_OPERATIONS:
+        if name not in executor.DATA_OPERATIONS:
             return Operation(name, kind, channels, semaphores=semaphores)
         given, put = fields.entries(found["src_buff"], f"src_buff of {where}", 1), found["dst_buff"]
         with_ids = [isinstance(each, dict) and "buffer_id" in each for each in given] if kind == "port" else [False]
@@ -214,7 +202,7 @@ class OperationReader:
         buffer, known = self.fields.buffer(found["type"], where), self.remote["port"]
         if "buffer_id" in found or buffer != "scratch":
             number = self.fields.integer(found.get("buffer_id"), f"buffer_id of {where}", 0, len(known) - 1)
-            if number != OFFSET_IDS.get(buffer) or known[number][1] != buffer:
+            if number != executor.OFFSET_IDS.get(buffer) or known[number][1] != buffer:
                 self.fields.fail(
                     f"{where} has type {buffer[0]} and buffer_id {number}, of type {known[number][1][0]}; the executor "
                     "takes the number for the type, 0 for i and 1 for o, and the remote buffer's offset for its own"

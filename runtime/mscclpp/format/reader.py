@@ -13,25 +13,14 @@ from typing import Any
 from ....errors import FileFormatError, UnsupportedError
 from ....support.reading import name_of, read_bytes
 from ....support.validation import shown
+from . import executor
 from .check import check_execution_plan
-from .execution_plan import (
-    ALIGNMENT,
-    CHANNEL_TYPES,
-    MAX_CHANNELS,
-    MAX_OPERATIONS,
-    MAX_THREADS,
-    WRITTEN,
-    ChannelType,
-    ExecutionPlan,
-    Gpu,
-    Operation,
-    SwitchGroup,
-)
+from .execution_plan import CHANNEL_TYPES, ChannelType, ExecutionPlan, Gpu, Operation, SwitchGroup
 from .operations import MAX_BLOCKS, MAX_CHUNKS, Fields, OperationReader, PlanError
 
 ALL_CHANNEL_TYPES: tuple[ChannelType, ...] = (*CHANNEL_TYPES, "switch")
 Positions = dict[ChannelType, tuple[int, ...]]  # Of channels or remote buffers, in the lists of their GPU
-SPELLINGS = {each.nccl_name: each for each in WRITTEN}
+SPELLINGS = {each.nccl_name: each for each in executor.WRITTEN}
 UINT64_MAX = 2**64 - 1
 MAX_BYTES_OF_FILE = 2**25  # Six times what a plan for 64 GPUs takes; a larger file is refused before it is decoded
 MAX_TOKENS = 2**16  # In all semaphores of a GPU together
@@ -96,7 +85,9 @@ class _Parser(Fields):
             top["inplace"],
             self.integer(top.get("min_message_size", 0), "min_message_size", 0, UINT64_MAX),
             self.integer(top.get("max_message_size", UINT64_MAX), "max_message_size", 0, UINT64_MAX),
-            self.integer(top.get("num_threads_per_block", MAX_THREADS), "num_threads_per_block", 1, MAX_THREADS),
+            self.integer(
+                top.get("num_threads_per_block", executor.MAX_THREADS), "num_threads_per_block", 1, executor.MAX_THREADS
+            ),
             tuple(self._gpu(gpu, known, rank) for rank, (gpu, known) in enumerate(zip(listed, resolved, strict=True))),
         )
 
@@ -110,7 +101,7 @@ class _Parser(Fields):
             ("protocol", "Simple"),
             ("reuse_resources", False),
             ("use_double_scratch_buffer", False),
-            ("buffer_alignment", ALIGNMENT),
+            ("buffer_alignment", executor.ALIGNMENT),
         ):
             value = top.get(key, plain)
             if value != plain or type(value) is not type(plain):
@@ -189,13 +180,13 @@ class _Parser(Fields):
         channels, remote = self._channels(fields, known, where), self._remote(fields, known, where)
         for kind in ALL_CHANNEL_TYPES:
             for what, ids in (("channels", channels[kind]), ("remote buffers", remote[kind])):
-                if len(ids) > MAX_CHANNELS:
-                    self.fail(f"{where} has {len(ids)} {kind} {what}; expected at most {MAX_CHANNELS}")
+                if len(ids) > executor.MAX_CHANNELS:
+                    self.fail(f"{where} has {len(ids)} {kind} {what}; expected at most {executor.MAX_CHANNELS}")
         buffers = {kind: [known["remote"][at] for at in remote[kind]] for kind in remote}
         reader = OperationReader(self, rank, channels, buffers, known["switches"])
         operations = self.entries(fields["ops"], f"ops of {where}", 1)
-        if len(operations) > MAX_OPERATIONS:
-            self.fail(f"{where} has {len(operations)} operations; the limit is {MAX_OPERATIONS}", "rejected")
+        if len(operations) > executor.MAX_OPERATIONS:
+            self.fail(f"{where} has {len(operations)} operations; the limit is {executor.MAX_OPERATIONS}", "rejected")
         return tuple(reader.operation(each, f"{where} op {at}", inside=False) for at, each in enumerate(operations))
 
     def _channels(self, block: Mapping[str, Any], known: dict[str, Any], where: str) -> Positions:

@@ -19,18 +19,9 @@ from ...programs.checks import check_choice, check_counts
 from ...programs.ordering import global_order
 from ...programs.program import ChunkRange, Instruction, Program
 from ...programs.transformations import expanded
+from ..format import executor
 from ..format.check import check_execution_plan
-from ..format.execution_plan import (
-    ALIGNMENT,
-    CHANNEL_TYPES,
-    MAX_BUFFER_BYTES,
-    MAX_THREADS,
-    WRITTEN,
-    ExecutionPlan,
-    Gpu,
-    SwitchGroup,
-    to_mscclpp_text,
-)
+from ..format.execution_plan import CHANNEL_TYPES, ExecutionPlan, Gpu, SwitchGroup, to_mscclpp_text
 from ..machine.machine import run_execution_plan
 from .multicasts import plan_multicasts
 from .thread_blocks import RankWriter
@@ -54,7 +45,7 @@ class PlanOptions(NamedTuple):
     min_bytes: int | None = None
     max_bytes: int | None = None
     max_thread_blocks: int = DEFAULT_THREAD_BLOCKS
-    threads_per_block: int = MAX_THREADS
+    threads_per_block: int = executor.MAX_THREADS
     switch_groups: Sequence[Sequence[int]] = ()
 
     @property
@@ -66,9 +57,9 @@ class PlanOptions(NamedTuple):
         """Refuse options that no plan can be written with."""
         check_choice("placement", self.placement, ("out-of-place", "in-place"))
         check_counts({"max_thread_blocks": self.max_thread_blocks, "threads_per_block": self.threads_per_block})
-        _check_multiple("threads_per_block", self.threads_per_block, 32, MAX_THREADS)
+        _check_multiple("threads_per_block", self.threads_per_block, 32, executor.MAX_THREADS)
         if self.slice_bytes is not None:
-            _check_multiple("slice_bytes", self.slice_bytes, ALIGNMENT, MAX_BUFFER_BYTES)
+            _check_multiple("slice_bytes", self.slice_bytes, executor.ALIGNMENT, executor.MAX_BUFFER_BYTES)
 
 
 def converted(program: Program, options: PlanOptions) -> ExecutionPlan:
@@ -122,10 +113,9 @@ def check_collective(program: Program, *, in_place: bool) -> None:
     """Refuse programs of collectives, placements or shards that there are no plans for."""
     if program.in_place:
         raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
-    if program.collective not in WRITTEN:
-        raise UnsupportedError(
-            f"the program is for {program.collective}; MSCCL++ plans are written for {', '.join(map(str, WRITTEN))}"
-        )
+    if program.collective not in executor.WRITTEN:
+        known = ", ".join(map(str, executor.WRITTEN))
+        raise UnsupportedError(f"the program is for {program.collective}; MSCCL++ plans are written for {known}")
     if program.collective.in_pairs and in_place:
         raise UnsupportedError(
             "the program is an all_to_all, whose output is never its input; use placement='out-of-place'"
@@ -227,10 +217,10 @@ def _size_window(plan: ExecutionPlan, slice_bytes: int | None, count: int) -> tu
     """Range of sizes with chunks of at least 16 bytes and buffers of less than 2^32."""
     smallest, largest = plan.smallest_message, plan.largest_message
     if slice_bytes is not None and count:
-        largest = min(largest, MAX_ITERATIONS * slice_bytes // count // ALIGNMENT * smallest)
+        largest = min(largest, MAX_ITERATIONS * slice_bytes // count // executor.ALIGNMENT * smallest)
     if largest < smallest:
         raise TooLargeError(
             f"the program has buffers of {max(max(gpu.chunks.values()) for gpu in plan.gpus)} chunks; in MSCCL++ a "
-            f"buffer has fewer than 2^32 bytes and a chunk at least {ALIGNMENT}: plan with fewer trees"
+            f"buffer has fewer than 2^32 bytes and a chunk at least {executor.ALIGNMENT}: plan with fewer trees"
         )
     return smallest, largest

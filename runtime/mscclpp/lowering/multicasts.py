@@ -11,7 +11,8 @@ from ....errors import ProgramError
 from ....schedules import Schedule
 from ...programs.ordering import Order, with_joined_sends
 from ...programs.program import ChunkRange, Program
-from ..format.execution_plan import MAX_CHANNELS, Place
+from ..format import executor
+from ..format.execution_plan import Place
 from .transfers import Cell, cells
 
 Group = tuple[int, ...]
@@ -48,7 +49,7 @@ def switch_groups(schedule: Schedule, boxes: Sequence[int]) -> tuple[Group, ...]
     found: list[Group] = []
     for ranks in sorted({tuple(sorted(each)) for each in beside.values()}, key=lambda each: (-len(each), each)):
         alone = not any(set(ranks) & set(other) for other in found)
-        signalled = 1 <= len(ranks) - 1 <= MAX_CHANNELS  # All by the thread block that stores
+        signalled = 1 <= len(ranks) - 1 <= executor.MAX_CHANNELS  # All by the thread block that stores
         if alone and signalled and len({boxes[rank] for rank in ranks}) == 1:
             found.append(ranks)
     return tuple(sorted(found))
@@ -136,7 +137,7 @@ def _within_channels(order: Order, found: Sequence[Multicast]) -> list[Multicast
     for each in found:
         blocks = {(order.sites[send].rank, order.sites[send].thread_block) for send in each.sends}
         merged = blocks.union(*(component.get(block, ()) for block in blocks))
-        if len(merged) <= MAX_CHANNELS:
+        if len(merged) <= executor.MAX_CHANNELS:
             component.update(dict.fromkeys(merged, merged))
             kept.append(each)
     return kept

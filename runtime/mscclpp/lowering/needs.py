@@ -6,13 +6,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...programs.program import Instruction, Program, RankProgram, ThreadBlock
-from ..format.execution_plan import (
-    CHANNEL_TYPES,
-    MAX_CHANNELS,
-    MAX_CHANNELS_PER_OPERATION,
-    MAX_OPERATIONS,
-    MAX_SEMAPHORES_PER_OPERATION,
-)
+from ..format import executor
+from ..format.execution_plan import CHANNEL_TYPES
 from .lower import port_pairs
 from .thread_blocks import TOO_LONG, TOO_MANY_CHANNELS, WEIGHTS, merge_blocks
 from .transfers import Connections, stays_in_place
@@ -79,10 +74,10 @@ def block_usage(
 
 
 def _refusal(where: str, counts: Counter[str], length: int) -> str:
-    if length > MAX_OPERATIONS:
+    if length > executor.MAX_OPERATIONS:
         return TOO_LONG.format(where, f"at least {length}")
     for kind in CHANNEL_TYPES:
-        if (channels := counts[f"{kind} in"] + counts[f"{kind} out"]) > MAX_CHANNELS:
+        if (channels := counts[f"{kind} in"] + counts[f"{kind} out"]) > executor.MAX_CHANNELS:
             return TOO_MANY_CHANNELS.format(where, channels, kind)
     return ""
 
@@ -92,7 +87,7 @@ def _length(counts: Counter[str], unit: int | None) -> int:
     if not counts["operations"]:
         return 0
     ends = {
-        f"{kind} {way}": -(-counts[f"{kind} {way}"] // MAX_CHANNELS_PER_OPERATION)
+        f"{kind} {way}": -(-counts[f"{kind} {way}"] // executor.MAX_CHANNELS_PER_OPERATION)
         for kind in CHANNEL_TYPES
         for way in ("in", "out")
     }
@@ -139,7 +134,7 @@ def _semaphore_operations(rank: RankProgram) -> list[int]:
             waited |= new
             released.update(new.items())
             # All threads wait for the first before they copy.
-            found[at] += -(-len(new) // MAX_SEMAPHORES_PER_OPERATION) + bool(new and step.kind == "copy")
+            found[at] += -(-len(new) // executor.MAX_SEMAPHORES_PER_OPERATION) + bool(new and step.kind == "copy")
     for (source, _), number in released.items():
-        found[source] += -(-number // MAX_SEMAPHORES_PER_OPERATION)
+        found[source] += -(-number // executor.MAX_SEMAPHORES_PER_OPERATION)
     return found

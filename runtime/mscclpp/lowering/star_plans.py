@@ -14,15 +14,8 @@ from ....errors import TooLargeError, UnsupportedError
 from ....schedules import ALLGATHER, ALLREDUCE, BROADCAST, Collective, Forest, TreeSchedule
 from ....topologies import Topology
 from ...programs.program import Buffer
-from ..format.execution_plan import (
-    MAX_CHANNELS,
-    MAX_CHANNELS_PER_OPERATION,
-    ExecutionPlan,
-    Gpu,
-    Operation,
-    Place,
-    SwitchGroup,
-)
+from ..format import executor
+from ..format.execution_plan import ExecutionPlan, Gpu, Operation, Place, SwitchGroup
 from .lower import PlanOptions, finished
 from .thread_blocks import SyncedBlock, batches
 
@@ -91,14 +84,14 @@ def star_plan(
 
 def _barrier(rank: int, ranks: int) -> list[Round]:
     """Rounds after which a GPU knows of all others: one of all pairs, or those of a dissemination barrier."""
-    if ranks - 1 <= MAX_CHANNELS:
+    if ranks - 1 <= executor.MAX_CHANNELS:
         others = [peer for peer in range(ranks) if peer != rank]
         return [(others, others)]
     rounds = [([(rank + 2**step) % ranks], [(rank - 2**step) % ranks]) for step in range((ranks - 1).bit_length())]
-    if 2 * len(rounds) > MAX_CHANNELS:
+    if 2 * len(rounds) > executor.MAX_CHANNELS:
         raise TooLargeError(
             f"a barrier of {ranks} ranks takes {2 * len(rounds)} channels, a thread block of the MSCCL++ executor has "
-            f"{MAX_CHANNELS}; plan with in_network=False (--no-in-network)"
+            f"{executor.MAX_CHANNELS}; plan with in_network=False (--no-in-network)"
         )
     return rounds
 
@@ -108,9 +101,9 @@ def _block(operation: Operation | None, rounds: Sequence[Round], ends: dict[int,
     block = SyncedBlock()
     for work in (operation, None):
         for targets, sources in rounds:
-            for part in batches([ends[peer] for peer in targets], MAX_CHANNELS_PER_OPERATION):
+            for part in batches([ends[peer] for peer in targets], executor.MAX_CHANNELS_PER_OPERATION):
                 block.signal(Operation("signal", "memory", part))
-            for part in batches([ends[peer] for peer in sources], MAX_CHANNELS_PER_OPERATION):
+            for part in batches([ends[peer] for peer in sources], executor.MAX_CHANNELS_PER_OPERATION):
                 block.wait(Operation("wait", "memory", part))
         if work is not None:
             block.work(work)

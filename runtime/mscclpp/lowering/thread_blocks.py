@@ -12,24 +12,18 @@ from itertools import compress
 
 from ....errors import TooLargeError
 from ...programs.program import ChunkRange, Instruction, Program
-from ..format.execution_plan import (
-    CHANNEL_TYPES,
-    MAX_CHANNELS,
-    MAX_CHANNELS_PER_OPERATION,
-    MAX_OPERATIONS,
-    MAX_SEMAPHORES_PER_OPERATION,
-    Operation,
-    Place,
-    flat,
-)
+from ..format import executor
+from ..format.execution_plan import CHANNEL_TYPES, Operation, Place, flat
 from .multicasts import Multicast, Multicasts
 from .transfers import Connections, End, Transfers, stays_in_place
 
 TOO_LONG = (
-    f"{{}} has {{}} operations, the MSCCL++ executor takes {MAX_OPERATIONS}; plan with fewer trees, trees_per_root=1 "
-    "for the fewest, or with fewer chunks, or give slice_bytes=None"
+    f"{{}} has {{}} operations, the MSCCL++ executor takes {executor.MAX_OPERATIONS}; plan with fewer trees, "
+    "trees_per_root=1 for the fewest, or with fewer chunks, or give slice_bytes=None"
 )
-TOO_MANY_CHANNELS = f"{{}} uses {{}} {{}} channels, the MSCCL++ executor takes {MAX_CHANNELS}; plan with fewer trees"
+TOO_MANY_CHANNELS = (
+    f"{{}} uses {{}} {{}} channels, the MSCCL++ executor takes {executor.MAX_CHANNELS}; plan with fewer trees"
+)
 
 
 class SyncedBlock:
@@ -190,7 +184,7 @@ class RankWriter:
 
     def _step(self, block: SyncedBlock, number: int) -> None:
         step = self.order.instructions[number]
-        for part in batches(self.acquires[number], MAX_SEMAPHORES_PER_OPERATION):
+        for part in batches(self.acquires[number], executor.MAX_SEMAPHORES_PER_OPERATION):
             block.wait(Operation("sem_acquire", semaphores=part))
         if step.kind == "send":
             self._send(block, number)
@@ -202,7 +196,7 @@ class RankWriter:
                 block.work(Operation("copy", sources=(source,), targets=(target,)))
             else:
                 block.work(Operation("re", sources=(target, source), targets=(target,)))
-        for part in batches(self.releases[number], MAX_SEMAPHORES_PER_OPERATION):
+        for part in batches(self.releases[number], executor.MAX_SEMAPHORES_PER_OPERATION):
             block.signal(Operation("sem_release", semaphores=part))
 
     def _multicast(self, block: SyncedBlock, multicast: Multicast) -> None:
@@ -210,16 +204,16 @@ class RankWriter:
         channels = [self._end(number)[1] for number in multicast.sends]
         step = self.order.instructions[multicast.sends[0]]
         for number in multicast.sends:
-            for part in batches(self.acquires[number], MAX_SEMAPHORES_PER_OPERATION):
+            for part in batches(self.acquires[number], executor.MAX_SEMAPHORES_PER_OPERATION):
                 block.wait(Operation("sem_acquire", semaphores=part))
         credited = [self.order.partners[number] in self.transfers.credits for number in multicast.sends]
-        for part in batches([*compress(channels, credited)], MAX_CHANNELS_PER_OPERATION):
+        for part in batches([*compress(channels, credited)], executor.MAX_CHANNELS_PER_OPERATION):
             block.wait(Operation("wait", "memory", part))
         block.work(Operation("gstore", "switch", (0,), (self._place(step.source, step),), (multicast.target,)))
-        for part in batches(channels, MAX_CHANNELS_PER_OPERATION):
+        for part in batches(channels, executor.MAX_CHANNELS_PER_OPERATION):
             block.signal(Operation("signal", "memory", part))
         for number in multicast.sends:
-            for part in batches(self.releases[number], MAX_SEMAPHORES_PER_OPERATION):
+            for part in batches(self.releases[number], executor.MAX_SEMAPHORES_PER_OPERATION):
                 block.signal(Operation("sem_release", semaphores=part))
 
     def _send(self, block: SyncedBlock, number: int) -> None:
@@ -265,16 +259,16 @@ class RankWriter:
 
     def _check(self, at: int, operations: tuple[Operation, ...]) -> None:
         where = f"rank {self.rank} thread block {at}"
-        if (length := len([*flat(operations)])) > MAX_OPERATIONS:
+        if (length := len([*flat(operations)])) > executor.MAX_OPERATIONS:
             raise TooLargeError(TOO_LONG.format(where, length))
         for kind in CHANNEL_TYPES:
             own = [one for one in flat(operations) if one.channel_type == kind]
             channels = {channel for one in own for channel in one.channels}
-            if len(channels) > MAX_CHANNELS:
+            if len(channels) > executor.MAX_CHANNELS:
                 raise TooLargeError(TOO_MANY_CHANNELS.format(where, len(channels), kind))
             buffers = {(place.rank, place.buffer) for one in own for place in one.remote_places}
             # The first two of port channels may be there for the offsets of their sources.
-            if len(buffers) + 2 * any(one.offset_buffers for one in own) > MAX_CHANNELS:
+            if len(buffers) + 2 * any(one.offset_buffers for one in own) > executor.MAX_CHANNELS:
                 raise TooLargeError(
                     f"{where} uses {len(buffers)} buffers of other ranks by {kind} channels, more than the MSCCL++ "
                     "executor takes; plan with fewer trees"
@@ -299,7 +293,7 @@ def _grouped(name: str, ends: Sequence[End]) -> list[Operation]:
     return [
         Operation(name, kind, part)
         for kind in CHANNEL_TYPES
-        for part in batches([channel for each, channel in ends if each == kind], MAX_CHANNELS_PER_OPERATION)
+        for part in batches([channel for each, channel in ends if each == kind], executor.MAX_CHANNELS_PER_OPERATION)
     ]
 
 

@@ -7,26 +7,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ....support.arrays import IntArray
-from ..format.execution_plan import (
-    DATA_OPERATIONS,
-    SIGNALLING,
-    SWITCH_OPERATIONS,
-    WAITING,
-    ExecutionPlan,
-    Operation,
-    Place,
-    Signal,
-)
+from ..format import executor
+from ..format.execution_plan import ExecutionPlan, Operation, Place, Signal
 from ..format.switch_channels import same_memory
 from . import fields
 from .memory import Memory
 
 CODES: dict[str, int] = {
     "nop": fields.NOP,
-    **dict.fromkeys((*WAITING, "sem_acquire"), fields.WAIT),
-    **dict.fromkeys((*SIGNALLING, "sem_release"), fields.SIGNAL),
-    **dict.fromkeys(DATA_OPERATIONS, fields.COPY),
-    **dict.fromkeys(("re", *SWITCH_OPERATIONS), fields.SUM),
+    **dict.fromkeys((*executor.WAITING, "sem_acquire"), fields.WAIT),
+    **dict.fromkeys((*executor.SIGNALLING, "sem_release"), fields.SIGNAL),
+    **dict.fromkeys(executor.DATA_OPERATIONS, fields.COPY),
+    **dict.fromkeys(("re", *executor.SWITCH_OPERATIONS), fields.SUM),
 }
 
 
