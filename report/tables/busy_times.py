@@ -17,15 +17,7 @@ import numpy as np
 
 from ...planners import Plan
 from ...runtime import Simulation, simulate
-from ...schedules import (
-    Allreduce,
-    AnyStepSchedule,
-    FlowSchedule,
-    Forest,
-    Schedule,
-    StepExchange,
-    TreeSchedule,
-)
+from ...schedules import Allreduce, AnyStepSchedule, FlowSchedule, Forest, Schedule, StepExchange, TreeSchedule
 from ...schedules.trees.symmetric_forest import expanding
 from ...schedules.trees.tree_chunks import shard_chunks, tree_chunks
 from ...support.arrays import BoolArray, IntArray

@@ -23,11 +23,7 @@ from collopt.runtime.distributed.calls.call_queue import AsyncWork
 from collopt.runtime.distributed.execution.execute import program_of
 from collopt.runtime.distributed.execution.workload import (
     Workload,
-    by_torch,
-    count_wrong,
     fill_incorrect,
-    fill_input,
-    make_tensors,
 )
 
 CPU = torch.device("cpu")
@@ -68,16 +64,16 @@ def begin(rank: int, collective: str, elements: int, dtype: torch.dtype, *, asyn
     program = program_of(plan)
     elements *= RANKS if collective in ("allgather", "reduce_scatter") else 1
     workload = Workload(program.layout, program.num_ranks, rank, elements, str(dtype).removeprefix("torch."))
-    output, mine = make_tensors(workload, in_place=False, device=CPU)
-    fill_input(workload, mine)
-    wanted = by_torch(workload, mine)
+    output, mine = workload.make_tensors(in_place=False, device=CPU)
+    workload.fill_input(mine)
+    wanted = workload.by_torch(mine)
     fill_incorrect(output, wanted)
     unused = collective == "reduce" and rank != program.layout.root
     # What a rank has no use for is not looked at.
     nothing: Any = "no tensor"
     work = execute(plan, nothing if unused else output, mine, async_op=async_op, **options)
     assert (work is not None) == async_op
-    return Begun(work, output, (lambda _: True) if unused else lambda output: not count_wrong(workload, output, wanted))
+    return Begun(work, output, (lambda _: True) if unused else lambda output: not workload.count_wrong(output, wanted))
 
 
 def everything(rank: int, folder: str) -> Answers:

@@ -30,11 +30,7 @@ from collopt.runtime.distributed.calls.arguments import OPERATIONS
 from collopt.runtime.distributed.execution.execute import program_of
 from collopt.runtime.distributed.execution.workload import (
     Workload,
-    by_torch,
-    count_wrong,
     fill_incorrect,
-    fill_input,
-    make_tensors,
 )
 from collopt.runtime.distributed.rounds.batches import shard_elements
 
@@ -174,9 +170,9 @@ def agrees(
     """Run a plan on random data and compare with torch's own collective."""
     program = program_of(plan)
     workload = Workload(program.layout, program.num_ranks, rank, elements, str(dtype).removeprefix("torch."), op)
-    output, mine = make_tensors(workload, in_place=False, device=torch.device("cpu"))
-    fill_input(workload, mine)
-    wanted = by_torch(workload, mine)
+    output, mine = workload.make_tensors(in_place=False, device=torch.device("cpu"))
+    workload.fill_input(mine)
+    wanted = workload.by_torch(mine)
     before = mine.clone()
     if in_place:
         output, mine = one_memory(program, rank, elements, output, mine)
@@ -191,7 +187,7 @@ def agrees(
         slices=slices,
         op=op,
     )
-    right = not workload.has_output or count_wrong(workload, output, wanted) == 0
+    right = not workload.has_output or workload.count_wrong(output, wanted) == 0
     return right and (in_place or same(mine, before))
 
 

@@ -12,11 +12,7 @@ import torch
 from collopt.runtime.distributed.execution.workload import (
     PERIOD,
     Workload,
-    count_wrong,
     fill_incorrect,
-    fill_input,
-    make_expected,
-    make_tensors,
 )
 from collopt.runtime.measuring.bench.bench import check_config
 from collopt.runtime.measuring.bench.sizes import DATATYPES
@@ -36,13 +32,13 @@ def workload(collective: str, rank: int, ranks: int = 3, *, op: str = "sum", dty
 def the_input(asked: Workload) -> torch.Tensor:
     """What a rank has."""
     tensor = torch.empty(asked.input_elements, dtype=getattr(torch, asked.dtype))
-    fill_input(asked, tensor)
+    asked.fill_input(tensor)
     return tensor
 
 
 def the_output(asked: Workload) -> torch.Tensor:
     """What a rank should get."""
-    return make_expected(asked, torch.empty(asked.output_elements, dtype=getattr(torch, asked.dtype)))  # type: ignore[no-any-return]
+    return asked.make_expected(torch.empty(asked.output_elements, dtype=getattr(torch, asked.dtype)))  # type: ignore[no-any-return]
 
 
 def inputs(collective: str, **options: str) -> list[torch.Tensor]:
@@ -91,12 +87,12 @@ def test_unequal_parts_come_from_where_they_stand() -> None:
 def test_together_the_smaller_tensor_is_its_part_of_the_larger(collective: str) -> None:
     """As collectives in place have it."""
     asked = workload(collective, 2)
-    output, mine = make_tensors(asked, True, torch.device("cpu"))
+    output, mine = asked.make_tensors(True, torch.device("cpu"))
     assert (len(output), len(mine)) == (asked.output_elements, asked.input_elements)
     parted = collective in ("allgather", "reduce_scatter")
     whole, part = (mine, output) if collective == "reduce_scatter" else (output, mine)
     assert part.data_ptr() - whole.data_ptr() == (2 * ELEMENTS * 8 if parted else 0)
-    apart = make_tensors(asked, False, torch.device("cpu"))
+    apart = asked.make_tensors(False, torch.device("cpu"))
     assert [len(tensor) for tensor in apart] == [len(output), len(mine)]
 
 
@@ -110,9 +106,9 @@ def test_every_order_gives_the_same_bits(op: str, dtype: str, ranks: int) -> Non
     parts = []
     for rank in range(ranks):
         parts.append(torch.empty(100, dtype=kind))
-        fill_input(workload("allreduce", rank, ranks, op=op, dtype=dtype), parts[-1])
+        workload("allreduce", rank, ranks, op=op, dtype=dtype).fill_input(parts[-1])
     asked = replace(workload("allreduce", 0, ranks, op=op, dtype=dtype), elements=100)
-    wanted = make_expected(asked, parts[0])
+    wanted = asked.make_expected(parts[0])
     one_by_one = parts[0].clone()
     for part in parts[1:]:
         one_by_one = function(one_by_one, part)
@@ -133,9 +129,9 @@ def test_a_contribution_that_is_missing_or_counted_twice_is_seen(op: str, dtype:
         result = torch.full_like(parts[0], 0 if op == "sum" else 1)
         for part in parts[:missing] + parts[missing + 1 :]:
             result = function(result, part)
-        assert count_wrong(asked, result, the_output(asked)) > ELEMENTS / 3
+        assert asked.count_wrong(result, the_output(asked)) > ELEMENTS / 3
         twice = function(the_output(asked), parts[missing])
-        assert count_wrong(asked, twice, the_output(asked)) > ELEMENTS / 3
+        assert asked.count_wrong(twice, the_output(asked)) > ELEMENTS / 3
 
 
 def test_data_of_other_ranks_and_places_are_wrong() -> None:
@@ -143,7 +139,7 @@ def test_data_of_other_ranks_and_places_are_wrong() -> None:
     asked = workload("allgather", 0)
     whole = the_output(asked)
     for other in (torch.roll(whole, ELEMENTS), torch.roll(whole, 1), torch.roll(whole, 4096)):
-        assert count_wrong(asked, other, whole) > 0.99 * len(whole)
+        assert asked.count_wrong(other, whole) > 0.99 * len(whole)
 
 
 @pytest.mark.parametrize("dtype", DATATYPES.values())
@@ -153,8 +149,8 @@ def test_what_was_there_before_is_wrong_everywhere(dtype: str) -> None:
     expected = the_output(asked)
     output = torch.empty_like(expected)
     fill_incorrect(output, expected)
-    assert count_wrong(asked, output, expected) == ELEMENTS
-    assert count_wrong(asked, expected, expected) == 0
+    assert asked.count_wrong(output, expected) == ELEMENTS
+    assert asked.count_wrong(expected, expected) == 0
 
 
 def test_averages_may_be_rounded_in_any_way_and_no_further() -> None:
@@ -164,9 +160,9 @@ def test_averages_may_be_rounded_in_any_way_and_no_further() -> None:
     expected = the_output(asked)
     before = sum(part * np.float32(1 / 3) for part in parts)
     after = sum(parts) / 3
-    assert count_wrong(asked, before, expected) == count_wrong(asked, after, expected) == 0
-    assert count_wrong(asked, expected * (1 + 1e-5), expected) == ELEMENTS
-    assert count_wrong(asked, expected * float("nan"), expected) == ELEMENTS
+    assert asked.count_wrong(before, expected) == asked.count_wrong(after, expected) == 0
+    assert asked.count_wrong(expected * (1 + 1e-5), expected) == ELEMENTS
+    assert asked.count_wrong(expected * float("nan"), expected) == ELEMENTS
 
 
 def test_the_seed_in_a_report_is_one_that_json_takes() -> None:

@@ -19,7 +19,7 @@ from ..calls.arguments import OPERATIONS, check_operation
 from ..processes.local_ranks import out_of_memory_as_error
 from ..processes.rendezvous import BACKENDS, Rendezvous, on_all_ranks
 from .execute import PlanLike, execute, program_of
-from .workload import Workload, by_torch, count_wrong, fill_incorrect, fill_random, make_tensors
+from .workload import Workload, fill_incorrect
 
 __all__ = ["RunReport", "run_local"]
 
@@ -124,9 +124,9 @@ def _measure(job: _Job, device: Any) -> _Measurement:
     program, elements = job.program, _elements_in_all(job)
     workload = Workload(program.layout, program.num_ranks, dist.get_rank(), elements, job.dtype, job.op, job.seed)
     with out_of_memory_as_error(f"elements={job.elements} of {job.dtype}", "fewer"):
-        output, mine = make_tensors(workload, in_place=False, device=device)
-        fill_random(workload, mine)
-        wanted = by_torch(workload, mine)
+        output, mine = workload.make_tensors(in_place=False, device=device)
+        workload.fill_random(mine)
+        wanted = workload.by_torch(mine)
     correct, times = True, []
     for _ in range(1 + job.repeats):
         fill_incorrect(output, wanted)
@@ -136,7 +136,7 @@ def _measure(job: _Job, device: Any) -> _Measurement:
         execute(job.program, output, mine, slices=job.slices, op=job.op)
         _finish(torch, device)
         times.append(time.perf_counter() - start)
-        correct = correct and not (workload.has_output and count_wrong(workload, output, wanted))
+        correct = correct and not (workload.has_output and workload.count_wrong(output, wanted))
     return _Measurement(dist.get_backend(), correct, statistics.median(times[1:]))
 
 

@@ -24,6 +24,14 @@ DEFAULT_MAX_EXACT = 2**16
 MAX_MAGNITUDE = 100  # Magnitude of what minima and maxima are taken of
 
 
+class _Piece(NamedTuple):
+    """Elements of a periodic table from index `begin` on."""
+
+    table: np.ndarray[Any, Any]
+    begin: int
+    elements: int
+
+
 @dataclass(frozen=True)
 class Workload:
     """A collective at one size, on one rank."""
@@ -92,85 +100,112 @@ class Workload:
         """Whether this rank has an output."""
         return self.collective is not REDUCE or self.rank == self.layout.root
 
+    def make_tensors(self, in_place: bool, device: Any) -> tuple[Any, Any]:
+        """Allocate a rank's output and input."""
+        import torch
 
-class _Piece(NamedTuple):
-    """Elements of a periodic table from index `begin` on."""
+        def empty(elements: int) -> Any:
+            return torch.empty(elements, dtype=getattr(torch, self.dtype), device=device)
 
-    table: np.ndarray[Any, Any]
-    begin: int
-    elements: int
+        if not in_place:
+            return empty(self.output_elements), empty(self.input_elements)
+        whole = empty(self.elements)
+        if self.own == "input":
+            return whole, whole[self.begin : self.begin + self.input_elements]
+        if self.own == "output":
+            return whole[self.begin : self.begin + self.output_elements], whole
+        return whole, whole
 
+    def fill_input(self, tensor: Any) -> None:
+        """Write a rank's input."""
+        _write([_Piece(self._table(self.rank), 0, tensor.numel())], tensor)
 
-def make_tensors(workload: Workload, in_place: bool, device: Any) -> tuple[Any, Any]:
-    """Allocate a rank's output and input."""
-    import torch
+    def fill_random(self, tensor: Any) -> None:
+        """Write a rank's input: random bytes, so all bit patterns, where data moves only, else as `fill_input` does."""
+        import torch
 
-    def empty(elements: int) -> Any:
-        return torch.empty(elements, dtype=getattr(torch, workload.dtype), device=device)
+        if self.layout.reduces:
+            self.fill_input(tensor)
+            return
+        generator = torch.Generator().manual_seed(self.seed * self.num_ranks + self.rank)
+        size = tensor.numel() * tensor.element_size()
+        tensor.view(torch.uint8).copy_(torch.randint(0, 256, (size,), dtype=torch.uint8, generator=generator))
 
-    if not in_place:
-        return empty(workload.output_elements), empty(workload.input_elements)
-    whole = empty(workload.elements)
-    if workload.own == "input":
-        return whole, whole[workload.begin : workload.begin + workload.input_elements]
-    if workload.own == "output":
-        return whole[workload.begin : workload.begin + workload.output_elements], whole
-    return whole, whole
+    def make_expected(self, like: Any) -> Any:
+        """Return the correct output of a rank, with the shape, type and device of `like`."""
+        import torch
 
+        expected = torch.empty_like(like)
+        _write(list(self._result()), expected)
+        return expected
 
-def fill_input(workload: Workload, tensor: Any) -> None:
-    """Write a rank's input."""
-    _write([_Piece(_table(workload, workload.rank), 0, tensor.numel())], tensor)
+    def by_torch(self, mine: Any) -> Any:
+        """Let torch's own collectives find out the output, in wider types if they add; all ranks call this together."""
+        import torch
+        import torch.distributed as dist
 
+        kind, size = mine.dtype, mine.element_size()
+        result = torch.empty(self.output_elements, dtype=kind, device=mine.device)
+        parts: Any = result.view(torch.uint8)
+        if self.layout.in_pairs:
+            takes, sends = ([size * part for part in each] for each in (self.recv_counts, self.send_counts))
+            dist.all_to_all_single(parts, mine.view(torch.uint8), takes, sends)
+            return result
+        if not self.layout.reduces:
+            for owner, part in enumerate(parts.split([size * share for share in self.shares])):
+                if owner == self.rank:
+                    part.copy_(mine.view(torch.uint8)[: len(part)])
+                if len(part):
+                    dist.broadcast(part, src=owner)
+            return result
+        is_exact = not (kind.is_floating_point or kind.is_complex)
+        value = mine.to(torch.int64 if is_exact else torch.promote_types(kind, torch.float64), copy=True)
+        op = "SUM" if self.op == "avg" else {"prod": "PRODUCT"}.get(self.op, self.op.upper())
+        dist.all_reduce(value, op=getattr(dist.ReduceOp, op))
+        if self.op == "avg":
+            value /= self.num_ranks
+        begin = self.begin if self.own == "output" else 0
+        return value[begin : begin + self.output_elements].to(kind)
 
-def fill_random(workload: Workload, tensor: Any) -> None:
-    """Write a rank's input: random bytes, and so all bit patterns, where data moves only, else as `fill_input` does."""
-    import torch
+    def count_wrong(self, output: Any, expected: Any) -> int:
+        """Count the elements that differ from the correct ones: in any bit where data moves only."""
+        import torch
 
-    if workload.layout.reduces:
-        fill_input(workload, tensor)
-        return
-    generator = torch.Generator().manual_seed(workload.seed * workload.num_ranks + workload.rank)
-    size = tensor.numel() * tensor.element_size()
-    tensor.view(torch.uint8).copy_(torch.randint(0, 256, (size,), dtype=torch.uint8, generator=generator))
+        if not self.layout.reduces:
+            differ = output.view(torch.uint8) != expected.view(torch.uint8)
+            return int(differ.view(-1, output.element_size()).any(dim=1).sum().item())
+        if self.op == "avg":
+            tolerance = self.num_ranks * torch.finfo(expected.dtype).eps * expected.double().abs()
+            # Written so that a NaN is wrong.
+            right = (output.double() - expected.double()).abs() <= tolerance
+        else:
+            right = output == expected
+        return int(right.numel() - right.sum().item())
 
+    def _result(self) -> Iterator[_Piece]:
+        if self.layout.reduces:
+            begin = self.begin if self.own == "output" else 0
+            yield _Piece(self._combined(), begin, self.output_elements)
+        elif self.layout.in_pairs:
+            for owner, elements in enumerate(self.recv_counts):
+                first = owner * self.num_ranks
+                begin = sum(self.shares[first : first + self.rank])
+                yield _Piece(self._table(owner), begin, elements)
+        else:
+            # A broadcast is an allgather in which only the root has a shard.
+            for owner, elements in enumerate(self.shares):
+                yield _Piece(self._table(owner), 0, elements)
 
-def make_expected(workload: Workload, like: Any) -> Any:
-    """Return the correct output of a rank, with the shape, type and device of `like`."""
-    import torch
+    def _table(self, rank: int) -> np.ndarray[Any, Any]:
+        """Data of a rank, integers of shape (PERIOD,)."""
+        kind = self.op if self.layout.reduces else "none"
+        return _numbers(kind, self.dtype, rank, self.num_ranks, self.seed)
 
-    expected = torch.empty_like(like)
-    _write(list(_result(workload)), expected)
-    return expected
-
-
-def by_torch(workload: Workload, mine: Any) -> Any:
-    """Let torch's own collectives find out the output, in wider types if they add; all ranks call this together."""
-    import torch
-    import torch.distributed as dist
-
-    kind, size = mine.dtype, mine.element_size()
-    result = torch.empty(workload.output_elements, dtype=kind, device=mine.device)
-    parts: Any = result.view(torch.uint8)
-    if workload.layout.in_pairs:
-        takes, sends = ([size * part for part in each] for each in (workload.recv_counts, workload.send_counts))
-        dist.all_to_all_single(parts, mine.view(torch.uint8), takes, sends)
-        return result
-    if not workload.layout.reduces:
-        for owner, part in enumerate(parts.split([size * share for share in workload.shares])):
-            if owner == workload.rank:
-                part.copy_(mine.view(torch.uint8)[: len(part)])
-            if len(part):
-                dist.broadcast(part, src=owner)
-        return result
-    is_exact = not (kind.is_floating_point or kind.is_complex)
-    value = mine.to(torch.int64 if is_exact else torch.promote_types(kind, torch.float64), copy=True)
-    op = "SUM" if workload.op == "avg" else {"prod": "PRODUCT"}.get(workload.op, workload.op.upper())
-    dist.all_reduce(value, op=getattr(dist.ReduceOp, op))
-    if workload.op == "avg":
-        value /= workload.num_ranks
-    begin = workload.begin if workload.own == "output" else 0
-    return value[begin : begin + workload.output_elements].to(kind)
+    def _combined(self) -> np.ndarray[Any, Any]:
+        """Reduction of all ranks' data, shape (PERIOD,)."""
+        function = {"prod": np.multiply, "min": np.minimum, "max": np.maximum}.get(self.op, np.add)
+        result = reduce(function, (self._table(rank) for rank in range(self.num_ranks)))
+        return result / self.num_ranks if self.op == "avg" else result
 
 
 def fill_incorrect(output: Any, expected: Any) -> None:
@@ -178,37 +213,6 @@ def fill_incorrect(output: Any, expected: Any) -> None:
     import torch
 
     output.view(torch.uint8).copy_(~expected.view(torch.uint8))
-
-
-def count_wrong(workload: Workload, output: Any, expected: Any) -> int:
-    """Count the elements that differ from the correct ones: in any bit where data moves only."""
-    import torch
-
-    if not workload.layout.reduces:
-        differ = output.view(torch.uint8) != expected.view(torch.uint8)
-        return int(differ.view(-1, output.element_size()).any(dim=1).sum().item())
-    if workload.op == "avg":
-        tolerance = workload.num_ranks * torch.finfo(expected.dtype).eps * expected.double().abs()
-        # Written so that a NaN is wrong.
-        right = (output.double() - expected.double()).abs() <= tolerance
-    else:
-        right = output == expected
-    return int(right.numel() - right.sum().item())
-
-
-def _result(workload: Workload) -> Iterator[_Piece]:
-    if workload.layout.reduces:
-        begin = workload.begin if workload.own == "output" else 0
-        yield _Piece(_combined(workload), begin, workload.output_elements)
-    elif workload.layout.in_pairs:
-        for owner, elements in enumerate(workload.recv_counts):
-            first = owner * workload.num_ranks
-            begin = sum(workload.shares[first : first + workload.rank])
-            yield _Piece(_table(workload, owner), begin, elements)
-    else:
-        # A broadcast is an allgather in which only the root has a shard.
-        for owner, elements in enumerate(workload.shares):
-            yield _Piece(_table(workload, owner), 0, elements)
 
 
 def _write(pieces: Sequence[_Piece], tensor: Any) -> None:
@@ -222,12 +226,6 @@ def _write(pieces: Sequence[_Piece], tensor: Any) -> None:
         whole = piece.elements // PERIOD * PERIOD
         target[:whole].view(-1, PERIOD).copy_(values)
         target[whole:].copy_(values[: piece.elements - whole])
-
-
-def _table(workload: Workload, rank: int) -> np.ndarray[Any, Any]:
-    """Data of a rank, integers of shape (PERIOD,)."""
-    kind = workload.op if workload.layout.reduces else "none"
-    return _numbers(kind, workload.dtype, rank, workload.num_ranks, workload.seed)
 
 
 @lru_cache(maxsize=64)
@@ -244,10 +242,3 @@ def _numbers(kind: str, dtype: str, rank: int, num_ranks: int, seed: int) -> np.
     groups = -(-num_ranks // exact)
     most = exact // -(-num_ranks // groups)
     return np.where((places - rank) % groups == 0, random.integers(1, most + 1, PERIOD), 0)
-
-
-def _combined(workload: Workload) -> np.ndarray[Any, Any]:
-    """Reduction of all ranks' data, shape (PERIOD,)."""
-    function = {"prod": np.multiply, "min": np.minimum, "max": np.maximum}.get(workload.op, np.add)
-    result = reduce(function, (_table(workload, rank) for rank in range(workload.num_ranks)))
-    return result / workload.num_ranks if workload.op == "avg" else result

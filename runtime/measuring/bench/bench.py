@@ -17,14 +17,7 @@ from ....support.validation import shown
 from ...distributed.calls.arguments import OPERATIONS, check_operation
 from ...distributed.execution.execute import PlanLike, execute, program_of
 from ...distributed.execution.launch import ELEMENT_BYTES
-from ...distributed.execution.workload import (
-    Workload,
-    count_wrong,
-    fill_incorrect,
-    fill_input,
-    make_expected,
-    make_tensors,
-)
+from ...distributed.execution.workload import Workload, fill_incorrect
 from ...distributed.processes.local_ranks import notify, out_of_memory_as_error
 from ...distributed.processes.rendezvous import BACKENDS, Rendezvous, on_all_ranks
 from ...distributed.rounds.batches import works_in_place
@@ -195,8 +188,8 @@ def _reading(job: _Job, workload: Workload, library: Library, in_place: bool, de
         return None
     elements = max(workload.input_elements, workload.output_elements)
     with out_of_memory_as_error(f"a buffer of {elements} {job.dtype}", "a smaller maxbytes"):
-        output, mine = make_tensors(workload, in_place, device)
-        expected = make_expected(workload, output) if workload.has_output else None
+        output, mine = workload.make_tensors(in_place, device)
+        expected = workload.make_expected(output) if workload.has_output else None
     wrong = 0
     # At least one call, even without a check: the first one compares the ranks' arguments.
     for _ in range(max(job.check, 1)):
@@ -204,10 +197,10 @@ def _reading(job: _Job, workload: Workload, library: Library, in_place: bool, de
             fill_incorrect(output, expected)
         # After the output, of which the input may be a part.
         if workload.has_input:
-            fill_input(workload, mine)
+            workload.fill_input(mine)
         library.run(workload, output, mine)
         if expected is not None and job.check:
-            wrong += count_wrong(workload, output, expected)
+            wrong += workload.count_wrong(output, expected)
     del expected
     for _ in range(job.warmup_iters):
         library.run(workload, output, mine)
