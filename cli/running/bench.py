@@ -170,19 +170,15 @@ class LiveTable:
 
     def finish(self, report: BenchReport, plans: Mapping[str, Plan]) -> None:
         """Print the remaining rows and the lines below them."""
-        from ...runtime.measuring.bench.report import tail_lines
-
         self._print(report)
         planned = [
             f"# Planned bus bandwidth: {float(plan.busbw):g} {name} on {plan.topology.name}"
             for name, plan in plans.items()
         ]
-        emit("\n".join([*tail_lines(report), *planned]))
+        emit("\n".join([*report.tail_lines(), *planned]))
 
     def _print(self, report: BenchReport) -> None:
-        from ...runtime.measuring.bench.report import head_lines, row_line
-
-        head = [] if self._printed else head_lines(report)
-        if lines := head + [row_line(report, row) for row in report.rows[self._printed :]]:
+        head = [] if self._printed else report.head_lines()
+        if lines := head + [report.row_line(row) for row in report.rows[self._printed :]]:
             emit("\n".join(lines))
         self._printed = len(report.rows)

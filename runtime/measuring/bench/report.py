@@ -7,6 +7,10 @@ from ....schedules import Collective
 from ....schedules.traffic.collective import collective_or_given
 
 JSON_VERSION = 1
+SIZE_COLUMNS = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
+TIME_COLUMNS = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
+COLUMNS = (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)
+COLUMN_GAP = "  "
 
 
 class Device(NamedTuple):
@@ -132,9 +136,48 @@ class BenchReport:
             "end_time": self.end_time,
         }
 
+    def head_lines(self) -> list[str]:
+        """Write the header."""
+        config, validation = self.config, self.config["validation"]
+        step = f"{config['step_factor']}(factor)" if "step_factor" in config else f"{config['step_bytes']}(bytes)"
+        what = sum(width for _, _, width in SIZE_COLUMNS) + len(COLUMN_GAP) * len(SIZE_COLUMNS)
+        read = sum(width for _, _, width in TIME_COLUMNS) + len(COLUMN_GAP) * (len(TIME_COLUMNS) - 1)
+        return [
+            f"# collopt bench: {self.collective}, {self.num_ranks} ranks, {self.backend}",
+            f"# minBytes {config['minimum_bytes']} maxBytes {config['maximum_bytes']} step: {step}",
+            f"# warmup iters: {config['warmup_iters']} iters: {config['iterations']} validation: {validation}",
+            "#",
+            "#" + f"{' ' * what}{'out-of-place':^{read}}{COLUMN_GAP}{'in-place':^{read}}"[1:].rstrip(),
+            "#" + _aligned([name for name, _, _ in COLUMNS], "by")[1:].rstrip(),
+            "#" + _aligned([unit for _, unit, _ in COLUMNS], "")[1:].rstrip(),
+        ]
+
+    def tail_lines(self) -> list[str]:
+        """Write the lines below the last row."""
+        return [
+            f"# Out of bounds values : {self.wrong} {'FAILED' if self.wrong else 'OK'}",
+            *(f"# Avg bus bandwidth    : {self.average_busbw(name):g} {name}" for name in self.names),
+        ]
+
+    def row_line(self, row: BenchRow) -> str:
+        """Write a row."""
+        what = (str(row.size), str(row.count), self.datatype, self.redop, str(self.root))
+        read = [entry for reading in (row.out_of_place, row.in_place) for entry in self._reading_entries(row, reading)]
+        return _aligned([*what, *read], row.name)
+
+    def _reading_entries(self, row: BenchRow, reading: Reading | None) -> tuple[str, str, str, str]:
+        if reading is None:
+            return ("N/A",) * 4
+        return (
+            f"{reading.microseconds:.{2 if reading.microseconds < 10**4 else 0}f}",
+            f"{self.algbw(row, reading):.2f}",
+            f"{self.busbw(row, reading):.2f}",
+            "N/A" if reading.wrong is None else str(reading.wrong),
+        )
+
     def __str__(self) -> str:
         """The table of nccl-tests."""
-        return "\n".join([*head_lines(self), *(row_line(self, row) for row in self.rows), *tail_lines(self)])
+        return "\n".join([*self.head_lines(), *map(self.row_line, self.rows), *self.tail_lines()])
 
     def _result(self, row: BenchRow) -> dict[str, Any]:
         return {
@@ -157,55 +200,6 @@ class BenchReport:
             "bus_bw": self.busbw(row, reading),
             "nwrong": reading.wrong,
         }
-
-
-SIZE_COLUMNS = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
-TIME_COLUMNS = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
-COLUMNS = (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)
-COLUMN_GAP = "  "
-
-
-def head_lines(report: BenchReport) -> list[str]:
-    """Write the header."""
-    config = report.config
-    step = f"{config['step_factor']}(factor)" if "step_factor" in config else f"{config['step_bytes']}(bytes)"
-    what = sum(width for _, _, width in SIZE_COLUMNS) + len(COLUMN_GAP) * len(SIZE_COLUMNS)
-    read = sum(width for _, _, width in TIME_COLUMNS) + len(COLUMN_GAP) * (len(TIME_COLUMNS) - 1)
-    return [
-        f"# collopt bench: {report.collective}, {report.num_ranks} ranks, {report.backend}",
-        f"# minBytes {config['minimum_bytes']} maxBytes {config['maximum_bytes']} step: {step}",
-        f"# warmup iters: {config['warmup_iters']} iters: {config['iterations']} validation: {config['validation']}",
-        "#",
-        "#" + f"{' ' * what}{'out-of-place':^{read}}{COLUMN_GAP}{'in-place':^{read}}"[1:].rstrip(),
-        "#" + _aligned([name for name, _, _ in COLUMNS], "by")[1:].rstrip(),
-        "#" + _aligned([unit for _, unit, _ in COLUMNS], "")[1:].rstrip(),
-    ]
-
-
-def tail_lines(report: BenchReport) -> list[str]:
-    """Write the lines below the last row."""
-    return [
-        f"# Out of bounds values : {report.wrong} {'FAILED' if report.wrong else 'OK'}",
-        *(f"# Avg bus bandwidth    : {report.average_busbw(name):g} {name}" for name in report.names),
-    ]
-
-
-def row_line(report: BenchReport, row: BenchRow) -> str:
-    """Write a row."""
-    what = (str(row.size), str(row.count), report.datatype, report.redop, str(report.root))
-    read = [entry for reading in (row.out_of_place, row.in_place) for entry in _reading_entries(report, row, reading)]
-    return _aligned([*what, *read], row.name)
-
-
-def _reading_entries(report: BenchReport, row: BenchRow, reading: Reading | None) -> tuple[str, str, str, str]:
-    if reading is None:
-        return ("N/A",) * 4
-    return (
-        f"{reading.microseconds:.{2 if reading.microseconds < 10**4 else 0}f}",
-        f"{report.algbw(row, reading):.2f}",
-        f"{report.busbw(row, reading):.2f}",
-        "N/A" if reading.wrong is None else str(reading.wrong),
-    )
 
 
 def _aligned(entries: list[str], name: str) -> str:
