@@ -8,7 +8,7 @@ is ``ceil(P U)`` exactly, with the U of linear program (1).  Proofs are in docs/
 
 from collections.abc import Mapping
 from fractions import Fraction
-from math import ceil, floor
+from math import floor
 
 from ..errors import UnsupportedError
 from ..schedules.steps.schedule import Send
@@ -17,7 +17,7 @@ from ..topologies import Topology
 from ..topologies.network.topology import as_topology
 from .modelling.inputs import TOLERANCE, as_count, as_share
 
-__all__ = ["as_sends", "excess_bound", "least_chunks", "round_shares"]
+__all__ = ["as_sends", "excess_bound", "round_shares"]
 
 Offer = tuple[str, str, str]
 
@@ -54,24 +54,6 @@ def round_shares(shares: Mapping[Offer, float | Fraction], chunks: int) -> dict[
             )
         rounded |= _rounded({offer: chunks * share / total for offer, share in group.items()}, chunks)
     return {offer: rounded[offer] for offer in shares}
-
-
-def least_chunks(load: Fraction, chunks: int) -> int:
-    """Return the least maximum number of chunks on a link into a rank: ``ceil(P U)``, the optimum of program (13).
-
-    Parameters
-    ----------
-    load : Fraction
-        The optimum U of linear program (1) in shards, exactly, on links of equal bandwidth 1.
-    chunks : int
-        Chunks per shard.
-
-    Examples
-    --------
-    >>> least_chunks(Fraction(3, 2), 3)
-    5
-    """
-    return ceil(as_count(chunks, "chunks") * as_share(load, "the load"))
 
 
 def excess_bound(degree: int, diameter: int, chunks: int, num_ranks: int) -> Fraction:
