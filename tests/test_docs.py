@@ -29,7 +29,7 @@ MATPLOTLIB = re.compile("Matplotlib v[^,]*")
 LONG = {
     *("all-to-all", "allreduce", "choose-a-topology", "cli", "fast", "gallery", "measure-plans", "mscclpp", "planners"),
     *("plan-all-to-all", "run-on-gpus", "run-plans", "schedule-all-to-allv", "see-a-plan", "train-with-pytorch"),
-    "tutorial",
+    *("in-network", "tutorial"),
 }  # pages that take more than a few seconds
 
 
