@@ -272,7 +272,7 @@ def _outcome(program: Program, seed: int, fifo_depth: int) -> str:
 
 
 @given(seed=st.integers(0, 2**32), mutations=st.integers(1, 3))
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(100))
 def test_an_accepted_program_does_the_same_in_every_interleaving(seed: int, mutations: int) -> None:
     """Soundness: what passes the checks, right or wrong, neither deadlocks nor depends on who is faster."""
     chance = random.Random(seed)

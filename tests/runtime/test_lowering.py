@@ -35,7 +35,7 @@ from sample_sizes import examples
 
 
 @given(forest=forests(), max_steps=st.integers(1, 8), max_count=st.integers(1, 4), channels=st.integers(1, 4))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(45))
 def test_every_lowered_forest_passes_all_checks_and_gathers(
     forest: Forest, max_steps: int, max_count: int, channels: int
 ) -> None:
@@ -49,7 +49,7 @@ def test_every_lowered_forest_passes_all_checks_and_gathers(
 
 
 @given(case=schedules(), max_steps=st.integers(1, 8), max_count=st.integers(1, 4), channels=st.integers(1, 3))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 def test_every_collective_passes_all_checks_and_has_the_right_data(
     case: tuple[TreeSchedule, str], max_steps: int, max_count: int, channels: int
 ) -> None:
@@ -285,7 +285,7 @@ def test_a_ring_needs_one_sender_and_one_receiver_per_rank() -> None:
     case=(allreduce_at([0, 1, 0, 1], 2, 104), "allreduce"), most=1
 )  # a receive implies what a later send waited for
 @example(case=(random_forest(6, 6, seed=1), "allgather"), most=1)
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(45))
 def test_dependencies_that_other_steps_of_the_rank_imply_are_dropped(case: tuple[TreeSchedule, str], most: int) -> None:
     """However long the way: earlier steps of the block, what these wait for, and so on."""
     order = global_order(lower(*case, max_count=most))
