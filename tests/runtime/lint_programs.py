@@ -24,7 +24,7 @@ from collopt.topologies import (
     torus,
 )
 
-__all__ = ["COLLECTIVES", "TOPOLOGIES", "files", "plans"]
+__all__ = ["COLLECTIVES", "TOPOLOGIES", "calls", "files", "plans"]
 
 COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all")
 TOPOLOGIES = {
@@ -54,11 +54,21 @@ class File(NamedTuple):
     planner: str
 
 
+def calls(third: int) -> list[tuple[str, str]]:
+    """Names of networks and collectives: two of six for each of twelve networks, so that each collective has four."""
+    return [
+        (name, collective)
+        for number, name in enumerate(sorted(TOPOLOGIES))
+        for position, collective in enumerate(COLLECTIVES)
+        if (number + position) % 3 == third
+    ]
+
+
 def plans(topology: Topology, collective: str) -> Iterator[tuple[str, Plan]]:
-    """What every planner that can makes of a call."""
+    """What every planner that can makes of a call; `milp` takes long for many ranks."""
     options: dict[str, Any] = {"root": topology.num_ranks - 1} if collective in ("broadcast", "reduce") else {}
     for name, planner in PLANNERS.items():
-        if name == "auto" or collective not in planner.options:
+        if name == "auto" or collective not in planner.options or (name == "milp" and topology.num_ranks > 9):
             continue
         try:
             yield name, collopt.plan(topology, collective, planner=name, **options)
