@@ -12,7 +12,7 @@ import os
 import pickle
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO, TypeVar
 
@@ -37,6 +37,7 @@ def kernel(function: Kernel) -> Kernel:
     """Compile a function when it is called first, without the interpreter's lock, and cache it where possible."""
     njit: Any = numba.njit  # Its stubs lack an option: no entry points for C, which nobody calls
     compiled = njit(nogil=True, no_cfunc_wrapper=True)(function)
+    compiled.get_call_template = _once_for_constants(compiled.get_call_template)
     try:
         # What `cache=True` does, with numba's own class.
         compiled._cache = _Cache(function)  # type: ignore[no-untyped-call]
@@ -47,6 +48,18 @@ def kernel(function: Kernel) -> Kernel:
             "kernels again, which takes up to a minute; set NUMBA_CACHE_DIR to a folder that can be written",
         )
     return compiled  # type: ignore[no-any-return]
+
+
+def _once_for_constants(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    """Let kernels that call another one with constants share what is compiled for its other calls."""
+
+    def resolve_types(arguments: Iterable[Any], named: Mapping[str, Any]) -> Any:
+        unliteral: Any = numba.types.unliteral
+        return resolve(
+            tuple(unliteral(each) for each in arguments), {name: unliteral(each) for name, each in named.items()}
+        )
+
+    return resolve_types
 
 
 def _tell(kind: str, problem: str) -> None:
