@@ -87,10 +87,10 @@ def test_sixteen_ranks_agree_with_torch_from_one_element_to_a_mebibyte(network: 
 
 
 @pytest.mark.slow
-def test_sixteen_ranks_agree_with_torch_on_64_mebibytes() -> None:
-    """Two boxes of eight; each rank's output, or its input where that is the larger, has the 64 MiB."""
+def test_sixteen_ranks_agree_with_torch_on_16_mebibytes() -> None:
+    """Two boxes of eight; each rank's output, or its input where that is the larger, has the 16 MiB."""
     cases = []
     for collective in COLLECTIVES:
-        elements = 64 * MIB // 4 // (16 if collective in SHARED_OUT else 1)
+        elements = 16 * MIB // 4 // (16 if collective in SHARED_OUT else 1)
         cases.append(Case("two boxes", planned(NETWORKS["two boxes"], collective), elements, "int32"))
     assert wrong(cases) == []
