@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import Collective, as_bytes
 from ..schedules.bounds.fan_out import hop_latencies
+from ..schedules.paths.congestion import congestion
 from ..schedules.paths.schedule import NS_PER_US
 from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
@@ -93,6 +94,17 @@ def plan_for_size(
     return search.result()
 
 
+def least_rate(plan: Plan) -> Fraction:
+    """Rate in GB/s that the busiest link allows if it never waits, for steps may overlap."""
+    schedule, topology = plan.schedule, plan.topology
+    units = np.array(schedule.load_units)
+    if len(units) == 1:
+        return plan.algbw
+    loads = schedule.link_loads(topology)
+    busiest = max(congestion(loads[units == unit].sum(axis=0), unit, topology) for unit in set(units.tolist()))
+    return plan.algbw * schedule.inverse_rate(topology) / busiest
+
+
 def _ranks_relay(topology: Topology) -> bool:
     """Whether there is a rank with links to two ranks that have none to each other."""
     ranks, ends = topology.num_ranks, np.array([topology.arrays.tails, topology.arrays.heads])
@@ -129,8 +141,7 @@ class _Search:
     def add(self, plan: Plan) -> None:
         """Add a plan, with its predicted time if it has one."""
         known, schedule = plan.provenance.get("predicted_us"), plan.schedule
-        hops = 1 if self._collective.in_pairs else schedule.num_steps or schedule.depth
-        least = self._least_time(plan.algbw, int(schedule.messages.max()), hops)
+        least = self._least_time(least_rate(plan), int(schedule.messages.max()), schedule.least_hops)
         self._tried.append(_Tried(plan, least, None if known is None else Fraction(known)))
 
     def add_for_large(self, exact: Callable[[Topology], Plan]) -> Plan:

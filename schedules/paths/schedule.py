@@ -126,6 +126,11 @@ class Schedule(ABC):
         """Largest number of successive transfers of any data."""
         raise self._without_links()
 
+    @property
+    def least_hops(self) -> int:
+        """Transfers of which none starts before the one before it has begun to arrive, at least."""
+        return 1
+
     def latency(self, topology: Topology) -> Fraction:  # noqa: ARG002
         """Largest sum of link latencies on the way of any data, in µs."""
         raise self._without_links()
@@ -232,6 +237,11 @@ class AllreduceSchedule(Schedule):
     def most_added(self) -> Fraction:
         """Of the reduction."""
         return cast("Fraction", self.reduce.most_added)
+
+    @property
+    def least_hops(self) -> int:
+        """Those of the longer part and one of the other, for data that takes long in one may be quick in the other."""
+        return 1 + max(int(part.least_hops) for part in (self.reduce, self.broadcast))
 
     def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
         """Always true: every rank ends with all data."""

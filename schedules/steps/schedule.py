@@ -132,6 +132,20 @@ class StepSchedule(StepSends):
         """Such as ``"3 steps, 12 chunks per shard"``."""
         return f"{count_text(self.num_steps, 'step')}, {count_text(self.chunks_per_shard, 'chunk')} per shard"
 
+    @property
+    def least_hops(self) -> int:
+        """Sends behind each other, at least, until all ranks have something of all shards; steps alone may overlap."""
+        hops = np.full((self.num_ranks, self.num_ranks), self.num_ranks, dtype=np.int32)
+        np.fill_diagonal(hops, 0)
+        senders, receivers = (
+            self.path_nodes[at][self.routes] for at in (self.path_starts[:-1], self.path_starts[1:] - 1)
+        )
+        order = np.argsort(self.steps, kind="stable")
+        for sent in np.split(order, np.flatnonzero(np.diff(self.steps[order])) + 1):
+            sources = self.sources[sent]
+            np.minimum.at(hops, (sources, receivers[sent]), hops[sources, senders[sent]] + 1)
+        return int(hops.max())
+
     def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
         """Whether they are equal; how many shards there are is yet to be checked."""
         return all(weight == 1 for weight in weights)

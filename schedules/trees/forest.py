@@ -361,6 +361,11 @@ class Forest(TreeSequence, RoutedSchedule):
         """Height of the highest tree, in hops between ranks."""
         return int(self.heights.max())
 
+    @property
+    def least_hops(self) -> int:
+        """Those of the highest tree."""
+        return self.depth
+
     def latency(self, topology: Topology) -> Fraction:
         """Largest sum of link latencies between a root and a rank along a tree, in µs: until first bytes arrive."""
         if len(self.switches):

@@ -148,6 +148,11 @@ class SymmetricForest(Schedule):
         """Height of the highest tree, in hops between ranks."""
         return self.base.depth
 
+    @property
+    def least_hops(self) -> int:
+        """Those of the highest tree."""
+        return self.depth
+
     def latency(self, topology: Topology) -> Fraction:
         """Largest sum of link latencies between a root and a rank along a tree, in µs."""
         return self.base.latency(topology)

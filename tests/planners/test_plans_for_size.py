@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import BoundError, UnsupportedError
-from collopt.planners.catalogue import Planner
+from collopt.planners.catalogue import PLANNERS, Planner
+from collopt.planners.fastest import least_rate
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange
+from collopt.schedules.timing.predict import Predictor
 from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
+from strategies import eulerian_topologies
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")
 
@@ -153,6 +158,39 @@ def test_symmetric_trees_are_tried(network: collopt.Topology) -> None:
     others = (collopt.plan(network, "allgather", planner=name, costs=COSTS) for name in ("forestcoll", "multitree"))
     assert plan.planner == "symmetric"
     assert simulate(plan, "1M").time < min(simulate(other, "1M").time for other in others)
+
+
+def test_trees_of_different_roots_may_be_high_in_either_phase() -> None:
+    """The heights of the highest trees of both phases do not add up, so such a plan may be faster than their sum."""
+    rows = [
+        ("g1", "g0", 400),
+        ("g1", "g2", 400),
+        ("g0", "g1", 1),
+        ("g2", "g1", 400),
+        ("g0", "g2", 400),
+        ("g2", "g0", 400),
+    ]
+    network = collopt.Topology.from_links([(*row, 1000) for row in rows], compute=["g0", "g1", "g2"])
+    plan = collopt.plan(network, "allreduce", size="5M", costs="generic")
+    other = collopt.plan(network, "allreduce", planner="forestcoll", costs="generic")
+    assert other.schedule.least_hops == 3 < other.schedule.depth
+    assert simulate(plan, "5M").time <= simulate(other, "5M").time
+
+
+@given(eulerian_topologies(max_ranks=6, max_switches=2), st.sampled_from(sorted(PLANNERS)), st.data())
+def test_plans_take_no_less_than_their_hops_and_their_busiest_link(
+    network: collopt.Topology, name: str, data: st.DataObject
+) -> None:
+    """So a plan is not left out unless it is slower; steps that overlap and heights of both phases count once."""
+    collective = data.draw(st.sampled_from(["allgather", "reduce_scatter", "allreduce"]))
+    try:
+        made = collopt.plan(network, collective, planner=name)
+    except (UnsupportedError, BoundError):
+        return
+    alone = RuntimeCosts(alpha=1000)
+    assert Predictor(made.schedule, network, alone).time(1) >= 1000 * made.schedule.least_hops
+    rate = least_rate(made)
+    assert Predictor(made.schedule, network, RuntimeCosts()).time(10**6) >= Fraction(10**6, 1000) / rate
 
 
 def test_trees_that_branch_at_few_switches_are_tried() -> None:
