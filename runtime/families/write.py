@@ -18,6 +18,7 @@ from ...errors import TopologyError, UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
 from ...support.validation import as_kind, as_list, as_path, shown
+from ...topologies.network.assumed_costs import as_costs
 from ..interpreter.findings import Severity
 from ..msccl.format.limits import RUNTIMES, dialect_of
 from ..msccl.lint.lint import loading_environment, loading_hints
@@ -40,7 +41,16 @@ class SizeWindow(NamedTuple):
 
 
 def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeWindow, ...]:
-    """Divide a range of sizes, both ends included, among plans by their estimates; of equal ones the first wins."""
+    """Divide a range of sizes, both ends included, among plans by their estimates; of equal ones the first wins.
+
+    Raises `UnsupportedError` if the plans were made with different costs, with which their estimates do not compare.
+    """
+    costs = [as_costs(None, plan.topology) for plan in plans]
+    if other := next((each for each in costs if each != costs[0]), None):
+        raise UnsupportedError(
+            f"the times of the plans do not compare, for some were made with {costs[0]} and some with {other}; plan "
+            "all with the same costs"
+        )
 
     @cache
     def fastest(size: int) -> int:

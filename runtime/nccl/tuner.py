@@ -7,6 +7,7 @@ collectives, double binary trees for allreduce, and algorithms for switches that
 
 import os
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from ...errors import UnsupportedError
@@ -105,8 +106,12 @@ def write_nccl_tuner(
                 f"the plans are for {first.collective} on {first.topology.name} and for {plan.collective} on "
                 f"{plan.topology.name}; expected one collective on one topology"
             )
-    windows = fastest_windows(several, 0, max_bytes)
-    _write(path, first, [_Window(least, most, *kinds[plan]) for plan, least, most in windows], protocol, boxes)
+    windows: list[_Window] = []
+    # NCCL does not tell plans of one algorithm and as many channels apart.
+    for kind, alike in groupby(fastest_windows(several, 0, max_bytes), key=lambda window: kinds[window.plan]):
+        ranges = list(alike)
+        windows.append(_Window(ranges[0].first, ranges[-1].last, *kind))
+    _write(path, first, windows, protocol, boxes)
 
 
 def _algorithm(plan: Plan) -> tuple[str, int]:

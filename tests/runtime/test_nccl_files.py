@@ -205,6 +205,24 @@ def test_the_fastest_algorithm_is_told_for_every_size(tmp_path: Path) -> None:
         assert line[3] == ("ring", "tree")[int(np.argmin(times))]
 
 
+def test_plans_that_nccl_cannot_tell_apart_have_one_line(tmp_path: Path) -> None:
+    """The rings of one root in several parts are one ring to NCCL, whichever number of parts is fastest."""
+    plans = [
+        collopt.plan("dgx-h100", "broadcast", planner="ring", root=0, costs="generic", channels=count)
+        for count in (1, 2, 4)
+    ]
+    write_nccl_tuner(plans, tmp_path / "tuner.conf")
+    assert lines_of(tmp_path / "tuner.conf") == [["broadcast", "0", str(2**32 - 1), "ring", "simple", "1", "-1", "8"]]
+
+
+def test_plans_of_different_costs_are_not_compared(tmp_path: Path) -> None:
+    """The cheaper software would win, not the better algorithm."""
+    plans = [collopt.plan(ring(4), "allgather", planner="ring", costs=costs) for costs in ("links", "generic")]
+    with pytest.raises(UnsupportedError, match="the times of the plans do not compare"):
+        write_nccl_tuner(plans, tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
