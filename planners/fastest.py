@@ -13,7 +13,7 @@ from ..errors import BoundError, CapacityOverflowError, NoAnswerError, Unsupport
 from ..schedules import Collective, as_bytes
 from ..schedules.bounds.fan_out import hop_latencies
 from ..schedules.paths.congestion import congestion
-from ..schedules.paths.schedule import NS_PER_US
+from ..schedules.paths.schedule import NS_PER_US, rate_of_loads
 from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
 from ..topologies import Topology, reached_network
@@ -102,7 +102,7 @@ def least_rate(plan: Plan) -> Fraction:
         return plan.algbw
     loads = schedule.link_loads(topology)
     busiest = max(congestion(loads[units == unit].sum(axis=0), unit, topology) for unit in set(units.tolist()))
-    return plan.algbw * schedule.inverse_rate(topology) / busiest
+    return plan.algbw * rate_of_loads(loads, schedule, topology) / busiest
 
 
 def _ranks_relay(topology: Topology) -> bool:

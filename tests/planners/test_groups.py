@@ -169,11 +169,11 @@ def test_unbalanced_switches_are_shared_too() -> None:
 
 
 @pytest.mark.slow
-def test_64_gpus_in_16_groups() -> None:
-    """8 tensor-parallel and 8 data-parallel groups: each of the latter has a NIC, 7 / 8 of its data enters."""
-    groups = [*mesh_groups((8, 8), 1, "allgather"), *mesh_groups((8, 8), 0, "reduce_scatter")]
-    found = plan_groups(dgx_h100(boxes=8), groups)
-    assert list(found.limits) == [Fraction(8 * 450, 7)] * 8 + [Fraction(8 * 50, 7)] * 8
+def test_128_gpus_in_24_groups() -> None:
+    """16 tensor-parallel and 8 data-parallel groups: each of the latter has a NIC, 15 / 16 of its data enters."""
+    groups = [*mesh_groups((16, 8), 1, "allgather"), *mesh_groups((16, 8), 0, "reduce_scatter")]
+    found = plan_groups(dgx_h100(boxes=16), groups)
+    assert list(found.limits) == [Fraction(8 * 450, 7)] * 16 + [Fraction(16 * 50, 15)] * 8
     assert found.gap == 0
 
 
