@@ -27,10 +27,11 @@ NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less
 CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many ranks is tried for less
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
 HARDLY = 1 / AS_FAST  # of the fastest: a plan that cannot take less is not run
-FEW_RANKS = 8  # up to which more planners are tried, or SEARCHED_RANKS where there is nothing in few steps
-SEARCHED_RANKS = 16  # up to which searches are quick
-FEW_TREES_RANKS = 32  # up to which so many forests are planned and run in seconds
+FEW_RANKS = 8  # up to which all planners are tried that take no time
+SEARCHED_RANKS = 16  # up to which searches are quick: those are tried where ranks relay, too
+FEW_TREES_RANKS = 32  # up to which so many forests are planned and run in seconds, and those where ranks differ
 RING_RANKS = 64  # up to which rings take little longer than what else was tried
+KINDS_IN_BOXES = 2  # of ranks by their links: those of irregular networks are of more
 MANY_RANKS = 1024  # above which no rings are tried, whose N trees of N ranks take gigabytes
 
 FEW_TREES = (2, 3, 4, 6, 8, 12, 16)
@@ -43,10 +44,14 @@ EXCHANGING = ("recursive-doubling",)
 OTHERS = ("bine", "double-binary-tree", "shortest-paths", "fast")
 """Planners of collectives with one root, and of pairs."""
 ON_FEW_RANKS = (
-    *("forestcoll", "strength", "allreduce-lp", "multitree", "blink"),
-    *("hierarchical-ring", "recursive-halving-doubling"),
+    *("forestcoll", "strength", "allreduce-lp", "multitree", "blink", *DIRECT),
+    *("hierarchical-ring", "recursive-halving-doubling", "ring-unwinding", "bruck"),
 )
 """Planners that are tried as well where they take no time, for irregular networks."""
+BRANCHING = ("nvls", "steiner")
+"""Planners whose trees branch at switches."""
+ON_FEWEST_RANKS = ("greedy",)
+"""Planners whose searches take no time on up to FEW_RANKS alone."""
 
 
 def plan_for_size(
@@ -62,36 +67,53 @@ def plan_for_size(
     """
     search = _Search(topology, collective, as_bytes(size), options)
     in_few_steps = search.try_planner("few-steps")
+    few = topology.num_ranks <= RING_RANKS
+    relay = not in_few_steps or (few and _ranks_relay(topology))
+    differ = few and _ranks_differ(topology)
     if not (search.is_near_the_bound() or search.beats_all_trees()):
-        many = in_few_steps and topology.num_ranks > FEW_TREES_RANKS
-        # On many ranks, planning more trees of the best rate takes longer than it is worth; symmetric ones take little.
-        if many and not search.has_best_rate():
-            search.try_planner("symmetric")
-        found = None if many and search.has_best_rate() else search.add_for_large(exact)
-        near = NEAR if topology.num_ranks <= SEARCHED_RANKS else CLOSE
+        found = _try_for_large(search, topology, exact, in_few_steps)
         more = DIRECT if collective in EVERY_ROOT else OTHERS
         exchanging = EXCHANGING if collective.has_two_phases else ()
-        for name in ("symmetric", *(() if in_few_steps else (*more, *exchanging))):
-            search.try_planner(name)
-        few = topology.num_ranks <= RING_RANKS
-        if not in_few_steps or (few and _ranks_relay(topology)):
+        search.try_planners("symmetric", *(() if in_few_steps else (*more, *exchanging)))
+        near = NEAR if topology.num_ranks <= SEARCHED_RANKS else CLOSE
+        if relay or differ:
             search.try_planner("multitree", near=near)
-        # Where each root has one tree already, there are no fewer.
-        has_fewest = not found or found.schedule.num_trees == topology.num_ranks * len(collective.phases)
-        if not has_fewest:
-            search.try_planner("forestcoll", {"trees_per_root": 1})
-        if topology.multicast | topology.aggregation and options.get("in_network", True):
-            search.try_planner("nvls")
-        for count in FEW_TREES if not has_fewest and topology.num_ranks <= FEW_TREES_RANKS else ():
-            if search.may_gain_by_trees(count):
-                search.try_planner("forestcoll", {"trees_per_root": count})
+        if not in_few_steps or differ:
+            search.try_planners("blink", "strength")
+        _try_trees(search, topology, collective, found)
         if (few or not in_few_steps) and not search.beats_all_rings():
             search.try_planner("ring", near=near)
-    if has_few_trees(topology) and options.get("in_network", True):
+    most = FEW_TREES_RANKS if differ else SEARCHED_RANKS if relay else FEW_RANKS
+    if has_few_trees(topology):
         search.try_planner("steiner")
-    for name in ON_FEW_RANKS if topology.num_ranks <= (FEW_RANKS if in_few_steps else SEARCHED_RANKS) else ():
-        search.try_planner(name)
+    if topology.num_ranks <= most:
+        search.try_planners(*ON_FEW_RANKS)
+    if topology.num_ranks <= FEW_RANKS:
+        search.try_planners(*ON_FEWEST_RANKS)
     return search.result()
+
+
+def _try_for_large(
+    search: "_Search", topology: Topology, exact: Callable[[Topology], Plan], in_few_steps: bool
+) -> Plan | None:
+    """Try the plan for endless data, unless another has its rate already and it takes long to plan."""
+    many = in_few_steps and topology.num_ranks > FEW_TREES_RANKS
+    if many and not search.has_best_rate():
+        search.try_planner("symmetric")  # which takes little
+    return None if many and search.has_best_rate() else search.add_for_large(exact)
+
+
+def _try_trees(search: "_Search", topology: Topology, collective: Collective, found: Plan | None) -> None:
+    """Try fewer trees than the plan for endless data, if any, and those that branch at switches."""
+    # Where each root has one tree already, there are no fewer.
+    has_fewest = not found or found.schedule.num_trees == topology.num_ranks * len(collective.phases)
+    if not has_fewest:
+        search.try_planner("forestcoll", {"trees_per_root": 1})
+    if topology.multicast | topology.aggregation:
+        search.try_planner("nvls")
+    for count in FEW_TREES if not has_fewest and topology.num_ranks <= FEW_TREES_RANKS else ():
+        if search.may_gain_by_trees(count):
+            search.try_planner("forestcoll", {"trees_per_root": count})
 
 
 def least_rate(plan: Plan) -> Fraction:
@@ -111,6 +133,15 @@ def _ranks_relay(topology: Topology) -> bool:
     linked = np.eye(ranks, dtype=np.int64)
     linked[tuple(ends[:, (ends < ranks).all(axis=0)])] = 1
     return bool(((linked @ linked > 0) & (linked == 0)).any())
+
+
+def _ranks_differ(topology: Topology) -> bool:
+    """Whether ranks are of many kinds by the bandwidths and latencies of their links."""
+    kinds = {
+        tuple(sorted((link.bandwidth, link.latency) for link in topology.out_links(rank)))
+        for rank in topology.compute_nodes
+    }
+    return len(kinds) > KINDS_IN_BOXES
 
 
 @dataclass(eq=False)
@@ -164,6 +195,8 @@ class _Search:
         """Plan with a planner that suits and was not used, if no plan is so near the bound; return whether it was."""
         if (name, *more.items()) in self._used or self.is_near_the_bound(near):
             return False
+        if name in BRANCHING and not self._options.get("in_network", True):
+            return False
         self._used.add((name, *more.items()))
         planner, given = PLANNERS[name], {**self._options, **more}
         if not planner.takes(self._collective, "in_network"):
@@ -176,6 +209,11 @@ class _Search:
             self.add(planner(self._topology, self._collective, **given))
             return True
         return False
+
+    def try_planners(self, *names: str) -> None:
+        """Plan with several planners, one after the other."""
+        for name in names:
+            self.try_planner(name)
 
     def beats_all_trees(self, per_root: int = 1) -> bool:
         """Whether a plan is hardly slower than trees can be, for which each rank has N - 1 messages to start.

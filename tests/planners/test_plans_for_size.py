@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import BoundError, UnsupportedError
 from collopt.planners.catalogue import PLANNERS, Planner
-from collopt.planners.fastest import least_rate
+from collopt.planners.fastest import AS_FAST, NEAR, least_rate
 from collopt.runtime import simulate
-from collopt.schedules import StepExchange
+from collopt.schedules import StepExchange, as_bytes
 from collopt.schedules.timing.predict import Predictor
 from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
 from strategies import eulerian_topologies
@@ -193,6 +193,21 @@ def test_plans_take_no_less_than_their_hops_and_their_busiest_link(
     assert Predictor(made.schedule, network, RuntimeCosts()).time(10**6) >= Fraction(10**6, 1000) / rate
 
 
+@given(eulerian_topologies(max_ranks=6, max_switches=2), st.sampled_from(sorted(PLANNERS)), st.data())
+def test_no_planner_is_faster_on_few_ranks(network: collopt.Topology, name: str, data: st.DataObject) -> None:
+    """By more than what is left out, as plans that are so near the bound end the search."""
+    collective = data.draw(st.sampled_from(["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce"]))
+    size = data.draw(st.sampled_from(["100", "4K", "64K", "1M", "64M"]))
+    root = {"root": 0} if collective in ("broadcast", "reduce") else {}
+    try:
+        other = collopt.plan(network, collective, planner=name, costs=COSTS, **root)
+    except (UnsupportedError, BoundError):
+        return
+    plan = collopt.plan(network, collective, size=size, costs=COSTS, **root)
+    time = Predictor(other.schedule, other.topology, COSTS).time(as_bytes(size))
+    assert plan.provenance["predicted_us"] <= float(NEAR * AS_FAST * time)
+
+
 def test_trees_that_branch_at_few_switches_are_tried() -> None:
     """They are 10 % faster than other planners where some ranks have links beside a switch that copies and adds."""
     ranks = [f"gpu{number}" for number in range(5)]
@@ -257,3 +272,16 @@ def test_planners_that_are_quick_are_all_tried_where_nothing_is_in_few_steps() -
     ):
         other = collopt.plan(network, "allreduce", planner=name)
         assert simulate(collopt.plan(network, "allreduce", size=size), size).time <= simulate(other, size).time
+
+
+@pytest.mark.parametrize("num_ranks", [20, 40])
+@pytest.mark.parametrize(("planner", "size"), [("strength", "1K"), ("blink", "64K")])
+def test_trees_of_few_roots_are_tried_on_irregular_networks(num_ranks: int, planner: str, size: str) -> None:
+    """On a tree of links of three bandwidths, sums that climb to one rank take fewer messages than a tree for each."""
+    links = [(f"r{rank}", f"r{(rank - 1) // 2}", (1, 5, 25)[rank % 3], 1) for rank in range(1, num_ranks)]
+    ranks = [f"r{rank}" for rank in range(num_ranks)]
+    network = collopt.Topology.from_links(links, compute=ranks, bidirectional=True)
+    plan = collopt.plan(network, "allreduce", size=size, costs=COSTS)
+    assert plan.planner == planner
+    trees = collopt.plan(network, "allreduce", planner="forestcoll")
+    assert plan.provenance["predicted_us"] < 0.9 * simulate(trees, size, costs=COSTS).time
