@@ -81,7 +81,7 @@ def _print(frame: pd.DataFrame, collective: Collective, network: Topology, sizes
             if row["kind"] == "plan" and not as_planner(row["planner"]).plans(collective):
                 elsewhere.append(row["planner"])
             else:
-                reasons[f"{row['kind']} {row['planner']}"] = row["reason"].replace(repr(network), network.name)
+                reasons[f"{row['kind']} {row['planner']}"] = row["reason"]
         if elsewhere:
             reasons[f"not for {collective}"] = ", ".join(elsewhere)
         if reasons:

@@ -44,7 +44,7 @@ def read_network(network: DirectGraph | Topology, direction: Direction = "broadc
             raise UnsupportedError(f"the network is {shown(network)}; expected a DirectGraph or a Topology")
         if network.switch_nodes:
             raise UnsupportedError(
-                f"{network!r} has switches, such as {network.switch_nodes[0]!r}; expected direct links between ranks"
+                f"{network} has switches, such as {network.switch_nodes[0]!r}; expected direct links between ranks"
             )
         ranks, (tails, heads, widths, unit) = network.num_ranks, network.arrays
     if ranks > MAX_RANKS:

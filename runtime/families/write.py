@@ -179,7 +179,7 @@ def _checked_plans(plans: object) -> list[Plan]:
         first = given[0]
         if plan.topology.digest != first.topology.digest:
             raise TopologyError(
-                f"the plans are for different networks, {first.topology!r} and {plan.topology!r}; expected one network"
+                f"the plans are for different networks, {first.topology} and {plan.topology}; expected one network"
             )
         if (plan.collective, plan.bound.weights) != (first.collective, first.bound.weights):
             what = "roots or shards" if plan.collective == first.collective else "collectives"

@@ -145,8 +145,9 @@ def test_the_digest_depends_on_the_network_only() -> None:
 
 
 def test_names_do_not_make_topologies_different() -> None:
-    """Equality ignores the name."""
+    """Equality ignores the name, which is the text of a topology in messages."""
     assert star(name="x") == star(name="y")
+    assert str(star(name="x")) == "x"
     assert repr(star(name="x")) == "<Topology 'x': 3 ranks, 1 switches, 6 links>"
 
 

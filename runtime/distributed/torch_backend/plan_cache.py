@@ -214,7 +214,7 @@ def _root_text(root: int | None) -> str:
 
 def _description(topology: Topology) -> str:
     """Name a network with its digest."""
-    return f"{topology!r} (digest {topology.digest[:12]})"
+    return f"{topology} (digest {topology.digest[:12]})"
 
 
 PLANS_VARIABLE = "COLLOPT_PLANS"
