@@ -177,7 +177,7 @@ def test_words_that_are_not_understood(capsys: pytest.CaptureFixture[str], words
             "--trees-per-root is '1_0'; expected",
         ),
         (["plan", "mi250", "allgather", "--channels", "nan"], "--channels is 'nan'; expected a whole number"),
-        (["plan", "mi250", "allgather", "--max-bytes", "9" * 19], f"--max-bytes is '{'9' * 19}'; expected"),
+        (["plan", "mi250", "allgather", "--max-bytes", "9" * 19], f"--max-bytes '{'9' * 19}' is too large"),
         (["run", "plan.json", "--timeout", "1e9"], "--timeout is '1e9'; expected a number from 0.001 to 1000000"),
         (["run", "plan.json", "--timeout", "٣"], "--timeout is '٣'; expected a number from 0.001 to 1000000"),
         (["run", "plan.json", "--timeout", "nan"], "--timeout is 'nan'; expected a number from 0.001 to 1000000"),

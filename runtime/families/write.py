@@ -193,10 +193,7 @@ def size_range(sizes: object) -> tuple[int, int]:
     """Return the smallest and the largest size in bytes; only the former may be 0."""
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or len(sizes) != 2:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest and the largest, such as ('1K', '1G')")
-    zero = [size.strip() == "0" if isinstance(size, str) else type(size) is int and size == 0 for size in sizes]
-    if zero[1]:
-        raise UnsupportedError(f"sizes are {shown(sizes)}; expected the largest to be at least 1 byte")
-    low, high = 0 if zero[0] else as_bytes(sizes[0]), as_bytes(sizes[1])
+    low, high = as_bytes(sizes[0], least=0), as_bytes(sizes[1], "the largest size")
     if low > high:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest first")
     return low, high
