@@ -43,6 +43,7 @@ class SizeWindow(NamedTuple):
 def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeWindow, ...]:
     """Divide a range of sizes, both ends included, among plans by their estimates; of equal ones the first wins.
 
+    A plan that is the fastest only between two neighboring powers of two may be overlooked.
     Raises `UnsupportedError` if the plans were made with different costs, with which their estimates do not compare.
     """
     costs = [as_costs(None, plan.topology) for plan in plans]

@@ -87,7 +87,10 @@ def write_nccl_tuner(
     boxes: int = ANY,
     max_bytes: int | str = MAX_BYTES,
 ) -> None:
-    """Write lines that make NCCL use, for every size, the algorithm of the plan with the least predicted time.
+    """Write lines that make NCCL use the algorithm of the plan with the least predicted time, by size.
+
+    Times are compared at every power of two, and a change between two of these is sought where their plans differ; one
+    that is the fastest only in between may be overlooked.
 
     Parameters
     ----------
