@@ -25,7 +25,7 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("msccl-xml", ["runtime=rccl", "max-bytes=1048576"], {"runtime": "rccl", "max_bytes": 2**20}),
         ("mscclpp-json", ["slice_bytes=none"], {"slice_bytes": None}),
         ("mscclpp-json", ["slice_bytes=64K", "min_bytes=1K"], {"slice_bytes": 2**16, "min_bytes": 2**10}),
-        ("nccl-graph-xml", ["gpus_per_box=4", "type_intra=PHB"], {"gpus_per_box": 4, "type_intra": "PHB"}),
+        ("nccl-graph-xml", ["nics=3,2,1,0", "type_intra=PHB"], {"nics": [3, 2, 1, 0], "type_intra": "PHB"}),
         (
             "nccl-tuner-csv",
             ["channels=-1", "protocol=ll", "max_bytes=1G"],
