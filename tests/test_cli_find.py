@@ -131,6 +131,7 @@ def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[s
         ((16, "--size", "much"), "size 'much' is not understood"),
         ((16, "--call", "all_to_all:1M", "--size", "1K"), "--size does not go with --call, which has its own; leave"),
         ((16, "--call", "all_to_all:1M", "--collective", "allgather"), "--collective does not go with --call"),
+        ((16, "--call", "all_to_all:1M", "--no-all-to-all"), "--no-all-to-all skips what ranks topologies for all_to"),
         ((16, "--call", "broadcast:1M"), "nothing is known of the collective 'broadcast'; expected one of allgather"),
         ((16, "--candidate", 1), "--candidate selects the topology to write; give --save, --plan or --xml FILE too"),
         ((16, "--json", "--csv"), "--json and --csv are mutually exclusive"),

@@ -50,6 +50,7 @@ def find(
     each; T_B is the bandwidth factor in units of M/B, the time to send M bytes over all ports of a node.
     """
     from ...planners import find_topologies
+    from ...schedules.traffic.collective import ALL_TO_ALL
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
     _check_request(candidate, targets)
@@ -58,6 +59,8 @@ def find(
     known, first = next((as_collective(each), str(amount)) for each, sizes in calls.items() for amount in sizes)
     # Errors name the options, and not the library's parameters.
     caps = {"--bandwidth": bandwidth, "--host": host, "--nics": nics}
+    if no_all_to_all and ALL_TO_ALL in calls:
+        raise UsageError("--no-all-to-all skips what ranks topologies for all_to_all; leave it out")
     egress = min(as_factor(each, flag) for flag, each in caps.items() if each is not None)
     try:
         as_latency(alpha, "a step")
