@@ -50,7 +50,7 @@ def with_bandwidth(text: str) -> str:
         (with_bandwidth("1e999999"), "bandwidth of link ('a', 'b') is"),
         (document(links=[["a", "a", 25, 0]]), "link ('a', 'a') is a self-loop; remove it"),
         (document(links=[["a", "c", 25, 0]]), "link ('a', 'c') names the unknown node 'c'"),
-        (document(compute=["a"], switches=[{"name": "b"}]), "has 1 compute nodes; a collective needs at least 2"),
+        (document(compute=["a"], switches=[{"name": "b"}]), "at least 2 compute nodes; the topology has 1"),
         (document(compute=["a", "a"]), "compute node 'a' is listed twice"),
         (document(compute="ab"), "field compute"),
     ],

@@ -125,7 +125,7 @@ def test_a_catalogue_name_comes_before_a_file(
         (["mi250", "--ranks", "0,1,"], "rank '' is not in"),
         (["mi250", "--ranks", "0,gpu99"], "rank 'gpu99' is not in"),
         (["mi250", "--ranks", "0,1,0"], "is listed twice"),
-        (["mi250", "--ranks", "3"], "the topology has 1 compute nodes; a collective needs at least 2"),
+        (["mi250", "--ranks", "3"], "a collective needs at least 2 compute nodes; the topology has 1"),
     ],
 )
 def test_refuses_what_makes_no_sense(

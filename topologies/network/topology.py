@@ -98,7 +98,7 @@ class Topology(WhatIf, Viewed):
         if twice := set(compute).intersection(switches):
             raise TopologyError(f"node {min(twice)!r} is listed as compute and as switch; choose one kind")
         if len(compute) < 2:
-            raise TopologyError(f"the topology has {len(compute)} compute nodes; a collective needs at least 2")
+            raise TopologyError(f"a collective needs at least 2 compute nodes; the topology has {len(compute)}")
         if isinstance(self.links, LinkColumns):
             object.__setattr__(self, "columns", checked_columns(self.links, self.nodes))
             object.__delattr__(self, "links")
