@@ -173,8 +173,8 @@ class WhatIf:
     def _rank_name(self, rank: object) -> str:
         number = rank_number(self.compute_nodes, rank)
         if number is None:
-            last = len(self.compute_nodes) - 1
-            raise TopologyError(f"rank {shown(rank)} is not in {self}; expected 0..{last} or a compute node's name")
+            expected = f"0..{len(self.compute_nodes) - 1} or a name such as {self.compute_nodes[0]!r}"
+            raise TopologyError(f"rank {shown(rank)} is not in {self}; expected {expected}")
         return self.compute_nodes[number]
 
 
