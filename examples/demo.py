@@ -55,7 +55,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
 
     topology = collopt.topologies.dgx_a100(boxes=2)
-    print(f"Topology   {topology}")
+    print(f"Topology   {topology!r}")
     bound = collopt.bound(topology, "allgather")
     bound.verify()
     show_bound(bound)

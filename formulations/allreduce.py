@@ -283,5 +283,5 @@ def _checked_relays(topology: Topology, relays: Iterable[str]) -> tuple[str, ...
     chosen = tuple(dict.fromkeys(relays))
     for relay in chosen:
         if relay not in topology.switch_nodes:
-            raise UnsupportedError(f"relay {shown(relay)} is not a switch of {topology!r}")
+            raise UnsupportedError(f"relay {shown(relay)} is not a switch of {topology}")
     return chosen

@@ -137,7 +137,7 @@ def build_mirrored(topology: Topology) -> AllreduceCutModel:
     opposites = opposite_links(topology)
     if opposites is None:
         raise UnsupportedError(
-            f"{topology!r} has a link without an opposite of the same bandwidth; build() states the program without it"
+            f"{topology} has a link without an opposite of the same bandwidth; build() states the program without it"
         )
     blocks = Blocks(f"mirrored allreduce cuts of {topology.name}")
     blocks.variables("root_rate", 1)

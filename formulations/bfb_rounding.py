@@ -105,7 +105,7 @@ def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> 
     rank = topology.node_index
     for (source, tail, head), count in counts.items():
         if unknown := [name for name in (source, tail, head) if name not in topology.compute_nodes]:
-            raise UnsupportedError(f"{shown(unknown[0])} is not a rank of {topology!r}; expected names of ranks")
+            raise UnsupportedError(f"{shown(unknown[0])} is not a rank of {topology}; expected names of ranks")
         if not is_whole(count) or count < 0:
             raise UnsupportedError(f"the count of {(source, tail, head)} is {shown(count)}; expected at least 0 chunks")
         lower = taken.get((source, head), 0)

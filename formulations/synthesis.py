@@ -111,7 +111,7 @@ def build(topology: Topology, *, steps: int, chunks: int, ways: Ways | None = No
     ways = ways or {link[:2]: link[:2] for link in topology.links}
     chunks, steps, diameter = as_count(chunks, "chunks"), as_count(steps, "steps"), int(hops.max())
     if steps < diameter:
-        raise UnsupportedError(f"steps is {steps}; expected at least {diameter}, the diameter of {topology!r}")
+        raise UnsupportedError(f"steps is {steps}; expected at least {diameter}, the diameter of {topology}")
     ticks, tick = _ticks(topology, chunks)
     sendings = _sendings(topology, ways, hops.tolist(), steps, chunks)
     program = pyo.ConcreteModel(name=f"allgather on {topology.name} in {steps} steps with {chunks} chunks per shard")
@@ -169,7 +169,7 @@ def _ticks(topology: Topology, chunks: int) -> tuple[dict[tuple[str, str], int],
     common = lcm(*capacities)
     if common > MAX_TICKS * min(capacities):
         raise UnsupportedError(
-            f"a chunk would take {common // min(capacities)} ticks on the slowest link of {topology!r}; "
+            f"a chunk would take {common // min(capacities)} ticks on the slowest link of {topology}; "
             f"expected at most {MAX_TICKS}: round the bandwidths"
         )
     ticks = {link[:2]: common // capacity for link, capacity in zip(topology.links, capacities, strict=True)}
@@ -187,7 +187,7 @@ def _sendings(topology: Topology, ways: Ways, hops: list[list[int]], steps: int,
     count = chunks * sum(steps - first for *_, first in usable)
     if count > MAX_SENDS:
         raise UnsupportedError(
-            f"{chunks} chunks and {steps} steps on {topology!r} give {count} variables; expected at most {MAX_SENDS}"
+            f"{chunks} chunks and {steps} steps on {topology} give {count} variables; expected at most {MAX_SENDS}"
         )
     return [
         Sending(source, chunk, tail, head, step)

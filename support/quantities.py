@@ -52,7 +52,7 @@ MAX_DIGITS = 18  # decimal digits of a size, which fit into 64 bits
 WHITESPACE = " \t\n\r\f\v"
 
 
-def as_bytes(size: float | str) -> int:
+def as_bytes(size: float | str, what: str = "size", *, least: int = 1) -> int:
     """Read a size: ``"1G"`` is 2^30 bytes, as for nccl-tests, and so is ``"1GiB"``; ``"1GB"`` is 10^9.
 
     Parameters
@@ -60,6 +60,10 @@ def as_bytes(size: float | str) -> int:
     size : int, float or str
         A whole number of bytes from 1 to below 10^18, or a number with one of the suffixes K, M, G, T or KiB, MiB, GiB,
         TiB (powers of 1024) or KB, MB, GB, TB (powers of 1000); otherwise `UnsupportedError`.
+    what : str
+        What errors call it.
+    least : int
+        The smallest size that is taken, 0 or 1.
 
     Examples
     --------
@@ -67,7 +71,7 @@ def as_bytes(size: float | str) -> int:
     (1073741824, 524288, 64000, 1000000)
     """
     refusal = UnsupportedError(
-        f"size {shown(size)} is not understood; expected bytes such as 4096, '64K', '1M' or '2.5G'"
+        f"{what} {shown(size)} is not understood; expected bytes such as 4096, '64K', '1M' or '2.5G'"
     )
     if isinstance(size, float) and size.is_integer():
         size = int(size)
@@ -83,10 +87,10 @@ def as_bytes(size: float | str) -> int:
         exact = Fraction(digits + (match[2] or "")) * unit ** SUFFIXES.index(match[3].upper())
     else:
         exact = Fraction(int(size))
-    if exact.denominator != 1 or exact < 1:
+    if exact.denominator != 1 or exact < least:
         raise refusal
     if exact >= 10**MAX_DIGITS:
-        raise UnsupportedError(f"size {shown(size)} is too large; expected less than 10^{MAX_DIGITS} bytes")
+        raise UnsupportedError(f"{what} {shown(size)} is too large; expected less than 10^{MAX_DIGITS} bytes")
     return int(exact)
 
 

@@ -152,8 +152,8 @@ def test_every_option_reaches_the_measurement(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-b", "much"], "--minbytes: size 'much' is not understood"),
-        (["-e", "0"], "--maxbytes: size '0' is not understood"),
+        (["-b", "much"], "--minbytes 'much' is not understood"),
+        (["-e", "0"], "--maxbytes '0' is not understood"),
         (["-f", "1"], "--stepfactor is '1'; expected a whole number from 2"),
         (["-f", "2", "-i", "4"], "--stepfactor and --stepbytes are mutually exclusive; give one"),
         (["-b", "64M"], "the sweep ends at 33554432 bytes and begins at 67108864"),

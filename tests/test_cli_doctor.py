@@ -56,7 +56,9 @@ def test_faults_of_the_cache_of_kernels_are_told(
 ) -> None:
     """Beside what works in spite of them."""
     monkeypatch.setitem(cache_problems, "broken", "a cached kernel is broken")
-    assert call(capsys, "doctor", "--json").data["core"][-1]["detail"].endswith("; a cached kernel is broken")
+    detail = call(capsys, "doctor", "--json").data["core"][-1]["detail"]
+    assert detail.startswith("those of this plan are cached; `collopt doctor --compile` caches those of all commands; ")
+    assert detail.endswith("; a cached kernel is broken")
     monkeypatch.setattr(collopt.cli.running.doctor, "_cache_folder", lambda: None)
     data = call(capsys, "doctor", "--json").data
     assert data["core"][-1]["detail"] == "compiled, but not cached: every process compiles them again"

@@ -24,8 +24,13 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("msccl-xml", ["runtime=rccl", "max-bytes=1048576"], {"runtime": "rccl", "max_bytes": 2**20}),
         ("mscclpp-json", ["slice_bytes=none"], {"slice_bytes": None}),
-        ("nccl-graph-xml", ["gpus_per_box=4", "type_intra=PHB"], {"gpus_per_box": 4, "type_intra": "PHB"}),
-        ("nccl-tuner-csv", ["channels=-1", "protocol=ll"], {"channels": -1, "protocol": "ll"}),
+        ("mscclpp-json", ["slice_bytes=64K", "min_bytes=1K"], {"slice_bytes": 2**16, "min_bytes": 2**10}),
+        ("nccl-graph-xml", ["nics=3,2,1,0", "type_intra=PHB"], {"nics": [3, 2, 1, 0], "type_intra": "PHB"}),
+        (
+            "nccl-tuner-csv",
+            ["channels=-1", "protocol=ll", "max_bytes=1G"],
+            {"channels": -1, "protocol": "ll", "max_bytes": 2**30},
+        ),
     ],
 )
 def test_a_plan_file_leaves_in_every_format(
@@ -61,6 +66,8 @@ def test_a_trace_has_a_file_of_each_rank(capsys: pytest.CaptureFixture[str], pla
         (["--format", "msccl-xml", "--set", "color"], "--set 'color' is not of the form NAME=VALUE"),
         (["--format", "msccl-xml", "--set", "=1"], "--set '=1' is not of the form NAME=VALUE"),
         (["--format", "msccl-xml", "--set", "a=1", "--set", "a=1"], "--set a is given twice; keep one"),
+        (["--format", "nccl-tuner-csv", "--set", f"max_bytes={'9' * 30}"], "is too large; expected less than"),
+        (["--format", "nccl-tuner-csv", "--set", "boxes=8"], "boxes is 8; expected 1 to 4, the ranks of ring-4, or -1"),
         (["--format", "msccl-xml", "--set", "runtime=nccl"], "runtime is 'nccl'; expected one of msccl"),
         ([], "Missing option '--format'"),
     ],

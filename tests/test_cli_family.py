@@ -99,7 +99,7 @@ def test_writes_code_that_registers_the_files(capsys: pytest.CaptureFixture[str]
         (("--planners", "rung"), "there is no planner 'rung'"),
         (("--planners", "auto", "--sizes", "1K"), "--sizes is '1K'; expected smallest-largest, such as 1K-1G"),
         (("--planners", "auto", "--sizes", "1M-1K"), "expected the smallest first"),
-        (("--planners", "auto", "--sizes", "0-0"), "sizes are ('0', '0'); expected the largest to be at least 1 byte"),
+        (("--planners", "auto", "--sizes", "0-0"), "the largest size '0' is not understood"),
         (("--planners", "auto", "--runtime", "nccl"), "runtime is 'nccl'; expected one of"),
     ],
 )

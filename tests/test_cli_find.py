@@ -48,7 +48,7 @@ def test_reduce_scatters_have_columns_where_they_cost_something_else(capsys: pyt
 def test_all_to_all_is_bounded_from_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
     """One figure where the two are equal; nothing beats what meets all bounds."""
     answer = call(capsys, "find", 5, "--degree", 4, "--size", "64M", "--alpha", "2.5", "--bandwidth", 100)
-    assert "bound on all-to-all  537 µs, 1 of a link's bandwidth per pair" in answer.out
+    assert "bound on all-to-all  537 µs for 64M, 1 of a link's bandwidth per pair" in answer.out
     assert answer.out.splitlines()[-1].endswith(" 537 µs  K(5)")
     assert "T_B may be lower     nowhere" in answer.out
 
@@ -78,6 +78,7 @@ def test_candidates_are_ranked_for_calls_of_several_collectives_and_sizes(capsys
     assert found[0].time_of_calls({"all_to_all": {"64M": "1/2"}}, found.workload) == first / 2 > second / 2
     assert call(capsys, "find", 32, "--call", "all_to_all:64M", "--json").data["best"] == 2
     assert "all calls" in call(capsys, "find", 32, *calls).out
+    assert " for 64K, as reduce-scatter and allgather" in call(capsys, "find", 32, *calls).out
     assert "expected COLLECTIVE:SIZE[:COUNT]" in refusal(call(capsys, "find", 32, "--call", "allreduce"))
     with pytest.raises(UnsupportedError, match="there are no calls"):
         found.best_mix({"allreduce": {}})
@@ -86,7 +87,7 @@ def test_candidates_are_ranked_for_calls_of_several_collectives_and_sizes(capsys
 def test_an_all_to_all_on_the_pick_is_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """By flows of the rate that the finder states, which nothing beats."""
     target = tmp_path / "plan.json"
-    answer = call(capsys, "find", 8, "--collective", "all_to_all", "--plan", target)
+    answer = call(capsys, "find", 8, "--call", "all_to_all:1M", "--plan", target)
     assert "wrote the all_to_all plan for K(4, 4)" in answer.err
     plan = load_plan(target)
     assert (str(plan.collective), plan.gap) == ("all_to_all", 0)
@@ -126,8 +127,15 @@ def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[s
     [
         ((1, "--degree", 4), "nodes is 1; expected a whole number from 2 to 8192"),
         ((16, "--degree", 0), "degree is 0"),
-        ((5, "--degree", 3, "--bidirectional"), "no topology of 5 nodes with 3 two-way links each is known here"),
+        (
+            (5, "--degree", 3, "--bidirectional"),
+            "no topology of 5 nodes with 3 two-way links each is known here; expected an even degree, or links that",
+        ),
         ((16, "--size", "much"), "size 'much' is not understood"),
+        ((16, "--call", "all_to_all:1M", "--size", "1K"), "--size does not go with --call, which has its own; leave"),
+        ((16, "--call", "all_to_all:1M", "--collective", "allgather"), "--collective does not go with --call"),
+        ((16, "--call", "all_to_all:1M", "--no-all-to-all"), "--no-all-to-all skips what ranks topologies for all_to"),
+        ((16, "--call", "broadcast:1M"), "nothing is known of the collective 'broadcast'; expected one of allgather"),
         ((16, "--candidate", 1), "--candidate selects the topology to write; give --save, --plan or --xml FILE too"),
         ((16, "--json", "--csv"), "--json and --csv are mutually exclusive"),
         ((16, "--save", "missing/file.json"), "--save missing/file.json cannot be written: there is no folder"),

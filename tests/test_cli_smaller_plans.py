@@ -164,7 +164,7 @@ def test_instances_are_for_smaller_plans_too(
     assert (tmp_path / "file").exists()
 
 
-@pytest.mark.parametrize("option", ["--instances", "--channels", "--max-thread-blocks", "--max-bytes"])
+@pytest.mark.parametrize("option", ["--instances", "--channels", "--max-thread-blocks"])
 def test_nought_is_not_the_same_as_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str) -> None:
     """It is refused, with files for runtimes and without."""
     words = ("plan", "ring", "--nodes", 4, "allgather", option, 0)

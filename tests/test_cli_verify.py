@@ -117,7 +117,7 @@ def test_a_failure_needs_the_network_that_it_is_part_of(capsys: pytest.CaptureFi
 def test_a_plan_for_another_network_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
     """With status 2: nothing is wrong with the plan."""
     message = refusal(call(capsys, "verify", plan_file, "--topology", "dgx-a100", "--boxes", 3))
-    assert message.startswith("the plan was made for <Topology 'dgx-a100-2boxes'")
+    assert message.startswith("the plan was made for dgx-a100-2boxes (digest ")
     assert message.endswith("plan again for this topology")
 
 

@@ -110,14 +110,14 @@ def number_between(name: str, least: float, most: float) -> Callable[[object], f
     return read
 
 
-def size_in_bytes(name: str) -> Callable[[object], int]:
+def size_in_bytes(name: str, least: int = 1) -> Callable[[object], int]:
     """Return a parser of sizes in bytes; see `whole_number`."""
 
     def read(value: object) -> int:
         try:
-            return as_bytes(str(value))
+            return as_bytes(str(value), name, least=least)
         except UnsupportedError as error:
-            raise UsageError(f"{name}: {error}") from None
+            raise UsageError(str(error)) from None
 
     return read
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import FileFormatError
+from ...support.quantities import as_bytes
 from ...support.reading import read_bytes, read_text
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ def check_planners(names: Iterable[str]) -> None:
 
     for name in names:
         as_planner(name)
+
+
+def distinct_sizes(given: Iterable[str] | None) -> list[str]:
+    """Leave out sizes that equal an earlier one, such as 1024 after 1K."""
+    firsts: dict[int, str] = {}
+    for size in given or ():
+        firsts.setdefault(as_bytes(size), size)
+    return list(firsts.values())
 
 
 def size_option(planner: str, collective: Collective, size: str | None) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def export(plan: Path, form: str, output: Path, settings: list[str] | None = Non
 
 
 def _options(settings: Sequence[str]) -> dict[str, object]:
-    """Read options of a format; those that look like whole numbers are."""
+    """Read options of a format; those that look like whole numbers are, also several with commas."""
     options: dict[str, object] = {}
     for setting in settings:
         name, equals, value = (part.strip() for part in setting.partition("="))
@@ -98,5 +98,6 @@ def _options(settings: Sequence[str]) -> dict[str, object]:
             raise UsageError(f"--set {shown(setting)} is not of the form NAME=VALUE, such as boxes=2")
         if name in options:
             raise UsageError(f"--set {name} is given twice; keep one")
-        options[name] = int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else None if value == "none" else value
+        values = [int(each) if re.fullmatch(r"-?[0-9]{1,18}", each) else each for each in value.split(",")]
+        options[name] = None if value == "none" else values if len(values) > 1 else values[0]
     return options

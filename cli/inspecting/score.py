@@ -9,7 +9,7 @@ import typer
 
 from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
 from ..arguments.parameters import UsageError
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, distinct_sizes
 from ..terminal.exit_status import CHECK_FAILED
 from ..terminal.output import Formats, emit, emit_rows, number_table, plain_rows
 from ..terminal.progress import computing
@@ -47,7 +47,7 @@ def score(
             collective=collective,
             root=ShardOptions(root).read().get("root"),
             num_bytes=num_bytes,
-            sizes=list(dict.fromkeys(size or SIZES)),
+            sizes=distinct_sizes(size) or SIZES,
             slices=slices,
             costs=costs,  # type: ignore[arg-type] # which it checks
             planner=planner,

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import FileFormatError
-from ...schedules import as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.validation import shown
 from ..arguments.output_files import check_figure, check_targets, name_errors_after
 from ..arguments.parameters import UsageError
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, size_option
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, distinct_sizes, size_option
 from ..terminal.output import note
 from ..terminal.progress import computing, working
 
@@ -93,15 +92,12 @@ def show(
         raise UsageError(f"{stray[0]} applies to a collective; name one after {what}, or leave {stray[0]} out")
     known = None if collective is None else as_collective(collective)
     check_planners(planner or ())
-    for one in size or []:
-        as_bytes(one)
+    sizes = distinct_sizes(size)
     # What may fail comes before what takes time.
     empty_figure()
     check_figure("--output", output)
     check_targets({"--output": output}, sources=(file, data.traffic))
-    request = Request(
-        known, list(dict.fromkeys(planner or [])), list(dict.fromkeys(size or [])), tree, model, data.read()
-    )
+    request = Request(known, list(dict.fromkeys(planner or [])), sizes, tree, model, data.read())
     drawn, name = _drawn(what, kind_of_file, kind or "", described, request)
     target = output or Path(f"{name}-{drawn[0]}.svg")
     check_targets({"--output": target}, sources=(file, data.traffic))

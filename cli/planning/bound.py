@@ -11,7 +11,7 @@ from ...schedules.traffic.collective import as_collective
 from ...support.formatting import MAX_NAMES, abbreviated_names, bandwidth_text, exact, rate_text, time_text
 from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import rates, request_figures, witness_figures, witness_text
-from ..arguments.shared import NetworkOptions, ShardOptions
+from ..arguments.shared import NetworkOptions, ShardOptions, distinct_sizes
 from ..terminal.output import Formats, bare_table, emit, emit_rows, flat
 from ..terminal.progress import computing
 
@@ -43,7 +43,7 @@ def bound(
     if size:
         with computing(f"bounding the time of {collective} on {network.name}"):
             options: dict[str, Any] = {**data.read(), "costs": costs}
-            bounds = bound_sizes(network, known, sizes := list(dict.fromkeys(size)), **options)
+            bounds = bound_sizes(network, known, sizes := distinct_sizes(size), **options)
             for each in bounds:
                 each.verify()
         figures = _size_figures(sizes, bounds)

@@ -8,7 +8,7 @@ from ...errors import UnsupportedError
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ..arguments.parameters import UsageError
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, distinct_sizes
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
 from ..terminal.progress import computing
 
@@ -44,7 +44,7 @@ def compare(
     network = find_network(topology, described)
     if costs is not None and not size:
         raise UsageError("--costs matter at a size; give --size too")
-    sizes, shards = list(dict.fromkeys(size or [])), data.read()
+    sizes, shards = distinct_sizes(size), data.read()
     options: dict[str, Any] = {**shards, "costs": costs}
     found = iter_outcomes(network, known, planners=planner or None, sizes=sizes, **options)
     # What no planner can mend is told once, not in every row.
@@ -81,7 +81,7 @@ def _print(frame: pd.DataFrame, collective: Collective, network: Topology, sizes
             if row["kind"] == "plan" and not as_planner(row["planner"]).plans(collective):
                 elsewhere.append(row["planner"])
             else:
-                reasons[f"{row['kind']} {row['planner']}"] = row["reason"].replace(repr(network), network.name)
+                reasons[f"{row['kind']} {row['planner']}"] = row["reason"]
         if elsewhere:
             reasons[f"not for {collective}"] = ", ".join(elsewhere)
         if reasons:

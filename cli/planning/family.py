@@ -1,4 +1,4 @@
-"""``collopt family``: a folder of exported plans, of which a runtime picks the fastest for every size."""
+"""``collopt family``: a folder of exported plans, of which a runtime picks the fastest by size."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def family(
     register: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Export a folder of files from which a runtime picks the fastest plan for every size."""
+    """Export a folder of files from which a runtime picks the fastest plan by size."""
     from ...runtime.families.write import format_of, free_folder, loading_notes, write_family
     from ...runtime.mscclpp.registration import write_registration
     from ..arguments.networks import find_network

@@ -31,12 +31,12 @@ def find(
     degree: int = 4,
     bidirectional: bool = False,
     alpha: str = "10",
-    size: str = "1M",
+    size: str | None = None,
     bandwidth: str = "12.5",
     host: str | None = None,
     nics: str | None = None,
     no_all_to_all: bool = False,
-    collective: str = "allreduce",
+    collective: str | None = None,
     call: list[str] | None = None,
     save: Path | None = None,
     plan: Path | None = None,
@@ -50,12 +50,17 @@ def find(
     each; T_B is the bandwidth factor in units of M/B, the time to send M bytes over all ports of a node.
     """
     from ...planners import find_topologies
+    from ...schedules.traffic.collective import ALL_TO_ALL
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
-    known = _check_request(collective, candidate, targets)
-    calls: Calls = _calls(call) if call else {known: {size: 1}}
+    _check_request(candidate, targets)
+    calls = _calls(call, collective, size)
+    # Bounds and plans are for one call, the first.
+    known, first = next((as_collective(each), str(amount)) for each, sizes in calls.items() for amount in sizes)
     # Errors name the options, and not the library's parameters.
     caps = {"--bandwidth": bandwidth, "--host": host, "--nics": nics}
+    if no_all_to_all and ALL_TO_ALL in calls:
+        raise UsageError("--no-all-to-all skips what ranks topologies for all_to_all; leave it out")
     egress = min(as_factor(each, flag) for flag, each in caps.items() if each is not None)
     try:
         as_latency(alpha, "a step")
@@ -67,7 +72,7 @@ def find(
             degree,
             bidirectional=bidirectional,
             alpha=alpha,
-            size=size,
+            size=first,
             node_bandwidth=egress,
             all_to_all=not no_all_to_all,
         )
@@ -78,41 +83,42 @@ def find(
     with computing(f"writing {chosen.name}"):
         _write(chosen, found, known, targets)
     if not formats.emit(lambda: _rows(found), lambda: _plain(found, known, best)):
-        _print(found, size, calls, best)
+        _print(found, first, calls, best)
     share = bandwidth_text(found.workload.node_bandwidth / found.degree, 3)
     link = f"each link has {share} and {time_text(found.workload.alpha)} latency"
     for flag, path in targets.items():
         if path is not None:
-            what = "" if flag == "--save" else f"the {collective} plan for "
+            what = "" if flag == "--save" else f"the {known} plan for "
             note(f"wrote {what}{chosen.name} to {path}; {link}")
 
 
-def _check_request(collective: str, candidate: int | None, targets: dict[str, Path | None]) -> Collective:
-    from ...schedules.traffic.collective import ALL_TO_ALL, EVERY_ROOT
-
-    known, expected = as_collective(collective), (*EVERY_ROOT, ALL_TO_ALL)
-    if known not in expected:
-        raise UsageError(f"--collective is {shown(collective)}; expected one of {', '.join(map(str, expected))}")
+def _check_request(candidate: int | None, targets: dict[str, Path | None]) -> None:
     if candidate is not None and candidate < 1:
         raise UsageError(f"--candidate is {candidate}; expected a number from 1")
     if candidate is not None and not any(targets.values()):
         raise UsageError("--candidate selects the topology to write; give --save, --plan or --xml FILE too")
     check_targets(targets)
-    return known
 
 
-def _calls(texts: list[str]) -> Calls:
-    """Read calls by collective and size; those given twice are added up."""
+def _calls(texts: list[str] | None, collective: str | None, size: str | None) -> Calls:
+    """Read calls by collective and size, or make one; those given twice are added up."""
     from ...schedules import as_bytes
+    from ...schedules.traffic.collective import ALL_TO_ALL, ALLREDUCE, EVERY_ROOT
 
+    for flag, given in {"--collective": collective, "--size": size}.items():
+        if texts and given is not None:
+            raise UsageError(f"{flag} does not go with --call, which has its own; leave it out")
     calls: dict[AnyCollective, dict[int | str, Fraction]] = {}
-    for text in texts:
-        parts = text.split(":")
+    for parts in [text.split(":") for text in texts or ()] or [[collective or str(ALLREDUCE), size or "1M"]]:
         if not 2 <= len(parts) <= 3:
-            raise UsageError(f"--call is {shown(text)}; expected COLLECTIVE:SIZE[:COUNT], such as allreduce:64M:4")
-        sizes, num_bytes = calls.setdefault(as_collective(parts[0]), {}), as_bytes(parts[1])
+            raise UsageError(
+                f"--call is {shown(':'.join(parts))}; expected COLLECTIVE:SIZE[:COUNT], such as allreduce:64M:4"
+            )
+        known = as_collective(parts[0], (*EVERY_ROOT, ALL_TO_ALL), "nothing is known of")
+        as_bytes(parts[1])
+        sizes = calls.setdefault(known, {})
         count = as_factor(parts[2] if parts[2:] else 1, "the number of calls")
-        sizes[num_bytes] = sizes.get(num_bytes, Fraction(0)) + count
+        sizes[parts[1]] = sizes.get(parts[1], Fraction(0)) + count
     return calls
 
 
@@ -173,7 +179,7 @@ def _print(found: Frontier, size: str, calls: Calls, best: Candidate) -> None:
     if found[0].all_to_all is not None:
         slowest = workload.transfer * Fraction(found.degree, found.nodes) / bounds.all_to_all
         share = f"{float(bounds.all_to_all):.4g} of a link's bandwidth per pair"
-        rows["bound on all-to-all"] = f"{time_text(slowest)}, {share}"
+        rows["bound on all-to-all"] = f"{time_text(slowest)} for {size}, {share}"
     room = [f"at {steps} α by {float(part):.1%} at most" for steps, part in found.room().items() if part]
     rows["T_B may be lower"] = ", ".join(room) or "nowhere"
     emit_rows(f"{found.nodes} nodes, {count_text(found.degree, kind)} each", rows)

@@ -233,7 +233,8 @@ def _compiled_before_checks() -> str:
 
     if _cache_folder() is None or not _compiled_before():
         return "compiled, but not cached: every process compiles them again"
-    return "compiled and cached" + f"; {'; '.join(cache_problems.values())}" * bool(cache_problems)
+    others = "`collopt doctor --compile` caches those of all commands"
+    return f"those of this plan are cached; {others}" + f"; {'; '.join(cache_problems.values())}" * bool(cache_problems)
 
 
 def _features(facts: TorchFacts) -> list[Feature]:
@@ -260,7 +261,7 @@ def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, fold
     emit_rows("versions", {name: found or "not installed" for name, found in _versions().items()})
     emit_rows("core", {check.name: f"{'ok' if check.works else 'FAILED'}: {check.detail}" for check in checks})
     kept = folder or "none that can be written; set NUMBA_CACHE_DIR"
-    emit_rows("compiled kernels", {"cache folder": kept, "cached before": "yes" if compiled else "no"})
+    emit_rows("compiled kernels", {"cache folder": kept, "a plan's cached before": "yes" if compiled else "no"})
     emit_rows(
         "torch",
         {

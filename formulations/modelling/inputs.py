@@ -27,7 +27,7 @@ def as_ranks(names: object, topology: Topology, what: str) -> tuple[str, ...]:
     chosen = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else ()
     for place, name in enumerate(chosen):
         if name not in topology.compute_nodes or name in chosen[:place]:
-            raise UnsupportedError(f"the {what} have {shown(name)}; expected names of different ranks of {topology!r}")
+            raise UnsupportedError(f"the {what} have {shown(name)}; expected names of different ranks of {topology}")
     if not chosen:
         raise UnsupportedError(f"the {what} are {shown(names)}; expected names of ranks")
     return chosen
@@ -48,7 +48,7 @@ def hop_distances(topology: Topology, hops: Iterable[tuple[str, str]] | None = N
     """Fewest links, or given hops, from every rank to every rank. Shapes: returns int64 (num_ranks, num_ranks)."""
     if as_topology(topology).switch_nodes and hops is None:
         raise UnsupportedError(
-            f"{topology!r} has switches, such as {topology.switch_nodes[0]!r}; expected direct links between ranks only"
+            f"{topology} has switches, such as {topology.switch_nodes[0]!r}; expected direct links between ranks only"
         )
     ends = (link[:2] for link in topology.links) if hops is None else hops
     pairs = np.array([[topology.node_index[end] for end in pair] for pair in ends]).reshape(-1, 2)

@@ -60,7 +60,7 @@ def lp_bound(
     model = build_program(counted(topology)[0], collective, sizes)
     solution = solve(model, options)
     if solution.objective <= 0:
-        raise BoundError(f"some rank cannot reach another in {topology!r}; add links or leave ranks out")
+        raise BoundError(f"some rank cannot reach another in {topology}; add links or leave ranks out")
     return Bound.from_witness(topology, collective, program_duals(model, solution), sizes)
 
 

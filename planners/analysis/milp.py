@@ -66,7 +66,7 @@ def _best(topology: Topology, counts: Sequence[int]) -> tuple[int, Synthesis]:
     size = topology.num_ranks * len(ways) * steps
     if size * counts[0] > MAX_SENDS:
         raise UnsupportedError(
-            f"the integer program for {topology!r} has about {size * counts[0]} variables; a plan takes up to "
+            f"the integer program for {topology} has about {size * counts[0]} variables; a plan takes up to "
             f"{MAX_SENDS}: call collopt.planners.synthesise, which takes more"
         )
     found: list[Synthesis] = []

@@ -76,7 +76,7 @@ class Synthesis:
         """Check the schedule, its rate and the bound; `CertificateError` if anything is not as claimed."""
         self.bound.verify()
         if self.bound.collective is not ALLGATHER or self.bound.topology.digest != self.topology.digest:
-            raise CertificateError(f"the bound is for {self.bound.collective} on {self.bound.topology!r}")
+            raise CertificateError(f"the bound is for {self.bound.collective} on {self.bound.topology}")
         reached = rate_of_loads(self.schedule.verified_loads(self.topology), self.schedule, self.topology)
         if reached != self.inverse_rate:
             raise CertificateError(f"the schedule takes {reached} ns per byte of shard; {self.inverse_rate} is claimed")
@@ -130,7 +130,7 @@ def ways_between(topology: Topology) -> synthesis.Ways:
     from ..patterns.fixed_pattern import Hops, LinkLoads
 
     if as_topology(topology).num_ranks > MAX_RANKS:
-        raise UnsupportedError(f"integer programs are for up to {MAX_RANKS} ranks here; {topology!r} has more")
+        raise UnsupportedError(f"integer programs are for up to {MAX_RANKS} ranks here; {topology} has more")
     problem = tree_problem(topology, "broadcast", ())
     hops, loads, names = Hops(problem), LinkLoads(problem.capacities), topology.nodes
     ranks = topology.num_ranks

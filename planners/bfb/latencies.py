@@ -129,7 +129,7 @@ def demands_of(topology: Topology, direction: Direction) -> tuple[BfbProblem, li
     network = problem.intake
     if max_in_degree(network) > MAX_LINKS:
         raise UnsupportedError(
-            f"{max_in_degree(network)} links lead into a rank of {topology!r}; expected at most {MAX_LINKS} where a "
+            f"{max_in_degree(network)} links lead into a rank of {topology}; expected at most {MAX_LINKS} where a "
             "size is planned for"
         )
     costs = [LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in topology.links]

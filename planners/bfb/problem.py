@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...errors import UnsupportedError
+from ...errors import BoundError, UnsupportedError
 from ...schedules import StepSchedule
 from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
@@ -38,22 +39,29 @@ def read_network(network: DirectGraph | Topology, direction: Direction = "broadc
     if not isinstance(direction, str) or direction not in ("broadcast", "reduce"):
         raise UnsupportedError(f"direction is {shown(direction)}; expected 'broadcast' or 'reduce'")
     if isinstance(network, DirectGraph):
-        ranks, (tails, heads, widths), unit = network.num_nodes, network.adjacency, Fraction(1)
+        names: Sequence[Any] = range(network.num_nodes)
+        (tails, heads, widths), unit = network.adjacency, Fraction(1)
     else:
         if not isinstance(network, Topology):
             raise UnsupportedError(f"the network is {shown(network)}; expected a DirectGraph or a Topology")
         if network.switch_nodes:
             raise UnsupportedError(
-                f"{network!r} has switches, such as {network.switch_nodes[0]!r}; expected direct links between ranks"
+                f"{network} has switches, such as {network.switch_nodes[0]!r}; expected direct links between ranks"
             )
-        ranks, (tails, heads, widths, unit) = network.num_ranks, network.arrays
-    if ranks > MAX_RANKS:
+        names, (tails, heads, widths, unit) = network.compute_nodes, network.arrays
+    if len(names) > MAX_RANKS:
         raise UnsupportedError(
-            f"there are {ranks} ranks in {network.name}; expected at most {MAX_RANKS} for breadth-first broadcast"
+            f"there are {len(names)} ranks in {network.name}; expected at most {MAX_RANKS} for breadth-first broadcast"
         )
     if direction == "reduce":
         tails, heads = heads, tails
-    arranged = intake(ranks, tails, heads, widths)
+    arranged = intake(len(names), tails, heads, widths)
+    if (arranged.hops < 0).any():
+        pair = np.argwhere(arranged.hops < 0)[0]
+        source, rank = (names[end] for end in (pair if direction == "reduce" else pair[::-1]))
+        raise BoundError(
+            f"there is no path from rank {source!r} to rank {rank!r} in {network.name}; add links or leave ranks out"
+        )
     return BfbProblem(tails, heads, unit * arranged.divisor, arranged)
 
 

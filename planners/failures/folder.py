@@ -103,7 +103,7 @@ class PlanFolder:
             if (found.topology.digest, dict(found.options)) != (topology.digest, dict(options)):
                 given = ", ".join(f"{name} {value}" for name, value in found.options.items())
                 raise UnsupportedError(
-                    f"{found.path} has plans for {found.topology!r}, {given}; give another folder, or the same request"
+                    f"{found.path} has plans for {found.topology}, {given}; give another folder, or the same request"
                 )
             return found
         made = cls.__new__(cls)

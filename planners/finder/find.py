@@ -106,7 +106,7 @@ def find_topologies(
     if not found:
         raise UnsupportedError(
             f"no topology of {nodes} nodes with {degree} two-way links each is known here; expected an even degree, "
-            "or bidirectional=False"
+            "or links that need not be two-way"
         )
     if as_flag(all_to_all, "all_to_all"):
         with trace.stage("all-to-all"):

@@ -118,7 +118,7 @@ def certified_rate(graph: DirectGraph, alike: IntArray) -> tuple[Fraction, Fract
 
 def _check_connected(graph: DirectGraph) -> None:
     if graph.num_nodes < 2:
-        raise UnsupportedError(f"{graph!r} has one node; expected some for it to send to")
+        raise UnsupportedError(f"{graph.name} has one node; expected some for it to send to")
     tails, heads, _ = graph.adjacency
     ahead, back = (distances_from(0, graph.num_nodes, *ends) for ends in ((tails, heads), (heads, tails)))
     if (apart := (ahead < 0) | (back < 0)).any():

@@ -68,7 +68,7 @@ def check_pairs_reachable(topology: Topology, traffic: IntArray) -> None:
     if len(missing):
         source, rank = (topology.nodes[node] for node in missing[0])
         raise BoundError(
-            f"there is no path from rank {source!r} to rank {rank!r} in {topology!r}; add links or leave ranks out"
+            f"there is no path from rank {source!r} to rank {rank!r} in {topology}; add links or leave ranks out"
         )
 
 

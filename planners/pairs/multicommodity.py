@@ -140,7 +140,7 @@ def bound_pairs(
     answer = solve_pairs(topology, matrix, Trace())
     if needs_exact and not answer.is_exact:
         raise NoAnswerError(
-            f"the flows of {collective} on {topology!r} are too many to be known exactly; ask about fewer ranks, or "
+            f"the flows of {collective} on {topology} are too many to be known exactly; ask about fewer ranks, or "
             "about whole classes of links, which keep what is symmetric"
         )
     return lengths_bound(topology, collective, matrix, answer.lengths)

@@ -35,7 +35,7 @@ def order_by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
 
     if topology.switch_nodes:
         raise UnsupportedError(
-            f"order is 'rounds', but {topology!r} has switches, at which data does not wait; expected order 'hops', or "
+            f"order is 'rounds', but {topology} has switches, at which data does not wait; expected order 'hops', or "
             "direct links"
         )
     grain = _chunk_group(paths)

@@ -36,7 +36,7 @@ def plan_blink(
     through = shard_weights(topology, BROADCAST, root if single or root is not None else 0, None)
     if collective.is_sharded and opposite_links(topology) is None:
         raise UnsupportedError(
-            f"Blink's {collective} needs symmetric bidirectional links, and {topology!r} has links without a reverse "
+            f"Blink's {collective} needs symmetric bidirectional links, and {topology} has links without a reverse "
             "link of the same bandwidth; use another planner"
         )
 

@@ -63,7 +63,7 @@ def plan_fast(
     if len(turning := rows_with_repeats(best.flow.path_starts, best.flow.path_nodes)):
         start = topology.nodes[best.flow.path_nodes[best.flow.path_starts[turning[0]]]]
         raise UnsupportedError(
-            f"what GPU {start!r} of {topology!r} hands to others of its box passes a switch that it passes again on "
+            f"what GPU {start!r} of {topology} hands to others of its box passes a switch that it passes again on "
             "its way to another box; FAST needs links in boxes beside those to NICs: plan with 'multicommodity'"
         )
     trace.note("stages", f"{best.kind or 'chosen'}, of up to 1/{best.cut} of the bound")
@@ -105,7 +105,7 @@ def boxes_of(hops: Hops) -> list[IntArray]:
     topology, boxes = hops.problem.topology, find_boxes(hops)
     if len(boxes) < 2:
         raise UnsupportedError(
-            f"the ranks of {topology!r} form one box, and FAST is for traffic between several: boxes whose GPUs are "
+            f"the ranks of {topology} form one box, and FAST is for traffic between several: boxes whose GPUs are "
             "joined by a switch or by links, and whose NICs by a fabric; plan with 'multicommodity'"
         )
     nearest = map(hops.nearest, range(topology.num_ranks))
@@ -113,7 +113,7 @@ def boxes_of(hops: Hops) -> list[IntArray]:
     for tail, head in ((one, other) for box in boxes for one in box for other in box if other != one):
         if hops.distances(tail).get(head) != shortest:
             raise UnsupportedError(
-                f"GPUs {topology.nodes[tail]!r} and {topology.nodes[head]!r} of one box of {topology!r} are not joined "
+                f"GPUs {topology.nodes[tail]!r} and {topology.nodes[head]!r} of one box of {topology} are not joined "
                 "by a switch or a link, so one cannot hand data to the other for its NIC; FAST needs boxes in which "
                 "all are: plan with 'multicommodity'"
             )
@@ -124,7 +124,7 @@ def boxes_of(hops: Hops) -> list[IntArray]:
 def _check_pairs(topology: Topology, traffic: IntArray) -> None:
     if (pairs := np.count_nonzero(traffic)) > MAX_PAIRS:
         raise UnsupportedError(
-            f"{pairs} pairs of ranks of {topology!r} have traffic, and a plan lists paths of each; expected at most "
+            f"{pairs} pairs of ranks of {topology} have traffic, and a plan lists paths of each; expected at most "
             f"{MAX_PAIRS}: collopt.schedule_all_to_allv plans for more at run time"
         )
 
@@ -210,7 +210,7 @@ def _routes(hops: Hops, boxes: list[IntArray], part: int) -> tuple[Routes, IntAr
 
 def _without_nic(topology: Topology, tail: int, head: int) -> UnsupportedError:
     return UnsupportedError(
-        f"GPU {topology.nodes[tail]!r} reaches {topology.nodes[head]!r}, its peer in another box of {topology!r}, by "
+        f"GPU {topology.nodes[tail]!r} reaches {topology.nodes[head]!r}, its peer in another box of {topology}, by "
         "no path without other GPUs; FAST needs one through a NIC for all peers: plan with 'multicommodity'"
     )
 

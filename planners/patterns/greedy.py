@@ -63,13 +63,13 @@ class _Hop(NamedTuple):
 def _forest(count: int | None, problem: TreeProblem) -> Forest:
     ranks, roots = problem.topology.num_ranks, np.flatnonzero(problem.root_weights)
     if ranks > MAX_RANKS:
-        raise UnsupportedError(f"greedy synthesis is for up to {MAX_RANKS} ranks; {problem.topology!r} has more")
+        raise UnsupportedError(f"greedy synthesis is for up to {MAX_RANKS} ranks; {problem.topology} has more")
     hops = _hops(problem)
     work = len(hops) * len(roots)
     count = count or max(min(USUAL_CHUNKS, USUAL_WORK // work), 1)
     if work * count > MAX_WORK:
         raise UnsupportedError(
-            f"{len(hops)} hops and {count * len(roots)} chunks on {problem.topology!r} take too long to match; "
+            f"{len(hops)} hops and {count * len(roots)} chunks on {problem.topology} take too long to match; "
             f"expected a product of at most {MAX_WORK}: take fewer chunks or ranks"
         )
     trees = np.repeat(roots, count)

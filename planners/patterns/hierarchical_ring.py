@@ -99,11 +99,10 @@ def _check_boxes(problem: TreeProblem, boxes: Sequence[Sequence[int]]) -> None:
     sizes = sorted({len(box) for box in boxes})
     if len(boxes) < 2:
         raise UnsupportedError(
-            f"the ranks of {problem.topology!r} form one box, where a hierarchical ring is a ring; "
-            "use the planner 'ring'"
+            f"the ranks of {problem.topology} form one box, where a hierarchical ring is a ring; use the planner 'ring'"
         )
     if len(sizes) > 1 or sizes[0] < 2:
         raise UnsupportedError(
-            f"the boxes of {problem.topology!r} have {' or '.join(map(str, sizes))} ranks; a hierarchical ring needs "
+            f"the boxes of {problem.topology} have {' or '.join(map(str, sizes))} ranks; a hierarchical ring needs "
             "boxes of equal size, of two or more"
         )

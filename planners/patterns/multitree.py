@@ -31,7 +31,7 @@ def plan_multitree(topology: Topology, collective: AnyCollective, *, weights: Se
 
 def _forest(problem: TreeProblem) -> Forest:
     if problem.topology.num_ranks > MAX_RANKS:
-        raise UnsupportedError(f"MultiTree grows trees for up to {MAX_RANKS} ranks here; {problem.topology!r} has more")
+        raise UnsupportedError(f"MultiTree grows trees for up to {MAX_RANKS} ranks here; {problem.topology} has more")
     roots = np.flatnonzero(problem.root_weights).tolist()
     trees = [_Tree(root, problem.topology.num_ranks) for root in roots]
     _grow(trees, _Units(problem))

@@ -43,7 +43,7 @@ def plan_nvls(topology: Topology, collective: AnyCollective) -> Plan:
     def build(boxes: _Boxes) -> Iterator[Tree]:
         if known is not ALLREDUCE and (len(boxes.boxes) > 1 or topology.num_ranks > MAX_HEADS):
             raise UnsupportedError(
-                f"{topology!r} has {topology.num_ranks} ranks, in boxes of {len(boxes.boxes[0])}; NVLS runs {known} in "
+                f"{topology} has {topology.num_ranks} ranks, in boxes of {len(boxes.boxes[0])}; NVLS runs {known} in "
                 f"one box of up to {MAX_HEADS}, use the planner 'ring'"
             )
         if len(boxes.boxes) > 1:
@@ -72,7 +72,7 @@ def _plan(
     check_request(topology, collective)
     if opposite_links(topology) is None:
         raise UnsupportedError(
-            f"{topology!r} has links without a reverse link of the same bandwidth; {planner} needs both "
+            f"{topology} has links without a reverse link of the same bandwidth; {planner} needs both "
             "directions alike, use the planner 'ring'"
         )
 
@@ -108,7 +108,7 @@ class _Boxes:
         for box, switches in zip(self.boxes, self._nvswitches, strict=True):
             if len(box) > 1 and not switches:
                 raise UnsupportedError(
-                    f"no switch of {self._topology!r} multicasts and aggregates for the {len(box)} ranks in the box of "
+                    f"no switch of {self._topology} multicasts and aggregates for the {len(box)} ranks in the box of "
                     f"{self._topology.nodes[box[0]]!r}; use the planner 'double-binary-tree'"
                 )
         copies = max(map(len, self._nvswitches)) or 1
@@ -127,7 +127,7 @@ class _Boxes:
         """Let each head send to every other GPU of its box."""
         if (largest := max(map(len, self.boxes))) > MAX_DIRECT:
             raise UnsupportedError(
-                f"{self._topology!r} has boxes of {largest} ranks; CollNet Direct takes up to {MAX_DIRECT}"
+                f"{self._topology} has boxes of {largest} ranks; CollNet Direct takes up to {MAX_DIRECT}"
             )
         box_of = {rank: box for box in self.boxes for rank in box}
         for tree in across:
@@ -148,7 +148,7 @@ class _Boxes:
             tops = self._nearest(heads, able)
             if not tops:
                 raise UnsupportedError(
-                    f"no switch between boxes of {self._topology!r} multicasts and aggregates for {len(heads)} GPUs "
+                    f"no switch between boxes of {self._topology} multicasts and aggregates for {len(heads)} GPUs "
                     f"such as {self._topology.nodes[heads[0]]!r}, one of each box; use the planner 'nvls-tree'"
                 )
             yield self._below(tops[place % len(tops)], heads, able)
@@ -157,7 +157,7 @@ class _Boxes:
         """Yield the GPU of each box that takes part, for each place in a box."""
         if len(self.boxes) == 1:
             raise UnsupportedError(
-                f"the ranks of {self._topology!r} form one box; {self._planner} joins several, use the planner 'nvls'"
+                f"the ranks of {self._topology} form one box; {self._planner} joins several, use the planner 'nvls'"
             )
         for place in range(min(most, max(map(len, self.boxes)))):
             yield [box[place % len(box)] for box in self.boxes]

@@ -45,7 +45,7 @@ def _route_choices(problem: TreeProblem) -> list[_RouteChoice]:
     bits = ranks.bit_length() - 1
     if ranks != 1 << bits:
         raise UnsupportedError(
-            f"recursive halving and doubling needs a power of two ranks; {problem.topology!r} has {ranks}"
+            f"recursive halving and doubling needs a power of two ranks; {problem.topology} has {ranks}"
         )
     hops = Hops(problem)
     routes = {(tail, bit): hops.needed(tail, tail ^ (1 << bit)) for tail in range(ranks) for bit in range(bits)}

@@ -39,7 +39,7 @@ def find_rings(
         if rings := _best_rings(near, hops, channels, ideal):
             return rings
     raise UnsupportedError(
-        f"no ring through {len(everyone[0])} ranks of {hops.problem.topology!r} was found whose neighbors are "
+        f"no ring through {len(everyone[0])} ranks of {hops.problem.topology} was found whose neighbors are "
         "connected directly or through switches only; use another planner, or give the order of a known ring"
     )
 

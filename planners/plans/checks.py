@@ -16,7 +16,7 @@ def check_network(planned: Topology, topology: Topology) -> None:
         raise TopologyError(f"the topology is {shown(topology)}; expected the Topology to use the plan on")
     if topology.digest != planned.digest:
         raise TopologyError(
-            f"the plan was made for {planned!r} (digest {planned.digest[:12]}), not for {topology!r} "
+            f"the plan was made for {planned} (digest {planned.digest[:12]}), not for {topology} "
             f"(digest {topology.digest[:12]}); plan again for this topology"
         )
 

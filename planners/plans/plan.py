@@ -173,7 +173,7 @@ class Plan(Viewed):
         if self.bound.collective != self.collective or (
             network is not self.topology and network.digest != self.topology.digest
         ):
-            raise CertificateError(f"the plan's bound is for {self.bound.collective} on {self.bound.topology!r}")
+            raise CertificateError(f"the plan's bound is for {self.bound.collective} on {self.bound.topology}")
         check_schedule_fits_bound(self.collective, self.schedule, self.bound)
         loads = verified_loads(self.schedule, self.topology)
         if not np.array_equal(loads, self.link_loads):

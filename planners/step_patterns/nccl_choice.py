@@ -59,7 +59,7 @@ def plan_nccl(
         timed = choices(machine, known, algorithm, made.algbw, _channels(made), num_bytes)
         found += [(choice, made) for choice in timed]
     if not found:
-        raise UnsupportedError(f"NCCL's algorithms do not suit {topology!r}: {refusals[0]}")
+        raise UnsupportedError(f"NCCL's algorithms do not suit {topology}: {refusals[0]}")
     best, made = min(found, key=lambda pair: pair[0].time)
     notes: dict[str, float | str] = {
         "algorithm": best.algorithm,

@@ -133,7 +133,7 @@ def _whole_doubling(problem: TreeProblem) -> StepExchange | None:
 def _plan_bits(topology: Topology, collective: AnyCollective, planner: str, lowest_first: bool, **options: Any) -> Plan:
     ranks = _ranks(topology)
     if ranks & (ranks - 1):
-        raise UnsupportedError(f"{planner} needs a power of two ranks; {topology!r} has {ranks}")
+        raise UnsupportedError(f"{planner} needs a power of two ranks; {topology} has {ranks}")
     hops = bit_hops(ranks, lowest_first)
     return plan_in_steps(
         topology, collective, planner, lambda problem: _schedule(problem, hops, np.bitwise_xor), **options

@@ -53,7 +53,7 @@ def plan_ring_unwinding(
 def _unwound(topology: Topology) -> tuple[Topology, list[tuple[int, ...]]]:
     """Replace switches by rings whose hops have a node each; list the nodes that each of these stands for."""
     if not topology.switch_nodes:
-        raise UnsupportedError(f"{topology!r} has no switches to unwind; use the planner 'forestcoll'")
+        raise UnsupportedError(f"{topology} has no switches to unwind; use the planner 'forestcoll'")
     links = [link for link in topology.links if {link.tail, link.head} <= set(topology.compute_nodes)]
     names, ways = list[str](), list[tuple[int, ...]]()
     for switch, ports in _ports(topology):
@@ -92,12 +92,12 @@ def _ports(topology: Topology) -> Iterator[tuple[str, list[_Port]]]:
             rank = next(iter(ranks.intersection(neighbors[node])), None) if between else node
             if rank not in ranks:
                 raise UnsupportedError(
-                    f"switches {switch!r} and {node!r} of {topology!r} are linked; {PLANNER} takes switches between "
+                    f"switches {switch!r} and {node!r} of {topology} are linked; {PLANNER} takes switches between "
                     "ranks only"
                 )
             if any(port.rank == rank for port in ports):
                 raise UnsupportedError(
-                    f"rank {rank!r} of {topology!r} reaches switch {switch!r} in several ways; {PLANNER} takes one"
+                    f"rank {rank!r} of {topology} reaches switch {switch!r} in several ways; {PLANNER} takes one"
                 )
             ports.append(_port(topology, str(rank), between, switch))
         if len(ports) > 1:

@@ -38,7 +38,7 @@ def plan_in_steps(
     check_request(topology, collective)
     known = as_collective(collective, EVERY_ROOT, f"{planner} does not implement")
     if topology.num_ranks > MAX_RANKS:
-        raise UnsupportedError(f"{topology!r} has {topology.num_ranks} ranks; {planner} plans for up to {MAX_RANKS}")
+        raise UnsupportedError(f"{topology} has {topology.num_ranks} ranks; {planner} plans for up to {MAX_RANKS}")
     trace = Trace()
     with trace.stage("steps"):
         whole = at_once(tree_problem(topology, "broadcast", ())) if known.has_two_phases else None

@@ -208,7 +208,7 @@ def _swing_patterns(torus: Torus, topology: Topology, planner: str) -> list[Patt
     if any(size % 2 for size in torus.shape):
         raise UnsupportedError(
             f"{planner} pairs even ranks with odd ones; expected an even size of each dimension, not {torus.label} of "
-            f"{topology!r}"
+            f"{topology}"
         )
     is_torus = torus.routers is not None or not topology.switch_nodes
     sides = (False, True) if max(torus.shape) > 2 else (False,)

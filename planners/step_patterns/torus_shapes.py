@@ -84,7 +84,7 @@ def needed_torus(topology: Topology, planner: str) -> Torus:
     if (torus := find_torus(topology)) is None:
         raise UnsupportedError(
             f"{planner} needs a torus, with links both ways between its ranks or between routers at them; "
-            f"{topology!r} is none"
+            f"{topology} is none"
         )
     return torus
 

@@ -55,7 +55,7 @@ def parts_forest(problem: TreeProblem, best: Bottleneck, found: list[Symmetry], 
                 base = _joined(problem, trees, symmetry.parts, link_orbits(symmetry.generators, problem.topology))
                 return SymmetricForest(base, symmetry.generators)
     raise UnsupportedError(
-        f"no trees that enter each of the equal parts of {problem.topology!r} once reach its bound; plan with "
+        f"no trees that enter each of the equal parts of {problem.topology} once reach its bound; plan with "
         "'forestcoll'"
     )
 

@@ -78,7 +78,7 @@ def _checked_symmetries(topology: Topology) -> list[Symmetry]:
     found = list(_symmetries(topology))
     if not found:
         raise UnsupportedError(
-            f"no symmetries of {topology!r} were found that move its ranks, or equal parts of it; expected equal "
+            f"no symmetries of {topology} were found that move its ranks, or equal parts of it; expected equal "
             "boxes, a fat tree, a torus or the like: plan with 'forestcoll'"
         )
     return found

@@ -74,7 +74,7 @@ def _best_rates(model: AllreduceCutModel, unit: Fraction) -> BestRates:
     columns = sum(len(hops.columns) for hops in model.hops.values())
     if columns > MAX_COLUMNS:
         raise UnsupportedError(
-            f"the allreduce program of {model.topology!r} has {columns} variables; expected at most {MAX_COLUMNS}: "
+            f"the allreduce program of {model.topology} has {columns} variables; expected at most {MAX_COLUMNS}: "
             "use planner 'forestcoll'"
         )
     cuts = _CutPool(model)
@@ -233,7 +233,7 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None, 
             choices.append(_Choice(network, best_rates(network, topology.num_ranks)))
         if not any(choices[0].rates.root_rates):
             raise NoAnswerError(
-                f"the allreduce program of {topology!r} has no answer in floats, whose best rate is above 0: its "
+                f"the allreduce program of {topology} has no answer in floats, whose best rate is above 0: its "
                 "bandwidths differ too much; use planner 'forestcoll'"
             )
     best = max(choices, key=lambda choice: choice.rates.rate)

@@ -132,7 +132,7 @@ def _check_reachable(problem: TreeProblem) -> None:
         pair = missing[0] if problem.direction == "broadcast" else missing[0][::-1]
         source, target = (problem.topology.nodes[node] for node in pair)
         raise BoundError(
-            f"there is no path from rank {source!r} to rank {target!r} in {problem.topology!r}; "
+            f"there is no path from rank {source!r} to rank {target!r} in {problem.topology}; "
             "add links or leave ranks out"
         )
 
@@ -156,7 +156,7 @@ def check_abilities(topology: Topology) -> None:
     """Raise `UnsupportedError` if no switch multicasts or aggregates."""
     if not topology.multicast | topology.aggregation:
         raise UnsupportedError(
-            f"no switch of {topology!r} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
+            f"no switch of {topology} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
             "an allreduce"
         )
 
@@ -169,7 +169,7 @@ def check_size(topology: Topology) -> None:
         (len(able), MAX_STEINER_SWITCHES, "switches that multicast or aggregate"),
     ):
         if count > most:
-            raise UnsupportedError(f"{topology!r} has {count} {what}; expected at most {most} to find the best trees")
+            raise UnsupportedError(f"{topology} has {count} {what}; expected at most {most} to find the best trees")
     for limits in topology.limits:
         # Each child leads to a rank of its own, and so does the way to the root.
         if limits.switch in able and limits.group is not None and limits.group < topology.num_ranks:

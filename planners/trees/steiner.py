@@ -186,7 +186,7 @@ class _Pricing:
         if lost := [root for root in self._roots if root not in best]:
             name = self._topology.compute_nodes[lost[0]]
             raise BoundError(
-                f"no tree joins rank {name!r} with every other in {self._topology!r}; add links or leave ranks out"
+                f"no tree joins rank {name!r} with every other in {self._topology}; add links or leave ranks out"
             )
         return {
             root: Priced(cost, SteinerTree(root, self._direction, tuple(paths[pair][1] for pair in pairs)))
@@ -296,7 +296,7 @@ def _schedule(
     else:
         per_root = min(share // weight for share, weight in zip(shares, weights, strict=True) if weight)
     if per_root == 0:
-        raise NoAnswerError(f"the best trees of {topology!r} have rates that differ too much; use another planner")
+        raise NoAnswerError(f"the best trees of {topology} have rates that differ too much; use another planner")
     sizes = [share // per_root for share in shares] if collective.has_two_phases else list(weights)
     counted = [(tree, count) for (tree, _), count in zip(rates, counts, strict=True)]
     forests = [_forest(topology, each, counted, sizes, per_root) for each in collective.phases]

@@ -273,7 +273,7 @@ def _check(topology: object, bound: object) -> None:
         return
     bound = as_kind(bound, Bound, "the bound")
     if bound.topology.digest != topology.digest:
-        raise UnsupportedError(f"the bound is about {bound.topology!r}; expected one about {topology!r}")
+        raise UnsupportedError(f"the bound is about {bound.topology}; expected one about {topology}")
 
 
 def _title(topology: Topology, bound: Bound | None) -> str:

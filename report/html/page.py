@@ -126,7 +126,7 @@ def _named(plans: Any) -> dict[str, Plan]:
 def _check_same(first: Plan, other: Plan) -> None:
     if other.topology.digest != first.topology.digest:
         raise UnsupportedError(
-            f"one plan is for {first.topology!r}, another for {other.topology!r} with other links; expected plans of "
+            f"one plan is for {first.topology}, another for {other.topology} with other links; expected plans of "
             "one topology: write a report for each"
         )
     if (other.collective, other.bound.weights) != (first.collective, first.bound.weights):

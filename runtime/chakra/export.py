@@ -23,6 +23,7 @@ from ...schedules import ALLGATHER, as_bytes
 from ...schedules.timing.message_order import ordered_transfers
 from ...schedules.timing.run import Rules, TimedSchedule
 from ...schedules.timing.transfers import Transfers
+from ...support.formatting import count_text
 from ...support.validation import as_kind, as_path, as_whole, shown
 from ...support.writing import write_all_whole
 from ..lowering.tree_transfers import refuse_relays, refuse_switches
@@ -191,8 +192,8 @@ class _Writer:
         num_bytes = int(chunk * (begin + amount)) - int(chunk * begin)
         if num_bytes < 1:
             raise UnsupportedError(
-                f"{self.num_bytes} bytes leave some messages empty; use more bytes or fewer than {self.slices} "
-                f"slices: expected at least {-(-self.slices * transfers.unit.denominator // 1)} bytes"
+                f"{self.num_bytes} bytes leave some messages empty; expected at least "
+                f"{self.slices * transfers.unit.denominator} bytes for {count_text(self.slices, 'slice')} of each"
             )
         chunks = (begin, amount) if self.total > 0 else (-1, -1)
         return (

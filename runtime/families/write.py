@@ -43,6 +43,7 @@ class SizeWindow(NamedTuple):
 def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeWindow, ...]:
     """Divide a range of sizes, both ends included, among plans by their estimates; of equal ones the first wins.
 
+    A plan that is the fastest only between two neighboring powers of two may be overlooked.
     Raises `UnsupportedError` if the plans were made with different costs, with which their estimates do not compare.
     """
     costs = [as_costs(None, plan.topology) for plan in plans]
@@ -179,7 +180,7 @@ def _checked_plans(plans: object) -> list[Plan]:
         first = given[0]
         if plan.topology.digest != first.topology.digest:
             raise TopologyError(
-                f"the plans are for different networks, {first.topology!r} and {plan.topology!r}; expected one network"
+                f"the plans are for different networks, {first.topology} and {plan.topology}; expected one network"
             )
         if (plan.collective, plan.bound.weights) != (first.collective, first.bound.weights):
             what = "roots or shards" if plan.collective == first.collective else "collectives"
@@ -193,10 +194,7 @@ def size_range(sizes: object) -> tuple[int, int]:
     """Return the smallest and the largest size in bytes; only the former may be 0."""
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or len(sizes) != 2:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest and the largest, such as ('1K', '1G')")
-    zero = [size.strip() == "0" if isinstance(size, str) else type(size) is int and size == 0 for size in sizes]
-    if zero[1]:
-        raise UnsupportedError(f"sizes are {shown(sizes)}; expected the largest to be at least 1 byte")
-    low, high = 0 if zero[0] else as_bytes(sizes[0]), as_bytes(sizes[1])
+    low, high = as_bytes(sizes[0], least=0), as_bytes(sizes[1], "the largest size")
     if low > high:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest first")
     return low, high

@@ -28,8 +28,8 @@ def export_msccl_xml(
     channels: int = 1,
     instances: int = 1,
     runtime: str = "msccl-executor-nccl",
-    min_bytes: int = 0,
-    max_bytes: int | None = None,
+    min_bytes: int | str = 0,
+    max_bytes: int | str | None = None,
     protocol: str | None = None,
     max_thread_blocks: int | None = None,
     placement: str | None = None,
@@ -51,7 +51,7 @@ def export_msccl_xml(
         Parts that every transfer is divided into, with thread blocks and channels of their own; see `lower`.
     runtime : {"msccl", "msccl-executor-nccl", "rccl"}
         Its limit of steps decides how many channels a connection needs.
-    min_bytes, max_bytes, protocol : int, int or None, str or None
+    min_bytes, max_bytes, protocol : int or str, int, str or None, str or None
         As for `to_xml_text`.
     max_thread_blocks : int or None
         Where a rank has more, some of them are joined.

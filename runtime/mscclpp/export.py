@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
-from ...schedules import Allreduce, TreeSchedule, rate_of_loads
+from ...schedules import Allreduce, TreeSchedule, as_bytes, rate_of_loads
 from ...support.writing import write_whole
 from ...topologies import Topology
 from ..lowering.lower import collector_paused, lower_plan, program_name
@@ -53,9 +53,9 @@ def export_mscclpp_json(
     instances: int = 1,
     boxes: Sequence[int] | None = None,
     placement: str = "out-of-place",
-    slice_bytes: int | None = DEFAULT_SLICE_BYTES,
-    min_bytes: int | None = None,
-    max_bytes: int | None = None,
+    slice_bytes: int | str | None = DEFAULT_SLICE_BYTES,
+    min_bytes: int | str | None = None,
+    max_bytes: int | str | None = None,
     max_thread_blocks: int = DEFAULT_THREAD_BLOCKS,
     threads_per_block: int = executor.MAX_THREADS,
     version: str = executor.MAIN,
@@ -82,10 +82,10 @@ def export_mscclpp_json(
         Ranks of one box are joined by memory channels, others by port channels.
     placement : {"out-of-place", "in-place"}
         Calls that the plan is for: output and input apart, or the same memory.
-    slice_bytes : int or None
+    slice_bytes : int, str or None
         Size of the slices in which data moves along trees, a multiple of 16; all steps are then cut into steps of equal
         size, because the executor slices only such.  None moves chunks as a whole.
-    min_bytes, max_bytes : int or None
+    min_bytes, max_bytes : int, str or None
         Sizes for which the executor takes the plan: of the output for allgather, of the input otherwise.  By default
         the smallest and the largest that the plan is right for.
     max_thread_blocks : int
@@ -101,7 +101,7 @@ def export_mscclpp_json(
     boxes = boxes_of(plan.topology) if boxes is None else boxes
     check_boxes(boxes, len(plan.topology.compute_nodes))
     check_choice("version", version, executor.VERSIONS)
-    sizes = slice_bytes, min_bytes, max_bytes
+    sizes = _size("slice_bytes", slice_bytes), _size("min_bytes", min_bytes), _size("max_bytes", max_bytes)
     options = PlanOptions(boxes, placement, *sizes, max_thread_blocks, threads_per_block)
     options.check()
     if _uses_star(plan, boxes, version):
@@ -128,6 +128,10 @@ def export_mscclpp_json(
             "which fits"
         ) from None
     write_whole(path, to_mscclpp_text(written))
+
+
+def _size(name: str, value: int | str | None) -> int | None:
+    return None if value is None else as_bytes(value, name, least=0)
 
 
 def _uses_star(plan: Plan, boxes: Sequence[int], version: str) -> bool:

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from ...errors import UnsupportedError
 from ...planners import Plan
-from ...schedules import ALLREDUCE, TREE_COLLECTIVES
+from ...schedules import ALLREDUCE, TREE_COLLECTIVES, as_bytes
 from ...support.validation import as_kind, is_int, shown
 from ...support.writing import write_whole
 from ..families.write import fastest_windows
-from ..programs.checks import check_choice, check_counts
+from ..mscclpp.export import boxes_of
+from ..programs.checks import check_choice
 from .graph import MAX_CHANNELS, ring_channels
 
 __all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]
@@ -42,8 +43,8 @@ def export_nccl_tuner(
     plan: Plan,
     path: str | os.PathLike[str],
     *,
-    min_bytes: int = 0,
-    max_bytes: int = MAX_BYTES,
+    min_bytes: int | str = 0,
+    max_bytes: int | str = MAX_BYTES,
     protocol: str = "simple",
     channels: int | None = None,
     boxes: int = ANY,
@@ -59,20 +60,22 @@ def export_nccl_tuner(
         Of rings; an allreduce by ``"double-binary-tree"``; or by ``"nvls"``, ``"nvls-tree"`` or ``"collnet"``.
     path : path
         File to write.
-    min_bytes, max_bytes : int
-        Sizes that the line is for, as nccl-tests counts them; by default up to that of NCCL's own example.
+    min_bytes, max_bytes : int or str
+        Sizes that the line is for, such as ``"1M"``, as nccl-tests counts them; by default up to that of NCCL's own
+        example.
     protocol : str
         One of `PROTOCOLS`; ``"simple"`` for the last three planners.
     channels : int, optional
         As many as the plan has rings by default; -1 leaves it to NCCL, the default of all other plans.
     boxes : int
-        Number of boxes that the line is for; -1, the default, is any.
+        Number of boxes that the line is for, which is the plan's where names of ranks tell it, as in ``"box0/gpu0"``;
+        -1, the default, is any.
     """
     algorithm, own = _algorithm(plan)
-    check_counts({"min_bytes": min_bytes, "max_bytes": max_bytes}, least=0)
-    if max_bytes < min_bytes:
-        raise UnsupportedError(f"max_bytes is {max_bytes}, less than min_bytes, {min_bytes}; expected at least as many")
-    window = _Window(min_bytes, max_bytes, algorithm, own if channels is None else _channels(channels))
+    least, most = as_bytes(min_bytes, "min_bytes", least=0), as_bytes(max_bytes, "max_bytes", least=0)
+    if most < least:
+        raise UnsupportedError(f"max_bytes is {most}, less than min_bytes, {least}; expected at least as many")
+    window = _Window(least, most, algorithm, own if channels is None else _channels(channels))
     _write(path, plan, [window], protocol, boxes)
 
 
@@ -82,9 +85,12 @@ def write_nccl_tuner(
     *,
     protocol: str = "simple",
     boxes: int = ANY,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | str = MAX_BYTES,
 ) -> None:
-    """Write lines that make NCCL use, for every size, the algorithm of the plan with the least predicted time.
+    """Write lines that make NCCL use the algorithm of the plan with the least predicted time, by size.
+
+    Times are compared at every power of two, and a change between two of these is sought where their plans differ; one
+    that is the fastest only in between may be overlooked.
 
     Parameters
     ----------
@@ -92,10 +98,10 @@ def write_nccl_tuner(
         Of one collective on one topology; compared by `Plan.estimate`, as in `write_family`.
     path, protocol, boxes : path, str, int
         As for `export_nccl_tuner`.
-    max_bytes : int
+    max_bytes : int or str
         The largest size.
     """
-    check_counts({"max_bytes": max_bytes})
+    largest = as_bytes(max_bytes, "max_bytes")
     if not isinstance(plans, Iterable) or not (several := list(plans)):
         raise UnsupportedError(f"the plans are {shown(plans)}; expected at least one Plan")
     kinds = {plan: _algorithm(plan) for plan in several}
@@ -108,7 +114,7 @@ def write_nccl_tuner(
             )
     windows: list[_Window] = []
     # NCCL does not tell plans of one algorithm and as many channels apart.
-    for kind, alike in groupby(fastest_windows(several, 0, max_bytes), key=lambda window: kinds[window.plan]):
+    for kind, alike in groupby(fastest_windows(several, 0, largest), key=lambda window: kinds[window.plan]):
         ranges = list(alike)
         windows.append(_Window(ranges[0].first, ranges[-1].last, *kind))
     _write(path, first, windows, protocol, boxes)
@@ -142,11 +148,13 @@ def _write(path: str | os.PathLike[str], plan: Plan, windows: Sequence[_Window],
     used = {window.algorithm for window in windows}.intersection(SWITCH_ALGORITHMS.values())
     if used and protocol != "simple":
         raise UnsupportedError(f"NCCL runs {min(used)} with the protocol simple alone, not {protocol}")
-    if not is_int(boxes) or (boxes < 1 and boxes != ANY):
-        raise UnsupportedError(f"boxes is {shown(boxes)}; expected at least 1, or -1 for any number")
+    ranks, known = plan.topology.num_ranks, max(boxes_of(plan.topology)) + 1
+    # Where names do not tell boxes, as in a ring, each rank may be one.
+    if not is_int(boxes) or (boxes != ANY and not known <= boxes <= (known if known > 1 else ranks)):
+        expected = f"{known}, as in {plan.topology}" if known > 1 else f"1 to {ranks}, the ranks of {plan.topology}"
+        raise UnsupportedError(f"boxes is {shown(boxes)}; expected {expected}, or -1 for any number")
     rows = [
-        f"{plan.collective.nccl_name},{least},{most},{algorithm},{protocol},{channels},{boxes},"
-        f"{plan.topology.num_ranks}\n"
+        f"{plan.collective.nccl_name},{least},{most},{algorithm},{protocol},{channels},{boxes},{ranks}\n"
         for least, most, algorithm, channels in windows
     ]
     write_whole(path, HEADER + "".join(rows))

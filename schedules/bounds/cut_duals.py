@@ -148,7 +148,7 @@ class CutDual(RootedDuals):
 
     def _check_relays(self, topology: Topology) -> None:
         if unknown := sorted(self.relays - set(topology.switch_nodes)):
-            raise CertificateError(f"the bound's relay {shown(unknown[0])} is not a switch of {topology!r}")
+            raise CertificateError(f"the bound's relay {shown(unknown[0])} is not a switch of {topology}")
         if left_out := sorted((topology.multicast | topology.aggregation) - self.relays):
             raise CertificateError(
                 f"the bound leaves out of its relays {left_out[0]!r}, which can copy or aggregate data"

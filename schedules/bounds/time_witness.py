@@ -102,7 +102,7 @@ class TimedRequest(NamedTuple):
         for names, what in ((sources, "sources"), (sinks, "sinks")):
             if not names or not names <= ranks:
                 odd = min(map(repr, names - ranks), default="none")
-                raise CertificateError(f"the {what} of the bound have {odd}; expected ranks of {self.network!r}")
+                raise CertificateError(f"the {what} of the bound have {odd}; expected ranks of {self.network}")
         if both := sorted(sources & sinks):
             raise CertificateError(f"the bound has {both[0]!r} among its sources and its sinks; expected one of them")
         if len(sinks) > 1 and not self.collective.in_pairs:

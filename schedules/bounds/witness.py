@@ -144,7 +144,7 @@ class RootedDuals(LinkDuals):
         amount = Fraction(0)
         for rank, size, use in zip(topology.compute_nodes, sizes, by_phase[0], strict=True):
             if size and use is None:
-                raise CertificateError(f"rank {rank!r} is not connected with every other in {topology!r}")
+                raise CertificateError(f"rank {rank!r} is not connected with every other in {topology}")
             amount += size * (use or Fraction(0))
         return Crossing(amount, self.value(topology))
 
@@ -219,4 +219,4 @@ def as_parts(values: object, what: str, expected: str) -> tuple[Any, ...]:
 def check_known(nodes: frozenset[str], topology: Topology, what: str) -> None:
     """Raise `CertificateError` unless all are nodes of the topology."""
     if unknown := sorted(node for node in nodes if node not in topology.node_index):
-        raise CertificateError(f"the bound's {what} names {shown(unknown[0])}, which is not a node of {topology!r}")
+        raise CertificateError(f"the bound's {what} names {shown(unknown[0])}, which is not a node of {topology}")

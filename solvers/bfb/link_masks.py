@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BoundError
 from ...support.arrays import BoolArray, IntArray
 from ...support.compiling.kernels import kernel
 from ..flow.max_flow import check_capacities
@@ -32,7 +31,7 @@ class Intake(NamedTuple):
     tails: IntArray  # int64 (links,): where each link comes from
     widths: IntArray  # int64 (links,): its bandwidth without the links' common divisor
     links: IntArray  # int64 (links,): its number for the caller
-    hops: HopArray  # int16 (ranks, ranks): ``[u, v]``: fewest links from source v to rank u
+    hops: HopArray  # int16 (ranks, ranks): ``[u, v]``: fewest links from source v to rank u, -1 if none lead there
     # int32 (ranks, ranks): ``[u]``: all ranks in the order of their distance to u; u itself comes first
     sources: NodeArray
     # int32 (ranks, diameter + 2): those t hops away are ``sources[u, starts[u, t]:starts[u, t + 1]]``
@@ -68,11 +67,6 @@ def intake(num_ranks: int, tails: IntArray, heads: IntArray, widths: IntArray) -
     ordered = np.asarray(tails[order], dtype=np.int64), np.asarray(widths[order], dtype=np.int64) // divisor
     check_capacities(2 * num_ranks * sum(ordered[1].tolist()))
     hops, sources = _distances(num_ranks, first, ordered[0])
-    if (hops < 0).any():
-        rank, source = np.argwhere(hops < 0)[0].tolist()
-        raise BoundError(
-            f"rank {source} cannot reach rank {rank}, counting from 0; add links until every rank reaches every other"
-        )
     return Intake(first, *ordered, order, hops, sources, _starts(hops, int(hops.max())), divisor)
 
 

@@ -235,7 +235,7 @@ def test_changed_numbers_count_from_the_next_solve_on() -> None:
         (lambda: bfb.build(ring(4), 1.0), "distance is 1.0; expected"),
         (
             lambda: bfb.build(ring(4), 1, ranks=["gpu9"]),
-            "the ranks have 'gpu9'; expected names of different ranks of <Topology",
+            "the ranks have 'gpu9'; expected names of different ranks of ring-4",
         ),
         (lambda: bfb.build(ring(4), 1, ranks=["gpu1", "gpu1"]), "the ranks have 'gpu1'; expected names of different"),
         (lambda: bfb.build(ring(4), 1, ranks=[]), r"the ranks are \[\]; expected names of ranks"),

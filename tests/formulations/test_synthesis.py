@@ -124,7 +124,7 @@ def test_a_slower_link_counts_from_the_next_solve_on() -> None:
     [
         (
             lambda: synthesis.build(ring(4), steps=1, chunks=1),
-            "steps is 1; expected at least 2, the diameter of <Topology",
+            "steps is 1; expected at least 2, the diameter of ring-4",
         ),
         (lambda: synthesis.build(ring(4), steps="2", chunks=1), "steps is '2'; expected a whole number from 1"),
         (lambda: synthesis.build(ring(4), steps=2, chunks=0), "chunks is 0; expected a whole number from 1"),

@@ -296,7 +296,11 @@ def test_meshes_are_those_of_torch() -> None:
         ([Group("x", (0, 1), "allgather")] * 2, ColloptError, "'x'"),
         ([Group("x", (0, 9), "allgather")], ColloptError, "group 'x': rank 9 is not in"),
         ([Group("x", (0, 0), "allgather")], ColloptError, "group 'x': compute node 'gpu0' is listed twice"),
-        ([Group("x", (0,), "allgather")], ColloptError, "group 'x': the topology has 1 compute nodes"),
+        (
+            [Group("x", (0,), "allgather")],
+            ColloptError,
+            "group 'x': a collective needs at least 2 compute nodes; the topology has 1",
+        ),
         ([Group("x", (0, 2), "allgather")], BoundError, "group 'x': there is no path from rank 'gpu0'"),
         ([Group("x", (0, 1), "broadcast")], UnsupportedError, "group 'x': broadcast needs a root"),
         ([Group("x", (0, 1), "all_to_all", root=0)], UnsupportedError, "group 'x': all_to_all has no root"),

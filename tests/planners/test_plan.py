@@ -177,8 +177,8 @@ def test_a_worse_plan_is_a_plan_with_a_gap() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"collective": "reduce"}, "^the plan's bound is for allgather on <Topology 'star'"),
-        ({"topology": ring(3)}, "^the plan's bound is for allgather on <Topology 'star'"),
+        ({"collective": "reduce"}, "^the plan's bound is for allgather on star"),
+        ({"topology": ring(3)}, "^the plan's bound is for allgather on star"),
         (
             {"link_loads": np.array([2, 2, 2, 1, 2, 2])},
             "^the trees put 2 copies on the link from 'sw' to 'gpu1'; the plan states 1$",
@@ -206,7 +206,7 @@ def test_another_network_is_refused() -> None:
     """The message names both, and says to plan again."""
     made = star_plan()
     made.verify(made.topology)
-    with pytest.raises(TopologyError, match=r"made for <Topology 'star'.*, not for <Topology 'ring-3'.*; plan again"):
+    with pytest.raises(TopologyError, match=r"made for star .*, not for ring-3 .*; plan again"):
         made.verify(ring(3))
     slower = made.topology.derate("gpu0", "sw", "1/2")
     with pytest.raises(TopologyError, match="plan again"):

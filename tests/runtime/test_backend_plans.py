@@ -149,7 +149,7 @@ def test_what_is_configured_counts_more_than_the_environment(monkeypatch: pytest
         ({"plans": 5}, "plans is 5; expected a path"),
         ({"topology": 5}, "topology is 5; expected a path or a Topology"),
         ({"slices": 0}, "slices is 0; expected a whole number of at least 1"),
-        ({"min_bytes": -1}, "min_bytes is -1; expected a whole number of at least 0"),
+        ({"min_bytes": -1}, "min_bytes -1 is not understood; expected bytes such as"),
         ({"min_bytes": "many"}, "many"),
     ],
 )
@@ -165,8 +165,8 @@ def test_wrong_arguments_are_refused(options: dict[str, object], message: str) -
         ({"plans": 3}, "plans is 3; expected a path"),
         ({"topology": 3}, "topology is 3; expected a path or a Topology"),
         ({"slices": 0}, "slices is 0; expected a whole number of at least 1"),
-        ({"min_bytes": -1}, "min_bytes is -1; expected a whole number of at least 0"),
-        ({"min_bytes": "many"}, "size 'many' is not understood"),
+        ({"min_bytes": -1}, "min_bytes -1 is not understood; expected bytes such as"),
+        ({"min_bytes": "many"}, "min_bytes 'many' is not understood"),
     ],
 )
 def test_settings_of_one_group_are_checked_when_it_is_made(

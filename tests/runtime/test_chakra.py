@@ -400,7 +400,10 @@ def test_refuses_traces_that_cannot_run(
     [
         ({"size": "1K", "slices": 0}, "slices is 0"),
         ({"size": "1K", "reduce_us": -1}, "reduce_us is -1; expected a whole number of at least 0"),
-        ({"size": 5, "slices": 2}, "5 bytes leave some messages empty"),
+        (
+            {"size": 5, "slices": 2},
+            "5 bytes leave some messages empty; expected at least 16 bytes for 2 slices of each",
+        ),
         ({"size": "1K", "slices": 2**22}, "are more than 4194304 messages"),
     ],
 )

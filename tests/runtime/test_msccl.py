@@ -221,7 +221,7 @@ def test_the_text_is_what_the_parsers_take(forest: Forest) -> None:
 def test_the_header_is_consistent_and_complete(runtime: str) -> None:
     """Chunk numbers as microsoft/msccl checks them, size window and both placement flags as the others want them."""
     program = lower(random_forest(4, 3, 0), "allgather")
-    root = ET.fromstring(to_xml_text(program, runtime=runtime, min_bytes=1024, max_bytes=4096, protocol="LL128"))
+    root = ET.fromstring(to_xml_text(program, runtime=runtime, min_bytes="1K", max_bytes=4096, protocol="LL128"))
     assert root.attrib == {
         "name": "allgather",
         "proto": "LL128",
@@ -243,13 +243,13 @@ def test_the_header_is_consistent_and_complete(runtime: str) -> None:
     [
         ({"runtime": "nccl"}, "runtime is 'nccl'; expected one of msccl, msccl-executor-nccl, rccl"),
         ({"protocol": "simple"}, "protocol is 'simple'"),
-        ({"min_bytes": -1}, "min_bytes is -1"),
-        ({"max_bytes": 0}, "max_bytes is 0"),
+        ({"min_bytes": -1}, "min_bytes -1 is not understood"),
+        ({"max_bytes": 0}, "max_bytes 0 is not understood"),
         ({"placement": "there"}, "placement is 'there'; expected one of out-of-place, in-place, both"),
         ({"placement": "both", "runtime": "msccl"}, "msccl takes a file for one placement"),
-        ({"max_bytes": 2**63}, "max_bytes"),
+        ({"max_bytes": 2**63}, "max_bytes 9223372036854775808 is too large; expected less than 10^18 bytes"),
         ({"min_bytes": 10, "max_bytes": 9}, "at least min_bytes = 10"),
-        ({"max_bytes": 1e9}, "max_bytes is 1000000000.0"),
+        ({"max_bytes": 0.5}, "max_bytes 0.5 is not understood"),
     ],
 )
 def test_refuses_senseless_options(options: dict[str, object], message: str) -> None:

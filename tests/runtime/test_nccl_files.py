@@ -184,9 +184,9 @@ def test_the_tuner_knows_algorithms_for_switches(
 def test_the_tuner_is_told_what_was_asked_for(tmp_path: Path) -> None:
     """Sizes, protocol, channels and boxes."""
     collopt.plan(ring(4), "broadcast", planner="ring", root=0).export(
-        "nccl-tuner-csv", tmp_path / "a", min_bytes=1, max_bytes=9, protocol="ll128", channels=-1, boxes=2
+        "nccl-tuner-csv", tmp_path / "a", min_bytes=1, max_bytes="1G", protocol="ll128", channels=-1, boxes=2
     )
-    assert lines_of(tmp_path / "a") == [["broadcast", "1", "9", "ring", "ll128", "-1", "2", "4"]]
+    assert lines_of(tmp_path / "a") == [["broadcast", "1", str(2**30), "ring", "ll128", "-1", "2", "4"]]
 
 
 @pytest.mark.slow
@@ -195,6 +195,8 @@ def test_the_fastest_algorithm_is_told_for_every_size(tmp_path: Path) -> None:
     topology = dgx_a100(boxes=4)
     plans = [collopt.plan(topology, "allreduce", planner=planner) for planner in ("ring", "double-binary-tree")]
     write_nccl_tuner(plans, tmp_path / "tuner.conf", boxes=4, max_bytes=2**34 - 1)
+    with pytest.raises(UnsupportedError, match="boxes is 2; expected 4, as in dgx-a100-4boxes, or -1 for any number"):
+        write_nccl_tuner(plans, tmp_path / "other.conf", boxes=2)
     lines = lines_of(tmp_path / "tuner.conf")
     assert {line[3] for line in lines} == {"ring", "tree"}
     assert (lines[0][1], lines[-1][2]) == ("0", str(2**34 - 1))
@@ -227,10 +229,12 @@ def test_plans_of_different_costs_are_not_compared(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"min_bytes": 5, "max_bytes": 4}, "max_bytes is 4, less than min_bytes, 5"),
-        ({"min_bytes": -1}, "min_bytes is -1"),
+        ({"min_bytes": -1}, "min_bytes -1 is not understood"),
+        ({"max_bytes": 10**30}, "max_bytes 1000000000000000000000000000000 is too large; expected less than 10"),
+        ({"boxes": 5}, "boxes is 5; expected 1 to 4, the ranks of ring-4, or -1"),
         ({"protocol": "LL"}, "protocol is 'LL'; expected one of ll, ll128, simple"),
         ({"channels": 0}, "channels is 0; expected 1 to 32, or -1"),
-        ({"boxes": 0}, "boxes is 0; expected at least 1, or -1"),
+        ({"boxes": 0}, "boxes is 0; expected 1 to 4, the ranks of ring-4, or -1"),
     ],
 )
 def test_tuner_files_refuse_what_makes_no_sense(options: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_true_bound_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (bound_of("a", "c", "x", rate=Fraction(2, 3)), "names 'x', which is not a node of <Topology"),
+        (bound_of("a", "c", "x", rate=Fraction(2, 3)), "names 'x', which is not a node of topology"),
         (bound_of("s"), "contains 0 of 3 ranks; expected ranks on both sides"),
         (bound_of(), "contains 0 of 3 ranks"),
         (bound_of("a", "b", "c", "s"), "contains 3 of 3 ranks"),

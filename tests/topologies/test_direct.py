@@ -105,7 +105,7 @@ def test_a_complete_graph_links_every_pair() -> None:
         (lambda: ring("4"), "n is '4'"),
         (lambda: ring(2**16 + 1), "from 2 to 65536"),
         (lambda: ring(4, bandwidth=0), "is 0; expected a positive"),
-        (lambda: ring(4, latency=-1), "latency of link"),
+        (lambda: ring(4, latency=-1), "latency of ring-4 is -1"),
         (torus, "the shape of the torus is empty"),
         (lambda: torus(4, 1), "dimension 1 of the torus is 1; expected a whole number from 2"),
         (lambda: torus((4, 4), 2), r"dimension 0 of the torus is \(4, 4\)"),

@@ -143,7 +143,7 @@ def test_a_tapered_dragonfly_has_slower_global_links() -> None:
         (lambda: leaf_spine(2, 1, 0), "hosts_per_leaf is 0"),
         (lambda: leaf_spine(2, 1, 2, 0), "bandwidth of every host is 0"),
         (lambda: leaf_spine(2, 1, 2, oversubscription=0), "oversubscription is 0"),
-        (lambda: leaf_spine(2, 1, 2, latency="x"), "latency of link"),
+        (lambda: leaf_spine(2, 1, 2, latency="x"), "latency of leaf-spine-2x2 is 'x'"),
         (lambda: leaf_spine(2**16, 2**16, 1), "links; expected at most"),
         (lambda: rail(0), "boxes is 0"),
         (lambda: rail(2, 1), "gpus_per_box is 1"),

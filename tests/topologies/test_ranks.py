@@ -23,5 +23,5 @@ def test_a_rank_is_found_by_number_and_by_name(given: object, number: int) -> No
 def test_what_is_no_rank_is_not_found(given: object) -> None:
     """A switch is no rank, and nor is a number as text."""
     assert rank_number(STAR.compute_nodes, given) is None
-    with pytest.raises(UnsupportedError, match=r"^root .* is not a rank; expected 0\.\.1 or a compute node's name$"):
+    with pytest.raises(UnsupportedError, match=r"^root .* is not a rank; expected 0\.\.1 or a name such as 'a'$"):
         as_root(STAR.compute_nodes, given)

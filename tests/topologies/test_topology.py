@@ -67,8 +67,8 @@ def test_merged_links_obey_the_limits_of_single_ones() -> None:
 @pytest.mark.parametrize(
     ("links", "options", "message"),
     [
-        ([("a", "b", 1)], {"compute": ["a"], "switches": ["b"]}, "1 compute nodes; a collective needs at least 2"),
-        ([], {"compute": []}, "0 compute nodes"),
+        ([("a", "b", 1)], {"compute": ["a"], "switches": ["b"]}, "at least 2 compute nodes; the topology has 1"),
+        ([], {"compute": []}, "at least 2 compute nodes; the topology has 0"),
         ([("a", "z", 1)], {}, "unknown node 'z'; list it under compute or switches"),
         ([("a", "a", 1)], {}, "self-loop"),
         ([("a", "b", 0)], {}, r"bandwidth of link \('a', 'b'\) is 0; expected a positive number"),
@@ -145,8 +145,9 @@ def test_the_digest_depends_on_the_network_only() -> None:
 
 
 def test_names_do_not_make_topologies_different() -> None:
-    """Equality ignores the name."""
+    """Equality ignores the name, which is the text of a topology in messages."""
     assert star(name="x") == star(name="y")
+    assert str(star(name="x")) == "x"
     assert repr(star(name="x")) == "<Topology 'x': 3 ranks, 1 switches, 6 links>"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import TopologyError
 from ...support.arrays import IntArray
-from ...support.quantities import Exact, as_bandwidth
+from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_list, as_size, check_links, shown
 from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
@@ -128,8 +128,8 @@ def _network(
 ) -> Topology:
     """Make the topology with its links in the order of the arcs, unlike `Topology.from_graph`."""
     _, first, counts = np.unique(arcs[:, 0] * len(names) + arcs[:, 1], return_index=True, return_counts=True)
-    order, speed = np.argsort(first), as_bandwidth(bandwidth, name)
-    rates = [(speed * count, latency) for count in range(1, int(counts.max()) + 1)]
+    order, speed, delay = np.argsort(first), as_bandwidth(bandwidth, name), as_latency(latency, name)
+    rates = [(speed * count, delay) for count in range(1, int(counts.max()) + 1)]
     tails, heads = arcs[first[order]].T
     made = Topology.from_arrays(tails, heads, counts[order] - 1, rates, compute=names, name=name)
     object.__setattr__(made, "graph", DirectGraph.from_arcs(len(names), arcs, graph_name))

@@ -118,7 +118,7 @@ def _failures(
             continue
         here, there = (faults[word] for word in words)
         if prod(map(len, (here, there))) > MAX_FAILURES:
-            raise TopologyError(f"{topology!r} has too many pairs {shown(pair)}; name those that matter")
+            raise TopologyError(f"{topology} has too many pairs {shown(pair)}; name those that matter")
         both = combinations(here, 2) if here is there else product(here, there)
         yield " + ".join(words), (Failure.of(topology, each) for each in both)
     yield "chosen", chosen

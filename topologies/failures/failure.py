@@ -118,7 +118,7 @@ def _found(topology: Topology, nodes: tuple[str, ...], factor: Fraction = Fracti
     ends = tuple(sorted((_node(topology, node) for node in nodes), key=topology.node_index.__getitem__))
     linked = len(ends) == 2 and (_has_link(topology, ends) or _has_link(topology, ends[::-1]))
     if not linked and (len(ends) != 1 or factor):
-        raise TopologyError(f"there is no link between {' and '.join(map(repr, ends))} in {topology!r}")
+        raise TopologyError(f"there is no link between {' and '.join(map(repr, ends))} in {topology}")
     return Fault(ends, as_left(factor) if factor else Fraction(0))
 
 

@@ -43,7 +43,7 @@ class Symmetries:
         self._work = 0
         for row, mapping in enumerate(self.generators):
             if not np.array_equal(np.sort(mapping), np.arange(self._size)) or not self._network.has_symmetry(mapping):
-                raise TopologyError(f"symmetry {row} of the failures does not take {topology!r} to itself")
+                raise TopologyError(f"symmetry {row} of the failures does not take {topology} to itself")
 
     def find(self) -> None:
         """Look for generators: turns of equal parts of a switched network, translations of a direct one."""

@@ -52,9 +52,8 @@ def guessed_costs(name: CostsName, topology: Topology) -> RuntimeCosts:
     if name == "links":
         return LINKS_ONLY
     if not isinstance(name, str) or name not in GUESSES:
-        raise UnsupportedError(
-            f"there are no costs {shown(name)}; expected RuntimeCosts, or one of links, {', '.join(GUESSES)}"
-        )
+        expected = "one of" if isinstance(name, str) else "RuntimeCosts, or one of"
+        raise UnsupportedError(f"there are no costs {shown(name)}; expected {expected} links, {', '.join(GUESSES)}")
     kinds = dict.fromkeys(each.kinds for each in link_classes(topology))
     shares = {kind: next((SHARES[part] for part in SHARES if part in kind), OTHER_SHARE) for kind in kinds}
     return RuntimeCosts(*GUESSES[name], efficiency=shares)

@@ -274,9 +274,8 @@ def as_root(compute_nodes: Sequence[str], root: object) -> int:
     """Return the number of the root rank, given by number or name, or raise `UnsupportedError`."""
     number = rank_number(compute_nodes, root)
     if number is None:
-        raise UnsupportedError(
-            f"root {shown(root)} is not a rank; expected 0..{len(compute_nodes) - 1} or a compute node's name"
-        )
+        expected = f"0..{len(compute_nodes) - 1} or a name such as {compute_nodes[0]!r}"
+        raise UnsupportedError(f"root {shown(root)} is not a rank; expected {expected}")
     return number
 
 

@@ -98,7 +98,7 @@ class Topology(WhatIf, Viewed):
         if twice := set(compute).intersection(switches):
             raise TopologyError(f"node {min(twice)!r} is listed as compute and as switch; choose one kind")
         if len(compute) < 2:
-            raise TopologyError(f"the topology has {len(compute)} compute nodes; a collective needs at least 2")
+            raise TopologyError(f"a collective needs at least 2 compute nodes; the topology has {len(compute)}")
         if isinstance(self.links, LinkColumns):
             object.__setattr__(self, "columns", checked_columns(self.links, self.nodes))
             object.__delattr__(self, "links")
@@ -342,7 +342,7 @@ class Topology(WhatIf, Viewed):
             return self.graph
         if self.switch_nodes:
             raise UnsupportedError(
-                f"{self!r} has switches, such as {self.switch_nodes[0]!r}; expected direct links between ranks"
+                f"{self} has switches, such as {self.switch_nodes[0]!r}; expected direct links between ranks"
             )
         arrays = self.arrays
         try:
@@ -424,7 +424,7 @@ class Topology(WhatIf, Viewed):
         self._check_nodes((tail, head))
         place = self._lookup.place(self.node_index[tail], self.node_index[head])
         if place is None:
-            raise TopologyError(f"there is no link ({tail!r}, {head!r}) in {self!r}")
+            raise TopologyError(f"there is no link ({tail!r}, {head!r}) in {self}")
         return self.link_at(place)
 
     @cached_property
@@ -499,6 +499,9 @@ class Topology(WhatIf, Viewed):
             digest.update(text.encode())
         return digest.hexdigest()
 
+    def __str__(self) -> str:
+        return self.name
+
     def __repr__(self) -> str:
         """Name and size in angle brackets."""
         switches = f", {len(self.switch_nodes)} switches" if self.switch_nodes else ""
@@ -507,7 +510,7 @@ class Topology(WhatIf, Viewed):
     def _check_nodes(self, nodes: Iterable[str]) -> None:
         for node in nodes:
             if not isinstance(node, str) or node not in self.node_index:
-                raise TopologyError(f"node {shown(node)} is not in {self!r}")
+                raise TopologyError(f"node {shown(node)} is not in {self}")
 
 
 def as_topology(value: object, error: type[ColloptError] = UnsupportedError) -> Topology:

@@ -60,7 +60,7 @@ class WhatIf:
         others = tuple(rank for rank in self.compute_nodes if rank not in set(kept)) if as_flag(relay, "relay") else ()
         name = f"{self.name} [{len(kept)} of {len(self.compute_nodes)} ranks{', others relay' if relay else ''}]"
         if relay and not others:
-            raise TopologyError(f"no compute node of {self!r} is left to relay; leave relay out, or leave ranks out")
+            raise TopologyError(f"no compute node of {self} is left to relay; leave relay out, or leave ranks out")
         return self._restricted(kept, self.switch_nodes, name, others)
 
     def without_link(self, tail: str, head: str, *, bidirectional: bool = True) -> Self:
@@ -76,7 +76,7 @@ class WhatIf:
         two ranks left, raise `TopologyError`.
         """
         if not isinstance(node, str) or node not in self.node_index:
-            raise TopologyError(f"node {shown(node)} is not in {self!r}")
+            raise TopologyError(f"node {shown(node)} is not in {self}")
         kept = tuple(rank for rank in self.compute_nodes if rank != node)
         switches = tuple(switch for switch in self.switch_nodes if switch != node)
         return self._restricted(kept, switches, f"{self.name} without {node}")
@@ -140,7 +140,7 @@ class WhatIf:
         linked = np.zeros_like(alive)
         linked[links.tails] = linked[links.heads] = True
         if alone := [relay for relay in relays if not linked[self.node_index[relay]]]:
-            raise TopologyError(f"compute node {alone[0]!r} of {self!r} has no link to relay over; leave relay out")
+            raise TopologyError(f"compute node {alone[0]!r} of {self} has no link to relay over; leave relay out")
         switches = tuple(switch for switch in (*others, *relays) if linked[self.node_index[switch]])
         numbers = np.empty(len(self.node_index), dtype=np.int64)
         numbers[[self.node_index[node] for node in (*ranks, *switches)]] = np.arange(len(ranks) + len(switches))
@@ -173,8 +173,8 @@ class WhatIf:
     def _rank_name(self, rank: object) -> str:
         number = rank_number(self.compute_nodes, rank)
         if number is None:
-            last = len(self.compute_nodes) - 1
-            raise TopologyError(f"rank {shown(rank)} is not in {self!r}; expected 0..{last} or a compute node's name")
+            expected = f"0..{len(self.compute_nodes) - 1} or a name such as {self.compute_nodes[0]!r}"
+            raise TopologyError(f"rank {shown(rank)} is not in {self}; expected {expected}")
         return self.compute_nodes[number]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import TopologyError
 from ...support.arrays import IntArray
-from ...support.quantities import Exact, as_bandwidth, as_factor
+from ...support.quantities import Exact, as_bandwidth, as_factor, as_latency
 from ...support.validation import MAX_SWITCHED_LINKS, as_flag, as_size, check_links
 from ..network.topology import Link, Topology
 from .box_files import stored_box
@@ -263,6 +263,7 @@ def _rows(ends: IntArray, others: IntArray, kind: int) -> IntArray:
 
 def _two_way(rows: IntArray, rates: list[tuple[Fraction, Exact]], **others: Any) -> Topology:
     """Make a network of links in both directions, int64 (links, 3)."""
+    rates = [(bandwidth, as_latency(latency, others["name"])) for bandwidth, latency in rates]
     return Topology.from_arrays(rows[:, :2].ravel(), rows[:, [1, 0]].ravel(), np.repeat(rows[:, 2], 2), rates, **others)
 
 

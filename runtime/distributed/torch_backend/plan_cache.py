@@ -214,7 +214,7 @@ def _root_text(root: int | None) -> str:
 
 def _description(topology: Topology) -> str:
     """Name a network with its digest."""
-    return f"{topology!r} (digest {topology.digest[:12]})"
+    return f"{topology} (digest {topology.digest[:12]})"
 
 
 PLANS_VARIABLE = "COLLOPT_PLANS"
@@ -300,9 +300,7 @@ def _checked(settings: BackendSettings) -> BackendSettings:
                 continue
             raise UnsupportedError(f"{name} is {shown(value)}; expected a path{' or a Topology' * (name != 'plans')}")
     check_counts({"slices": settings.slices})
-    least = as_bytes(settings.min_bytes) if isinstance(settings.min_bytes, str) else settings.min_bytes
-    check_counts({"min_bytes": least}, least=0)
-    return replace(settings, min_bytes=least)
+    return replace(settings, min_bytes=as_bytes(settings.min_bytes, "min_bytes", least=0))
 
 
 def current_settings() -> BackendSettings:

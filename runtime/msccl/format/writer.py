@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from ....errors import UnsupportedError
-from ....support.validation import is_int
+from ....schedules import as_bytes
 from ...interpreter.check import check_program
 from ...interpreter.interpret import run_program
 from ...programs.checks import check_choice, require_program
@@ -21,7 +21,6 @@ from .limits import PROTOCOLS, RuntimeLimits, check_limits, dialect_of, largest_
 DEFAULT_MAX_BYTES = 2**40
 SCRATCH_MAX_BYTES = 2**30
 """Default where scratch for the largest size is allocated when the file is loaded, as microsoft/msccl does."""
-INT64_MAX = 2**63 - 1
 TYPES = {"send": "s", "recv": "r", "copy": "cpy", "reduce": "re", "recv_reduce": "rrc"}
 PLACEMENTS = {"out-of-place": (False, True), "in-place": (True, False), "both": (True, True)}
 """Whether a file is for calls in place, and out of place."""
@@ -36,8 +35,8 @@ def to_xml_text(
     program: Program,
     *,
     runtime: str = "msccl-executor-nccl",
-    min_bytes: int = 0,
-    max_bytes: int | None = None,
+    min_bytes: int | str = 0,
+    max_bytes: int | str | None = None,
     protocol: str | None = None,
     max_thread_blocks: int | None = None,
     placement: str | None = None,
@@ -54,7 +53,7 @@ def to_xml_text(
         runtime checks.
     runtime : {"msccl", "msccl-executor-nccl", "rccl"}
         They differ in limits and in the names of collectives.
-    min_bytes, max_bytes : int or None
+    min_bytes, max_bytes : int, str or None
         Sizes of the whole buffer for which the runtime picks this algorithm.  By default `max_bytes` is 2^40, or 2^30
         where microsoft/msccl would allocate scratch for that much at once; with "LL" and "LL128" at most what the
         kernel can count, for "LL" 2 GiB a chunk and in RCCL 1 GiB.
@@ -84,11 +83,15 @@ def to_xml_text(
     check_choice("protocol", protocol, PROTOCOLS)
     # Of an all-to-all, the runtimes take the input of one rank for the whole buffer.
     chunks = program.chunks_per_loop // (program.num_ranks if program.layout.in_pairs else 1)
+    least = as_bytes(min_bytes, "min_bytes", least=0)
     if max_bytes is None:
         most = DEFAULT_MAX_BYTES if protocol == "Simple" else chunks * largest_chunk(dialect_of(runtime), protocol)
         loads_scratch = limits.name == "msccl" and any(rank.scratch_chunks for rank in program.ranks)
-        max_bytes = max(min_bytes, SCRATCH_MAX_BYTES) if loads_scratch else min(DEFAULT_MAX_BYTES, most)
-    _check_window(min_bytes, max_bytes)
+        max_bytes = max(least, SCRATCH_MAX_BYTES) if loads_scratch else min(DEFAULT_MAX_BYTES, most)
+    # 0 means no limit to one runtime and "never" to another.
+    largest = as_bytes(max_bytes, "max_bytes")
+    if largest < least:
+        raise UnsupportedError(f"max_bytes is {largest}; expected at least min_bytes = {least}")
     if not _NAME.fullmatch(program.name):
         raise UnsupportedError(
             f"program name {program.name[:80]!r} cannot stand in an MSCCL file; expected at most 63 letters, digits, "
@@ -108,8 +111,8 @@ def to_xml_text(
         coll=limits.collectives[program.collective],
         inplace=int(in_place),
         outofplace=int(out_of_place),
-        minBytes=min_bytes,
-        maxBytes=max_bytes,
+        minBytes=least,
+        maxBytes=largest,
     )
     sends = match_transfers(program)
     partners = sends | {receive: send for send, receive in sends.items()}
@@ -140,15 +143,6 @@ def _placement(program: Program, limits: RuntimeLimits, placement: str | None) -
             f"{limits.name} takes a file for one placement; write one 'out-of-place', one 'in-place'"
         )
     return placement
-
-
-def _check_window(min_bytes: int, max_bytes: int) -> None:
-    for name, value in (("min_bytes", min_bytes), ("max_bytes", max_bytes)):
-        if not is_int(value) or not 0 <= value <= INT64_MAX:
-            raise UnsupportedError(f"{name} is {value!r}; expected a whole number of bytes from 0 to 2^63 - 1")
-    # 0 means no limit to one runtime and "never" to another.
-    if max_bytes < max(min_bytes, 1):
-        raise UnsupportedError(f"max_bytes is {max_bytes}; expected at least 1 and at least min_bytes = {min_bytes}")
 
 
 def _gpu(program: Program, rank: RankProgram, partners: Mapping[Site, Site]) -> ET.Element:
