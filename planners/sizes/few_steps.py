@@ -53,7 +53,7 @@ def plan_few_steps(
     num_bytes = None if size is None else as_bytes(size)
     if topology.num_ranks > MAX_RANKS:
         raise UnsupportedError(
-            f"{topology!r} has {topology.num_ranks} ranks; few-steps plans for up to {MAX_RANKS}, as a schedule has a "
+            f"{topology} has {topology.num_ranks} ranks; few-steps plans for up to {MAX_RANKS}, as a schedule has a "
             "send for each pair of ranks"
         )
     trace = Trace()
@@ -80,13 +80,13 @@ def _named(found: list[Family], name: str | None, topology: Topology) -> list[Fa
     """Families with this name, or all."""
     if not found:
         raise UnsupportedError(
-            f"{topology!r} has no schedule in few steps, for its ranks reach each other only past ranks; "
+            f"{topology} has no schedule in few steps, for its ranks reach each other only past ranks; "
             "the planner 'bfb' is for such networks"
         )
     chosen = [each for each in found if name in (None, each.name)]
     if not chosen:
         names = ", ".join(each.name for each in found)
-        raise UnsupportedError(f"{topology!r} has no family {shown(name)}; expected one of {names}")
+        raise UnsupportedError(f"{topology} has no family {shown(name)}; expected one of {names}")
     return chosen
 
 

@@ -133,7 +133,7 @@ def _check_reachable(problem: TreeProblem) -> None:
         source, target = (problem.topology.nodes[node] for node in pair)
         raise BoundError(
             f"there is no path from rank {source!r} to rank {target!r} in {problem.topology}; "
-            "add links or leave ranks out"
+            "add links (each runs one way unless it is bidirectional), or leave ranks out"
         )
 
 

@@ -256,7 +256,7 @@ def test_ranks_that_nothing_links_are_refused() -> None:
     alone = dgx_a100().without_node("box0/nvswitch")
     with pytest.raises(BoundError, match="there is no path from rank 'box0/gpu0' to rank 'box0/gpu1'"):
         collopt.plan(alone, "allgather", size="1M")
-    with pytest.raises(UnsupportedError, match=r"no symmetries of .*8 ranks, 0 links> were found"):
+    with pytest.raises(UnsupportedError, match="no symmetries of dgx-a100 without box0/nvswitch were found"):
         collopt.plan(alone, "allgather", planner="symmetric")
 
 
