@@ -12,7 +12,7 @@ from ...support.arrays import BoolArray, IntArray
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
 from ..paths.verify import check_arrays, check_kinds, check_steps_used, verified_hops
-from .exchange import StepExchange
+from .allreduce import StepExchange
 from .verify import LOAD_LIMIT, add_loads, check_columns
 
 MAX_PARTS = 2**28  # sends, each counted once for every part of the vector that it carries
