@@ -4,13 +4,13 @@ Arguments that are not of the documented form raise `TopologyError`, or `Unsuppo
 """
 
 from .builders import CatalogueEntry, build, catalogue
-from .direct_connect.circulant_search import low_diameter_offsets
 from .direct_connect.circulants import (
     bidirectional_ring,
     circulant,
     circulant_digraph,
     directed_circulant,
     low_diameter_circulant,
+    low_diameter_offsets,
     shifted_ring,
     unidirectional_ring,
 )

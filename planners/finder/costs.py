@@ -26,7 +26,7 @@ import numpy as np
 from ...schedules import StepCost
 from ...support.arrays import IntArray
 from ...topologies import DirectGraph, bandwidth_optimum, moore_steps
-from ...topologies.direct_connect.circulant_search import low_diameter_offsets
+from ...topologies.direct_connect.circulants import low_diameter_offsets
 from ...topologies.direct_connect.metacirculants import Group
 from ..plans.stages import Trace
 from .bases import (

@@ -17,8 +17,7 @@ from ...errors import CertificateError, NoAnswerError
 from ...support import progress
 from ...support.arrays import FloatArray, IntArray
 from ...support.linear_program import LinearProgram
-from .basis import BASIC, UPPER, Basis, Named
-from .program import named
+from .program import BASIC, UPPER, Basis, Named, named
 from .rationals import (
     ExactArray,
     IntegerMatrix,

@@ -9,7 +9,7 @@ import numpy as np
 
 from collopt.topologies import dgx1_v100
 from collopt.topologies.direct_connect.arcs import arcs_to, bidirectional_arcs, circulant_arcs
-from collopt.topologies.direct_connect.circulant_search import (
+from collopt.topologies.direct_connect.circulants import (
     bidirectional_offset_sets,
     digraph_offset_sets,
     sampled_offset_sets,
