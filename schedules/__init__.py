@@ -27,7 +27,6 @@ from .flows.schedule import FlowPath, FlowSchedule, StagedFlow
 from .paths.congestion import busiest_links, congestion
 from .paths.schedule import Schedule, rate_of_loads, schedule_time, verified_loads
 from .schedule_json import SCHEDULE_READERS, schedule_from_json, schedule_to_json
-from .steps import exchange_verify  # noqa: F401
 from .steps import verify as step_verify  # noqa: F401
 from .steps.allreduce import AnyStepSchedule, StepAllreduce, StepExchange
 from .steps.cost import StepCost, step_cost
@@ -46,7 +45,6 @@ from .traffic.collective import (
     Collective,
     register_collective,
 )
-from .trees import symmetric_verify  # noqa: F401
 from .trees import verify as tree_verify  # noqa: F401
 from .trees.allreduce import Allreduce, TreeSchedule
 from .trees.forest import Forest, Tree, TreeEdge

@@ -140,8 +140,7 @@ def _relevant_size(topology: Topology, directions: Sequence[Direction], size: in
 def _schedule(
     problem: BfbProblem, sets: Sequence[BusiestSet], chunks: int | None, direction: Direction
 ) -> StepSchedule:
-    from ...solvers.bfb.balanced_shares import share_out
-    from ...solvers.bfb.load_balancing import chunk_capacities, chunked_times
+    from ...solvers.bfb.load_balancing import chunk_capacities, chunked_times, share_out
 
     times: Sequence[Fraction]
     if chunks is None and (needed := lcm(*(each.load.denominator for each in sets))) <= MAX_CHUNKS:
@@ -260,7 +259,7 @@ class TimedBfb(NamedTuple):
 
 def timed_bfb(topology: Topology, num_bytes: int, chunks: int | None, direction: Direction = "broadcast") -> TimedBfb:
     """Build the breadth-first broadcast of least time for so many bytes in all, of up to 16 chunks per shard if any."""
-    from ...solvers.bfb.balanced_shares import share_out
+    from ...solvers.bfb.load_balancing import share_out
 
     tried = range(1, CHUNKS_TRIED_FOR_SIZE + 1) if chunks is None else (chunks,)
     problem, demands = demands_of(topology, direction)
