@@ -15,19 +15,16 @@ from . import (
     bfb,
     bfb_rounding,
     flow_over_time,
+    piece_shares,
     sharing,
     steiner,
-    survival,
     synthesis,
     throughput,
 )
 from .modelling import cvxpy_constraints
 from .modelling.blocks import Blocks
 from .modelling.pyomo_model import PyomoModel
-from .multicast import multicast_trees
-from .steps import piece_shares
 
 __all__ = ["Blocks", "PyomoModel", "cvxpy_constraints"]
-__all__ += ["all_to_all", "bfb", "bfb_rounding", "flow_over_time", "multicast_trees", "piece_shares", "synthesis"]
-__all__ += ["throughput"]
-__all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "sharing", "steiner", "survival"]
+__all__ += ["all_to_all", "bfb", "bfb_rounding", "flow_over_time", "piece_shares", "synthesis", "throughput"]
+__all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "sharing", "steiner"]

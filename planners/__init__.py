@@ -12,8 +12,7 @@ from .bounds.bound import bound, bound_sizes
 from .failures.folder import PlanFolder
 from .failures.survive import survive
 from .finder.candidate import Candidate
-from .finder.find import find_topologies, sweep_topologies
-from .finder.frontier import Frontier
+from .finder.find import Frontier, find_topologies, sweep_topologies
 from .from_schedule import plan_of_schedule
 from .pairs.direct_connect_rate import all_to_all_rate_bounds
 from .pairs.dispatch import DispatchBound, DispatchPlan, schedule_dispatch

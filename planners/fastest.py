@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import Collective, as_bytes
-from ..schedules.bounds.fan_out import hop_latencies
+from ..schedules.bounds.size_bound import hop_latencies
 from ..schedules.paths.congestion import congestion
 from ..schedules.paths.schedule import NS_PER_US, rate_of_loads
 from ..schedules.timing.predict import Predictor

@@ -1,4 +1,4 @@
-"""Tables, figures and pages of networks, plans, costs, and simulated training iterations.
+"""Tables, figures and pages of networks, plans and costs.
 
 Each name is looked up on first use, so ``import collopt.report`` costs next to nothing.
 """
@@ -7,15 +7,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .figures.evaluation import (
-        best_runtime_figure,
-        pareto_figure,
-        relative_bandwidth_figure,
-        runtime_figure,
-        timeline_figure,
-    )
     from .figures.logical import logical_figure
     from .figures.network import topology_figure
+    from .figures.pareto import pareto_figure
     from .figures.plan import bandwidth_figure, gantt_figure, utilization_figure
     from .figures.style import save_figure
     from .figures.trees import tree_figure
@@ -23,23 +17,15 @@ if TYPE_CHECKING:
     from .layout import link_curves, node_layout
     from .tables.plan_tables import bound_links, curve_table, link_table, step_table, tree_table
 
-__all__ = ["best_runtime_figure", "pareto_figure", "relative_bandwidth_figure", "runtime_figure", "timeline_figure"]
-__all__ += [
-    "bandwidth_figure",
-    "gantt_figure",
-    "logical_figure",
-    "save_figure",
-    "topology_figure",
-    "tree_figure",
-    "utilization_figure",
-]
+__all__ = ["bandwidth_figure", "gantt_figure", "logical_figure", "pareto_figure", "save_figure", "topology_figure"]
+__all__ += ["tree_figure", "utilization_figure"]
 __all__ += ["bound_links", "curve_table", "link_table", "step_table", "tree_table"]
 __all__ += ["link_curves", "node_layout", "write_report"]
 
 _MODULES = {
-    "figures.evaluation": "best_runtime_figure pareto_figure relative_bandwidth_figure runtime_figure timeline_figure",
     "figures.logical": "logical_figure",
     "figures.network": "topology_figure",
+    "figures.pareto": "pareto_figure",
     "figures.plan": "bandwidth_figure gantt_figure utilization_figure",
     "figures.style": "save_figure",
     "figures.trees": "tree_figure",

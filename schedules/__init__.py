@@ -2,26 +2,20 @@
 
 from ..support.quantities import as_bytes
 from .bounds.bound import Bound, link_values
-from .bounds.cut_duals import CutDual
 from .bounds.cuts import Cut, Partition, RankCuts
-from .bounds.fan_out import FanOut
-from .bounds.length_duals import LengthDual
-from .bounds.size_bound import RateAndHop, SizeBound
-from .bounds.time_witness import TimedLink, TimedRequest, TimeWitness
-from .bounds.timed_cuts import TimedCut
-from .bounds.tree_duals import TreeDual
-from .bounds.tree_partitions import TreePartition
+from .bounds.length_duals import CutDual, LengthDual
+from .bounds.size_bound import FanOut, RateAndHop, SizeBound
+from .bounds.time_witness import TimedCut, TimedLink, TimedRequest, TimeWitness
+from .bounds.tree_witnesses import TreeDual, TreePartition
 from .bounds.witness import EVERY_SCHEDULE, Crossing, LinkValue, Witness
 from .expansions.expansions import (
+    allreduce_schedule,
+    base_reduce_scatter,
+    base_schedule,
     bidirectional_schedule,
     cartesian_power_schedule,
     degree_expansion_schedule,
     line_graph_schedule,
-)
-from .expansions.reversal import (
-    allreduce_schedule,
-    base_reduce_scatter,
-    base_schedule,
     reduce_scatter_schedule,
     reversed_schedule,
     without_repeats,
@@ -29,16 +23,13 @@ from .expansions.reversal import (
 from .fast.schedule import AllToAllvSchedule, Stage
 from .fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
 from .flows import verify as flow_verify  # noqa: F401 - it registers its checks, as others do below
-from .flows.schedule import FlowPath, FlowSchedule
-from .flows.staged import StagedFlow
+from .flows.schedule import FlowPath, FlowSchedule, StagedFlow
 from .paths.congestion import busiest_links, congestion
 from .paths.schedule import Schedule, rate_of_loads, schedule_time, verified_loads
 from .schedule_json import SCHEDULE_READERS, schedule_from_json, schedule_to_json
-from .steps import exchange_verify  # noqa: F401
 from .steps import verify as step_verify  # noqa: F401
-from .steps.allreduce import AnyStepSchedule, StepAllreduce
+from .steps.allreduce import AnyStepSchedule, StepAllreduce, StepExchange
 from .steps.cost import StepCost, step_cost
-from .steps.exchange import StepExchange
 from .steps.schedule import Send, StepSchedule
 from .traffic.collective import (
     ALL_TO_ALL,
@@ -54,7 +45,6 @@ from .traffic.collective import (
     Collective,
     register_collective,
 )
-from .trees import symmetric_verify  # noqa: F401
 from .trees import verify as tree_verify  # noqa: F401
 from .trees.allreduce import Allreduce, TreeSchedule
 from .trees.forest import Forest, Tree, TreeEdge

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from cli_calls import call, process, refusal
-from collopt.cli.app import COMMANDS
+from collopt.cli.app import COMMANDS, GROUPS
 from collopt.cli.arguments import parameters
 from collopt.cli.arguments.parameters import complete_collective, complete_planner, complete_topology
-from collopt.cli.common_options import GROUPS
 from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
 from collopt.planners import PLANNERS
 from collopt.planners.plans.stages import Trace, on_stage

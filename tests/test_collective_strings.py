@@ -17,10 +17,6 @@ ALLOWED = {
     "schedules.steps.schedule": ['"allgather" if self.direction == "broadcast" else "reduce-scatter"'],
     "planners.finder.candidate": ['"allgather" if direction == "broadcast" else "reduce-scatter"'],
     "report.tables.summary": ['verbs = {"reduce": "reduce-scatter", "broadcast": "allgather"}'],
-    "report.figures.evaluation": [
-        'KINDS = ("forward", "backward", "allreduce"',
-        '"all_to_all_us"), ("allreduce", "all-to',
-    ],
     "runtime.interpreter.check": ["'an' if program.collective.name.startswith('a') else 'a'"],
     # Headers of columns, a field of the output, a stage, and a flag of `find_topologies`.
     "cli.planning.find": ['"all_to_all": float(', '["exact", "reduce-scatter"]', 'else ["all-to-all"]'],

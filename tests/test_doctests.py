@@ -18,7 +18,8 @@ import collopt
 
 # Importing `__main__` runs the program; the folders are in the checkout but not in the package.
 BESIDE = [
-    "all_to_allv_baselines", "allreduce_theorems", "analytic_baselines", "compute_trace", "training_model",
+    "all_to_allv_baselines", "allreduce_theorems", "analytic_baselines", "compute_trace", "evaluation_figures",
+    "training_model",
 ]  # fmt: skip
 NOT_WALKED = {"__main__", "benchmarks", "docs", "examples", "out", "tests", "tools"}
 

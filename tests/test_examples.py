@@ -18,7 +18,10 @@ DIRECT_CONNECT = [
     f"direct_connect/{name}.py"
     for name in ("best_by_size", "kautz_bandwidth", "runtimes_by_size", "training_iteration")
 ]
-MODELS = [f"direct_connect/{name}.py" for name in ("analytic_baselines", "compute_trace", "training_model")]
+MODELS = [
+    f"direct_connect/{name}.py"
+    for name in ("analytic_baselines", "compute_trace", "evaluation_figures", "training_model")
+]
 
 # Per example, the numbers of the lines whose title is given.  Where one follows from a theorem it is said which.
 PRINTED = {

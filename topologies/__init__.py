@@ -4,13 +4,13 @@ Arguments that are not of the documented form raise `TopologyError`, or `Unsuppo
 """
 
 from .builders import CatalogueEntry, build, catalogue
-from .direct_connect.circulant_search import low_diameter_offsets
 from .direct_connect.circulants import (
     bidirectional_ring,
     circulant,
     circulant_digraph,
     directed_circulant,
     low_diameter_circulant,
+    low_diameter_offsets,
     shifted_ring,
     unidirectional_ring,
 )
@@ -29,7 +29,7 @@ from .graphs.isomorphism import automorphisms, isomorphism
 from .graphs.properties import bandwidth_optimum, moore_steps, reverse_symmetry, undirected_moore_steps
 from .graphs.stored_broadcasts import BaseSchedule, base_schedule_rows
 from .importing.boxes import read_box
-from .importing.compose import compose
+from .importing.read import compose
 from .network.assumed_costs import guessed_costs, reached_network
 from .network.direct_graph import Adjacency, DirectGraph
 from .network.link_classes import LinkClass, link_classes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...schedules import EVERY_SCHEDULE, AnyStepSchedule, Cut, FlowSchedule, Schedule, TreeSchedule
 from ...schedules.bounds.bound import witness_to_json
-from ...schedules.steps.exchange import StepExchange
+from ...schedules.steps.allreduce import StepExchange
 
 if TYPE_CHECKING:
     from ...planners import Plan

@@ -14,7 +14,7 @@ from ..arguments.parameters import UsageError
 from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, emit
 from ..terminal.progress import computing, working
-from .launched import as_one_of_the_ranks, check_op, note_copies
+from .run import as_one_of_the_ranks, check_op, note_copies
 
 if TYPE_CHECKING:
     from ...planners import Plan

@@ -20,8 +20,8 @@ from ..terminal.progress import working
 if TYPE_CHECKING:
     from ...runtime import Calibration
     from ...runtime.measuring.calibration.calibrate import FittedCost
+    from ...runtime.measuring.calibration.cost_fit import RelativeFit
     from ...runtime.measuring.calibration.measured_times import MeasuredTimes
-    from ...runtime.measuring.calibration.relative_fit import RelativeFit
     from ...topologies import Topology
 
 MAX_MEDIAN_ERROR, MAX_WORST_ERROR = 0.1, 0.3  # Relative; beyond, a model is said not to describe its times

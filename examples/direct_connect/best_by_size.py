@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation_figures import best_runtime_figure
+
 from collopt import report
 from collopt.planners import sweep_topologies
 
@@ -63,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.output:
             options.output.mkdir(parents=True, exist_ok=True)
             found.to_csv(options.output / f"best_by_size_{size}.csv", index=False)
-            report.save_figure(report.best_runtime_figure(found), options.output / f"best_by_size_{size}.svg")
+            report.save_figure(best_runtime_figure(found), options.output / f"best_by_size_{size}.svg")
 
 
 if __name__ == "__main__":

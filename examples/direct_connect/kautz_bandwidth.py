@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
+from evaluation_figures import relative_bandwidth_figure
 
 from collopt import report
 from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         ratios.to_csv(options.output / "kautz_bandwidth.csv", index=False)
-        report.save_figure(report.relative_bandwidth_figure(ratios), options.output / "kautz_bandwidth.svg")
+        report.save_figure(relative_bandwidth_figure(ratios), options.output / "kautz_bandwidth.svg")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import analytic_baselines as baselines
 import pandas as pd
+from evaluation_figures import runtime_figure
 
 from collopt import report
 from collopt.planners import sweep_topologies
@@ -90,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         times.to_csv(options.output / "runtimes_by_size.csv", index=False)
-        report.save_figure(report.runtime_figure(times), options.output / "runtimes_by_size.svg")
+        report.save_figure(runtime_figure(times), options.output / "runtimes_by_size.svg")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import analytic_baselines as baselines
+from evaluation_figures import timeline_figure
 from training_model import DirectConnectTimes, simulate_iteration
 
 from collopt import report
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.output:
             options.output.mkdir(parents=True, exist_ok=True)
             file = options.output / f"iteration_{number}.svg"
-            report.save_figure(report.timeline_figure(iteration.timeline), file)
+            report.save_figure(timeline_figure(iteration.timeline), file)
 
 
 if __name__ == "__main__":

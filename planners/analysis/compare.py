@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +21,6 @@ from ...schedules import (
 )
 from ...schedules.timing.predict import MANY_EVENTS, Predictor
 from ...schedules.traffic.collective import AnyCollective, as_collective
-from ...solvers.highs.options import as_here
 from ...support import progress
 from ...support.compiling.misses import timed_compilation
 from ...support.validation import shown
@@ -74,7 +71,6 @@ def iter_outcomes(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
-    executor: Executor | None = None,
 ) -> Iterator[Outcome]:
     """Yield the result of each bound and planner, in order; see `compare`."""
     as_topology(topology)
@@ -97,18 +93,8 @@ def iter_outcomes(
     tasks += [("plan", name) for name in chosen]
     if not tasks:
         raise UnsupportedError("there is nothing to compare; name a planner or a bound")
-    if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
     calls = [(topology, collective, *task, shards, tuple(sizes or ())) for task in tasks]
-    if executor is None:
-        return (outcome(*call) for call in progress.iterate(calls, len(calls)))
-    try:
-        work = as_here(outcome)
-        futures = [executor.submit(work, *call) for call in calls]
-    except RuntimeError as error:  # shut down, or broken
-        raise UnsupportedError(f"executor accepts no tasks: {_internal_error(error)}; give a running one") from None
-    pairs = zip(futures, tasks, strict=True)
-    return (_future_outcome(future, *task) for future, task in progress.iterate(pairs, len(tasks)))
+    return (outcome(*call) for call in progress.iterate(calls, len(calls)))
 
 
 def check_feasible(
@@ -179,14 +165,6 @@ def _plan_and_times(
 
 def _predictor(made: Plan) -> Predictor:
     return Predictor(made.schedule, made.topology, as_costs(None, made.topology), MANY_EVENTS)
-
-
-def _future_outcome(future: Future[Outcome], kind: Kind, name: str) -> Outcome:
-    """Wait for a task; a dead process, or an answer that cannot be pickled, is an outcome too."""
-    try:
-        return future.result()
-    except Exception as error:  # noqa: BLE001 - `outcome` raises nothing, so this is about the executor
-        return Outcome(kind, name, None, "failed", _internal_error(error), math.nan)
 
 
 def _internal_error(error: Exception) -> str:
@@ -288,7 +266,6 @@ def compare(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
-    executor: Executor | None = None,
     **network: Any,
 ) -> pd.DataFrame:
     """Plan a collective with several planners, and compare the results with the bounds.
@@ -309,8 +286,6 @@ def compare(
         Costs of the software; by default those that the topology states.
     root, weights, traffic
         As for `collopt.bound`.
-    executor : concurrent.futures.Executor, optional
-        Where to run planners at the same time, such as a ``ProcessPoolExecutor``; one after the other by default.
     **network
         As for `collopt.bound`.
 
@@ -352,7 +327,6 @@ def compare(
         root=root,
         weights=weights,
         traffic=traffic,
-        executor=executor,
     )
     return outcome_table(list(found), sizes or ())
 

@@ -10,7 +10,7 @@ from ...errors import BoundError, CapacityOverflowError, NoAnswerError
 from ...formulations.allreduce import AllreduceModel
 from ...formulations.throughput import ThroughputModel
 from ...schedules import Bound
-from ...schedules.bounds.cut_duals import CutDual, hop_limits
+from ...schedules.bounds.length_duals import CutDual, hop_limits
 from ...schedules.bounds.witness import LinkValue
 from ...schedules.traffic.collective import AnyCollective, Collective
 from ...solvers import HighsOptions, Solution, solve

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import CertificateError, ColloptError, TooLargeError, UnsupportedError
 from ...formulations import allreduce, sharing, throughput
 from ...schedules import ALLGATHER, Bound, CutDual, LengthDual, Witness
-from ...schedules.bounds.cut_duals import hop_limits
+from ...schedules.bounds.length_duals import hop_limits
 from ...schedules.bounds.witness import LinkValue, Pair, as_link_values, value_by_link
 from ...solvers.highs.folding import solve_folded
 from ...solvers.lp.exact_optimum import ExactAnswer

@@ -16,8 +16,8 @@ from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology
 
 if TYPE_CHECKING:
-    from ...solvers.bfb.balanced_shares import Shares
     from ...solvers.bfb.link_masks import Intake
+    from ...solvers.bfb.load_balancing import Shares
 
 MAX_CHUNKS = 2**20
 MAX_RANKS = 2**13  # distances of all pairs take 6 bytes each, a schedule 40 bytes per send

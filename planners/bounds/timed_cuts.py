@@ -20,10 +20,8 @@ import numpy as np
 from ...errors import NoAnswerError
 from ...formulations import flow_over_time
 from ...schedules import Bound, Cut
-from ...schedules.bounds.fan_out import FanOut
-from ...schedules.bounds.size_bound import RateAndHop, SizeBound
-from ...schedules.bounds.time_witness import TimedRequest, TimeWitness, shards_to
-from ...schedules.bounds.timed_cuts import TimedCut
+from ...schedules.bounds.size_bound import FanOut, RateAndHop, SizeBound
+from ...schedules.bounds.time_witness import TimedCut, TimedRequest, TimeWitness, shards_to
 from ...schedules.traffic.collective import Direction
 from ...solvers import Session
 from ...support.arrays import FloatArray, IntArray

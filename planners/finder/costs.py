@@ -1,29 +1,161 @@
-"""Exact costs of the topologies that the finder builds for one size, by their best breadth-first broadcasts.
+"""Topologies that the finder builds for one size, and their exact costs, by their best breadth-first broadcasts.
 
 Theorems say what the schedules of expansions take; the best breadth-first broadcast of the same graph can take less,
 and that of a line graph can beat what Theorem 7 allows.  Both directions are looked at: a reduce-scatter costs what an
 allgather on the transposed graph does.
+
+No theorem is about two kinds of graphs, which are only compared by their costs.  Of metacirculant digraphs, those of
+low mean distance are searched: distances bound the rate of an all-to-all from above, and the fewer steps an allgather
+takes, the shorter they are.  Circulants with parallel links are for at least as many ports as nodes: every offset of a
+simple one is there equally often, and some are there once more.  In one step, which only the complete graph of n nodes
+takes, T_B is ``d / (n floor(d / (n - 1)))`` M/B: the pair of nodes with the fewest links decides, and no topology has
+more links for it.  In more steps, T_B exceeds that of the simple circulant by at most the part of ports left over.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import combinations, islice
+from math import comb, gcd
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from ...schedules import StepCost
+from ...support.arrays import IntArray
 from ...topologies import DirectGraph, bandwidth_optimum, moore_steps
-from ...topologies.direct_connect.circulant_search import low_diameter_offsets
+from ...topologies.direct_connect.circulants import low_diameter_offsets
+from ...topologies.direct_connect.metacirculants import Group
 from ..plans.stages import Trace
-from .bases import MAX_SEARCHED_DEGREE, Entry, best_circulants, circulant_base, line_graph_circulants
+from .bases import (
+    MAX_SEARCHED_DEGREE,
+    Entry,
+    best_circulants,
+    circulant_base,
+    circulant_of_offsets,
+    line_graph_circulants,
+    offset_sets,
+)
 from .candidate import Candidate, is_no_worse
 from .constructions import Base, Construction, LineGraph, transposed
-from .metacirculants import low_hop_metacirculants
-from .parallel_links import parallel_circulants
 from .table import FinderTable
+
+Offsets = tuple[int, ...]
+
+
+def parallel_circulants(nodes: int, degree: int, effort: int, *, two_way: bool) -> Iterator[Base]:
+    """List circulants of some ports left over; those of none are found as repetitions of simple graphs."""
+    for simple in _simple_sets(nodes, effort) if degree >= nodes else ():
+        copies, left = divmod(degree, len(simple))
+        if left == 0 or (two_way and not _has_opposites(nodes, simple)):
+            continue
+        name = f"K({nodes})" if len(simple) == nodes - 1 else circulant_of_offsets(nodes, simple).name
+        for more in _further(nodes, left, simple):
+            if _has_opposites(nodes, more) or not two_way:
+                title = f"{name if copies == 1 else f'{copies}·{name}'} ∪ {circulant_of_offsets(nodes, more).name}"
+                yield Base("circulant_digraph", (nodes, (*simple * copies, *more)), title)
+
+
+def _simple_sets(nodes: int, effort: int) -> Iterator[Offsets]:
+    """Yield all offsets, all but one, and those of searched circulants."""
+    yield tuple(range(1, nodes))
+    if nodes > 3:
+        yield tuple(range(1, nodes - 1))
+    for size in range(2, min(nodes - 2, MAX_SEARCHED_DEGREE + 1)):
+        yield from offset_sets(nodes, size, effort)
+
+
+def _further(nodes: int, count: int, simple: Offsets) -> dict[Offsets, None]:
+    """Return offsets of the ports left over: simple ones, next to each other or apart, and any with opposites."""
+    spread = tuple(simple[place * len(simple) // count] for place in range(count))
+    found = [simple[:count], spread]
+    middle = (nodes // 2,) if count % 2 else ()
+    if not middle or nodes % 2 == 0:
+        half = range(1, (nodes + 1) // 2)
+        for apart in (1, max(1, 2 * len(half) // count)):
+            chosen = [half[place * apart] for place in range(count // 2)] if count // 2 * apart <= len(half) else []
+            found.append(tuple(sorted((*chosen, *middle, *(nodes - each for each in chosen)))))
+    return dict.fromkeys(each for each in found if len(each) == count)
+
+
+def _has_opposites(nodes: int, offsets: Offsets) -> bool:
+    return all(nodes - offset in offsets for offset in offsets)
+
+
+MAX_GROUP_ORDER = 1024
+MAX_GROUPS = 64  # of one size
+SET_EFFORT, MAX_SETS = 10**7, 4000  # nodes times arcs of all sets of a size, and sets of a group
+MAX_TWO_WAY_SETS = 200
+KEPT, SMALL = 24, 256  # digraphs of up to 256 nodes whose broadcasts are looked at; of more nodes there are fewer
+
+
+@cache
+def low_hop_metacirculants(n: int, degree: int, *, two_way: bool) -> tuple[tuple[Base, DirectGraph], ...]:
+    """List digraphs by increasing mean distance, the least that a search finds; none beyond its limits.
+
+    Where there are too many sets a sample is looked at, the same in every run.
+    """
+    from ...solvers.bfb.circulant_loads import UNREACHABLE, hop_sums
+
+    if n > MAX_GROUP_ORDER or not 2 <= degree < min(n - 1, MAX_SEARCHED_DEGREE + 1):
+        return ()
+    groups = list(islice(_groups(n), MAX_GROUPS))
+    found: list[tuple[int, int, Group, list[int]]] = []
+    for group in groups:
+        most = min(SET_EFFORT // (n * degree * len(groups)) + 1, MAX_SETS)
+        sets = _element_sets(group, degree, most, two_way=two_way)
+        sums = hop_sums(group.m, group.powers, sets)
+        best = np.argsort(sums, kind="stable")[:KEPT].tolist()
+        # Groups take turns where sums are equal, for many sets of one group differ by an automorphism only.
+        found += [(int(sums[each]), turn, group, sets[each].tolist()) for turn, each in enumerate(best)]
+    listed = sorted(found, key=itemgetter(0, 1))[: max(KEPT * SMALL // max(n, SMALL), 6)]
+    return tuple(_made(group, elements) for hops, _, group, elements in listed if hops < UNREACHABLE)
+
+
+def _made(group: Group, elements: list[int]) -> tuple[Base, DirectGraph]:
+    graph = group.graph(elements)
+    return Base("metacirculant_digraph", (*group, tuple(elements)), graph.name), graph
+
+
+def _groups(n: int) -> Iterator[Group]:
+    """Yield the groups of n elements that are not commutative; many are isomorphic to no other one here."""
+    for k in range(2, n // 3 + 1):
+        m, part = divmod(n, k)
+        if part:
+            continue
+        for r in range(2, m):
+            # Another generator of the second part, y^j, stands for r^j.
+            if pow(r, k, m) == 1 and r == min(pow(r, j, m) for j in range(1, k) if gcd(j, k) == 1):
+                yield Group(m, k, r)
+
+
+def _element_sets(group: Group, degree: int, most: int, *, two_way: bool) -> IntArray:
+    """Return all sets of elements, or a sample, int64 (sets, degree), increasing; if two-way, with all inverses."""
+    n, random = group.m * group.k, np.random.default_rng(0)
+    if two_way:
+        inverses = group.heads(np.arange(n)).argmin(axis=1).tolist()  # 0 is the neutral element
+        units = [{each, other} for each, other in enumerate(inverses) if 0 < each <= other]
+        orders = (random.permutation(len(units)) for _ in range(min(most, MAX_TWO_WAY_SETS)))
+        found = (_filled((units[place] for place in order), degree) for order in orders)
+        listed = sorted({tuple(sorted(each)) for each in found if len(each) == degree})
+        sets = np.array(listed, dtype=np.int64).reshape(-1, degree)
+    elif comb(n - 1, degree) <= most:
+        sets = np.array(list(combinations(range(1, n), degree)), dtype=np.int64)
+    else:
+        sets = np.sort(random.random((most, n - 1)).argpartition(degree, axis=1)[:, :degree] + 1, axis=1)
+    return sets
+
+
+def _filled(units: Iterator[set[int]], size: int) -> set[int]:
+    """Join sets as long as no more than `size` elements come together."""
+    joined: set[int] = set()
+    for unit in units:
+        if len(joined) + len(unit) <= size:
+            joined |= unit
+    return joined
+
 
 MAX_WORK = 3 * 2**29
 """Nodes, squared, times links of a node, in all of the graphs that are measured: some fifteen seconds."""

@@ -18,7 +18,7 @@ from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem
 from .fixed_pattern import Hops, LinkLoads, Route, find_boxes, forest_along, plan_baseline
-from .ring_search import find_rings, ring_along, sharing_time
+from .ring import find_rings, ring_along, sharing_time
 from .ring_walk import Ring
 
 

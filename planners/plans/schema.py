@@ -38,7 +38,7 @@ class _Entry(BaseModel):
 
 
 class CutDualEntry(_Entry):
-    """Duals of links, and per rank of hops, each with both ends; see `collopt.schedules.bounds.cut_duals.CutDual`."""
+    """Duals of links, and per rank of hops, each with both ends; see `collopt.schedules.CutDual`."""
 
     links: list[ValueRow]
     into: list[list[ValueRow]]

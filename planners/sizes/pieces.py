@@ -1,6 +1,6 @@
 """Exchanges along several digits in uneven pieces: what a step brings is passed on beside the next piece.
 
-The shares of the pieces are the optimum of the linear program `collopt.formulations.steps.piece_shares`, rounded to the
+The shares of the pieces are the optimum of the linear program `collopt.formulations.piece_shares`, rounded to the
 fewest chunks that lose next to nothing.
 """
 
@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from ...formulations.steps.piece_shares import HopKind, build
+from ...formulations.piece_shares import HopKind, build
 from ...schedules import StepSchedule
 from ...solvers import solve
 from ...support.arrays import BoolArray, FloatArray, IntArray

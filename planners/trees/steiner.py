@@ -23,7 +23,7 @@ from typing import NamedTuple
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError, SolverError, UnsupportedError
 from ...formulations.steiner import SteinerModel, SteinerTree, build
 from ...schedules import Allreduce, Bound, Forest
-from ...schedules.bounds.tree_duals import TreeDual
+from ...schedules.bounds.tree_witnesses import TreeDual
 from ...schedules.bounds.witness import LinkValue
 from ...schedules.traffic.collective import AnyCollective, Collective, Direction
 from ...solvers import Algorithm, HighsOptions, Session, Solution

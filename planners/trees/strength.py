@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
 from ...schedules import ALLREDUCE, Allreduce, Bound, Cut, Forest, Partition, TreePartition, Witness
-from ...solvers.strength.orientation import Orientation, orient
-from ...solvers.strength.strength import Strength, strength
+from ...solvers.strength.strength import Orientation, Strength, orient, strength
 from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray, components
 from ...topologies import Topology

@@ -173,14 +173,13 @@ def _shown_figure() -> type[Figure]:
     return ShownFigure
 
 
-Content = Literal["text", "number", "positive", "positive or missing"]
-"""What a column holds; numbers are finite, and what is missing is NaN, None or NA."""
+Content = Literal["text", "number", "positive"]
+"""What a column holds; numbers are finite."""
 
 EXPECTED: dict[Content, str] = {
     "text": "text",
     "number": "a finite number",
     "positive": "a finite number above 0",
-    "positive or missing": "a finite number above 0, or NaN where there is none",
 }
 
 
@@ -220,12 +219,7 @@ def as_float(value: object) -> float | None:
 
 
 def _fits(value: Any, content: Content) -> bool:
-    import pandas as pd
-
     if content == "text":
         return isinstance(value, str)
     number = as_float(value)
-    if number is None:
-        missing = value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
-        return content == "positive or missing" and missing
-    return content == "number" or number > 0
+    return number is not None and (content == "number" or number > 0)

@@ -12,7 +12,7 @@ import numpy as np
 from ...schedules import EVERY_SCHEDULE, AnyStepSchedule, FlowSchedule, Schedule, StagedFlow, TreeSchedule
 from ...schedules.paths import congestion
 from ...schedules.paths.schedule import RoutedSchedule
-from ...schedules.steps.exchange import StepExchange
+from ...schedules.steps.allreduce import StepExchange
 from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest
 from ...support.formatting import count_text, gap_text, percentage_text, rate_text
 

@@ -18,8 +18,7 @@ import numpy as np
 
 from ...schedules import Collective, StepExchange
 from ...schedules.paths.verify import switched_paths
-from ...schedules.steps.exchange_verify import check_shapes, check_sums
-from ...schedules.steps.verify import check_columns
+from ...schedules.steps.verify import check_columns, check_shapes, check_sums
 from ...schedules.timing.message_order import message_rounds
 from ...schedules.trees.tree_chunks import split_range
 from ...support.arrays import IntArray

@@ -1,4 +1,4 @@
-"""Lists of sends, in CSV or JSON: their reader, their execution on symbolic chunks, and their messages.
+"""Lists of sends in CSV: their reader, their execution on symbolic chunks, and their messages.
 
 Each send has a step, the rank that it is from, the rank that it is to, and a chunk; see docs/how-to/score-schedules.md.
 All sends of a step read what their senders have before the step.  A send waits for those of earlier steps that brought
@@ -13,14 +13,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import FileFormatError, ProgramError
 from ...schedules import Collective
-from ...schedules.traffic.collective import as_collective
-from ...support.json_files import decode_json
 from ...support.reading import name_of, read_text
-from ...support.validation import is_int, shown
+from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.network.links import rank_number
 from ..interpreter.interpret import Contents, describe_contents, expected_outputs, symbolic_inputs
@@ -32,8 +30,11 @@ MAX_SENDS = 2**20
 MAX_STEP = MAX_CHUNKS = 2**20
 COLUMNS = ("step", "from", "to", "chunk", "owner", "target", "op")
 REQUIRED = COLUMNS[:4]
-FIELDS = ("collective", "root", "chunks", "sends")
 CHUNKS = re.compile(r"\s*([0-9]{1,7})\s*(?:-\s*([0-9]{1,7})\s*)?")
+
+
+Row = tuple[str, Mapping[str, str]]
+"""Name of its place, and its cells that are not empty by column."""
 
 
 class Send(NamedTuple):
@@ -45,7 +46,7 @@ class Send(NamedTuple):
     first: int  # Chunk, in the row of all chunks of the collective
     length: int
     adds: bool
-    where: str  # Such as ``"row 3"``
+    where: str  # Such as ``"line 3"``
 
 
 @dataclass(frozen=True)
@@ -59,31 +60,24 @@ class SendList:
     sends: tuple[Send, ...]  # By step
 
 
-class _Table(NamedTuple):
-    """A file as it is written."""
-
-    rows: Sequence[tuple[str, Mapping[str, Any]]]  # Each with the name of its place
-    about: Mapping[str, Any]
-
-
 def read_sends(
     path: str | os.PathLike[str],
     topology: Topology,
     collective: Collective | None = None,
     root: int | str | None = None,
 ) -> SendList:
-    """Read a list of sends, as CSV with a header or as JSON; the arguments say what it does not say itself."""
+    """Read a list of sends, as CSV with a header."""
     where = name_of(path)
-    text = read_text(path, MAX_BYTES)
-    table = _json_table(text, where) if text.lstrip()[:1] == "{" else _csv_table(text, where)
-    if not table.rows:
+    rows = _rows(read_text(path, MAX_BYTES), where)
+    if not rows:
         raise FileFormatError(f"{where} has no sends; expected a row for each")
-    if len(table.rows) > MAX_SENDS:
-        raise FileFormatError(f"{where} has {len(table.rows)} sends; expected at most {MAX_SENDS}")
-    return _Reader(where, topology, table, collective, root).read()
+    if len(rows) > MAX_SENDS:
+        raise FileFormatError(f"{where} has {len(rows)} sends; expected at most {MAX_SENDS}")
+    return _Reader(where, topology, collective, root).read(rows)
 
 
-def _csv_table(text: str, where: str) -> _Table:
+def _rows(text: str, where: str) -> list[Row]:
+    """Read the cells of all rows that are not empty."""
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#"]
     reader = csv.reader(io.StringIO("\n".join(line for _, line in lines)), skipinitialspace=True, strict=True)
     try:
@@ -93,71 +87,45 @@ def _csv_table(text: str, where: str) -> _Table:
     if not cells or not set(REQUIRED) <= set(cells[0]):
         raise FileFormatError(f"{where} is no list of sends: its first line is not a header with {', '.join(REQUIRED)}")
     header = cells[0]
-    _check_names(header, COLUMNS, "column", where)
-    rows = []
+    for name in header:
+        if name not in COLUMNS or header.count(name) > 1:
+            wrong = "is there twice" if name in COLUMNS else "is not known"
+            raise FileFormatError(f"{where}: column {shown(name)} {wrong}; expected {', '.join(COLUMNS)}, each once")
+    rows = list[Row]()
     for (number, _), row in zip(lines[1:], cells[1:], strict=False):
         if len(row) != len(header):
             raise FileFormatError(f"{where}, line {number} has {len(row)} entries; expected {len(header)}, as above")
         rows.append((f"line {number}", {name: cell for name, cell in zip(header, row, strict=True) if cell}))
-    return _Table(rows, {})
-
-
-def _json_table(text: str, where: str) -> _Table:
-    document = decode_json(text, where)
-    _check_names(list(document), FIELDS, "field", where)
-    entries = document.get("sends")
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise FileFormatError(f"{where}: sends is {shown(entries)}; expected a list of objects, one for each send")
-    for number, entry in enumerate(entries):
-        _check_names(list(entry), COLUMNS, "field", f"{where}, send {number}")
-    return _Table([(f"send {number}", entry) for number, entry in enumerate(entries)], document)
-
-
-def _check_names(names: Sequence[str], known: Sequence[str], what: str, where: str) -> None:
-    for name in names:
-        if name not in known or names.count(name) > 1:
-            wrong = "is there twice" if name in known else "is not known"
-            raise FileFormatError(f"{where}: {what} {shown(name)} {wrong}; expected {', '.join(known)}, each once")
+    return rows
 
 
 class _Reader:
     """Reads the sends of one file."""
 
-    def __init__(
-        self, where: str, topology: Topology, table: _Table, collective: Collective | None, root: int | str | None
-    ) -> None:
+    def __init__(self, where: str, topology: Topology, collective: Collective | None, root: int | str | None) -> None:
         self._where = where
         self._topology = topology
-        self._table = table
-        self._collective = self._agreed_collective(collective)
-        self._root = self._agreed_root(root)
+        self._collective = self._checked(collective)
+        self._root = self._checked_root(root)
 
     def _fail(self, what: str) -> FileFormatError:
         return FileFormatError(f"{self._where}: {what}")
 
-    def _agreed_collective(self, given: Collective | None) -> Collective:
-        said = self._table.about.get("collective")
-        found = given if said is None else as_collective(said, error=FileFormatError)
-        if found is None:
+    def _checked(self, collective: Collective | None) -> Collective:
+        if collective is None:
             raise self._fail("the list does not say of which collective; give it, such as allgather")
-        if given not in (None, found):
-            raise self._fail(f"the list is of {found}, not {given}")
-        if found.parts_differ:
-            raise self._fail(f"lists are not for {found}, whose parts differ in size; expected another collective")
-        return found
+        if collective.parts_differ:
+            raise self._fail(f"lists are not for {collective}, whose parts differ in size; expected another collective")
+        return collective
 
-    def _agreed_root(self, given: int | str | None) -> int | None:
-        roots = [root for root in (self._table.about.get("root"), given) if root is not None]
+    def _checked_root(self, given: int | str | None) -> int | None:
         if not self._collective.has_one_root:
-            if roots:
+            if given is not None:
                 raise self._fail(f"{self._collective} has no root; leave it out")
             return None
-        if not roots:
+        if given is None:
             raise self._fail(f"the list does not say from or to which root the {self._collective} is; give it")
-        found, *others = (self._rank(root, "root") for root in roots)
-        if others not in ([], [found]):
-            raise self._fail(f"the list's root is rank {found}, not {given}")
-        return found
+        return self._rank(given, "root")
 
     def _rank(self, value: object, what: str) -> int:
         number = rank_number(self._topology.compute_nodes, value)
@@ -168,33 +136,27 @@ class _Reader:
             raise self._fail(f"{what} is {shown(value)}; expected a rank from 0 to {last}, or a node's name")
         return number
 
-    def read(self) -> SendList:
+    def read(self, rows: Sequence[Row]) -> SendList:
         """Read all sends."""
-        ranges = [self._range(place, row) for place, row in self._table.rows]
-        most = max(last for _, last in ranges) + 1
-        chunks = self._table.about.get("chunks", most)
-        if not is_int(chunks) or not most <= chunks <= MAX_CHUNKS:
-            raise self._fail(f"chunks is {shown(chunks)}; expected a whole number from {most} to {MAX_CHUNKS}")
-        sends = [
-            self._send(place, row, bounds, chunks)
-            for (place, row), bounds in zip(self._table.rows, ranges, strict=True)
-        ]
+        ranges = [self._range(place, row) for place, row in rows]
+        chunks = max(last for _, last in ranges) + 1
+        sends = [self._send(place, row, bounds, chunks) for (place, row), bounds in zip(rows, ranges, strict=True)]
         sends.sort(key=lambda send: send.step)
         return SendList(self._collective, self._topology.num_ranks, chunks, self._root, tuple(sends))
 
-    def _range(self, place: str, row: Mapping[str, Any]) -> tuple[int, int]:
+    def _range(self, place: str, row: Mapping[str, str]) -> tuple[int, int]:
         """First and last chunk of a row, in its shard."""
         for name in REQUIRED:
             if name not in row:
                 raise self._fail(f"{place} has no {name}")
-        found = CHUNKS.fullmatch(str(row["chunk"])) if isinstance(row["chunk"], (int, str)) else None
+        found = CHUNKS.fullmatch(row["chunk"])
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if not first <= last < MAX_CHUNKS:
             raise self._fail(f"chunk of {place} is {shown(row['chunk'])}; expected a number, or a range such as 0-3")
         return first, last
 
-    def _send(self, place: str, row: Mapping[str, Any], bounds: tuple[int, int], chunks: int) -> Send:
-        step = re.fullmatch("[0-9]{1,7}", str(row["step"]))
+    def _send(self, place: str, row: Mapping[str, str], bounds: tuple[int, int], chunks: int) -> Send:
+        step = re.fullmatch("[0-9]{1,7}", row["step"])
         if not step or int(step[0]) > MAX_STEP:
             raise self._fail(f"step of {place} is {shown(row['step'])}; expected a whole number from 0 to {MAX_STEP}")
         sender, receiver = (self._rank(row[name], f"{name} of {place}") for name in ("from", "to"))
@@ -205,7 +167,7 @@ class _Reader:
             int(step[0]), sender, receiver, begin + bounds[0], bounds[1] - bounds[0] + 1, self._adds(place, row), place
         )
 
-    def _begin(self, place: str, row: Mapping[str, Any]) -> int:
+    def _begin(self, place: str, row: Mapping[str, str]) -> int:
         """Place of the shard, or of the part of a pair, among all of them."""
         collective, begin = self._collective, 0
         wanted = {"owner": collective.is_sharded or collective.in_pairs, "target": collective.in_pairs}
@@ -217,7 +179,7 @@ class _Reader:
                 begin = begin * self._topology.num_ranks + self._rank(row[name], f"{name} of {place}")
         return begin
 
-    def _adds(self, place: str, row: Mapping[str, Any]) -> bool:
+    def _adds(self, place: str, row: Mapping[str, str]) -> bool:
         """Whether the receiver adds."""
         collective = self._collective
         usual = None if collective.has_two_phases else "add" if collective.reduces else "copy"

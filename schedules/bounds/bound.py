@@ -14,11 +14,9 @@ from ...support.plugins.views import Viewed
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
 from ..traffic.collective import COLLECTIVES, AnyCollective, Collective, as_collective, collective_or_given
-from .cut_duals import CutDual
 from .cuts import Cut, Partition, RankCuts
-from .length_duals import LengthDual
-from .tree_duals import TreeDual
-from .tree_partitions import TreePartition
+from .length_duals import CutDual, LengthDual
+from .tree_witnesses import TreeDual, TreePartition
 from .witness import EVERY_SCHEDULE, LinkValue, Witness
 
 if TYPE_CHECKING:

@@ -1,19 +1,227 @@
-"""Length duals of a multicommodity flow as a witness, checked with shortest paths in whole numbers."""
+"""Dual values as lengths of links: witnesses of throughput programs and of flows, checked by exact shortest paths."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from heapq import heappop, heappush
 from math import lcm
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ...errors import CertificateError
 from ...support.arrays import FloatArray
+from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import AnyCollective, as_collective
+from ..traffic.collective import AnyCollective, Direction, as_collective
 from ..traffic.sizes import traffic_matrix
-from .witness import Crossing, LinkDuals, value_by_link
+from .witness import (
+    EVERY_SCHEDULE,
+    Crossing,
+    LinkDuals,
+    LinkValue,
+    Pair,
+    RootedDuals,
+    as_link_values,
+    as_node_set,
+    as_parts,
+    value_by_link,
+    value_rows,
+    values_from_rows,
+)
+
+Adjacency = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class CutDual(RootedDuals):
+    """Dual values of links, and for every rank how they are divided over what it must receive and send.
+
+    Data goes in hops between ranks, past switches that can only pass it on.  Switches where it may branch or be reduced
+    are called relays and count like ranks without data; if all switches are relays, a hop is a link.
+
+    *Allgather, broadcast*: data of rank v for rank t takes hops from v to t, and a hop that carries it carries nothing
+    else for t at that time; so with dual values z(t) of hops, t's data uses bandwidth worth ``sum of w(v) dist(v, t)``
+    per unit of rate.  Different ranks can share a hop, if it is worth the sum of their dual values.  That sum is no
+    more than the cheapest way past switches at link dual values y, and all links together are worth ``sum of b y``: ``1
+    / x`` is at least ``sum of w(v) dist(v, t)`` over all v and t, over ``sum of b y``.  *Reduce-scatter, reduce*: the
+    same with what rank t contributes to the sum at v.
+
+    *Allreduce*: every byte is reduced at some rank v, which takes ``dist'(t, v)`` from every t, and broadcast from
+    there, which takes ``dist(v, t)``.  Both kinds of hops share the links, so neither sum of dual values may exceed the
+    cheapest way.  At best all bytes use the rank v for which this is least.  Algorithms that do otherwise, such as
+    recursive doubling of whole buffers, are out of scope.
+
+    Attributes
+    ----------
+    links : tuple of LinkValue
+        y; links without a dual value are free.
+    into, out_of : tuple of tuple of LinkValue
+        For every rank in rank order: dual values z of hops for what it receives, empty for reduce-scatter and reduce;
+        dual values z' for what it sends, empty for allgather and broadcast.
+    relays : frozenset of str
+        Switches at which hops end; all that can copy or reduce are among them.
+
+    Notes
+    -----
+    This is weak duality for the programs of `collopt.formulations`: Theorem 1 of ForestColl (appendix E.1) with shares
+    as in appendix G, and LP (5) there.  Coding several bytes into one does not help an allgather or a broadcast at the
+    best dual values, which are those of a cut, but this witness by itself is about schedules that copy and pass on.
+
+    Examples
+    --------
+    On a one-way ring of three, what every rank receives comes over its own incoming link, which is worth 1:
+
+    >>> from collopt.topologies import ring
+    >>> network = ring(3, bandwidth=10, bidirectional=False)
+    >>> links = tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in network.links)
+    >>> into = tuple((next(dual for dual in links if dual.head == rank),) for rank in ("gpu0", "gpu1", "gpu2"))
+    >>> CutDual(links, into).verify(network, "allgather")
+    Crossing(amount=Fraction(6, 1), bandwidth=Fraction(30, 1))
+    """
+
+    field: ClassVar[str] = "prices"
+    by_rank: ClassVar[tuple[str, ...]] = ("into", "out_of")
+
+    into: tuple[tuple[LinkValue, ...], ...] = ()
+    out_of: tuple[tuple[LinkValue, ...], ...] = ()
+    relays: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("into", "out_of"):
+            lists = as_parts(getattr(self, name), f"dual values {name}", "lists of dual values, one per rank")
+            object.__setattr__(self, name, tuple(as_link_values(duals) for duals in lists))
+        object.__setattr__(self, "relays", as_node_set(self.relays, "relays"))
+
+    def check(self, topology: Topology) -> None:
+        """Raise `CertificateError` unless the dual values fit the topology, and hops cost no more than their links."""
+        self._check_relays(topology)
+        links = value_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
+        limits = hop_limits(topology, links, self.relays)
+        for lengths in (self.into, self.out_of):
+            if lengths and len(lengths) != topology.num_ranks:
+                raise CertificateError(
+                    f"the bound has dual values for {len(lengths)} ranks; expected one list per rank, "
+                    f"{topology.num_ranks}"
+                )
+            sums = dict.fromkeys(limits, Fraction(0))
+            for duals in lengths:
+                for pair, dual in value_by_link(duals, sums.keys(), "hop").items():
+                    sums[pair] += dual
+            if dear := [pair for pair, dual in sums.items() if dual > limits[pair]]:
+                raise CertificateError(
+                    f"the bound's dual values of hop {dear[0]} sum to {sums[dear[0]]}; expected at most that of its "
+                    f"links, {limits[dear[0]]}"
+                )
+
+    def uses(self, topology: Topology, direction: Direction) -> list[Fraction | None]:
+        """Add up shortest paths: ``dist(v, t)`` over all t, or for what is reduced at v ``dist'(t, v)``."""
+        duals = self.into if direction == "broadcast" else self.out_of
+        if not duals:
+            what = "receive" if direction == "broadcast" else "send"
+            raise CertificateError(f"the bound has no dual values for what ranks {what}")
+        beyond = _hops(topology, self.relays)
+        if direction == "reduce":
+            return _sums_of_distances(topology, beyond, duals)
+        backward: dict[str, list[str]] = {}
+        for tail, heads in beyond.items():
+            for head in heads:
+                backward.setdefault(head, []).append(tail)
+        turned = [tuple(LinkValue(head, tail, dual) for tail, head, dual in own) for own in duals]
+        return _sums_of_distances(topology, backward, turned)
+
+    def scope(self, collective: AnyCollective) -> str:
+        """Say which schedules the bound is about."""
+        if as_collective(collective).has_two_phases:
+            return "allreduces that reduce every byte at one rank and broadcast it from there"
+        return EVERY_SCHEDULE
+
+    def to_json(self) -> dict[str, Any]:
+        """Rows of both ends and a dual value, and names of the relays, sorted."""
+        return {
+            "links": value_rows(self.links),
+            "into": [value_rows(row) for row in self.into],
+            "out_of": [value_rows(row) for row in self.out_of],
+            "relays": sorted(self.relays),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Build them from such rows and names."""
+        into, out_of = (tuple(map(values_from_rows, value[name])) for name in ("into", "out_of"))
+        return cls(values_from_rows(value["links"]), into, out_of, frozenset(value["relays"]))
+
+    def _check_relays(self, topology: Topology) -> None:
+        if unknown := sorted(self.relays - set(topology.switch_nodes)):
+            raise CertificateError(f"the bound's relay {shown(unknown[0])} is not a switch of {topology}")
+        if left_out := sorted((topology.multicast | topology.aggregation) - self.relays):
+            raise CertificateError(
+                f"the bound leaves out of its relays {left_out[0]!r}, which can copy or aggregate data"
+            )
+
+
+def hop_limits(topology: Topology, links: Mapping[Pair, Fraction], relays: frozenset[str]) -> dict[Pair, Fraction]:
+    """Value the cheapest way past switches for every hop: as much as the duals of the hop may add up to."""
+    ends = {*topology.compute_nodes, *relays}
+    lengths = _Lengths(links)
+    beyond = {node: [link.head for link in topology.out_links(node)] for node in topology.nodes}
+    limits: dict[Pair, Fraction] = {}
+    for start in ends:
+        found = lengths.distances(beyond, start, ends)
+        limits |= {(start, end): lengths.fraction(length) for end, length in found.items() if end in ends - {start}}
+    return limits
+
+
+class _Lengths:
+    """Dual values as whole numbers of one unit, for shortest paths."""
+
+    def __init__(self, duals: Mapping[Pair, Fraction]) -> None:
+        self._scale = lcm(*(dual.denominator for dual in duals.values()))
+        self._lengths = {pair: int(dual * self._scale) for pair, dual in duals.items()}
+
+    def fraction(self, length: int) -> Fraction:
+        """Undo the scaling."""
+        return Fraction(length, self._scale)
+
+    def distances(self, beyond: Adjacency, start: str, ends: Iterable[str] = ()) -> dict[str, int]:
+        """Lengths of shortest paths to all nodes in reach, by Dijkstra's algorithm; none goes on past `ends`."""
+        final: dict[str, int] = {}
+        stops = set(ends) - {start}
+        waiting = [(0, start)]
+        while waiting:
+            length, node = heappop(waiting)
+            if node in final:
+                continue
+            final[node] = length
+            if node not in stops:
+                for head in beyond.get(node, ()):
+                    if head not in final:
+                        heappush(waiting, (length + self._lengths.get((node, head), 0), head))
+        return final
+
+
+def _hops(topology: Topology, relays: frozenset[str]) -> dict[str, list[str]]:
+    """Where one hop leads from every rank and relay."""
+    hops: dict[str, list[str]] = {}
+    for tail, head in hop_limits(topology, {}, relays):
+        hops.setdefault(tail, []).append(head)
+    return hops
+
+
+def _sums_of_distances(
+    topology: Topology, beyond: Adjacency, duals: Sequence[Sequence[LinkValue]]
+) -> list[Fraction | None]:
+    """For every rank v, add up over all ranks t the distance from t to v at the duals of t; None if one is infinite."""
+    sums: dict[str, Fraction | None] = dict.fromkeys(topology.compute_nodes, Fraction(0))
+    for rank, own in zip(topology.compute_nodes, duals, strict=True):
+        lengths = _Lengths({(tail, head): dual for tail, head, dual in own})
+        found = lengths.distances(beyond, rank)
+        for other, so_far in sums.items():
+            if so_far is not None:
+                sums[other] = so_far + lengths.fraction(found[other]) if other in found else None
+    return list(sums.values())
+
 
 EXACT_FLOATS = 2**53  # floats up to here are whole numbers that add up exactly
 

@@ -1,9 +1,17 @@
-"""`SizeBound`: the least time of a collective with a given amount of data, and what proves it."""
+"""`SizeBound`: the least time of a collective with a given amount of data, and what proves it, such as `FanOut`.
+
+`FanOut` is how fast data of one rank can spread, one message after the other (LogP).
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from heapq import heappop, heappush
+from itertools import accumulate
+from math import lcm
 
 from ...errors import CertificateError
 from ...support.formatting import exact, time_text
@@ -11,7 +19,7 @@ from ...support.validation import is_whole, shown
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ..traffic.collective import Collective
 from .bound import Bound
-from .time_witness import TimedRequest, TimeWitness
+from .time_witness import TimedRequest, TimeWitness, shards_to
 from .witness import EVERY_SCHEDULE
 
 NS_PER_US = 1000
@@ -136,3 +144,126 @@ class SizeBound:
 
     def __repr__(self) -> str:
         return f"<SizeBound {self} on {self.topology.name}>"
+
+
+@dataclass(frozen=True)
+class FanOut(TimeWitness):
+    """The data of a rank, `root`, must get to many others, each of which gets it from a message of a rank that has it.
+
+    A message reaches its receiver no sooner than the least time of a hop after its sender began with it, and a sender
+    begins one message for every `RuntimeCosts.send`.  Then the fastest is that every rank which has the data goes on
+    sending it to others: Karp, Sahay, Santos and Schauser, "Optimal broadcast and summation in the LogP model", SPAA
+    1993.  It holds however data is cut, or merged into messages.  Ranks that share a switch which copies or adds can
+    all get it from one message, without cost to the sender, a hop after the first of them has it.
+
+    Examples
+    --------
+    With 1 µs for each message and 3 µs for each hop, the first receiver helps the root to reach the fifth other rank:
+
+    >>> [int(spreading_time(Fraction(3), Fraction(3), Fraction(1), (1,) * others, 1)) for others in (1, 2, 3, 4, 5)]
+    [3, 4, 5, 6, 6]
+    """
+
+    root: str
+
+    def least_time(self, request: TimedRequest) -> Fraction:
+        """Spread the data of the root, see `TimeWitness.least_time`."""
+        if self.root not in request.network.compute_nodes:
+            raise CertificateError(f"the root of the bound is {shown(self.root)}; expected a rank")
+        receivers = shards_to(request, self.root)
+        if not receivers:
+            raise CertificateError(f"no rank needs anything of {self.root!r}, the root of the bound")
+        group_of = copying_groups(request.network)
+        near, far = hop_latencies(request.network, group_of)
+        alpha = request.costs.alpha
+        needy = Counter(group_of[name] for name in receivers if group_of[name] != group_of[self.root])
+        if not needy:
+            return alpha + near
+        most = max(Counter(group_of.values()).values())
+        counts = tuple(sorted(needy.values(), reverse=True))
+        return spreading_time(alpha + near, alpha + far, request.costs.send, counts, most)
+
+    def argument(self, request: TimedRequest) -> str:  # noqa: ARG002
+        """Messages one after the other."""
+        return "fan-out"
+
+    def reason(self, request: TimedRequest) -> str:
+        """Say how many ranks there are, and what a message costs."""
+        receivers, send = len(shards_to(request, self.root)), time_text(request.costs.send)
+        return f"data of {self.root} must reach {receivers} ranks, with {send} for each message"
+
+
+@cache
+def spreading_time(near: Fraction, far: Fraction, send: Fraction, receivers: tuple[int, ...], most: int) -> Fraction:
+    """Return the least time until `receivers` in each of the other groups, most first, know what one rank knows, in µs.
+
+    `near` and `far` are least times of a hop in a group and between groups, `send` is the time between the begins of
+    two messages of a rank, `most` the size of the largest group.  By time T, a group has all that it needs if a message
+    reached it by ``T - near``, or else one for each receiver.  As many messages have arrived by some time as if each
+    made one more group know, `near` later all of it.
+    """
+    scale = lcm(near.denominator, far.denominator, send.denominator)
+    inside, between, gap = (int(time * scale) for time in (near, far, send))
+    needed = sum(receivers)
+    begins = [0, *[inside] * (most - 1)]  # when each rank that knows can begin with its next message
+    arrivals: list[int] = []
+    while len(arrivals) < needed:
+        begin = heappop(begins)
+        arrivals.append(begin + between)
+        heappush(begins, begin + gap)
+        heappush(begins, begin + between)
+        for _ in range(most - 1):
+            heappush(begins, begin + between + inside)
+    saved = [0, *accumulate(count - 1 for count in receivers)]  # messages that the first groups to know need not get
+    times = sorted({*arrivals, *(arrival + inside for arrival in arrivals)})
+    for time in times:
+        reached = sum(arrival <= time - inside for arrival in arrivals)
+        if sum(arrival <= time for arrival in arrivals) >= needed - saved[min(reached, len(receivers))]:
+            return Fraction(time, scale)
+    raise AssertionError("by the last arrival all are reached")
+
+
+def copying_groups(network: Topology) -> dict[str, str]:
+    """Join ranks that reach, or are reached from, one switch that copies or adds; by rank, the first of its group."""
+    group_of = {name: name for name in network.compute_nodes}
+    ranks = set(group_of)
+    for switch in sorted(network.multicast | network.aggregation):
+        around = {switch}
+        for ahead in (True, False):
+            seen, waiting = {switch}, [switch]
+            while waiting:
+                node = waiting.pop()
+                links = network.out_links(node) if ahead else network.in_links(node)
+                for other in (link.head if ahead else link.tail for link in links):
+                    if other not in seen:
+                        seen.add(other)
+                        if other not in ranks:
+                            waiting.append(other)
+            around |= seen
+        joined = {group_of[name] for name in around & ranks}
+        first = min(joined, key=network.compute_nodes.index) if joined else ""
+        group_of = {name: first if group in joined else group for name, group in group_of.items()}
+    return group_of
+
+
+def hop_latencies(network: Topology, group_of: dict[str, str]) -> tuple[Fraction, Fraction]:
+    """Least latency of the links of a hop between any two ranks, and between two of different groups."""
+    nearest: dict[str, list[tuple[Fraction, str]]] = {node: [] for node in network.nodes}
+    waiting = [(Fraction(0), name, group) for name, group in group_of.items()]
+    while waiting:
+        latency, node, group = heappop(waiting)
+        known = nearest[node]
+        if len(known) == 2 or any(group == other for _, other in known):
+            continue
+        known.append((latency, group))
+        for link in network.in_links(node):
+            if link.tail not in group_of:
+                heappush(waiting, (latency + link.latency, link.tail, group))
+    hops = [
+        (link.latency + latency, group != group_of[link.tail])
+        for link in network.links
+        if link.tail in group_of
+        for latency, group in nearest[link.head]
+    ]
+    leaving = [latency for latency, leaves in hops if leaves]
+    return min((latency for latency, _ in hops), default=Fraction(0)), min(leaving, default=Fraction(0))

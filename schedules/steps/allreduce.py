@@ -1,18 +1,27 @@
-"""`StepAllreduce`: a reduce-scatter in steps and an allgather in steps, one after the other."""
+"""Allreduces in steps: `StepAllreduce`, a reduce-scatter and an allgather in turn, and `StepExchange`, in one phase.
 
+In one phase ranks exchange sums of whole vectors, or of parts of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import UnsupportedError
-from ...support.arrays import IntArray
+from ...errors import FileFormatError, UnsupportedError
+from ...support.arrays import BoolArray, IntArray
 from ...support.formatting import count_text
 from ...support.validation import as_kind, shown
 from ...topologies import DirectGraph, Topology
 from ..paths.schedule import AllreduceSchedule
+from ..paths.written_paths import as_count, schedule_fields
+from ..traffic.collective import Direction
 from .schedule import StepSchedule
+from .sends import StepSends, as_columns, read_sends
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,3 +107,117 @@ def check_fit(schedule: object, network: Topology | DirectGraph) -> None:
     if not isinstance(schedule, AnyStepSchedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule or a StepAllreduce")
     schedule.check_fit(network)
+
+
+COUNTS = ("num_ranks", "chunks")
+COLUMNS = ("steps", "adds", "lower", "upper", "routes")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StepExchange(StepSends):
+    """An allreduce in steps: a rank sends in a step what it holds at the beginning of that step.
+
+    Every rank begins with a vector of its own, cut into `chunks`; what it holds of a chunk is a sum of such vectors.  A
+    send carries an interval of chunks; the receiver adds it to what it holds, or takes it in place of that.  No vector
+    is ever added twice, and in the end every rank holds the sum of all.  Compared with a `StepAllreduce` fewer steps do
+    for it, and more data is sent: "recursive doubling" in Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section
+    4.4, exchanges whole vectors in log2 N steps.
+
+    The arrays are read-only, not copied; `collopt.schedules.verified_loads` checks them.  Order of additions differs
+    among ranks, so that rounded sums may differ in their last bits.
+
+    Attributes
+    ----------
+    num_ranks, chunks : int
+        Compute nodes that take part, and chunks of the whole vector.
+    adds : ndarray of bool, shape (sends,)
+        Whether the receiver adds what comes.
+    steps, lower, upper, routes, path_starts, path_nodes : ndarray of int64
+        As those of a `StepSchedule`, but that chunks are those of the vector.
+
+    Examples
+    --------
+    Two ranks send each other their vectors, over links of 25 GB/s:
+
+    >>> from collopt.topologies import complete
+    >>> exchange = StepExchange.from_sends(2, 1, [(0, True, 0, 1, (0, 1)), (0, True, 0, 1, (1, 0))])
+    >>> exchange
+    <StepExchange: allreduce of 2 ranks, 1 step, 1 chunk, 2 sends>
+    >>> exchange.inverse_rate(complete(2, bandwidth=25))
+    Fraction(1, 25)
+    """
+
+    num_ranks: int
+    chunks: int
+    steps: IntArray
+    adds: BoolArray
+    lower: IntArray
+    upper: IntArray
+    routes: IntArray
+    path_starts: IntArray
+    path_nodes: IntArray
+
+    def __post_init__(self) -> None:
+        for name in COUNTS:
+            object.__setattr__(self, name, as_count(getattr(self, name), name))
+        self._freeze((*COLUMNS, "path_starts", "path_nodes"), "schedule")
+
+    @classmethod
+    def from_sends(
+        cls, num_ranks: int, chunks: int, sends: Iterable[tuple[int, bool, int, int, tuple[int, ...]]]
+    ) -> StepExchange:
+        """Build a schedule, not verified, from ``(step, adds, lower, upper, path)``, in any order."""
+        steps, adds, *rest = as_columns(sends, "adds")
+        return cls(num_ranks, chunks, steps, adds != 0, *rest)
+
+    @property
+    def phases(self) -> tuple[Direction, ...]:
+        """Those of an allreduce, though both are one."""
+        return "reduce", "broadcast"
+
+    @property
+    def load_units(self) -> tuple[int, ...]:
+        """Chunks of the vector, once for each step."""
+        return (self.chunks,) * self.num_steps
+
+    @property
+    def total_weight(self) -> int:
+        """One vector."""
+        return 1
+
+    @property
+    def most_added(self) -> Fraction:
+        """Data that the rank adds which adds most, in vectors."""
+        heads = self.path_nodes[self.path_starts[1:] - 1][self.routes]
+        added = np.bincount(heads, (self.upper - self.lower) * self.adds, minlength=self.num_ranks)
+        return Fraction(int(added.max()), self.chunks)
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"3 steps, 8 chunks"``."""
+        return f"{count_text(self.num_steps, 'step')}, {count_text(self.chunks, 'chunk')}"
+
+    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
+        """Always true: every rank ends with all data."""
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        """Lists and integers, as in plan files; `adds` as 0 and 1."""
+        columns = self._columns_to_json(COLUMNS)
+        adds = self.adds.astype(np.int64).tolist()
+        return {"kind": "exchange", **{name: getattr(self, name) for name in COUNTS}, **columns, "adds": adds}
+
+    def __repr__(self) -> str:
+        return (
+            f"<StepExchange: allreduce of {self.num_ranks} ranks, {self.size_text}, "
+            f"{count_text(self.num_sends, 'send')}>"
+        )
+
+
+def exchange_from_json(data: object, where: str) -> StepExchange:
+    """Build the schedule that a decoded JSON value describes; see `steps_from_json`."""
+    fields = schedule_fields(data, "exchange", ("kind", *COUNTS, "paths", *COLUMNS), where)
+    found = read_sends(fields, COUNTS, COLUMNS, where)
+    if (found["adds"] > 1).any():
+        raise FileFormatError(f"{where}: field schedule.adds has the number {found['adds'].max()}; expected 0 or 1")
+    return StepExchange(**found | {"adds": found["adds"] != 0})

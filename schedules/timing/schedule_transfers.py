@@ -19,8 +19,7 @@ from ...topologies import Topology
 from ..flows.schedule import FlowSchedule
 from ..paths.congestion import path_links
 from ..paths.schedule import Schedule
-from ..steps.allreduce import AnyStepSchedule, StepAllreduce
-from ..steps.exchange import StepExchange
+from ..steps.allreduce import AnyStepSchedule, StepAllreduce, StepExchange
 from ..steps.schedule import StepSchedule
 from ..steps.sends import StepSends
 from ..trees.allreduce import Allreduce, TreeSchedule

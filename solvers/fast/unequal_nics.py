@@ -22,12 +22,12 @@ from .stages import (
     TOO_MANY,
     Prices,
     capped_matchings,
+    copy_cells,
     fault_of,
     number_of_stages,
     ordered_stages,
     predicted,
 )
-from .tile_balance import copy_cells
 
 CLOSE = 1.02  # Stages between whole servers that are so near to the bound are not compared with those between parts
 MAX_PARTS = 2**10

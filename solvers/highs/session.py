@@ -15,8 +15,7 @@ from ...errors import UnsupportedError
 from ...support.arrays import FloatArray, IntArray
 from ...support.linear_program import LinearProgram
 from ...support.validation import shown
-from ..lp.basis import Basis, Evidence
-from ..lp.program import Changes, Model, changes_between
+from ..lp.program import Basis, Changes, Evidence, Model, changes_between
 from .callbacks import Watch
 from .diagnosis import check_numbers, crossed, empty_conflicts, message, proof
 from .options import HighsOptions
@@ -321,7 +320,7 @@ def start_values(program: LinearProgram, values: Mapping[str, Any]) -> tuple[Int
 
 
 def highs_basis(columns: IntArray, rows: IntArray) -> Any:
-    """Convert states of columns and rows, coded as in `collopt.solvers.lp.basis`, to a HiGHS basis."""
+    """Convert states of columns and rows, coded as in `collopt.solvers.lp.program`, to a HiGHS basis."""
     highspy = highspy_module()
     states = [highspy.HighsBasisStatus(number) for number in range(5)]
     basis = highspy.HighsBasis()

@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import NoAnswerError
-from ..lp.basis import Evidence, Named
+from ..lp.program import Evidence, Named
 
 if TYPE_CHECKING:
     import pandas as pd

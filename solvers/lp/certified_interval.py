@@ -8,8 +8,8 @@ import numpy as np
 
 from ...errors import CertificateError
 from ...support.arrays import FloatArray, IntArray
-from .basis import Evidence
 from .exact_optimum import ExactProgram, basic_solution
+from .program import Evidence
 from .rationals import ExactArray, as_exact, exact, simplest_between
 
 ROUNDING_TOLERANCE = 1e-9  # rounding tolerance, relative to the largest number of its kind

@@ -1,12 +1,101 @@
-"""Interface of models to the solver: linear programs as arrays, and their changes between two solves."""
+"""Interface of models to the solver: linear programs as arrays, their changes, and what solves of them return."""
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...support.arrays import FloatArray, IntArray
 from ...support.linear_program import Labels, LinearProgram
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+LOWER, BASIC, UPPER = 0, 1, 2  # HiGHS's codes of these basis states; its further ones are for columns without bounds
+
+
+class Basis:
+    """A basis of HiGHS, read on first use, since that takes time and few solves need it."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    @cached_property
+    def columns(self) -> IntArray:
+        """State of every column."""
+        return np.array([int(state) for state in self._found.col_status], dtype=np.int64)
+
+    @cached_property
+    def rows(self) -> IntArray:
+        """State of every row."""
+        return np.array([int(state) for state in self._found.row_status], dtype=np.int64)
+
+    def moved(self, old: LinearProgram, new: LinearProgram) -> tuple[IntArray, IntArray]:
+        """Transfer the states of this basis to blocks of the same name and shape in another program."""
+        rows, columns = new.matrix.shape
+        return (
+            _moved(self.columns, old.variables, new.variables, np.full(columns, LOWER)),
+            _moved(self.rows, old.constraints, new.constraints, np.full(rows, BASIC)),
+        )
+
+    def __getstate__(self) -> dict[str, IntArray]:
+        """Drop the HiGHS object, so that a solution can be pickled."""
+        return {"columns": self.columns, "rows": self.rows}
+
+
+def _moved(states: IntArray, old: Mapping[str, Labels], new: Mapping[str, Labels], moved: IntArray) -> IntArray:
+    for name, block in new.items():
+        if name in old and old[name].positions.shape == block.positions.shape:
+            moved[block.positions] = states[old[name].positions]
+    return moved
+
+
+NAMES_LISTED = 8
+
+
+class Named(Mapping[str, Any]):
+    """Numbers by name of their block, arranged on access."""
+
+    def __init__(self, kind: str, labels: Mapping[str, Labels], numbers: npt.NDArray[Any]) -> None:
+        self._kind, self._labels, self._numbers = kind, labels, numbers
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._labels:
+            raise KeyError(f"there is no {self._kind} {name!r}; this model has {', '.join(self._labels)}")
+        block = self._labels[name]
+        return block.arrange(self._numbers[block.positions])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._labels)
+
+    def __repr__(self) -> str:
+        """List the names."""
+        more = len(self) - NAMES_LISTED
+        listed = [*list(self)[:NAMES_LISTED], *([f"{more} more"] if more > 0 else [])]
+        return f"<Named {self._kind}s: {', '.join(listed) or 'none'}>"
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+
+class Evidence(NamedTuple):
+    """Arrays that a solve returns, in the order of the program."""
+
+    program: LinearProgram  # the program that was solved
+    values: FloatArray  # per column
+    duals: FloatArray  # per row
+    reduced_costs: FloatArray  # per column
+    basis: Basis | None  # of a linear program that was solved by simplex or with crossover
+
+    def __repr__(self) -> str:
+        """Show sizes instead of the arrays."""
+        rows, columns = self.program.matrix.shape
+        basis = "no basis" if self.basis is None else "a basis"
+        return f"<Evidence of {self.program.name}: {columns} columns, {rows} rows, {basis}>"
+
 
 NAMES_SHOWN = 3
 

@@ -64,10 +64,7 @@ KINDS = (
         FileKind(MSCCL_KIND, "collopt lint {} --runtime NAME checks it, collopt plan -o FILE writes a plan to verify"),
     ),
     (
-        (
-            r'\A\s*\{(?=[\s\S]*"sends"\s*:)'
-            r"|\A(?:#.*\n|\s)*(?=.*\bstep\b)(?=.*\bfrom\b)(?=.*\bto\b).*\bchunk\b"
-        ),
+        r"\A(?:#.*\n|\s)*(?=.*\bstep\b)(?=.*\bfrom\b)(?=.*\bto\b).*\bchunk\b",
         FileKind(SENDS_KIND, "collopt score {} --topology NAME scores it"),
     ),
     (XML + r"<system\b", FileKind(NCCL_KIND, DESCRIBES)),

@@ -9,8 +9,8 @@ import pytest
 
 from collopt import solve
 from collopt.errors import UnsupportedError
-from collopt.formulations.steps import piece_shares
-from collopt.formulations.steps.piece_shares import HopKind
+from collopt.formulations import piece_shares
+from collopt.formulations.piece_shares import HopKind
 
 BOXES = [HopKind([3, 0]), HopKind([0, 7]), HopKind([0, 21], 0)]
 

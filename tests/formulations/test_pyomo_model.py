@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from collopt.errors import UnsupportedError
-from collopt.formulations import all_to_all, allreduce, allreduce_cuts, sharing, survival, synthesis, throughput
+from collopt.formulations import all_to_all, allreduce, allreduce_cuts, sharing, synthesis, throughput
 from collopt.formulations.modelling.pyomo_model import Component
 from collopt.solvers import solve
 from collopt.topologies import ring
@@ -164,8 +164,6 @@ def test_refuses_numbers_that_are_none(caplog: pytest.LogCaptureFixture) -> None
         allreduce_cuts.build,
         allreduce_cuts.build_mirrored,
         all_to_all.build,
-        survival.build,
-        survival.cables,
         lambda topology: sharing.build(topology, {"part": throughput.build(ring(4))}),
         lambda topology: synthesis.build(topology, steps=2, chunks=1),
     ],

@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 
 from collopt.errors import BoundError, CapacityOverflowError, UnsupportedError
 from collopt.formulations import bfb as programs
-from collopt.planners.bfb.bfb import bfb_cost, bfb_schedule, fastest_chunks, plan_bfb
-from collopt.planners.bfb.latencies import demands_of, divisible_times, timed_bfb
+from collopt.planners.bfb.bfb import (
+    bfb_cost,
+    bfb_schedule,
+    demands_of,
+    divisible_times,
+    fastest_chunks,
+    plan_bfb,
+    timed_bfb,
+)
 from collopt.planners.bfb.problem import read_network
 from collopt.schedules import (
     Cut,

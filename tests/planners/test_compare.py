@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Sequence
 from fractions import Fraction
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -205,59 +203,6 @@ def test_whoever_interrupts_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
         compare(ring(3), "allgather", planners=["mine", "ring"])
 
 
-class Recorder(Executor):
-    """Runs what it is given at once, and remembers what it was."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[object, ...]] = []
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As an executor's."""
-        self.asked.append(args)
-        future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
-        return future
-
-
-def test_executors_are_given_one_task_per_row() -> None:
-    """And the table is the same as without."""
-    executor = Recorder()
-    frame = compare(ring(4), "allgather", executor=executor)
-    assert [args[3] for args in executor.asked] == frame["planner"].tolist()
-    alone = compare(ring(4), "allgather")
-    same = [column for column in COLUMNS if column not in ("seconds", "compile_seconds", "plan")]
-    pd.testing.assert_frame_equal(frame[same], alone[same])
-
-
-class Broken(Recorder):
-    """Loses all planners of one name, as if their processes had been killed."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As an executor's."""
-        if args[3] != "blink":
-            return super().submit(fn, *args, **kwargs)
-        future: Future[Any] = Future()
-        future.set_exception(BrokenExecutor("a process was terminated abruptly"))
-        return future
-
-
-def test_a_process_that_dies_fails_its_own_row() -> None:
-    """With what the executor says."""
-    found = rows(compare(ring(4), "allgather", planners=["blink", "ring"], executor=Broken()))
-    assert found["blink"]["status"] == "failed"
-    assert found["blink"]["reason"] == "BrokenExecutor: a process was terminated abruptly"
-    assert found["ring"]["status"] == "ok"
-
-
-@pytest.mark.slow
-def test_processes_send_their_plans_back() -> None:
-    """Plans and topologies travel between processes."""
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
-        frame = compare(dgx_a100(boxes=2), "allgather", planners=["forestcoll", "ring"], bounds=[], executor=executor)
-    for row in rows(frame).values():
-        row["plan"].verify(dgx_a100(boxes=2))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -271,7 +216,6 @@ def test_processes_send_their_plans_back() -> None:
         ({"sizes": ["1X"]}, r"size '1X' is not understood"),
         ({"root": 1}, r"allgather has no root"),
         ({"weights": [1, 2]}, r"weights has 2 entries"),
-        ({"executor": 3}, r"executor is 3; expected one like those of concurrent.futures"),
         ({"planners": [], "bounds": []}, r"there is nothing to compare"),
     ],
 )
@@ -304,11 +248,3 @@ def test_names_that_are_arrays_are_refused() -> None:
     """They have no truth value, which must not surface."""
     with pytest.raises(UnsupportedError, match=r"there is no planner array\(\[1, 2\]\)"):
         compare(ring(4), "allgather", planners=[np.array([1, 2])])  # type: ignore[list-item]
-
-
-def test_an_executor_that_is_shut_down_is_refused() -> None:
-    """In a sentence that says what to do."""
-    executor = ThreadPoolExecutor(1)
-    executor.shutdown()
-    with pytest.raises(UnsupportedError, match="executor accepts no tasks"):
-        compare(ring(4), "allgather", executor=executor)

@@ -20,7 +20,7 @@ from collopt.planners.finder.bases import best_circulants
 from collopt.planners.finder.candidate import is_no_worse
 from collopt.planners.finder.constructions import Base, DegreeExpansion, LineGraph
 from collopt.planners.finder.costs import Costing
-from collopt.planners.finder.frontier import pareto_efficient
+from collopt.planners.finder.find import pareto_efficient
 from collopt.planners.finder.table import FinderTable
 from collopt.planners.plans.stages import Trace
 from collopt.schedules import StepCost, step_cost, verified_loads

@@ -19,7 +19,7 @@ from collopt import Plan, load_plan, plan
 from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError
 from collopt.planners.plans.files import plan_from_json
 from collopt.schedules import Bound, Cut, RankCuts
-from collopt.schedules.bounds.cut_duals import CutDual
+from collopt.schedules.bounds.length_duals import CutDual
 from collopt.schedules.bounds.witness import LinkValue
 from collopt.topologies import Topology, dgx_a100, mi250, ring, write_topology
 from sample_sizes import examples

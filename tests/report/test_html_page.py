@@ -20,7 +20,7 @@ import collopt
 from collopt.errors import CertificateError, MissingDependencyError, UnsupportedError
 from collopt.planners import Plan
 from collopt.report import write_report
-from collopt.report.html import outlook, parts, report_page, scene
+from collopt.report.html import outlook, report_page, scene
 from collopt.report.html import page as entries
 from collopt.report.tables import plan_tables as predicted_times
 from collopt.report.tables.busy_times import BRANCHES
@@ -79,7 +79,7 @@ def test_a_bound_of_some_schedules_is_named_as_such() -> None:
 def test_trees_that_branch_at_switches_have_all_of_their_links() -> None:
     """To and from the switch, and back; who reads hops is told what is one, and what the plan is optimal of."""
     plan = collopt.plan(dgx_h100(), "allreduce")
-    taken = parts.parts(plan)
+    taken = scene.parts(plan)
     assert taken.explained.endswith(BRANCHES)
     assert taken.shown[0].ranks == [1] * 9
     assert sorted(zip(taken.shown[0].ends[::2], taken.shown[0].ends[1::2], strict=True)) == [
@@ -132,7 +132,7 @@ def test_the_table_has_every_link_until_there_are_too_many(made: Plan, monkeypat
     assert text_of(made).count('<td class="number" data-value=') == 4 * len(made.topology.links)
     monkeypatch.setattr(entries, "MAX_LINKS", 10)
     monkeypatch.setattr(scene, "MAX_DRAWN", 12)
-    monkeypatch.setattr(parts, "MAX_PARTS", 5)
+    monkeypatch.setattr(scene, "MAX_PARTS", 5)
     page = text_of(made)
     left = len(made.topology.links)
     assert f"{left - 10} more links, with no higher utilization, are not listed" in page
@@ -170,7 +170,7 @@ def test_large_plans_do_without_what_takes_too_long(made: Plan, monkeypatch: pyt
 
 def test_the_first_part_is_shown_however_large(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no others, where it takes all of the room."""
-    monkeypatch.setattr(parts, "MAX_SEGMENTS", 6)
+    monkeypatch.setattr(scene, "MAX_SEGMENTS", 6)
     shown = data_of(text_of(made))["plans"][0]["parts"]
     assert len(shown["label"]) == len(shown["links"]) == 1
     assert len(shown["links"][0]) == len(shown["ranks"][0]) > 6

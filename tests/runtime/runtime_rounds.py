@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from collopt.runtime import Program
-from collopt.runtime.distributed.jax_programs.tables import Rows, row_program
+from collopt.runtime.distributed.jax_programs.function import Rows, row_program
 from collopt.runtime.distributed.rounds.batches import (
     Operation,
     Piece,

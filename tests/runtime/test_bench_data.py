@@ -15,7 +15,7 @@ from collopt.runtime.distributed.execution.workload import (
     fill_incorrect,
 )
 from collopt.runtime.measuring.bench.bench import check_config
-from collopt.runtime.measuring.bench.sizes import DATATYPES
+from collopt.runtime.measuring.bench.report import DATATYPES
 from collopt.runtime.programs.layout import Layout
 
 ELEMENTS = 3 * PERIOD + 17

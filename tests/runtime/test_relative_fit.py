@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from measured_sweeps import SIZES, measured
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.measuring.calibration.cost_fit import fit_line
+from collopt.runtime.measuring.calibration.cost_fit import RelativeFit, fit_line, fit_relative, independent_columns
 from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
-from collopt.runtime.measuring.calibration.relative_fit import RelativeFit, fit_relative, independent_columns
 from collopt.support.arrays import FloatArray
 from sample_sizes import examples
 

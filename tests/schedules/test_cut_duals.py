@@ -16,7 +16,7 @@ import collopt
 from collopt.errors import CertificateError
 from collopt.schedules import Bound, CutDual, LinkValue
 from collopt.schedules.bounds.bound import witness_from_json, witness_to_json
-from collopt.schedules.bounds.cut_duals import hop_limits
+from collopt.schedules.bounds.length_duals import hop_limits
 from collopt.topologies import Topology, ring
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import CertificateError
 from collopt.schedules import verified_loads
-from collopt.schedules.steps import arrivals
+from collopt.schedules.steps import verify as step_verify
 from collopt.schedules.steps.allreduce import StepAllreduce
 from collopt.schedules.steps.schedule import Send, StepSchedule
 from collopt.support import arrays
@@ -323,10 +323,10 @@ def test_schedules_are_accepted_exactly_if_a_slow_checker_accepts_them(
                 verified_loads(made, topology)
 
 
-def answer(made: StepSchedule, topology: Topology, block: int = arrivals.BLOCK, dense: int = arrays.DENSE) -> object:
+def answer(made: StepSchedule, topology: Topology, block: int = step_verify.BLOCK, dense: int = arrays.DENSE) -> object:
     """The loads, or why the schedule is refused, with other sizes of blocks and tables."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrivals, "BLOCK", block)
+        patch.setattr(step_verify, "BLOCK", block)
         patch.setattr(arrays, "DENSE", dense)
         try:
             return verified_loads(made, topology).tolist()

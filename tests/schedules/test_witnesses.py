@@ -15,7 +15,7 @@ from collopt import plan
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.schedules import Bound, Crossing, Cut, LengthDual, Partition, RankCuts, TreeDual, TreePartition, Witness
 from collopt.schedules.bounds.bound import WITNESS_KINDS, witness_from_json, witness_to_json
-from collopt.schedules.bounds.cut_duals import CutDual
+from collopt.schedules.bounds.length_duals import CutDual
 from collopt.schedules.bounds.witness import LinkValue
 from collopt.topologies import SwitchLimits, Topology, ring
 from sample_sizes import examples

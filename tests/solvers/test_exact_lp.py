@@ -17,7 +17,7 @@ from scipy.sparse import csc_array, random_array
 from collopt.errors import CertificateError, NoAnswerError
 from collopt.formulations import Blocks
 from collopt.solvers import Algorithm, HighsOptions, solve
-from collopt.solvers.lp.rational_system import RationalSystem
+from collopt.solvers.lp.exact_optimum import RationalSystem
 from collopt.solvers.lp.rationals import IntegerMatrix, as_exact, exact, float_fraction, simplest_between
 from sample_sizes import examples
 

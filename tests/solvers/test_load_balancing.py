@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError, UnsupportedError
-from collopt.solvers.bfb.balanced_shares import share_out
 from collopt.solvers.bfb.link_masks import Intake, groups_at, intake, max_in_degree
 from collopt.solvers.bfb.load_balancing import (
     busiest_sets,
@@ -21,6 +20,7 @@ from collopt.solvers.bfb.load_balancing import (
     least_chunked_times,
     loads_by_newton,
     loads_by_subsets,
+    share_out,
 )
 from collopt.topologies import Topology, complete, hypercube, torus
 from oracles.bfb_subsets import diameter_of, least_load, offered_links

@@ -22,8 +22,7 @@ from collopt.solvers.flow.max_flow import paired_network
 from collopt.solvers.flow.push_relabel import sweep_sinks
 from collopt.solvers.highs import callbacks
 from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
-from collopt.solvers.strength.orientation import balanced_demands, orient
-from collopt.solvers.strength.strength import strength
+from collopt.solvers.strength.strength import balanced_demands, orient, strength
 from collopt.solvers.trees.batch_packing import pack_in_batches
 from collopt.solvers.trees.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
 from collopt.solvers.trees.height_reduction import lower_trees

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import networkx as nx
 import numpy as np
@@ -12,6 +13,7 @@ import collopt
 from collopt.errors import UnsupportedError
 from collopt.schedules import FlowSchedule
 from collopt.solvers import HighsOptions, limited_threads, seeded
+from collopt.solvers.highs.options import as_here
 from collopt.support.seed import MAX_SEED, current_seed
 from collopt.topologies import Topology, hypercube
 
@@ -87,7 +89,6 @@ def test_executors_are_told() -> None:
     with seeded(1), limited_threads(1):
         expected = collopt.plan(cube, "all_to_all", planner="shortest-paths")
         with ThreadPoolExecutor(1) as pool:
-            frame = collopt.compare(cube, "all_to_all", planners=["shortest-paths"], executor=pool)
-    (found,) = frame[frame["kind"] == "plan"]["plan"]
+            found = pool.submit(as_here(partial(collopt.plan, planner="shortest-paths")), cube, "all_to_all").result()
     assert found.provenance["seed"] == 1
     assert found.schedule.path_nodes.tolist() == expected.schedule.path_nodes.tolist()  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.topologies.direct_connect.circulant_search import (
+from collopt.topologies.direct_connect.circulants import (
     bidirectional_offset_sets,
     digraph_offset_sets,
     sampled_offset_sets,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import TopologyError
 from collopt.topologies import circulant, low_diameter_offsets
-from collopt.topologies.direct_connect.circulant_search import circulant_diameter, least_circulant_diameter
+from collopt.topologies.direct_connect.circulants import circulant_diameter, least_circulant_diameter
 from sample_sizes import examples
 
 

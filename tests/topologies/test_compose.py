@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collopt import Topology, plan
 from collopt.errors import FileFormatError, TopologyError
 from collopt.topologies import Box, Link, Nic, compose, dgx_h100, rail
-from collopt.topologies.importing.compose import FABRICS
+from collopt.topologies.importing.read import FABRICS
 from collopt.topologies.switched.scale_out import SharedLink
 from sample_sizes import examples
 

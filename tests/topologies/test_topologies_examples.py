@@ -9,7 +9,7 @@ import numpy as np
 
 from collopt.topologies import dgx1_v100
 from collopt.topologies.direct_connect.arcs import arcs_to, bidirectional_arcs, circulant_arcs
-from collopt.topologies.direct_connect.circulant_search import (
+from collopt.topologies.direct_connect.circulants import (
     bidirectional_offset_sets,
     digraph_offset_sets,
     sampled_offset_sets,
@@ -18,10 +18,9 @@ from collopt.topologies.direct_connect.distance_regular import incidence_edges
 from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
 from collopt.topologies.graphs.names import line_graph_name, offset_names, operand
 from collopt.topologies.graphs.orbits import link_images, link_orbits
-from collopt.topologies.importing.boxes import latencies_note
-from collopt.topologies.importing.formats import unsupported_format
+from collopt.topologies.importing.boxes import latencies_note, unsupported_format
 from collopt.topologies.importing.nccl.nccl_xml import read_box
-from collopt.topologies.importing.other_planners import msccl_tools, ns3
+from collopt.topologies.importing.other_planners import msccl_tools
 from collopt.topologies.importing.sources.document import Document
 from collopt.topologies.importing.sources.json_text import as_decimal
 from collopt.topologies.importing.sources.options import BoxOptions, find_product, is_always_linked, product_of
@@ -148,15 +147,6 @@ def test_read_msccl_tools_network() -> None:
     text = '{"msccl_type": "topology", "name": "pair", "links": [[0, 2], [2, 0]], "switches": []}'
     read = msccl_tools.read_network(Document("pair.json", text), BoxOptions.of(gpu="a100"))
     assert read.topology.egress("gpu0") == 50
-
-
-def test_read_ns3_network() -> None:
-    """Read a topology of ns-3."""
-    text = "3 1 2\n2\n0 2 200Gbps 0.005ms 0\n1 2 200Gbps 0.005ms 0\n"
-    assert (
-        repr(ns3.read_network(Document("topology.txt", text), BoxOptions()).topology.link("npu0", "switch2"))
-        == "Link(tail='npu0', head='switch2', bandwidth=Fraction(25, 1), latency=Fraction(5, 1))"
-    )
 
 
 def test_find_product() -> None:

@@ -1,16 +1,197 @@
-"""Circulant graphs and digraphs, which are Cayley graphs of cyclic groups; rings with parallel links; shifted rings."""
+"""Circulant graphs and digraphs, which are Cayley graphs of cyclic groups; rings with parallel links; shifted rings.
 
-from collections.abc import Sequence
-from itertools import pairwise
-from math import gcd
+Offsets are found by a closed form for degree 4, by search for a low diameter, or as low-discrepancy samples of sets.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, combinations, islice, pairwise
+from math import comb, gcd
+
+import numpy as np
 
 from ...errors import TopologyError
+from ...support.arrays import IntArray
 from ...support.quantities import Exact
 from ...support.validation import as_list, as_size, shown
 from ..graphs.names import offset_names
 from ..network.topology import Topology
 from .arcs import check_graph, circulant_arcs, topology_from_arcs
-from .circulant_search import low_diameter_offsets
+
+MAX_TRIES = 10**7
+SAMPLE_SIZE = 500
+
+
+def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int, ...]:
+    """Return offsets, in increasing order, for which the circulant graph of n nodes has a small diameter.
+
+    For degree 4 the diameter is minimum: direct-connect paper, Theorem 22, for n > 6.
+
+    From degree 6 on, sets with the offset 1 are tried: all of them if there are at most `tries`, else a deterministic
+    sample, spread evenly over all sets by an additive recurrence.  The first set of least diameter is returned.  A
+    diameter that no circulant graph of so many nodes can be below ends the search; otherwise nothing is proved.
+
+    Parameters
+    ----------
+    n : int
+        Nodes, at least degree + 1.
+    degree : int
+        Even, at least 2; there are degree / 2 offsets.
+    tries : int
+        Sets of offsets to try from degree 6 on.
+
+    Examples
+    --------
+    >>> low_diameter_offsets(1024, 4), low_diameter_offsets(256, 6)
+    ((23, 24), (1, 74, 79))
+    """
+    degree, n, tries = _as_degree(degree), as_size(n, "n", least=3), as_size(tries, "tries", most=MAX_TRIES)
+    if n <= degree:
+        raise TopologyError(
+            f"n is {n}; expected at least {degree + 1} nodes, as many as differ from each other at degree {degree}"
+        )
+    bound = least_circulant_diameter(n, degree)
+    if degree == 2:
+        return (1,)
+    if degree == 4:
+        return (bound, bound + 1) if n > 6 else (1, 2)
+    best: tuple[int, ...] = ()
+    fewest = n
+    for offsets in _offset_sets((n - 1) // 2, degree // 2, tries):
+        if (hops := circulant_diameter(n, offsets, fewest)) is not None:
+            best, fewest = offsets, hops
+        if fewest == bound:
+            break
+    return best
+
+
+def least_circulant_diameter(n: int, degree: int) -> int:
+    """Return the least D for which k = degree / 2 offsets have at least n sums of D or fewer steps either way.
+
+    Such sums are the integer points of dimension k of l1 norm at most D; there are
+    sum over i of 2**i binomial(k, i) binomial(D, i), a point having i coordinates other than 0.  For degree 4 this is
+    the m of Theorem 22 of the direct-connect paper.
+    """
+    offsets, diameter = degree // 2, 0
+    while sum(2**i * comb(offsets, i) * comb(diameter, i) for i in range(diameter + 1)) < n:
+        diameter += 1
+    return diameter
+
+
+def circulant_diameter(n: int, offsets: Sequence[int], limit: int) -> int | None:
+    """Return the diameter of a circulant graph, or None if it is disconnected or its diameter not below `limit`.
+
+    Circulant graphs are vertex-transitive, so a breadth-first search from node 0 is enough.  The nodes reached are the
+    bits of one integer, which an offset rotates: some 10 µs for a thousand nodes.
+    """
+    everything = (1 << n) - 1
+    reached, steps = 1, 0
+    while reached != everything:
+        steps += 1
+        if steps >= limit:
+            return None
+        rotated = reached
+        for offset in offsets:
+            rotated |= reached << offset | reached >> (n - offset) | reached >> offset | reached << (n - offset)
+        rotated &= everything
+        if rotated == reached:
+            return None
+        reached = rotated
+    return steps
+
+
+def _as_degree(degree: object) -> int:
+    degree = as_size(degree, "degree", least=2, most=1022)
+    if degree % 2:
+        raise TopologyError(f"degree is {degree}; expected an even number, as every offset of a circulant is two links")
+    return degree
+
+
+def _offset_sets(largest: int, size: int, tries: int) -> Iterator[tuple[int, ...]]:
+    """Yield sets of `size` offsets that contain 1: all if they are at most `tries`, else an even sample."""
+    if comb(largest - 1, size - 1) <= tries:
+        yield from ((1, *rest) for rest in combinations(range(2, largest + 1), size - 1))
+        return
+    for first in range(0, tries, SAMPLE_SIZE):
+        sample = sampled_offset_sets(largest, size, range(first, min(first + SAMPLE_SIZE, tries)))
+        yield from map(tuple, sample.tolist())
+
+
+def digraph_offset_sets(n: int, degree: int, most: int) -> IntArray:
+    """List sets of offsets of circulant digraphs, int64 (sets, degree).
+
+    First come geometric sequences 1, h, h**2, ... modulo n, those with h**degree = 1 before the others: multiplication
+    by such an h is an automorphism that permutes the arcs of a node, so that broadcasts and all-to-all can load all
+    arcs evenly.  Then come all sets, if they are at most `most`; else all with the offset 1, which represent all that
+    have an offset prime to n; else the sample of `sampled_offset_sets`.
+    """
+    return np.concatenate((_geometric(n, degree, n - 1), _subsets(n - 1, degree, most)))
+
+
+def bidirectional_offset_sets(n: int, degree: int, most: int) -> IntArray:
+    """List sets of offsets as `digraph_offset_sets`, with -a for each a, modulo n, so that links have opposite ones."""
+    pairs, below = degree // 2, (n - 1) // 2
+    if degree % 2 and n % 2:
+        return np.empty((0, degree), dtype=np.int64)
+    halves = np.concatenate((_geometric(n, pairs, below), _subsets(below, pairs, most)))
+    middle = np.full((len(halves), degree % 2), n // 2, dtype=np.int64)
+    return np.concatenate((halves, n - halves, middle), axis=1)
+
+
+def sampled_offset_sets(largest: int, size: int, numbers: range) -> IntArray:
+    """Sample sets of numbers from 1 to `largest` with 1, evenly over all such sets; returns int64 (sets, size)."""
+    # The additive recurrence of least discrepancy known in each dimension: powers of the root g of g**size = g + 1.
+    root = 1.0
+    for _ in range(64):
+        root = (1 + root) ** (1 / size)
+    steps = np.array([root**-axis for axis in range(1, size)])
+    places = (0.5 + (np.array(numbers)[:, None] + 1) * steps) % 1 * (largest - 1)
+    rows = np.ones((len(numbers), size), dtype=np.int64)
+    rows[:, 1:] = 2 + places.astype(np.int64)
+    rows.sort(axis=1)
+    for row in np.flatnonzero((rows[:, 1:] == rows[:, :-1]).any(axis=1)):
+        rows[row] = _completed({*rows[row].tolist()}, size, largest)
+    return rows
+
+
+def _completed(chosen: set[int], size: int, largest: int) -> list[int]:
+    """Add the least missing numbers until there are `size`."""
+    free = (number for number in range(2, largest + 1) if number not in chosen)
+    return sorted(chosen | set(islice(free, size - len(chosen))))
+
+
+def _subsets(largest: int, size: int, most: int) -> IntArray:
+    """Return all sets of numbers from 1 to `largest`, all with 1, or a sample: the first that has at most `most`."""
+    if comb(largest, size) <= most:
+        return _combinations(range(1, largest + 1), size)
+    if comb(largest - 1, size - 1) <= most:
+        rest = _combinations(range(2, largest + 1), size - 1)
+        return np.concatenate((np.ones((len(rest), 1), dtype=np.int64), rest), axis=1)
+    return sampled_offset_sets(largest, size, range(most))
+
+
+def _combinations(numbers: range, size: int) -> IntArray:
+    flat = np.fromiter(chain.from_iterable(combinations(numbers, size)), dtype=np.int64)
+    return flat.reshape(comb(len(numbers), size), size)
+
+
+def _geometric(n: int, size: int, largest: int) -> IntArray:
+    """Return geometric sequences 1, h, h**2, ... modulo n of distinct numbers, as absolute values up to `largest`.
+
+    Those that return to 1, or to -1 if offsets are bidirectional, come first.
+    """
+    ratios = np.arange(2, largest + 1)
+    powers = np.ones((len(ratios), size + 1), dtype=np.int64)
+    for place in range(1, size + 1):
+        powers[:, place] = powers[:, place - 1] * ratios % n
+    if largest < n - 1:
+        powers = np.minimum(powers, n - powers)
+    powers = powers[np.argsort(powers[:, -1] != 1, kind="stable"), :-1]
+    powers.sort(axis=1)
+    # An offset of 0 or n / 2 is not a pair of links.
+    usable = (powers[:, 0] > 0) & (powers[:, -1] <= largest) & (powers[:, 1:] != powers[:, :-1]).all(axis=1)
+    found: IntArray = powers[usable]
+    return found
+
 
 MAX_DEGREE = 1022
 

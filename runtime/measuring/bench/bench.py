@@ -25,8 +25,7 @@ from ...interpreter.check import check_program
 from ...programs.checks import check_choice, check_counts, check_seconds
 from ...programs.layout import Layout
 from ...programs.program import Program
-from .report import BenchReport, BenchRow, Device, Reading
-from .sizes import DATATYPES, Extent, extents, sweep
+from .report import DATATYPES, BenchReport, BenchRow, Device, Extent, Reading, extents, sweep
 
 IN_PLACE = (False, True)  # Out of place, and in place
 
@@ -94,7 +93,7 @@ def measure_plans(
     plans : mapping of str to Plan or Program
         By the names that the report is to have for them; all for the same ranks, collective, root and shares.
     minbytes, maxbytes, stepfactor, stepbytes : int
-        Sizes as nccl-tests counts them, see `collopt.runtime.measuring.bench.sizes`; without a factor, steps of
+        Sizes as nccl-tests counts them, see `collopt.runtime.measuring.bench.report`; without a factor, steps of
         `stepbytes`. They are rounded down to what all parts divide equally.
     iters, warmup_iters : int
         Timed calls of each size, one after the other, and calls before those.

@@ -8,8 +8,8 @@ import numpy as np
 
 from ....support.arrays import IntArray
 from ..format import executor
+from ..format.check import same_memory
 from ..format.execution_plan import ExecutionPlan, Operation, Place, Signal
-from ..format.switch_channels import same_memory
 from . import fields
 from .memory import Memory
 

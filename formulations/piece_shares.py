@@ -28,10 +28,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import UnsupportedError
-from ...support.arrays import FloatArray
-from ...support.validation import as_whole, shown
-from ..modelling.blocks import BlockModel, Blocks, as_floats
+from ..errors import UnsupportedError
+from ..support.arrays import FloatArray
+from ..support.validation import as_whole, shown
+from .modelling.blocks import BlockModel, Blocks, as_floats
 
 __all__ = ["HopKind", "build"]
 

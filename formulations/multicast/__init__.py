@@ -1,1 +1,0 @@
-"""Programs of multicasts between servers of several GPUs."""

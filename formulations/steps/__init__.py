@@ -1,1 +1,0 @@
-"""Programs of schedules in a given number of steps that wait for each other."""
