@@ -20,7 +20,7 @@ from collopt.topologies.graphs.names import line_graph_name, offset_names, opera
 from collopt.topologies.graphs.orbits import link_images, link_orbits
 from collopt.topologies.importing.boxes import latencies_note, unsupported_format
 from collopt.topologies.importing.nccl.nccl_xml import read_box
-from collopt.topologies.importing.other_planners import msccl_tools
+from collopt.topologies.importing.other_planners import msccl_tools, ns3
 from collopt.topologies.importing.sources.document import Document
 from collopt.topologies.importing.sources.json_text import as_decimal
 from collopt.topologies.importing.sources.options import BoxOptions, find_product, is_always_linked, product_of
@@ -147,6 +147,15 @@ def test_read_msccl_tools_network() -> None:
     text = '{"msccl_type": "topology", "name": "pair", "links": [[0, 2], [2, 0]], "switches": []}'
     read = msccl_tools.read_network(Document("pair.json", text), BoxOptions.of(gpu="a100"))
     assert read.topology.egress("gpu0") == 50
+
+
+def test_read_ns3_network() -> None:
+    """Read a topology of ns-3."""
+    text = "3 1 2\n2\n0 2 200Gbps 0.005ms 0\n1 2 200Gbps 0.005ms 0\n"
+    assert (
+        repr(ns3.read_network(Document("topology.txt", text), BoxOptions()).topology.link("npu0", "switch2"))
+        == "Link(tail='npu0', head='switch2', bandwidth=Fraction(25, 1), latency=Fraction(5, 1))"
+    )
 
 
 def test_find_product() -> None:

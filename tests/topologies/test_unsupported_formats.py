@@ -14,7 +14,6 @@ from collopt.topologies.importing.sources.document import Document
     [
         ("17 8 1 8 128 H100 8\n8\n16\n0 8 2880Gbps 0.000025ms 0\n", "a topology of SimAI"),
         ("Nodes 8\nTiers 2\n", "a topology of htsim"),
-        ("3 1 2\n2\n0 2 200Gbps 0.005ms 0\n1 2 200Gbps 0.005ms 0\n", "a physical topology of ns-3"),
         ("collective,...\n  allreduce,0,65536,tree\n", "a tuner table of NCCL"),
         ("0 1\n1 0\n", "a table of numbers without a description"),
     ],

@@ -61,6 +61,7 @@ FORMATS = (
     Format("TE-CCL input", "other_planners.teccl", (), is_network=True),
     Format("MSCCL topology JSON", "other_planners.msccl_tools", ("figures", "gpu"), is_network=True),
     Format("ASTRA-sim network YAML", "other_planners.astra_sim", (), is_network=True),
+    Format("physical topology of ns-3", "other_planners.ns3", (), is_network=True),
 )
 """In the order in which they are tried."""
 
@@ -84,10 +85,6 @@ UNSUPPORTED_FORMATS = (
     (r'"scheduling-policy"', "a system description of ASTRA-sim; its network is in another file"),
     (r'"1-Epoch_Duration"', "a schedule of TE-CCL; the network that it is for is in another file"),
     (r'"collective"[\s\S]*"gpus"', "an MSCCL++ execution plan, not a network; collopt lint checks it"),
-    (
-        r"\A\s*\d+[ \t]+\d+[ \t]+\d+[ \t]*\n[\s\S]*?\d[ \t]+\d+(?:\.\d*)?[kKMG]?i?(?:bps|b/s|Bps|B/s)\s",
-        "a physical topology of ns-3, which is not read; describe it as JSON or in Python",
-    ),
     (
         r"\A\s*\d+\s+\d+\s+\d+\s+\d+\s+\d+\s+[A-Za-z]\w*[^\n]*\n\s*\d",
         "a topology of SimAI, whose first line has more than nodes, switches and links; describe it as JSON",

@@ -1,1 +1,1 @@
-"""Readers of network files of TACCL, TE-CCL, msccl-tools and ASTRA-sim."""
+"""Readers of network files of TACCL, TE-CCL, msccl-tools, ASTRA-sim and ns-3."""
