@@ -28,7 +28,7 @@ from .graphs.expansions import bidirectional, cartesian_power, cartesian_product
 from .graphs.isomorphism import automorphisms, isomorphism
 from .graphs.properties import bandwidth_optimum, moore_steps, reverse_symmetry, undirected_moore_steps
 from .graphs.stored_broadcasts import BaseSchedule, base_schedule_rows
-from .importing.boxes import read_box
+from .importing.formats import read_box
 from .importing.read import compose
 from .network.assumed_costs import guessed_costs, reached_network
 from .network.direct_graph import Adjacency, DirectGraph

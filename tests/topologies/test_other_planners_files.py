@@ -329,6 +329,6 @@ def test_no_network_of_astra_sim_ends_in_another_error(
 @settings(max_examples=examples(200))
 def test_no_format_takes_any_text_for_its_own_and_fails(text: str) -> None:
     """Formats are found by their content without an error."""
-    from collopt.topologies.importing.boxes import FORMATS
+    from collopt.topologies.importing.formats import FORMATS
 
     assert all(candidate.matches(Document("text", text)) in (True, False) for candidate in FORMATS)

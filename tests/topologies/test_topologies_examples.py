@@ -18,7 +18,7 @@ from collopt.topologies.direct_connect.distance_regular import incidence_edges
 from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
 from collopt.topologies.graphs.names import line_graph_name, offset_names, operand
 from collopt.topologies.graphs.orbits import link_images, link_orbits
-from collopt.topologies.importing.boxes import latencies_note, unsupported_format
+from collopt.topologies.importing.formats import latencies_note, unsupported_format
 from collopt.topologies.importing.nccl.nccl_xml import read_box
 from collopt.topologies.importing.other_planners import msccl_tools, ns3
 from collopt.topologies.importing.sources.document import Document

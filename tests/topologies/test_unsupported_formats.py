@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collopt.errors import FileFormatError
-from collopt.topologies.importing.boxes import PREFIX_CHARACTERS, find_format, unsupported_format
+from collopt.topologies.importing.formats import PREFIX_CHARACTERS, find_format, unsupported_format
 from collopt.topologies.importing.sources.document import Document
 
 

@@ -15,7 +15,7 @@ from ..network.topology import Link, Topology
 from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..switched.nic_shares import with_port_bandwidth
 from ..switched.scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes
-from .boxes import Format, find_format, latencies_note, network_latencies, read_box, read_format
+from .formats import Format, find_format, latencies_note, network_latencies, read_box, read_format
 from .sources import box_file
 from .sources.document import Document, Imported, read_document
 from .sources.options import OPTIONS, PRODUCTS, BoxOptions
