@@ -141,7 +141,7 @@ def with_node(**attributes: Any) -> nx.Graph:
         ),
         (with_node(kind="compute", multicast=True), "multicast is claimed for 'c', which is not a switch"),
         (with_node(), "node 'c' of the graph has no attribute 'kind', while others have; give every node 'compute'"),
-        (nx.Graph(), "0 compute nodes"),
+        (nx.Graph(), "at least 2 compute nodes; the topology has 0"),
         (nx.Graph([("a", "a", {"bandwidth": 1}), ("a", "b", {"bandwidth": 1})]), "self-loop"),
         (nx.Graph([("a", "", {"bandwidth": 1})]), "node name '' is not usable"),
         (nx.Graph([("a", "b\n", {"bandwidth": 1})]), r"node name 'b\\n' is not usable"),
