@@ -226,7 +226,15 @@ def built_ins(
     if collective == "allreduce":
         kinds.append("doubleBinaryTree")
     # All dimensions alike where there are many, and any two.
-    names = product(kinds, repeat=len(dimensions)) if len(dimensions) < 3 else [(k,) * len(dimensions) for k in kinds]
+    names = (
+        list(product(kinds, repeat=len(dimensions))) if len(dimensions) < 3 else [(k,) * len(dimensions) for k in kinds]
+    )
+    if len(dimensions) > 1:
+        # On all ranks as if they were one dimension.
+        whole = ["oneRing", "oneDirect"]
+        if collective != "all_to_all" and ranks & (ranks - 1) == 0:
+            whole.append("oneHalvingDoubling")
+        names += [(each,) for each in whole]
     optimizations = ("baseline", "localBWAware") if collective == "allreduce" and len(dimensions) > 1 else ("baseline",)
     chunks = [each for each in CHUNKS if each == 1 or num_bytes / (ranks * each * fastest) >= LEAST_NS]
     for name, chunk, queues, optimization in product(names, chunks, QUEUES, optimizations):
