@@ -6,9 +6,9 @@ others that are products of rings, switches and full meshes.  Products of severa
 them, dimension by dimension; others are reported as not run.
 
 Of the built-in collectives the fastest of all algorithms, numbers of chunks and queues counts, without times for
-reductions.  Of collopt's plans, those within 2 % of the one that `simulate` finds fastest are replayed, and the fastest
-of these run.  ASTRA-sim rounds the time of a message on a link down to whole ns, so that small messages are faster than
-the link: on neither side is data cut into messages that take less than 50 ns on a link.
+reductions.  Of collopt's plans, the first eight within 2 % of the one that `simulate` finds fastest are replayed, and
+the fastest two of these run.  ASTRA-sim rounds the time of a message on a link down to whole ns, so that small messages
+are faster than the link: on neither side is data cut into messages that take less than 50 ns on a link.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -43,7 +44,7 @@ COMM_TYPES = {"allreduce": 0, "allgather": 2, "all_to_all": 6, "reduce_scatter":
 SIZES = ("64K", "1M", "64M")
 CHUNKS, QUEUES, SLICES = (1, 2, 4, 8, 16, 32, 64), (1, 2), (1, 2, 4, 8, 16, 32, 64)
 LEAST_NS = 50  # of a message on a link, where data is cut
-CLOSE, MOST_MESSAGES, TRIED = 1.02, 2**17, 2  # Which plans are replayed, and how many of them run
+CLOSE, REPLAYED, MOST_MESSAGES, TRIED = 1.02, 8, 2**17, 2  # Which plans are replayed, and how many of them run
 
 
 class Dimension(NamedTuple):
@@ -225,7 +226,15 @@ def built_ins(
     if collective == "allreduce":
         kinds.append("doubleBinaryTree")
     # All dimensions alike where there are many, and any two.
-    names = product(kinds, repeat=len(dimensions)) if len(dimensions) < 3 else [(k,) * len(dimensions) for k in kinds]
+    names = (
+        list(product(kinds, repeat=len(dimensions))) if len(dimensions) < 3 else [(k,) * len(dimensions) for k in kinds]
+    )
+    if len(dimensions) > 1:
+        # On all ranks as if they were one dimension.
+        whole = ["oneRing", "oneDirect"]
+        if collective != "all_to_all" and ranks & (ranks - 1) == 0:
+            whole.append("oneHalvingDoubling")
+        names += [(each,) for each in whole]
     optimizations = ("baseline", "localBWAware") if collective == "allreduce" and len(dimensions) > 1 else ("baseline",)
     chunks = [each for each in CHUNKS if each == 1 or num_bytes / (ranks * each * fastest) >= LEAST_NS]
     for name, chunk, queues, optimization in product(names, chunks, QUEUES, optimizations):
@@ -249,9 +258,17 @@ def plans(topology: collopt.Topology, collective: str, size: str) -> Iterator[tu
     """Yield the plans of all planners, and that for the size."""
     with suppress(ColloptError):
         yield "auto", collopt.plan(topology, collective, size=size)
+    yield from plans_for_any_size(topology, collective)
+
+
+@cache
+def plans_for_any_size(topology: collopt.Topology, collective: str) -> list[tuple[str, Plan]]:
+    """List the plans of all planners."""
+    found = []
     for planner in PLANNERS:
         with suppress(ColloptError):
-            yield planner, collopt.plan(topology, collective, planner=planner)
+            found.append((planner, collopt.plan(topology, collective, planner=planner)))
+    return found
 
 
 class Candidate(NamedTuple):
@@ -271,7 +288,7 @@ def candidates(topology: collopt.Topology, collective: str, size: str) -> list[C
         for slices in SLICES if plan.schedule.pipelined else SLICES[:1]:
             with suppress(ColloptError):
                 count = slices if plan.schedule.pipelined else None
-                run = simulate(plan, num_bytes, count, forwarding="store-and-forward", service="arrival")
+                run = simulate(plan, num_bytes, count, forwarding="store-and-forward", service="arrival", clock="ns")
                 smallest = int(run.transfers.amounts[run.transfers.amounts > 0].min()) * run.transfers.unit
                 if slices == 1 or smallest * num_bytes / (slices * fastest) >= LEAST_NS:
                     found.append(Candidate(1000 * run.microseconds, planner, plan, slices))
@@ -281,12 +298,15 @@ def candidates(topology: collopt.Topology, collective: str, size: str) -> list[C
 def shortlist(topology: collopt.Topology, found: list[Candidate], num_bytes: int) -> list[Candidate]:
     """Take the fastest in replays of those that simulations find about as fast as the fastest."""
     # Several planners make the same plan.
-    distinct = {(each.time, each.plan.algbw, each.slices): each for each in reversed(found)}
-    close = [each for each in distinct.values() if each.time <= CLOSE * found[0].time]
+    distinct: dict[tuple[float, Fraction, int], Candidate] = {}
+    for each in found:
+        distinct.setdefault((each.time, each.plan.algbw, each.slices), each)
+    close = [each for each in distinct.values() if each.time <= CLOSE * found[0].time][:REPLAYED]
+    fewest = min(close, key=lambda each: each.slices)
     replays = []
     for each in close:
         traces = plan_traces(each.plan, num_bytes, slices=each.slices)
-        if len(close) == 1 or sum(len(trace.nodes) for trace in traces) <= MOST_MESSAGES:
+        if each is fewest or sum(len(trace.nodes) for trace in traces) <= MOST_MESSAGES:
             replays.append((replay_traces(traces, topology).nanoseconds, len(replays), each))
     return [each for _, _, each in sorted(replays)[:TRIED]]
 

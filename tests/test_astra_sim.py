@@ -48,6 +48,17 @@ def test_network_files_have_gib_and_ns() -> None:
     ]
 
 
+@pytest.mark.parametrize(("name", "collective", "whole"), [
+    ("ring 8", "allgather", set()),
+    ("2 DGX A100", "all_to_all", {"oneRing", "oneDirect"}),
+    ("torus 4x4", "allreduce", {"oneRing", "oneDirect", "oneHalvingDoubling"}),
+])  # fmt: skip
+def test_built_ins_on_all_ranks_as_one_dimension(name: str, collective: str, whole: set[str]) -> None:
+    """Where there are several; dimension by dimension, the all-to-all on a torus takes 1.6 times as long."""
+    labels = [label for label, _, _ in program.built_ins(program.NETWORKS[name], collective, 2**20)]
+    assert {label.partition(",")[0] for label in labels if label.startswith("one")} == whole
+
+
 def test_no_build_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     """With the reason."""
     monkeypatch.setattr(sys, "argv", ["astra_sim.py", str(tmp_path)])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import Collective, as_bytes
-from ...schedules.timing.message_times import PieceTimes
+from ...schedules.timing.message_times import Clock, PieceTimes
 from ...schedules.timing.run import Forwarding, Rules, Service, TimedSchedule, Waiting
 from ...schedules.timing.transfers import Transfers
 from ...support.arrays import IntArray
@@ -36,6 +36,7 @@ def simulate(
     steps: Waiting = "overlap",
     forwarding: Forwarding = "cut-through",
     service: Service = "pipeline",
+    clock: Clock = "exact",
 ) -> Simulation:
     """Simulate a plan on its topology, event by event.
 
@@ -64,6 +65,8 @@ def simulate(
     service : {"pipeline", "arrival"}
         Whether switches, too, send the piece whose data has the farthest to go, as ranks do, or the one that came
         first.
+    clock : {"exact", "ns"}
+        Whether times on links are exact, or rounded down to whole ns, as in simulators that count in these.
 
     Examples
     --------
@@ -77,7 +80,7 @@ def simulate(
     >>> simulate(plan, 12_000, slices=2)
     <Simulation: broadcast of 12000 bytes on row, 2 slices: 2.72 µs, 4.41 GB/s>
     """
-    timed = _timed(plan, costs, steps=steps, forwarding=forwarding, service=service)
+    timed = _timed(plan, costs, steps=steps, forwarding=forwarding, service=service, clock=clock)
     num_bytes = as_bytes(size)
     run = timed.run(num_bytes, slices)
     return Simulation(
@@ -103,7 +106,7 @@ def simulated_time(*arguments: Any, **options: Any) -> float:
 def _timed(plan: Plan, costs: RuntimeCosts | CostsName | None, **rules: Any) -> TimedSchedule:
     """Check a plan and the rules of its simulation, and list its transfers."""
     as_kind(plan, Plan, "the plan")
-    for name, kind in (("steps", Waiting), ("forwarding", Forwarding), ("service", Service)):
+    for name, kind in (("steps", Waiting), ("forwarding", Forwarding), ("service", Service), ("clock", Clock)):
         check_choice(name, rules[name], get_args(kind))
     if rules["steps"] == "wait" and not plan.schedule.num_steps:
         raise UnsupportedError(

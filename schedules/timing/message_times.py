@@ -2,16 +2,20 @@
 
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ...topologies.network.runtime_costs import RuntimeCosts
 from ..paths.schedule import BYTES_PER_MB, NS_PER_US
 from .transfers import Transfers
 
+Clock = Literal["exact", "ns"]
+
+NANOSECOND = Fraction(1, NS_PER_US)  # In µs
 MAX_TICKS = 2**60  # All times that a simulation could add up to, so that a sum of two stays within int64
 
 
@@ -27,11 +31,26 @@ class PieceTimes(NamedTuple):
 
 
 def piece_times(
-    transfers: Transfers, topology: Topology, num_bytes: int | Fraction, slices: int, costs: RuntimeCosts
+    transfers: Transfers,
+    topology: Topology,
+    num_bytes: int | Fraction,
+    slices: int,
+    costs: RuntimeCosts,
+    clock: Clock = "exact",
 ) -> PieceTimes:
-    """Compute the times of pieces, exactly if they fit int64, otherwise rounded up; see `reached_network`."""
+    """Compute the times of pieces, exactly if they fit int64, otherwise rounded up; see `reached_network`.
+
+    With the clock ``"ns"``, times on links are rounded down to whole ns; raises `UnsupportedError` if all are 0.
+    """
     of_pieces, piece_kinds = _busy_times(transfers, topology, Fraction(num_bytes) * transfers.unit / slices)
     of_latencies, latency_kinds = _latencies(transfers, topology)
+    if clock == "ns":
+        of_pieces, of_latencies, latency_kinds = _in_whole_ns(of_pieces, piece_kinds, of_latencies, latency_kinds)
+        if not any(of_pieces + of_latencies):
+            raise UnsupportedError(
+                f"the clock is 'ns', but {num_bytes} bytes in {slices} slices take less than 1 ns on every link; "
+                "use more bytes, or fewer slices"
+            )
     of_sums, sum_kinds = _adding_times(transfers, Fraction(num_bytes) * transfers.unit / slices, costs)
     fixed = [costs.send, costs.alpha]
     # The longest that all could take, one piece at a time on the whole network.
@@ -77,6 +96,25 @@ def _latencies(transfers: Transfers, topology: Topology) -> tuple[list[Fraction]
     used, link_of_hop = np.unique(transfers.hop_links, return_inverse=True)
     of_link = [numbers.setdefault(topology.links[link].latency, len(numbers)) for link in used.tolist()]
     return list(numbers), np.array(of_link)[link_of_hop]
+
+
+def _in_whole_ns(
+    of_pieces: list[Fraction], piece_kinds: IntArray, of_latencies: list[Fraction], latency_kinds: IntArray
+) -> tuple[list[Fraction], list[Fraction], IntArray]:
+    """Round times of pieces down to whole ns, and latencies so that the sum of both is rounded down.
+
+    Returns the times of pieces, the distinct latencies, and the index of each hop's.
+    """
+    both, kind_of_hop = np.unique(piece_kinds * len(of_latencies) + latency_kinds, return_inverse=True)
+    latencies = []
+    for piece, latency in (divmod(kind, len(of_latencies)) for kind in both.tolist()):
+        latencies.append(_down(of_pieces[piece] + of_latencies[latency]) - _down(of_pieces[piece]))
+    return list(map(_down, of_pieces)), latencies, kind_of_hop
+
+
+def _down(time: Fraction) -> Fraction:
+    """Round a time in µs down to whole ns."""
+    return time // NANOSECOND * NANOSECOND
 
 
 def _total(times: list[Fraction], kinds: IntArray) -> Fraction:

@@ -17,7 +17,7 @@ from ...topologies import LINKS_ONLY, RuntimeCosts, Topology, reached_network
 from ..paths.congestion import congestion
 from ..paths.schedule import DEFAULT_SLICES, NS_PER_US, Schedule
 from .message_order import merged, ordered_transfers
-from .message_times import PieceTimes, piece_times
+from .message_times import Clock, PieceTimes, piece_times
 from .transfers import Transfers, add_step_gates
 from .urgency import transfers_ahead, urgency_keys
 
@@ -39,6 +39,7 @@ class Rules(NamedTuple):
     steps: Waiting = "overlap"  # send a step's data when it is there, or when all of the step before has come
     forwarding: Forwarding = "cut-through"  # whether switches pass a piece on while it arrives
     service: Service = "pipeline"  # switches, too, send what has the farthest to go, as ranks do, or what came first
+    clock: Clock = "exact"  # whether times on links are rounded down to whole ns
 
 
 class Run(NamedTuple):
@@ -67,7 +68,7 @@ class TimedTransfers:
         """Run with so many bytes in all, in slices as `simulate` takes them."""
         transfers = self.transfers
         count = self.chosen_slices(num_bytes) if slices is None else self._checked(slices)
-        times = piece_times(transfers, self.topology, num_bytes, count, self.rules.costs)
+        times = piece_times(transfers, self.topology, num_bytes, count, self.rules.costs, self.rules.clock)
         parts = [np.arange(len(transfers.senders))]
         if self.rules.steps == "wait":
             order = np.argsort(transfers.levels, kind="stable")

@@ -76,6 +76,13 @@ def test_times_of_pieces_are_exact() -> None:
     assert (times.tick * 500, times.ticks.tolist(), times.delays.tolist()) == (1, [3, 3], [5, 5])
 
 
+def test_times_on_links_are_rounded_down_to_whole_nanoseconds() -> None:
+    """155 bytes over 25 GB/s, 6.2 ns, and a latency of 10.9 ns take 17 ns together."""
+    pair = complete(2, bandwidth=25, latency="0.0109")
+    times = piece_times(transfers_of(PAIR, pair), pair, 620, 2, LINKS_ONLY, "ns")
+    assert (times.tick * 1000, times.ticks.tolist(), times.delays.tolist()) == (1, [6, 6], [11, 11])
+
+
 def test_lightest_thread_blocks_are_merged() -> None:
     """The two lightest become one until there are few enough."""
     assert merge_blocks([9, 1, 8, 2], 3) == [[0], [1, 3], [2]]
