@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.mscclpp.format.check import check_execution_plan
+from collopt.runtime.mscclpp.format.check import check_execution_plan, same_memory
 from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, Gpu, Operation, Place, SwitchGroup
 from collopt.runtime.mscclpp.format.operations import PlanError
 
@@ -24,7 +24,7 @@ LARGEST = (2**32 - 1) // 4 // 16 * 64
 def plan(
     *blocks: tuple[Operation, ...], other: Blocks = IDLE, first: dict[str, Any] | None = None, **changes: Any
 ) -> ExecutionPlan:
-    """Return a plan with these thread blocks on GPU 0 and `other` on GPU 1; `first` changes GPU 0, the rest the plan."""
+    """Return a plan with these thread blocks on GPU 0 and `other` on GPU 1; `first` changes GPU 0."""
     gpus = [
         Gpu(4, 4, 4, {"memory": (1 - rank,) * 9, "port": (1 - rank,) * 9}, (0,) * 17, on_gpu)
         for rank, on_gpu in enumerate((blocks or IDLE, other))
@@ -97,7 +97,7 @@ def switched(
     base: ExecutionPlan | None = None,
     by: int = 0,
 ) -> ExecutionPlan:
-    """Return a plan with switch channels on both GPUs, one more that GPU 0 has for itself, and an operation of GPU `by`."""
+    """Return a plan with switch channels on both GPUs, GPU 0 with its `own` too, and an operation of GPU `by`."""
     made = base or plan()
     known = tuple(SwitchGroup(buffer, ranks) for buffer, ranks in groups)  # type: ignore[arg-type]
     gpus = [replace(gpu, switches=known) for gpu in made.gpus]
@@ -146,9 +146,7 @@ ACCEPTED = {
     "last chunk": plan(moves("copy", "i2", "o2", 2)),
     "writes in place": plan(moves("copy", "o0", "i1"), in_place=True),
     "puts elsewhere": plan(moves("put", "i0", "o0", channel_type="memory", channels=(0,))),
-    "port": plan(
-        moves("pws", "i0", "O0", channel_type="port", channels=(0,)), other=(on("wait", 0, kind="port"),)
-    ),
+    "port": plan(moves("pws", "i0", "O0", channel_type="port", channels=(0,)), other=(on("wait", 0, kind="port"),)),
     "pipeline": plan(pipeline(*moves("copy", "i0", "o0", 2), chunks=2)),
     "slices": plan(pipeline(NOP), max_bytes=2**22 - 1),
     "slices of two chunks": plan(pipeline(NOP, chunks=2), max_bytes=2**21 - 1),
@@ -169,7 +167,7 @@ ACCEPTED = {
     "stores its input": gstore("i0", "o1", 2),
     "stores its shard": gstore("I0", "O4", 3, base=IN_PLACE, by=1),
     "stores its shard elsewhere": gstore("I0", "O1", 3, base=IN_PLACE, by=1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("made", ACCEPTED.values(), ids=ACCEPTED)
@@ -186,33 +184,40 @@ NOT_ONE = "gpu 0 semaphore 0 is not acquired by one threadblock and released by 
 REFUSED: list[tuple[ExecutionPlan, str, str]] = [
     (plan((*pipeline(*(NOP,) * 62), NOP, NOP)), "gpu 0 threadblock 0 has 65 operations; the limit is 64", "rejected"),
     (
-        sized("allgather", 2, 5), "gpu 0 has 2 input chunks and 5 output chunks, which is no allgather of 2 ranks",
+        sized("allgather", 2, 5),
+        "gpu 0 has 2 input chunks and 5 output chunks, which is no allgather of 2 ranks",
         "rejected",
     ),
     (
         sized("reduce_scatter", 4, 8),
-        "gpu 0 has 4 input chunks and 8 output chunks, which is no reduce_scatter of 2 ranks", "rejected",
+        "gpu 0 has 4 input chunks and 8 output chunks, which is no reduce_scatter of 2 ranks",
+        "rejected",
     ),
     (
         sized("reduce_scatter", 5, 2),
-        "gpu 0 has 5 input chunks and 2 output chunks, which is no reduce_scatter of 2 ranks", "not checked",
+        "gpu 0 has 5 input chunks and 2 output chunks, which is no reduce_scatter of 2 ranks",
+        "not checked",
     ),
     (
-        sized("all_to_all", 3, 3), "gpu 0 has 3 input chunks and 3 output chunks, which is no all_to_all of 2 ranks",
+        sized("all_to_all", 3, 3),
+        "gpu 0 has 3 input chunks and 3 output chunks, which is no all_to_all of 2 ranks",
         "not checked",
     ),
     (
         plan(first={"input_chunks": 3, "output_chunks": 3}),
-        "gpu 1 has other numbers of input and output chunks than gpu 0", "not checked",
+        "gpu 1 has other numbers of input and output chunks than gpu 0",
+        "not checked",
     ),
     (
-        sized("all_to_all", 4, 4, in_place=True), "inplace is true, but the output of an all-to-all is never its input",
+        sized("all_to_all", 4, 4, in_place=True),
+        "inplace is true, but the output of an all-to-all is never its input",
         "wrong data",
     ),
     (plan(max_bytes=63), f"min_message_size is 0 and max_message_size 63; {SIZES}", "rejected"),
     (
         plan(min_bytes=LARGEST + 1, max_bytes=2**40),
-        f"min_message_size is {LARGEST + 1} and max_message_size {2**40}; {SIZES}", "rejected",
+        f"min_message_size is {LARGEST + 1} and max_message_size {2**40}; {SIZES}",
+        "rejected",
     ),
     (plan(first={"peers": {"memory": (1, 0), "port": ()}}), "gpu 0 has a memory channel to itself", "hangs"),
     (plan(first={"peers": {"memory": (), "port": (0,)}}), "gpu 0 has a port channel to itself", "hangs"),
@@ -223,7 +228,8 @@ REFUSED: list[tuple[ExecutionPlan, str, str]] = [
     ),
     (
         plan(on("signal", 3), on("signal", 3)),
-        "gpu 0 uses memory channel 3 in several threadblocks; each has its own", "hangs",
+        "gpu 0 uses memory channel 3 in several threadblocks; each has its own",
+        "hangs",
     ),
     (signal(*range(9)), f"{FIRST} has 9 channels; the limit is 8", "wrong data"),
     (signal(0, 0), f"{FIRST} names a channel twice", "hangs"),
@@ -240,59 +246,74 @@ REFUSED: list[tuple[ExecutionPlan, str, str]] = [
     (plan(moves("copy", "i0 i1", "o0")), f"{FIRST} is a copy from 2 places to 1, which it cannot be", "wrong data"),
     (
         plan((Operation("copy", sources=places("i0"), targets=places("o0", 2)),)),
-        f"{FIRST} has places of different sizes", "wrong data",
+        f"{FIRST} has places of different sizes",
+        "wrong data",
     ),
     (
         plan(moves("pws", "i0", "O0", channel_type="memory", channels=(0,)), other=(on("wait", 0),)),
-        f"{FIRST} is a pws on a memory channel, which never signals; use put, nop and signal", "wrong data",
+        f"{FIRST} is a pws on a memory channel, which never signals; use put, nop and signal",
+        "wrong data",
     ),
     (plan(moves("copy", "o0", "o1", 2)), f"{FIRST} copies chunks onto themselves", "wrong data"),
     (plan(moves("copy", "o1", "o0", 2)), f"{FIRST} copies chunks onto themselves", "wrong data"),
     (plan(moves("copy", "o1", "o1")), f"{FIRST} copies chunks onto themselves", "wrong data"),
     (plan(moves("re", "i0 o0", "o1", 2)), f"{FIRST} adds chunks at an offset onto themselves", "wrong data"),
     (
-        plan(moves("copy", "i3", "o2", 2)), f"{FIRST} has chunks 3 to 4 of the input of gpu 0, which has 4",
+        plan(moves("copy", "i3", "o2", 2)),
+        f"{FIRST} has chunks 3 to 4 of the input of gpu 0, which has 4",
         "wrong data",
     ),
     (
-        plan(moves("copy", "o0", "i1")), f"{FIRST} writes to the input, which a plan out of place leaves alone",
+        plan(moves("copy", "o0", "i1")),
+        f"{FIRST} writes to the input, which a plan out of place leaves alone",
         "wrong data",
     ),
     (
         plan(pipeline(*moves("copy", "i0", "o0", 1), chunks=2)),
-        f"{FIRST} op 0 moves 1 chunks in a pipeline of 2; the numbers must be equal", "wrong data",
+        f"{FIRST} op 0 moves 1 chunks in a pipeline of 2; the numbers must be equal",
+        "wrong data",
     ),
     (
         plan(pipeline(*moves("copy", "i0", "o0", 2), chunks=1)),
-        f"{FIRST} op 0 moves 2 chunks in a pipeline of 1; the numbers must be equal", "wrong data",
+        f"{FIRST} op 0 moves 2 chunks in a pipeline of 1; the numbers must be equal",
+        "wrong data",
     ),
     (plan(puts(2, 1)), f"{FIRST} has 1 channels for 2 targets", "wrong data"),
     (
         plan(moves("put", "i0 o0", "O0 O1", channel_type="memory", channels=(0, 1))),
-        f"{FIRST} has sources in several buffers; the executor takes the first one for all", "wrong data",
+        f"{FIRST} has sources in several buffers; the executor takes the first one for all",
+        "wrong data",
     ),
     (
         plan(moves("put", "i0", "o0", channel_type="port", channels=(0,))),
-        f"{FIRST} puts to gpu 0 by a channel to gpu 1", "wrong data",
+        f"{FIRST} puts to gpu 0 by a channel to gpu 1",
+        "wrong data",
     ),
     (plan(pipeline(NOP, unit=24)), "unit_size is 24; expected a multiple of 16", "wrong data"),
     (
         plan(pipeline(NOP), max_bytes=2**22),
-        "max_message_size is 4194304, of which a pipeline makes 65536 slices; expected fewer than 65536", "wrong data",
+        "max_message_size is 4194304, of which a pipeline makes 65536 slices; expected fewer than 65536",
+        "wrong data",
     ),
     (
-        plan(on("signal", 2)), "gpu 1 waits 0 times on memory channel 2, but its other end signals 1 times", "hangs",
+        plan(on("signal", 2)),
+        "gpu 1 waits 0 times on memory channel 2, but its other end signals 1 times",
+        "hangs",
     ),
     (
-        plan(on("wait", 2)), "gpu 0 waits 1 times on memory channel 2, but its other end signals 0 times", "hangs",
+        plan(on("wait", 2)),
+        "gpu 0 waits 1 times on memory channel 2, but its other end signals 0 times",
+        "hangs",
     ),
     (
         plan(pipeline(*on("signal", 2)), other=(on("wait", 2),)),
-        "gpu 1 waits 1 times on memory channel 2, but its other end signals 0 times", "hangs",
+        "gpu 1 waits 1 times on memory channel 2, but its other end signals 0 times",
+        "hangs",
     ),
     (
         plan(pipeline(*on("signal", 2))),
-        "gpu 1 waits 0 times on memory channel 2 inside pipelines, but its other end signals 1 times", "hangs",
+        "gpu 1 waits 0 times on memory channel 2 inside pipelines, but its other end signals 1 times",
+        "hangs",
     ),
     (plan(acquire(0)), NOT_ONE, "hangs"),
     (plan(release(0)), NOT_ONE, "hangs"),
@@ -300,11 +321,13 @@ REFUSED: list[tuple[ExecutionPlan, str, str]] = [
     (plan(acquire(0) * 2, release(0), release(0)), NOT_ONE, "hangs"),
     (
         plan(acquire(0) * 2, release(0)),
-        "gpu 0 semaphore 0 is acquired 2 times and released 1 times; the next call would find it changed", "hangs",
+        "gpu 0 semaphore 0 is acquired 2 times and released 1 times; the next call would find it changed",
+        "hangs",
     ),
     (
         plan(pipeline(*acquire(0)), release(0)),
-        "gpu 0 semaphore 0 is acquired 1 times and released 1 times; the next call would find it changed", "hangs",
+        "gpu 0 semaphore 0 is acquired 1 times and released 1 times; the next call would find it changed",
+        "hangs",
     ),
     (
         switched(("input", BOTH), own=("input", (0,))),
@@ -313,20 +336,31 @@ REFUSED: list[tuple[ExecutionPlan, str, str]] = [
     ),
     (
         ordered("oi", "io"),
-        "gpu 0 has switch channel 0 on the output of ranks [0, 1], which not all of them list in this order; they "
-        "would wait for each other for ever", "wrong data",
+        (
+            "gpu 0 has switch channel 0 on the output of ranks [0, 1], which not all of them list in this order; they "
+            "would wait for each other for ever"
+        ),
+        "wrong data",
     ),
     (
         ordered("io", "i"),
-        "gpu 0 has switch channel 1 on the output of ranks [0, 1], which not all of them list in this order; they "
-        "would wait for each other for ever", "wrong data",
+        (
+            "gpu 0 has switch channel 1 on the output of ranks [0, 1], which not all of them list in this order; they "
+            "would wait for each other for ever"
+        ),
+        "wrong data",
     ),
     (gstore("o0", "o1", 2), f"{FIRST} stores chunks at an offset onto what it reads", "wrong data"),
     (gstore("o1", "o0", 2), f"{FIRST} stores chunks at an offset onto what it reads", "wrong data"),
-    (gstore("i0", "o1", 2, base=plan(in_place=True)), f"{FIRST} stores chunks at an offset onto what it reads", "wrong data"),
+    (
+        gstore("i0", "o1", 2, base=plan(in_place=True)),
+        f"{FIRST} stores chunks at an offset onto what it reads",
+        "wrong data",
+    ),
     (
         gstore("I0", "O5", 3, base=IN_PLACE, by=1),
-        "gpu 1 threadblock 0 op 0 stores chunks at an offset onto what it reads", "wrong data",
+        "gpu 1 threadblock 0 op 0 stores chunks at an offset onto what it reads",
+        "wrong data",
     ),
     (
         switched(("input", BOTH), own=("output", (0,)), base=plan(in_place=True)),
@@ -340,10 +374,13 @@ REFUSED: list[tuple[ExecutionPlan, str, str]] = [
     ),
     (
         switched(("output", BOTH), base=sized("reduce_scatter", 4, 2, in_place=True)),
-        "gpu 0 has a switch channel on its output, which in place begins at another offset on every gpu "
-        "(reduce_scatter)", "wrong data",
+        (
+            "gpu 0 has a switch channel on its output, which in place begins at another offset on every gpu "
+            "(reduce_scatter)"
+        ),
+        "wrong data",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("made", "message", "severity"), REFUSED, ids=[message for _, message, _ in REFUSED])
@@ -359,3 +396,11 @@ def test_slices_of_two_kinds_are_unsupported() -> None:
     for unit, chunks in ((32, 1), (16, 2)):
         with pytest.raises(UnsupportedError, match=r"^plan\.json: pipelines have slices of 2 kinds; collopt runs"):
             check_execution_plan(plan(pipeline(NOP), pipeline(NOP, unit=unit, chunks=chunks)), "plan.json")
+
+
+def test_places_that_are_one_memory_are_found() -> None:
+    """In place, the input of a rank is its shard of the output."""
+    made = sized("allgather", 4, 8, in_place=True)
+    for one, other, expected in (("I0", "O4", True), ("I0", "O0", False), ("i0", "o0", True), ("i0", "O0", False)):
+        assert same_memory(made, *places(one), *places(other)) == expected
+    assert not same_memory(plan(), *places("i0"), *places("o0"))
