@@ -384,6 +384,27 @@ BLOCKS: list[tuple[str, Document, Found]] = [
         ],
     ),
     (AZURE, alone(block(step("re"), step("re", 1))), []),
+    (AZURE, alone(block(step("re", signals=1), step("re", 1, chunks=2)), sizes=(2, 2, 0), nchunksperloop=2), []),
+    (AZURE, alone(block(*(step("re", number) for number in range(32)))), []),
+    (
+        AZURE,
+        alone(block(*(step("re", number) for number in range(34)))),
+        [("wrong data", "more than 16 reductions into one chunk are made in one go, for which there is no space")],
+    ),
+    (AZURE, alone(block(step(wait_block=0), step(number=1))), []),
+    (
+        AZURE,
+        document(gpu(), gpu(block(step("s"), send=0), block(number=1, send=0), number=1)),
+        [
+            (
+                "wrong data",
+                (
+                    "rank 1 thread blocks 0 and 1 both send to rank 0 on channel 0, which is one queue; give one of them "
+                    "another channel"
+                ),
+            )
+        ],
+    ),
 ]
 
 
@@ -393,3 +414,11 @@ def test_thread_blocks(runtime: str, made: Document, found: Found) -> None:
     findings = Findings()
     rules.check_blocks(made, lint.layout_of(made, Findings()), dialect_of(runtime), 7, findings)
     assert listed(findings) == found
+
+
+def test_the_first_fused_step_is_named() -> None:
+    """By its line."""
+    made = alone(block(step("rcs", line=5), step("rrs", 1, line=6), send=1, recv=1))
+    findings = Findings()
+    rules.check_blocks(made, lint.layout_of(made, Findings()), dialect_of(RCCL), 7, findings)
+    assert [finding.where for finding in findings] == ["line 5"]

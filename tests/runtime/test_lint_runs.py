@@ -188,7 +188,7 @@ def test_queues_hold_what_the_largest_size_leaves(runtime: str, made: Document, 
 
 def waiting(**changes: object) -> Document:
     """A file in which a step waits for thread block 0."""
-    return document(gpu(block(step(wait_block=0))), **{"proto": "LL", **changes})  # type: ignore[arg-type]
+    return document(gpu(block(step(), step(number=1, wait_block=0))), **{"proto": "LL", **changes})  # type: ignore[arg-type]
 
 
 HANGS = "calls of more than {} bytes hang with {}, of which maxBytes lets more pick the file"

@@ -143,6 +143,7 @@ ACCEPTED = {
     "puts": plan(puts(8)),
     "re": plan(moves("re", "o0 i1 i2 i3 s0 s1 s2 s3", "o0")),
     "copy": plan(moves("copy", "o0", "o2", 2)),
+    "copy before": plan(moves("copy", "o2", "o0", 2)),
     "last chunk": plan(moves("copy", "i2", "o2", 2)),
     "writes in place": plan(moves("copy", "o0", "i1"), in_place=True),
     "puts elsewhere": plan(moves("put", "i0", "o0", channel_type="memory", channels=(0,))),
@@ -293,6 +294,11 @@ REFUSED: list[tuple[ExecutionPlan, str, str]] = [
     (
         plan(pipeline(NOP), max_bytes=2**22),
         "max_message_size is 4194304, of which a pipeline makes 65536 slices; expected fewer than 65536",
+        "wrong data",
+    ),
+    (
+        plan(pipeline(NOP, chunks=2), max_bytes=2**21),
+        "max_message_size is 2097152, of which a pipeline makes 65536 slices; expected fewer than 65536",
         "wrong data",
     ),
     (

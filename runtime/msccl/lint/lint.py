@@ -138,8 +138,6 @@ def loading_hints(dialect: Dialect, document: Document | None) -> tuple[str, ...
     """Notes on loading, besides the environment variables."""
     if dialect.absent:
         return ()
-    chunks = document.numbers["nchunksperloop"] if document else 1
-    channels = document.numbers["nchannels"] if document else 1
     lines = []
     if dialect.is_microsoft:
         lines.append("a file that is rejected is skipped with a warning; NCCL_DEBUG=INFO says which are connected")
@@ -155,9 +153,11 @@ def loading_hints(dialect: Dialect, document: Document | None) -> tuple[str, ...
         lines.append("RCCL has no MSCCL from ROCm 7.13 on, and before it must have been built with its kernels")
         lines.append("RCCL needs RCCL_MSCCL_FORCE_ENABLE except on machines that it knows, such as 8x MI300X")
         lines.append("if ncclCommSplit crashes, set RCCL_MSCCL_ENABLE=0 to run without MSCCL (ROCm/TheRock#7874)")
-    if channels > 1:
+    if document is None:
+        return tuple(lines)
+    if (channels := document.numbers["nchannels"]) > 1:
         lines.append(f"the communicator must have {channels} channels; NCCL_MAX_NCHANNELS must not be below")
-    if chunks > 1:
+    if (chunks := document.numbers["nchunksperloop"]) > 1:
         lines.append(f"only calls whose total number of elements is a multiple of {chunks} pick the file")
     return tuple(lines)
 

@@ -290,11 +290,11 @@ def _ends(step: Step, gpu: Gpu, sizes: dict[str, tuple[int, int]]) -> Problems:
 
 def _check_chains(block: Block, findings: Findings) -> None:
     """Report steps that end a block, waits that are nobody's, and reductions that are merged and must not be."""
-    total = length = waits = chunks = 0
-    before = None
+    total = length = chunks = 0
+    before, waits = None, False
     for step in block.steps:
         where, reduces = at(step.line), step.kind == "re"
-        waits += step.wait_block >= 0
+        waits = waits or step.wait_block >= 0
         if step.kind == "ra":
             findings.add("wrong data", "type is ra, which is read, but the kernel ends the thread block there", where)
         if step.kind == "nop":
@@ -312,6 +312,6 @@ def _check_chains(block: Block, findings: Findings) -> None:
         if not joins and waits and step.wait_block < 0:
             findings.add("rejected", "the step waits for nothing, but comes after a nop that waits", where)
         if not joins:
-            waits = 0
+            waits = False
         # The parsers count all reductions of a thread block, so that only one chain is cut.
         before, chunks = None if step.signals or total == MAX_CHAIN else place, step.chunks
