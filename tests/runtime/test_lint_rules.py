@@ -399,8 +399,8 @@ BLOCKS: list[tuple[str, Document, Found]] = [
             (
                 "wrong data",
                 (
-                    "rank 1 thread blocks 0 and 1 both send to rank 0 on channel 0, which is one queue; give one of them "
-                    "another channel"
+                    "rank 1 thread blocks 0 and 1 both send to rank 0 on channel 0, which is one queue; give one of "
+                    "them another channel"
                 ),
             )
         ],

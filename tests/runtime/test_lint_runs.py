@@ -8,12 +8,14 @@ import pytest
 from msccl_documents import AZURE, MSCCL, RCCL, Found, block, document, gpu, listed, step
 from runtime_forests import ring_forest
 
-from collopt.runtime import lower
+import collopt
+from collopt.runtime import lower, to_xml_text
 from collopt.runtime.interpreter.findings import Findings
 from collopt.runtime.msccl.format.document import Document
 from collopt.runtime.msccl.format.limits import dialect_of
 from collopt.runtime.msccl.lint import lint, run
 from collopt.runtime.msccl.lint.run import Queue
+from collopt.topologies import ring
 
 UNREAD = {
     MSCCL: (
@@ -265,6 +267,32 @@ def test_programs_run_with_connections_of_one_chunk(
     monkeypatch.setattr(run, "run_interleaving", lambda _, *, seed, fifo_depth: runs.append((seed, fifo_depth)))
     run.check_execution(lower(ring_forest(3), "allgather"), False, True, Queue(2, 1), findings := Findings())
     assert (runs, listed(findings)) == ([(each, 1) for each in seeds], [])
+
+
+def test_no_all_to_all_runs_in_place() -> None:
+    """It is run out of place alone."""
+    program = lower(collopt.plan(ring(3), "all_to_all").schedule, "all_to_all")
+    message = "in place, no part of an alltoall is where it was in the input; set inplace to 0"
+    for in_place, out_of_place, found in (
+        (False, True, []),
+        (True, True, [("wrong data", message)]),
+        (True, False, [("wrong data", message)]),
+    ):
+        run.check_execution(program, in_place, out_of_place, Queue(2, 1), findings := Findings())
+        assert listed(findings) == found
+
+
+def test_only_files_that_are_loaded_have_windows(tmp_path: Path) -> None:
+    """Not those that a runtime rejects, or that lacks MSCCL."""
+    text, path = to_xml_text(lower(ring_forest(3), "allgather")), tmp_path / "file.xml"
+    for content, version, windows in (
+        (text, "7.12", 1),
+        (text, "7.13", 0),
+        (text.replace("Simple", "x"), "7.12", 0),
+        (text.replace("Simple", "x"), "7.13", 0),
+    ):
+        path.write_text(content)
+        assert len(lint.lint_file(path, RCCL, version).windows) == windows
 
 
 def test_a_json_file_is_told_for_what_it_is(tmp_path: Path) -> None:
