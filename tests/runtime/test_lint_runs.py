@@ -9,7 +9,7 @@ from msccl_documents import AZURE, MSCCL, RCCL, Found, block, document, gpu, lis
 from runtime_forests import ring_forest
 
 import collopt
-from collopt.runtime import lower, to_xml_text
+from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, lower, to_xml_text
 from collopt.runtime.interpreter.findings import Findings
 from collopt.runtime.msccl.format.document import Document
 from collopt.runtime.msccl.format.limits import dialect_of
@@ -267,6 +267,32 @@ def test_programs_run_with_connections_of_one_chunk(
     monkeypatch.setattr(run, "run_interleaving", lambda _, *, seed, fifo_depth: runs.append((seed, fifo_depth)))
     run.check_execution(lower(ring_forest(3), "allgather"), False, True, Queue(2, 1), findings := Findings())
     assert (runs, listed(findings)) == ([(each, 1) for each in seeds], [])
+
+
+def copy_of(source: ChunkRange, target: ChunkRange) -> ThreadBlock:
+    """A thread block that copies one chunk."""
+    return ThreadBlock(None, None, 0, (Instruction("copy", source, target, 1),))
+
+
+def test_a_rank_alone_has_nothing_to_do_in_place() -> None:
+    """Its data is where it belongs."""
+    block = copy_of(ChunkRange("input", 0), ChunkRange("output", 0))
+    program = Program("alone", "allgather", 1, 1, (RankProgram(0, 1, 1, 0, (block,)),))
+    run.check_execution(program, True, False, Queue(2, 1), findings := Findings())
+    assert listed(findings) == []
+
+
+@pytest.mark.parametrize(
+    ("collective", "sizes", "output", "shared"), [("reduce_scatter", (2, 1), 0, 1), ("allgather", (1, 2), 1, 0)]
+)
+def test_memory_that_is_shared_in_place_is_input_where_it_is_read(
+    collective: str, sizes: tuple[int, int], output: int, shared: int
+) -> None:
+    """And output where it is written; one more thread block copies what nobody writes."""
+    kept, scratch, given = ChunkRange("output", output), ChunkRange("scratch", 0), ChunkRange("input", shared)
+    ranks = tuple(RankProgram(rank, *sizes, 1, (copy_of(kept, scratch), copy_of(scratch, given))) for rank in range(2))
+    found = run._alias_rank(Program("two", collective, 2, 2, ranks), ranks[1])
+    assert found.thread_blocks == (copy_of(given, scratch), copy_of(scratch, kept), copy_of(given, kept))
 
 
 def test_no_all_to_all_runs_in_place() -> None:
