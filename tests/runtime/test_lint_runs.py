@@ -295,6 +295,16 @@ def test_memory_that_is_shared_in_place_is_input_where_it_is_read(
     assert found.thread_blocks == (copy_of(given, scratch), copy_of(scratch, kept), copy_of(given, kept))
 
 
+def test_the_input_is_left_alone_out_of_place() -> None:
+    """Also by a rank that writes what is there already."""
+    given, kept = ChunkRange("input", 0), ChunkRange("output", 0)
+    steps = (Instruction("copy", given, kept, 1), Instruction("copy", kept, given, 1))
+    program = Program("alone", "allgather", 1, 1, (RankProgram(0, 1, 1, 0, (ThreadBlock(None, None, 0, steps),)),))
+    run.check_execution(program, False, True, Queue(2, 1), findings := Findings())
+    message = "out of place, rank 0 thread block 0 step 1 writes to the input, which programs leave alone"
+    assert listed(findings) == [("wrong data", message)]
+
+
 def test_no_all_to_all_runs_in_place() -> None:
     """It is run out of place alone."""
     program = lower(collopt.plan(ring(3), "all_to_all").schedule, "all_to_all")
