@@ -285,7 +285,8 @@ def test_ranks_may_send_first_what_connections_hold(tmp_path: Path, proto: str, 
     text = two_ranks("allreduce", count, sizes, *steps).replace("Simple", proto)
     report = lint(tmp_path, text.replace('maxBytes="1048576"', 'maxBytes="0"'))
     assert report.verdict == verdict
-    assert ("ranks send before they receive" in str(report)) == report.runs
+    held = f"the {2 if proto == 'Simple' else 8} chunks that a connection holds, no more"
+    assert (f"ranks send before they receive, which needs {held}" in str(report)) == report.runs
     assert ("deadlocks" in str(report)) != report.runs
 
 
@@ -383,6 +384,48 @@ def test_a_reduce_scatter_in_place_may_work_in_its_input(tmp_path: Path) -> None
     report = lint(tmp_path, text)
     assert report.runs, report
     assert lint(tmp_path, text.replace(IN_PLACE, 'inplace="0" outofplace="1"')).verdict == "wrong data"
+
+
+SPOIL = (
+    '<step s="1" type="cpy" srcbuf="i" srcoff="@" dstbuf="i" dstoff="^" cnt="1" depid="{0}" deps="{0}" hasdep="0"/>\n'
+)
+
+
+def test_accesses_in_place_are_checked_for_races(tmp_path: Path) -> None:
+    """What a rank has sent may be overwritten, in the input too, but not before."""
+    sent = (
+        '<step s="0" type="s" srcbuf="i" srcoff="^" dstbuf="i" dstoff="^" cnt="1" depid="-1" deps="-1" hasdep="{}"/>\n'
+    )
+    add = (
+        '<step s="0" type="rrc" srcbuf="i" srcoff="@" dstbuf="i" dstoff="@" cnt="1" depid="-1" deps="-1" hasdep="0"/>\n'
+    )
+    for waits, verdict in ((True, "accepted"), (False, "wrong data")):
+        gpus, spoil = "", SPOIL.format(0 if waits else -1)
+        for rank in "01":
+            blocks = (
+                f'<tb id="0" send="^" recv="-1" chan="0">\n{sent.format(int(waits))}</tb>\n'
+                f'<tb id="1" send="-1" recv="^" chan="0">\n{add}{spoil}</tb>\n'
+            )
+            element = f'<gpu id="@" i_chunks="2" o_chunks="0" s_chunks="0">\n{blocks}</gpu>\n'
+            gpus += element.replace("@", rank).replace("^", str(1 - int(rank)))
+        text = HANDMADE.format(coll="reducescatter", chunks=2, gpus=gpus, place=IN_PLACE)
+        report = lint(tmp_path, text.replace("\n minBytes", " minBytes"))
+        assert (report.verdict, "in place, race: rank 0 thread block" in str(report)) == (verdict, not waits), report
+
+
+def test_ranks_that_send_first_are_checked_for_races(tmp_path: Path) -> None:
+    """Even where what is read early goes nowhere."""
+    steps = (
+        'type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1"',
+        'type="rrc" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1"',
+    )
+    early = (
+        '<tb id="1" send="-1" recv="-1" chan="0">\n<step s="0" type="cpy" srcbuf="o" srcoff="0" dstbuf="s" dstoff="0" '
+        'cnt="1" depid="-1" deps="-1" hasdep="0"/>\n</tb>\n'
+    )
+    text = two_ranks("allreduce", 1, 'i_chunks="1" o_chunks="1" s_chunks="1"', *steps)
+    assert lint(tmp_path, text).runs
+    assert "out of place, race: rank 0 thread block 1" in str(lint(tmp_path, text.replace("</gpu>", f"{early}</gpu>")))
 
 
 def test_two_ranks_that_leave_all_as_it_is_in_place_exchange_nothing(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from collopt.runtime.mscclpp.format.execution_plan import (
     to_mscclpp_text,
 )
 from collopt.runtime.mscclpp.format.reader import read_mscclpp
+from collopt.runtime.mscclpp.machine import machine
 from collopt.runtime.mscclpp.machine.machine import run_execution_plan
 from collopt.schedules import REDUCE
 from collopt.topologies import Topology, dgx1_v100, dgx_h100, generalized_kautz, hypercube, mi300x, ring
@@ -146,6 +147,27 @@ def test_the_machine_runs_no_more_than_memory_holds() -> None:
         UnsupportedError, match=r"chunks in 1000000000 slices are \d+ numbers; expected 67108864 at most"
     ):
         run_execution_plan(small_plan("allgather"), slices=10**9)
+
+
+def test_the_machine_runs_no_more_processes_than_clocks_have_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU, its thread block, and port channels that make up the rest."""
+    made = "the machine is made"
+
+    def make(*_: object) -> None:
+        raise AssertionError(made)
+
+    monkeypatch.setattr(machine, "_Machine", make)
+    for ports, error, words in (
+        (2**14 - 2, AssertionError, made),
+        (
+            2**14 - 1,
+            TooLargeError,
+            "there are 16385 GPUs, thread blocks and port channels; expected 16384 at most: run a smaller plan",
+        ),
+    ):
+        gpu = Gpu(2, 2, 0, {"memory": (), "port": (0,) * ports}, (), ((Operation("nop"),),))
+        with pytest.raises(error, match=f"^{words}$"):
+            run_execution_plan(ExecutionPlan("alone", "allreduce", False, 32, 64, 1024, (gpu,)))
 
 
 def test_an_input_that_changes_out_of_place_is_found() -> None:

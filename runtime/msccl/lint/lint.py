@@ -58,7 +58,7 @@ def lint_file(
     """
     dialect = dialect_of(runtime, version)
     resident = dialect.limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
-    check_counts({"max_thread_blocks": resident, "gpus_per_box": 1 if gpus_per_box is None else gpus_per_box})
+    check_counts({"max_thread_blocks": resident} | ({} if gpus_per_box is None else {"gpus_per_box": gpus_per_box}))
     # The parsers know no encoding: each byte is a character of its own.
     text = read_bytes(path, MAX_BYTES).decode("latin-1")
     findings = Findings()
@@ -99,8 +99,7 @@ def _check(document: Document, dialect: Dialect, resident: int, gpus_per_box: in
     check_network(document, gpus_per_box, findings)
     check_rounds(document, dialect, findings)
     if (program := checked_program(document, dialect, resident, findings)) is not None:
-        placements = dialect.placements(document.numbers.get("inplace", 0), document.numbers.get("outofplace", 1))
-        check_execution(program, *placements, queue_of(document, dialect), findings)
+        check_execution(program, *_placements(document, dialect), queue_of(document, dialect), findings)
 
 
 def checked_program(document: Document, dialect: Dialect, resident: int, findings: Findings) -> Program | None:
@@ -139,8 +138,6 @@ def loading_hints(dialect: Dialect, document: Document | None) -> tuple[str, ...
     """Notes on loading, besides the environment variables."""
     if dialect.absent:
         return ()
-    chunks = document.numbers["nchunksperloop"] if document else 1
-    channels = document.numbers["nchannels"] if document else 1
     lines = []
     if dialect.is_microsoft:
         lines.append("a file that is rejected is skipped with a warning; NCCL_DEBUG=INFO says which are connected")
@@ -156,9 +153,11 @@ def loading_hints(dialect: Dialect, document: Document | None) -> tuple[str, ...
         lines.append("RCCL has no MSCCL from ROCm 7.13 on, and before it must have been built with its kernels")
         lines.append("RCCL needs RCCL_MSCCL_FORCE_ENABLE except on machines that it knows, such as 8x MI300X")
         lines.append("if ncclCommSplit crashes, set RCCL_MSCCL_ENABLE=0 to run without MSCCL (ROCm/TheRock#7874)")
-    if channels > 1:
+    if document is None:
+        return tuple(lines)
+    if (channels := document.numbers["nchannels"]) > 1:
         lines.append(f"the communicator must have {channels} channels; NCCL_MAX_NCHANNELS must not be below")
-    if chunks > 1:
+    if (chunks := document.numbers["nchunksperloop"]) > 1:
         lines.append(f"only calls whose total number of elements is a multiple of {chunks} pick the file")
     return tuple(lines)
 
@@ -168,13 +167,17 @@ def call_windows(dialect: Dialect, document: Document | None) -> tuple[Window, .
     if document is None:
         return ()
     numbers = document.numbers
-    placements = dialect.placements(numbers.get("inplace", 0), numbers.get("outofplace", 0))
     sizes = dialect.sizes(numbers.get("minBytes"), numbers.get("maxBytes"))
     return tuple(
         Window(document.words["coll"], numbers["ngpus"], in_place, *sizes)
-        for in_place, applies in zip((True, False), placements, strict=True)
+        for in_place, applies in zip((True, False), _placements(document, dialect), strict=True)
         if applies
     )
+
+
+def _placements(document: Document, dialect: Dialect) -> tuple[bool, bool]:
+    """Whether a file is for calls in place, and for those out of place."""
+    return dialect.placements(document.numbers.get("inplace", 0), document.numbers.get("outofplace", 0))
 
 
 def summarize(dialect: Dialect, document: Document | None) -> str:

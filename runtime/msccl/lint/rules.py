@@ -67,7 +67,7 @@ def _channels(document: Document, dialect: Dialect) -> Problems:
 
 def _placement(document: Document, dialect: Dialect) -> Problems:
     for name in ("inplace", "outofplace"):
-        if document.numbers.get(name, 0) not in (0, 1):
+        if document.numbers.get(name) not in (None, 0, 1):
             yield "note", f"{name} is {document.numbers[name]} and read as 1; expected 0 or 1"
     if "outofplace" not in document.numbers:
         return
@@ -81,12 +81,13 @@ def _placement(document: Document, dialect: Dialect) -> Problems:
 
 def _window(document: Document, dialect: Dialect) -> Problems:
     least, most = document.numbers.get("minBytes"), document.numbers.get("maxBytes")
-    for name, value in (("minBytes", least), ("maxBytes", most)):
-        if value is not None and value < 0:
-            # Elsewhere they are compared as numbers without a sign, and are larger than any size.
-            severity: Severity = "rejected" if dialect.is_microsoft else "ignored" if value is least else "note"
-            yield severity, f"{name} is {value}; expected 0 or more"
-    if (least or 0) < 0 or (most or 0) < 0:
+    given = {"minBytes": least, "maxBytes": most}
+    negative = {name: value for name, value in given.items() if value is not None and value < 0}
+    for name, value in negative.items():
+        # Elsewhere they are compared as numbers without a sign, and are larger than any size.
+        severity: Severity = "rejected" if dialect.is_microsoft else "ignored" if name == "minBytes" else "note"
+        yield severity, f"{name} is {value}; expected 0 or more"
+    if negative:
         return
     first, beyond = dialect.sizes(least, most)
     if not dialect.is_microsoft:
@@ -109,12 +110,10 @@ def _window(document: Document, dialect: Dialect) -> Problems:
 def check_gpus(document: Document, layout: Layout | None, dialect: Dialect, findings: Findings) -> None:
     """Check that every rank has a gpu element with the right sizes."""
     ranks = document.numbers["ngpus"]
-    if ranks < 1:
-        return
     found = Counter(gpu.number for gpu in document.gpus)
     for number in sorted(number for number, times in found.items() if times > 1):
         findings.add("wrong data", f"there are {found[number]} gpu elements with id {number}; the last one counts")
-    missing = next((number for number in range(min(ranks, len(found) + 1)) if number not in found), None)
+    missing = next((number for number in range(ranks) if number not in found), None)
     if missing is not None:
         message = f"there is no gpu element with id {missing}, but ngpus is {ranks}; that rank launches nothing"
         findings.add("hangs", message)
@@ -133,7 +132,7 @@ def _gpu(document: Document, gpu: Gpu, layout: Layout | None, dialect: Dialect) 
             if sizes[name] > 0 and sizes[name] * (ranks if collective is divided else 1) != chunks:
                 yield "rejected", f"{name} is {sizes[name]}, which does not match nchunksperloop {chunks}"
     # A root's file says by 0 that the others have none, and one for calls in place that it does without.
-    if layout is not None and not layout.collective.has_one_root and 0 <= gpu.number < ranks:
+    if layout is not None and not layout.collective.has_one_root:
         for name, real in zip(sizes, buffer_chunks(layout, gpu.number), strict=False):
             if sizes[name] not in (0, real):
                 yield "note", f"{name} is {sizes[name]}, but the buffer has {real} chunks; it only bounds offsets"
@@ -168,9 +167,8 @@ def check_blocks(
     for gpu in document.gpus:
         _report(_numbers(gpu, dialect, resident), gpu.line, findings)
         _check_connections(gpu, dialect, findings)
-        known = layout if 0 <= gpu.number < document.numbers["ngpus"] else None
         stated = gpu.input_chunks, gpu.output_chunks, gpu.scratch_chunks
-        real = stated if known is None else (*buffer_chunks(known, gpu.number), gpu.scratch_chunks)
+        real = stated if layout is None else (*buffer_chunks(layout, gpu.number), gpu.scratch_chunks)
         sizes = dict(zip("ios", zip(stated, real, strict=True), strict=True))
         for block in gpu.blocks:
             _report(_block(document, gpu, block, dialect), block.line, findings)
@@ -292,11 +290,11 @@ def _ends(step: Step, gpu: Gpu, sizes: dict[str, tuple[int, int]]) -> Problems:
 
 def _check_chains(block: Block, findings: Findings) -> None:
     """Report steps that end a block, waits that are nobody's, and reductions that are merged and must not be."""
-    total = length = waits = chunks = 0
-    before = None
+    total = length = chunks = 0
+    before, waits = None, False
     for step in block.steps:
         where, reduces = at(step.line), step.kind == "re"
-        waits += step.wait_block >= 0
+        waits = waits or step.wait_block >= 0
         if step.kind == "ra":
             findings.add("wrong data", "type is ra, which is read, but the kernel ends the thread block there", where)
         if step.kind == "nop":
@@ -314,6 +312,6 @@ def _check_chains(block: Block, findings: Findings) -> None:
         if not joins and waits and step.wait_block < 0:
             findings.add("rejected", "the step waits for nothing, but comes after a nop that waits", where)
         if not joins:
-            waits = 0
+            waits = False
         # The parsers count all reductions of a thread block, so that only one chain is cut.
         before, chunks = None if step.signals or total == MAX_CHAIN else place, step.chunks

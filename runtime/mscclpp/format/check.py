@@ -273,17 +273,15 @@ class _Checker:
                 f"{self.where}: pipelines have slices of {len(found)} kinds; collopt runs plans in which all have the "
                 "same unit_size and num_chunks"
             )
-        for unit, _ in found:
+        chunk = min(self.plan.max_bytes, self.plan.largest_message) // self.plan.message_chunks
+        for unit, count in found:
             if unit % executor.ALIGNMENT:
                 self._fail(f"unit_size is {unit}; expected a multiple of {executor.ALIGNMENT}")
-        largest = min(self.plan.max_bytes, self.plan.largest_message)
-        chunk = largest // self.plan.message_chunks
-        iterations = max((chunk * count // unit for unit, count in found), default=0)
-        if iterations >= 2**16:
-            self._fail(
-                f"max_message_size is {self.plan.max_bytes}, of which a pipeline makes {iterations} slices; expected "
-                "fewer than 65536"
-            )
+            if (iterations := chunk * count // unit) >= 2**16:
+                self._fail(
+                    f"max_message_size is {self.plan.max_bytes}, of which a pipeline makes {iterations} slices; "
+                    "expected fewer than 65536"
+                )
 
     def _check_signals(self) -> None:
         """Each signal has a wait at the other end, in the same pipeline or outside of all."""
@@ -312,7 +310,7 @@ class _Checker:
         )
         for _, rank, block, operation, pipeline in self.steps:
             for semaphore in operation.semaphores:
-                uses[rank, semaphore][operation.name].append((block, pipeline is not None))
+                uses[rank, semaphore][operation.name].append((block, bool(pipeline)))
         for (rank, semaphore), found in sorted(uses.items()):
             acquired, released = found["sem_acquire"], found["sem_release"]
             if any(len({block for block, _ in uses}) != 1 for uses in (acquired, released)):
