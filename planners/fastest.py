@@ -27,7 +27,7 @@ NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less
 CLOSE = Fraction(105, 100)  # of the bound: no planner that searches among many ranks is tried for less
 AS_FAST = Fraction(1005, 1000)  # of the fastest: the plan for large data is kept
 HARDLY = 1 / AS_FAST  # of the fastest: a plan that cannot take less is not run
-FEW_RANKS = 8  # up to which all planners are tried that take no time
+FEW_RANKS = 8  # up to which all quick planners are tried
 SEARCHED_RANKS = 16  # up to which searches are quick: those are tried where ranks relay, too
 FEW_TREES_RANKS = 32  # up to which so many forests are planned and run in seconds, and those where ranks differ
 RING_RANKS = 64  # up to which rings take little longer than what else was tried
@@ -47,11 +47,11 @@ ON_FEW_RANKS = (
     *("forestcoll", "strength", "allreduce-lp", "multitree", "blink", *DIRECT),
     *("hierarchical-ring", "recursive-halving-doubling", "ring-unwinding", "bruck"),
 )
-"""Planners that are tried as well where they take no time, for irregular networks."""
+"""Planners that are tried as well where they are quick, for irregular networks."""
 BRANCHING = ("nvls", "steiner")
 """Planners whose trees branch at switches."""
 ON_FEWEST_RANKS = ("greedy",)
-"""Planners whose searches take no time on up to FEW_RANKS alone."""
+"""Planners that are quick on up to FEW_RANKS only."""
 
 
 def plan_for_size(

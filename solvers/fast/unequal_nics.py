@@ -4,7 +4,7 @@ A server is one part with all of its lanes, of which two servers use as many as 
 into parts of g lanes, where g divides the lanes of all servers, and what server i, of u parts, sends to server j, of v
 parts, is distributed evenly over all u v pairs.  Then the part with the largest load sends per lane what Theorem 1 of
 FAST requires of its server; whole servers need fewer stages.  A GPU orders its bytes from its first lane's peer on, as
-in `tile_balance`.
+in `stages`.
 """
 
 from math import gcd
