@@ -7,18 +7,18 @@ from pathlib import Path
 from ...errors import CertificateError
 from ...schedules import as_bytes
 from ...support.validation import shown
-from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import UsageError
-from ..arguments.plan_summary import plan_figures
-from ..arguments.shared import NetworkOptions
+from ..terminal.options import NetworkOptions
 from ..terminal.output import emit_json, emit_rows, note
+from ..terminal.output_files import check_targets, name_errors_after
+from ..terminal.parameters import UsageError
+from ..terminal.plan_summary import plan_figures
 from ..terminal.progress import working
 
 
 def verify(plan: Path, described: NetworkOptions, topology: str | None = None, as_json: bool = False) -> None:
     """Verify everything that a plan file claims; nothing in the file is trusted."""
     from ...planners import load_plan
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     if topology is None and described.given():
         raise UsageError(f"{described.given()[0]} describes a network; give --topology too, or leave it out")
@@ -33,7 +33,7 @@ def verify(plan: Path, described: NetworkOptions, topology: str | None = None, a
     if as_json:
         emit_json({"plan": str(plan), "verified": True, "compared": network is not None} | plan_figures(checked))
     else:
-        from ...report.tables.summary import check_rows
+        from ...report.summary import check_rows
 
         title = f"{plan}: {checked.collective} on {checked.topology.name} by {checked.planner}, verified"
         origin = "matches --topology" if network is not None else "read from the plan file; check it with --topology"

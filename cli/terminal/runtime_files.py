@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import TooLargeError
 from ...schedules import Collective
 from ...support.quantities import as_bytes
-from ..terminal.output import note
-from ..terminal.progress import computing, handling, working
+from .options import takes_option
+from .output import note
 from .output_files import name_errors_after
 from .parameters import UsageError
-from .shared import takes_option
+from .progress import computing, handling, working
 
 if TYPE_CHECKING:
     from ...planners import Plan

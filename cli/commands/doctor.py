@@ -14,8 +14,7 @@ import typer
 
 from ...errors import ColloptError, MissingDependencyError
 from ...support.packages import ABSENT, remedy, requirements
-from ..terminal.exit_status import CHECK_FAILED
-from ..terminal.output import emit_json, emit_rows
+from ..terminal.output import CHECK_FAILED, emit_json, emit_rows
 from ..terminal.progress import computing, working
 
 if TYPE_CHECKING:

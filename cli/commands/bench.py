@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import ProgramError
 from ...schedules.traffic.collective import as_collective
-from ..arguments.parameters import UsageError
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, emit
+from ..terminal.parameters import UsageError
 from ..terminal.progress import computing, working
 from .run import as_one_of_the_ranks, check_op, note_copies
 
@@ -118,7 +118,7 @@ def _planned(
     """Plan for the network described by the options, if any."""
     from ...planners import plan
     from ...planners.registry import as_planner
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     if topology is None:
         described = {"--collective": collective, "--planner": planners}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import FileFormatError
 from ...schedules.traffic.collective import as_collective
 from ...support.validation import shown
-from ..arguments.output_files import check_figure, check_targets, name_errors_after
-from ..arguments.parameters import UsageError
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, distinct_sizes, size_option
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners, distinct_sizes, size_option
 from ..terminal.output import note
+from ..terminal.output_files import check_figure, check_targets, name_errors_after
+from ..terminal.parameters import UsageError
 from ..terminal.progress import computing, working
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def show(
     """Draw a network, its bottleneck cut, or a plan: trees, steps, link utilization, bandwidth by size."""
     from ...report import save_figure
     from ...report.figures.style import empty_figure
-    from ..arguments.networks import network_file
+    from ..terminal.networks import network_file
 
     file = Path(what) if what.lower().endswith(TABLES) else network_file(what)
     kind_of_file = _kind_of_file(file)
@@ -148,7 +148,7 @@ def _drawn(
 ) -> tuple[tuple[str, Figure], str]:
     """Draw the figure; return its kind, the figure and a default file name."""
     from ...planners import bound
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     if kind_of_file == "table":
         return (kind, _figure_of_table(Path(what))), _file_name(Path(what).stem)

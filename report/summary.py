@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...schedules import EVERY_SCHEDULE, AnyStepSchedule, FlowSchedule, Schedule, StagedFlow, TreeSchedule
-from ...schedules.paths import congestion
-from ...schedules.paths.schedule import RoutedSchedule
-from ...schedules.steps.allreduce import StepExchange
-from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest
-from ...support.formatting import count_text, gap_text, percentage_text, rate_text
+from ..schedules import EVERY_SCHEDULE, AnyStepSchedule, FlowSchedule, Schedule, StagedFlow, TreeSchedule
+from ..schedules.paths import congestion
+from ..schedules.paths.schedule import RoutedSchedule
+from ..schedules.steps.allreduce import StepExchange
+from ..schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest
+from ..support.formatting import count_text, gap_text, percentage_text, rate_text
 
 if TYPE_CHECKING:
-    from ...planners import Plan
+    from ..planners import Plan
 
 
 def check_rows(checked: Plan, origin: str) -> dict[str, str]:

@@ -11,13 +11,13 @@ from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, time_text
-from ..arguments.output_files import check_targets
-from ..arguments.parameters import UsageError
-from ..arguments.runtime_files import write_fitting
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, size_option, takes_option
-from ..inspecting.lint import row
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners, size_option, takes_option
 from ..terminal.output import emit, emit_json, note, number_table
+from ..terminal.output_files import check_targets
+from ..terminal.parameters import UsageError
 from ..terminal.progress import computing, working
+from ..terminal.runtime_files import write_fitting
+from .lint import row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def family(
     """Export a folder of files from which a runtime picks the fastest plan by size."""
     from ...runtime.families.write import format_of, free_folder, loading_notes, write_family
     from ...runtime.mscclpp.registration import write_registration
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
     known = as_collective(collective)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import UnsupportedError
-from ...planners import Plan
-from ...runtime import simulate
-from ...schedules import Bound, Cut, Forest, LengthDual, Partition, RankCuts, Witness, as_bytes, schedule_time
-from ...schedules.bounds.witness import LinkDuals
-from ...support.validation import as_kind, as_several, shown
-from ...topologies import Topology
+from ..errors import UnsupportedError
+from ..planners import Plan
+from ..runtime import simulate
+from ..schedules import Bound, Cut, Forest, LengthDual, Partition, RankCuts, Witness, as_bytes, schedule_time
+from ..schedules.bounds.witness import LinkDuals
+from ..support.validation import as_kind, as_several, shown
+from ..topologies import Topology
 from .busy_times import busy_times, hops_before, step_run, tree_hops
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...schedules import Cut, Partition, Witness
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import MAX_NAMES, abbreviated_names, bandwidth_text, exact, rate_text, time_text
-from ..arguments.parameters import UsageError
-from ..arguments.plan_summary import rates, request_figures, witness_figures, witness_text
-from ..arguments.shared import NetworkOptions, ShardOptions, distinct_sizes
+from ..terminal.options import NetworkOptions, ShardOptions, distinct_sizes
 from ..terminal.output import Formats, bare_table, emit, emit_rows, flat
+from ..terminal.parameters import UsageError
+from ..terminal.plan_summary import rates, request_figures, witness_figures, witness_text
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def bound(
     """
     from ...planners import bound as find_bound
     from ...planners import bound_sizes
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     known = as_collective(collective)
     network = find_network(topology, described)

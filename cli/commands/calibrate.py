@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ...errors import FileFormatError
 from ...support.formatting import count_text, percentage_text
 from ...support.validation import shown
-from ..arguments.output_files import check_figure, check_targets, name_errors_after
-from ..arguments.parameters import UsageError
-from ..arguments.shared import NetworkOptions, check_planners
+from ..terminal.options import NetworkOptions, check_planners
 from ..terminal.output import Formats, emit, note, plain_table
+from ..terminal.output_files import check_figure, check_targets, name_errors_after
+from ..terminal.parameters import UsageError
 from ..terminal.progress import working
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def calibrate(
     from ...runtime import Measurement
     from ...runtime import calibrate as calibrated
     from ...topologies import write_topology
-    from ..arguments.networks import find_network, network_file
+    from ..terminal.networks import find_network, network_file
 
     runs = [(file, ()) for file in files or []] + [_tie(text) for text in classes or []]
     _check_request(runs, topology, described, {"--output": output, "--figure": figure, "--planner": planner})

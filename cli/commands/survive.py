@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, percentage_text
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, bare_table, emit, note, plain_rows
 from ..terminal.progress import computing
 
@@ -37,7 +37,7 @@ def survive(
     """
     from ...planners import PlanFolder
     from ...planners import survive as plan_failures
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     known = [as_collective(each.strip()) for each in collective.split(",")]
     check_planners([planner])

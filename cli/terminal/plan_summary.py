@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
     """Return the key figures of a plan for JSON; exact numbers are strings such as ``"15/166"``."""
-    from ...report.tables.summary import busiest_links
+    from ...report.summary import busiest_links
 
     return {
         **request_figures(plan),
@@ -82,7 +82,7 @@ def _flow_figures(schedule: FlowSchedule, plan: Plan) -> dict[str, Any]:
 
 @_schedule_figures.register(TreeSchedule)
 def _tree_figures(schedule: TreeSchedule, plan: Plan) -> dict[str, Any]:
-    from ...report.tables.summary import branching_switches
+    from ...report.summary import branching_switches
 
     return {
         "trees_per_root": schedule.forests[-1].trees_per_root,

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..arguments.parameters import UsageError
-from ..terminal.exit_status import CHECK_FAILED
-from ..terminal.output import emit, emit_json
+from ..terminal.output import CHECK_FAILED, emit, emit_json
+from ..terminal.parameters import UsageError
 from ..terminal.progress import working
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from ...schedules.traffic.collective import as_collective
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ...support.quantities import as_factor, as_latency
 from ...support.validation import shown
-from ..arguments.output_files import check_targets, name_errors_after
-from ..arguments.parameters import UsageError
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
+from ..terminal.output_files import check_targets, name_errors_after
+from ..terminal.parameters import UsageError
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:

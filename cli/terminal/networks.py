@@ -14,9 +14,9 @@ from ...support.validation import shown
 from ...topologies import CatalogueEntry, Failure, Topology, build, scaled_links
 from ...topologies.builders import find_entry
 from ...topologies.files import names_file
-from ..terminal.output import note
+from .options import NetworkOptions
+from .output import note
 from .parameters import UsageError, whole_number
-from .shared import NetworkOptions
 
 if TYPE_CHECKING:
     from ...topologies.importing.read import ImportOptions

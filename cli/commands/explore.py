@@ -17,9 +17,9 @@ from ...errors import ColloptError, UnsupportedError
 from ...schedules import as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.packages import check_extra
-from ..arguments.parameters import Command, described
-from ..arguments.shared import NetworkOptions, check_planners
+from ..terminal.options import NetworkOptions, check_planners
 from ..terminal.output import note
+from ..terminal.parameters import Command, described
 
 if TYPE_CHECKING:
     from ...topologies import Topology
@@ -72,7 +72,7 @@ def explore(
 
 def find(words: tuple[str, ...], uploads: Mapping[str, Path]) -> tuple[Topology, list[str]]:
     """Build or read a network from words of a command line, dropped files by name; return what was assumed, too."""
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     given: dict[str, Any] = {}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...support.formatting import count_text, percentage_text
-from ..arguments.output_files import check_targets, write_files
-from ..arguments.parameters import UsageError
-from ..arguments.shared import NetworkOptions
+from ..terminal.options import NetworkOptions
 from ..terminal.output import Formats, emit, note, number_table, plain_rows
+from ..terminal.output_files import check_targets, write_files
+from ..terminal.parameters import UsageError
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def groups(
     """Plan for process groups that share a fabric, at the best rates in proportion to their sizes, proved together."""
     from ...planners import plan_groups, read_groups
     from ...planners.plans.plan import document_text
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     if (file is None) == (mesh is None) or (mesh is None) != (axis is None):
         raise UsageError("expected a file of groups, or --mesh and --axis, such as --mesh 2x8 --axis 1:allgather")

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...planners import Plan
-from ...runtime import Simulation, simulate
-from ...schedules import Allreduce, AnyStepSchedule, FlowSchedule, Forest, Schedule, StepExchange, TreeSchedule
-from ...schedules.trees.symmetric_forest import expanding
-from ...schedules.trees.tree_chunks import shard_chunks, tree_chunks
-from ...support.arrays import BoolArray, IntArray
-from ...support.validation import as_kind
+from ..planners import Plan
+from ..runtime import Simulation, simulate
+from ..schedules import Allreduce, AnyStepSchedule, FlowSchedule, Forest, Schedule, StepExchange, TreeSchedule
+from ..schedules.trees.symmetric_forest import expanding
+from ..schedules.trees.tree_chunks import shard_chunks, tree_chunks
+from ..support.arrays import BoolArray, IntArray
+from ..support.validation import as_kind
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import bandwidth_text, rate_text
 from ...support.quantities import as_factor
-from ..arguments.shared import NetworkOptions, ShardOptions
+from ..terminal.options import NetworkOptions, ShardOptions
 from ..terminal.output import Formats, emit, number_table, plain_rows
 from ..terminal.progress import computing
 
@@ -40,7 +40,7 @@ def sensitivity(
     gains more than each alone, as for links in a row.
     """
     from ...planners import sensitivity as find_sensitivity
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     known, part = as_collective(collective), as_factor(step, "--step")
     network = find_network(topology, described)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UnsupportedError
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
-from ..arguments.parameters import UsageError
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, distinct_sizes
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners, distinct_sizes
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
+from ..terminal.parameters import UsageError
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def compare(
 ) -> None:
     """Plan a collective with every planner, and compare the results with the proven bounds."""
     from ...planners.analysis.compare import check_feasible, iter_outcomes, outcome_table
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     known = as_collective(collective)
     check_planners(planner or ())

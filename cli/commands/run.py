@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ProgramError
 from ...schedules import Collective
-from ..arguments.parameters import UsageError
-from ..terminal.exit_status import CHECK_FAILED
-from ..terminal.output import emit, emit_json, note
+from ..terminal.output import CHECK_FAILED, emit, emit_json, note
+from ..terminal.parameters import UsageError
 from ..terminal.progress import working
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.assumed_costs import as_costs
-from ..arguments.output_files import check_targets, write_files
-from ..arguments.parameters import UsageError
-from ..arguments.plan_summary import plan_figures
-from ..arguments.runtime_files import RuntimeFiles, write_fitting
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, size_option
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners, size_option
 from ..terminal.output import Formats, advise, emit_rows, flat, note
+from ..terminal.output_files import check_targets, write_files
+from ..terminal.parameters import UsageError
+from ..terminal.plan_summary import plan_figures
 from ..terminal.progress import computing
+from ..terminal.runtime_files import RuntimeFiles, write_fitting
 
 if TYPE_CHECKING:
     from ...planners import Plan
@@ -44,7 +44,7 @@ def plan(
     from ...planners import bound as find_bound
     from ...planners import plan as make_plan
     from ...planners.registry import as_planner
-    from ..arguments.networks import find_network, network_file
+    from ..terminal.networks import find_network, network_file
 
     # Whatever can be refused is refused before the work.
     known = as_collective(collective)
@@ -121,7 +121,7 @@ def _figures(made: Plan, intact: Bound | None, size: str | None) -> dict[str, An
 
 
 def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
-    from ...report.tables.summary import optimality, schedule_rows
+    from ...report.summary import optimality, schedule_rows
 
     network, scope = made.topology, made.bound.scope
     about = "" if scope == EVERY_SCHEDULE else f" for {scope}"
@@ -145,7 +145,7 @@ BOUNDED_RANKS = 256  # up to which bounding the time takes a second
 def _times(made: Plan, size: str) -> dict[str, str]:
     """Times for a size: predicted if the plan is for that size, or else estimated; and what they count."""
     from ...planners import bound_sizes
-    from ...report.tables.summary import optimality
+    from ...report.summary import optimality
 
     counted = as_costs(None, made.topology).label
     if "predicted_us" in made.provenance:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
-from ..arguments.parameters import UsageError
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, distinct_sizes
-from ..terminal.exit_status import CHECK_FAILED
-from ..terminal.output import Formats, emit, emit_rows, number_table, plain_rows
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners, distinct_sizes
+from ..terminal.output import CHECK_FAILED, Formats, emit, emit_rows, number_table, plain_rows
+from ..terminal.parameters import UsageError
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def score(
 def _network(file: Path, topology: str | None, described: NetworkOptions) -> Topology:
     """Return the network that was asked for, or that of a plan file."""
     from ...support.files.file_kinds import PLAN_KIND, kind_of
-    from ..arguments.networks import find_network
+    from ..terminal.networks import find_network
 
     if topology is not None:
         return find_network(topology, described)
