@@ -25,8 +25,8 @@ from .failures.scaling import Scaling, scaled_links
 from .files import read_topology, write_topology
 from .graphs.automorphisms import symmetries
 from .graphs.expansions import bidirectional, cartesian_power, cartesian_product, degree_expansion, line_graph, parallel
-from .graphs.isomorphism import automorphisms, isomorphism
-from .graphs.properties import bandwidth_optimum, moore_steps, reverse_symmetry, undirected_moore_steps
+from .graphs.isomorphism import automorphisms, isomorphism, reverse_symmetry
+from .graphs.properties import bandwidth_optimum, moore_steps, undirected_moore_steps
 from .graphs.stored_broadcasts import BaseSchedule, base_schedule_rows
 from .importing.formats import read_box
 from .importing.read import compose

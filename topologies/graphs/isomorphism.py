@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,24 @@ def isomorphism(graph: DirectGraph, other: DirectGraph) -> IntArray | None:
     if preserves_arcs(graph, other, same):
         return same
     return NodeMatching(graph, other).run()
+
+
+_reversals: WeakKeyDictionary[DirectGraph, IntArray | None] = WeakKeyDictionary()
+
+
+def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
+    """Find an isomorphism from a graph to its transpose, by which schedules can be reversed (Theorem 2).
+
+    Direct-connect paper, Definition 6; found once for each graph.
+
+    Returns
+    -------
+    ndarray of int64, shape (nodes,), or None
+        It is also one from the transpose to the graph; None if there is none.  `NoAnswerError` as by `isomorphism`.
+    """
+    if as_direct_graph(graph) not in _reversals:
+        _reversals[graph] = isomorphism(graph, graph.transpose())
+    return _reversals[graph]
 
 
 def automorphisms(graph: DirectGraph) -> IntArray:

@@ -1,13 +1,9 @@
-"""Bounds of the direct-connect paper on steps and bandwidth of all graphs, and reverse symmetry of one."""
+"""Bounds of the direct-connect paper on steps and bandwidth of all graphs."""
 
 from fractions import Fraction
-from weakref import WeakKeyDictionary
 
 from ...errors import UnsupportedError
-from ...support.arrays import IntArray
 from ...support.validation import as_size
-from ..network.direct_graph import DirectGraph, as_direct_graph
-from .isomorphism import isomorphism
 
 MAX_NODES = 2**62  # the graphs are not built
 
@@ -60,21 +56,3 @@ def bandwidth_optimum(nodes: int) -> Fraction:
     """
     nodes = as_size(nodes, "nodes", most=MAX_NODES)
     return Fraction(nodes - 1, nodes)
-
-
-_reversals: WeakKeyDictionary[DirectGraph, IntArray | None] = WeakKeyDictionary()
-
-
-def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
-    """Find an isomorphism from a graph to its transpose, by which schedules can be reversed (Theorem 2).
-
-    Direct-connect paper, Definition 6; found once for each graph.
-
-    Returns
-    -------
-    ndarray of int64, shape (nodes,), or None
-        It is also one from the transpose to the graph; None if there is none.  `NoAnswerError` as by `isomorphism`.
-    """
-    if as_direct_graph(graph) not in _reversals:
-        _reversals[graph] = isomorphism(graph, graph.transpose())
-    return _reversals[graph]

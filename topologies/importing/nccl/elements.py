@@ -14,8 +14,8 @@ from ....errors import FileFormatError
 from ....support.validation import shown
 from ..sources.document import Document
 
-MAX_DEPTH = 64  # nesting depth; PCIe switches are some three deep
-MAX_CHARACTERS = 4 * 2**20
+MAX_XML_DEPTH = 64  # nesting depth; PCIe switches are some three deep
+MAX_XML = 4 * 2**20
 MAX_ELEMENTS = 50_000  # a rack of 72 GPUs has some two thousand, in some hundred thousand characters
 MAX_VALUE = 255  # characters of an attribute; NCCL keeps no more (``src/graph/xml.h``)
 
@@ -96,9 +96,9 @@ class Element:
 
 def read_tree(document: Document) -> Element:
     """Parse a topology file and return its ``system`` element."""
-    if len(document.text) > MAX_CHARACTERS:
-        raise document.error(f"the file has more than {MAX_CHARACTERS} characters; expected the dump of one machine")
-    reader = _Reader(document)
+    if len(document.text) > MAX_XML:
+        raise document.error(f"the file has more than {MAX_XML} characters; expected the dump of one machine")
+    reader = _TreeBuilder(document)
     # The text is decoded already, whatever encoding the file declares.
     reader.parser = parser = expat.ParserCreate("utf-8")
     parser.StartDoctypeDeclHandler = reader.doctype
@@ -113,7 +113,7 @@ def read_tree(document: Document) -> Element:
     return reader.root
 
 
-class _Reader:
+class _TreeBuilder:
     """Builds the tree from the parser's events."""
 
     parser: expat.XMLParserType
@@ -138,8 +138,8 @@ class _Reader:
         self.count += 1
         if self.count > MAX_ELEMENTS:
             raise self.error(f"the file has more than {MAX_ELEMENTS} elements; expected the dump of one machine")
-        if len(self.open) + self.skipped >= MAX_DEPTH:
-            raise self.error(f"more than {MAX_DEPTH} elements stand inside each other; expected PCIe switches")
+        if len(self.open) + self.skipped >= MAX_XML_DEPTH:
+            raise self.error(f"more than {MAX_XML_DEPTH} elements stand inside each other; expected PCIe switches")
         for name, value in attributes.items():
             if len(name) > MAX_VALUE or len(value) > MAX_VALUE:
                 raise self.error(f"attribute {shown(name)} is too long; expected at most {MAX_VALUE} characters")

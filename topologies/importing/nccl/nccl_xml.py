@@ -213,12 +213,12 @@ def _notes(listing: _Listing, product: GpuProduct, options: BoxOptions, totals: 
 _XML = re.compile(r"\s*<[?!A-Za-z]")
 
 
-def matches(document: Document) -> bool:
-    """Return whether the text looks like XML of any kind; `read_box` refuses XML that is not a network."""
+def matches_nccl(document: Document) -> bool:
+    """Return whether the text looks like XML of any kind; `read_nccl` refuses XML that is not a network."""
     return _XML.match(document.text) is not None
 
 
-def read_box(document: Document, options: BoxOptions) -> Box:
+def read_nccl(document: Document, options: BoxOptions) -> Box:
     """Read the box that a topology file of NCCL or RCCL describes."""
     machine = read_machine(read_tree(document), options)
     found = assumed_links(machine, options) if machine.partial else listed_links(machine, options)

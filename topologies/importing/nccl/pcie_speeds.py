@@ -5,39 +5,9 @@ NCCL's figures are those of its ``src/graph/topo.h`` and ``src/graph/topo.cc``.
 
 import re
 from fractions import Fraction
-from typing import NamedTuple
 
+from ..sources.options import DEFAULT_LANES, DEFAULT_SPEED, LANE_RATES
 from .elements import Element
-
-
-class Lane(NamedTuple):
-    """GB/s of one lane in one direction: line rate, and NCCL's figure."""
-
-    line: Fraction
-    nccl: Fraction
-
-
-def _lane(transfers: str, coding: Fraction, nccl: int) -> Lane:
-    return Lane(Fraction(transfers) * coding / 8, Fraction(nccl, 80))
-
-
-CODING_8B10B = Fraction(8, 10)
-CODING_128B130B = Fraction(128, 130)
-CODING_FLIT = Fraction(242, 256)
-
-LANE_RATES = {
-    "2.5": _lane("2.5", CODING_8B10B, 15),
-    "5": _lane("5", CODING_8B10B, 30),
-    "8": _lane("8", CODING_128B130B, 60),
-    "16": _lane("16", CODING_128B130B, 120),
-    "32": _lane("32", CODING_128B130B, 240),
-    "64": _lane("64", CODING_FLIT, 480),
-}
-"""By GT/s.  Of the bits on the line, 8 of 10 are data up to 5 GT/s, 128 of 130 up to 32, and 242 of 256 bytes of a
-flit at 64 (PCI Express base specification)."""
-
-DEFAULT_SPEED = "8"
-DEFAULT_LANES = 16  # NCCL's defaults for missing values: generation 3 with sixteen lanes
 
 _TRANSFERS = re.compile(r"([0-9]+(?:\.[0-9]+)?) *GT/s(?: PCIe)?")
 

@@ -13,10 +13,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ....support.formatting import count_text
-from ..sources.options import BoxOptions
+from ..sources.options import DEFAULT_LANES, DEFAULT_SPEED, BoxOptions
 from .elements import Element
 from .machine import Machine
-from .pcie_speeds import DEFAULT_LANES, DEFAULT_SPEED, pcie_bandwidth, states_bandwidth
+from .pcie_speeds import pcie_bandwidth, states_bandwidth
 
 IMPLAUSIBLE_BRIDGE = 16  # a bridge this many times slower than the devices below it is an artifact of a virtual machine
 IMPLAUSIBLE_NIC = 4
@@ -69,7 +69,7 @@ class Pcie(NamedTuple):
 
 def read_pcie(machine: Machine, options: BoxOptions) -> Pcie:
     """Read the PCIe trees of a machine."""
-    reader = _Reader(machine, options)
+    reader = _PcieReader(machine, options)
     cpus = [reader.cpu(element) for element in machine.system.children]
     leaves = [leaf for cpu in cpus for leaf in cpu.leaves() if leaf is not cpu]
     return Pcie(
@@ -80,7 +80,7 @@ def read_pcie(machine: Machine, options: BoxOptions) -> Pcie:
     )
 
 
-class _Reader:
+class _PcieReader:
     """Builds the trees, and counts missing and implausible speeds."""
 
     def __init__(self, machine: Machine, options: BoxOptions) -> None:

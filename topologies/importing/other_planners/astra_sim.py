@@ -20,13 +20,13 @@ from ..sources.document import Document, Imported
 from ..sources.json_text import as_decimal
 from ..sources.options import BoxOptions
 
-MAX_CHARACTERS = 2**16
-KEYS = ("topology", "npus_count", "bandwidth", "latency")
+MAX_YAML = 2**16
+YAML_KEYS = ("topology", "npus_count", "bandwidth", "latency")
 MAX_NPUS = 2**16
-MAX_DEPTH = 8  # nesting depth; a network has four lists in one mapping
+MAX_YAML_DEPTH = 8  # nesting depth; a network has four lists in one mapping
 GIB = Fraction(2**30, 10**9)
 
-_NUMBER = re.compile(r"[0-9]{1,40}(?:\.[0-9]{0,40})?[eE][+-]?[0-9]{1,12}")
+_EXPONENT = re.compile(r"[0-9]{1,40}(?:\.[0-9]{0,40})?[eE][+-]?[0-9]{1,12}")
 
 
 class Dimension(NamedTuple):
@@ -38,12 +38,12 @@ class Dimension(NamedTuple):
     latency: Fraction
 
 
-def matches(document: Document) -> bool:
+def matches_astra_sim(document: Document) -> bool:
     """Return whether the content looks like such a file."""
     return all(re.search(rf"^{key}\s*:", document.text, re.MULTILINE) for key in ("topology", "npus_count"))
 
 
-def read_network(document: Document, options: BoxOptions) -> Imported:
+def read_astra_sim(document: Document, options: BoxOptions) -> Imported:
     """Make the product of the dimensions."""
     del options  # everything is in the file
     dimensions = _dimensions(document)
@@ -59,7 +59,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
         starts = (start for start in range(npus) if start // stride % dimension.npus == 0)
         for line, start in enumerate(starts):
             members = [f"npu{start + place * stride}" for place in range(dimension.npus)]
-            links += _line(dimension, members, f"dim{number}/switch{line}")
+            links += _line_of_npus(dimension, members, f"dim{number}/switch{line}")
             switches += [f"dim{number}/switch{line}"] if dimension.kind == "Switch" else []
         stride *= dimension.npus
     name = "-".join(f"{dimension.kind.lower()}{dimension.npus}" for dimension in dimensions)
@@ -68,7 +68,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
     return Imported(made, ("bandwidths are read as GiB/s, as ASTRA-sim computes, although its files say GB/s",))
 
 
-def _line(dimension: Dimension, members: list[str], switch: str) -> Iterator[Link]:
+def _line_of_npus(dimension: Dimension, members: list[str], switch: str) -> Iterator[Link]:
     """Return the links between NPUs that differ in one dimension only."""
     if dimension.kind == "Switch":
         pairs = [(member, switch) for member in members]
@@ -80,13 +80,13 @@ def _line(dimension: Dimension, members: list[str], switch: str) -> Iterator[Lin
 
 
 def _dimensions(document: Document) -> list[Dimension]:
-    data = _decode(document)
-    lists: list[Any] = [data.get(key) for key in KEYS]
-    for key, listed in zip(KEYS, lists, strict=True):
+    data = _decode_yaml(document)
+    lists: list[Any] = [data.get(key) for key in YAML_KEYS]
+    for key, listed in zip(YAML_KEYS, lists, strict=True):
         if not isinstance(listed, list) or not listed:
             raise document.error(f"{key} is {shown(listed)}; expected a list with one entry per dimension")
     if len({len(listed) for listed in lists}) > 1:
-        counts = ", ".join(f"{key} {len(listed)}" for key, listed in zip(KEYS, lists, strict=True))
+        counts = ", ".join(f"{key} {len(listed)}" for key, listed in zip(YAML_KEYS, lists, strict=True))
         raise document.error(f"its lists differ in length: {counts}; expected one entry per dimension in each")
     return [_dimension(row, document) for row in zip(*lists, strict=True)]
 
@@ -97,15 +97,15 @@ def _dimension(row: tuple[Any, ...], document: Document) -> Dimension:
         raise document.error(f"topology has {shown(kind)}; expected Ring, Switch or FullyConnected")
     if not is_int(npus) or not 2 <= npus <= MAX_NPUS:
         raise document.error(f"npus_count has {shown(npus)}; expected a whole number from 2 to {MAX_NPUS}")
-    rate = _number(bandwidth, "bandwidth", document)
+    rate = _yaml_number(bandwidth, "bandwidth", document)
     if rate == 0:
         raise document.error("bandwidth has 0; expected GB/s of one link")
-    return Dimension(kind, npus, rate * GIB, _number(latency, "latency", document) / 1000)
+    return Dimension(kind, npus, rate * GIB, _yaml_number(latency, "latency", document) / 1000)
 
 
-def _number(value: object, key: str, document: Document) -> Fraction:
+def _yaml_number(value: object, key: str, document: Document) -> Fraction:
     number = value
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
         # YAML 1.1 reads an exponent without a point, as in 4e2, as text.
         try:
             number = as_decimal(value)
@@ -117,9 +117,9 @@ def _number(value: object, key: str, document: Document) -> Fraction:
     return Fraction(Decimal(str(number)))
 
 
-def _decode(document: Document) -> dict[Any, Any]:
-    if len(document.text) > MAX_CHARACTERS:
-        raise document.error(f"it has more than {MAX_CHARACTERS} characters; expected four lists")
+def _decode_yaml(document: Document) -> dict[Any, Any]:
+    if len(document.text) > MAX_YAML:
+        raise document.error(f"it has more than {MAX_YAML} characters; expected four lists")
     import yaml
 
     try:
@@ -129,7 +129,7 @@ def _decode(document: Document) -> dict[Any, Any]:
             if isinstance(event, yaml.AliasEvent):
                 raise document.error(f"it has the alias *{event.anchor}; write the value out")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
+            if depth > MAX_YAML_DEPTH:
                 line = None if event.start_mark is None else event.start_mark.line + 1
                 raise document.error("its lists are nested too deeply; expected four lists", line)
         data = yaml.safe_load(document.text)
@@ -141,5 +141,5 @@ def _decode(document: Document) -> dict[Any, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise document.error(f"it is not valid YAML ({type(error).__name__})") from None
     if not isinstance(data, dict):
-        raise document.error(f"it holds {shown(data)}; expected the lists {', '.join(KEYS)}")
+        raise document.error(f"it holds {shown(data)}; expected the lists {', '.join(YAML_KEYS)}")
     return data

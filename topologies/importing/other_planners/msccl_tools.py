@@ -16,12 +16,12 @@ from ..sources.document import Document, Imported
 from ..sources.json_text import decode, looks_like
 from ..sources.options import BoxOptions
 
-MAX_NODES = 512
+MAX_MSCCL_NODES = 512
 MAX_UNITS = 10**6
 MAX_BOUNDS = 2**16
 
 
-class Bound(NamedTuple):
+class SharedBound(NamedTuple):
     """A switch of msccl-tools: senders, receivers, and the units of bandwidth that they share."""
 
     senders: frozenset[int]
@@ -30,17 +30,17 @@ class Bound(NamedTuple):
     name: str
 
 
-def matches(document: Document) -> bool:
+def matches_msccl(document: Document) -> bool:
     """Return whether the content looks like JSON of msccl-tools with links; never raises."""
     return looks_like(document, "msccl_type", "links")
 
 
-def read_network(document: Document, options: BoxOptions) -> Imported:
+def read_msccl(document: Document, options: BoxOptions) -> Imported:
     """Read the topology."""
-    data = _topology(document)
+    data = _msccl_topology(document)
     units = _units(document, data.get("links"))
-    bounds = _bounds(document, data.get("switches", []), len(units))
-    rate, latency, note = _unit(document, options)
+    bounds = _shared_bounds(document, data.get("switches", []), len(units))
+    rate, latency, note = _unit_of_bandwidth(document, options)
     names = [f"gpu{node}" for node in range(len(units))]
     name = data.get("name")
     title = name if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 100 else "msccl"
@@ -61,7 +61,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
     )
 
 
-def _topology(document: Document) -> dict[str, Any]:
+def _msccl_topology(document: Document) -> dict[str, Any]:
     data = decode(document)
     if data.get("msccl_type") == "algorithm" and isinstance(data.get("topology"), dict):
         data = data["topology"]
@@ -72,8 +72,10 @@ def _topology(document: Document) -> dict[str, Any]:
 
 def _units(document: Document, rows: object) -> list[list[int]]:
     size = len(rows) if isinstance(rows, list) else 0
-    if not isinstance(rows, list) or not 2 <= size <= MAX_NODES:
-        raise document.error(f"field links is {shown(rows)}; expected 2 to {MAX_NODES} rows, one for each receiver")
+    if not isinstance(rows, list) or not 2 <= size <= MAX_MSCCL_NODES:
+        raise document.error(
+            f"field links is {shown(rows)}; expected 2 to {MAX_MSCCL_NODES} rows, one for each receiver"
+        )
     for receiver, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != size:
             raise document.error(f"links[{receiver}] is {shown(row)}; expected {size} numbers, one for each sender")
@@ -84,7 +86,7 @@ def _units(document: Document, rows: object) -> list[list[int]]:
     return rows
 
 
-def _bounds(document: Document, entries: object, nodes: int) -> list[Bound]:
+def _shared_bounds(document: Document, entries: object, nodes: int) -> list[SharedBound]:
     if not isinstance(entries, list) or len(entries) > MAX_BOUNDS:
         raise document.error(f"field switches is {shown(entries)}; expected a list")
     bounds = []
@@ -101,7 +103,7 @@ def _bounds(document: Document, entries: object, nodes: int) -> list[Bound]:
             raise document.error(
                 f"switches[{number}] is {shown(entry)}; expected [senders, receivers, bandwidth from 1, name]"
             )
-        bounds.append(Bound(frozenset(entry[0]), frozenset(entry[1]), entry[2], entry[3]))
+        bounds.append(SharedBound(frozenset(entry[0]), frozenset(entry[1]), entry[2], entry[3]))
     return bounds
 
 
@@ -109,7 +111,7 @@ def _is_whole(value: object, least: int, most: int) -> bool:
     return is_int(value) and least <= value <= most
 
 
-def _unit(document: Document, options: BoxOptions) -> tuple[Fraction, Fraction, str]:
+def _unit_of_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, Fraction, str]:
     """Return GB/s of a unit, µs of a link, and a note on them."""
     if options.gpu is None:
         return Fraction(1), Fraction(0), "a unit of bandwidth is modeled as 1 GB/s, and latencies as 0"
@@ -123,7 +125,7 @@ def _unit(document: Document, options: BoxOptions) -> tuple[Fraction, Fraction, 
 
 
 def _ports(
-    document: Document, units: list[list[int]], bounds: Sequence[Bound]
+    document: Document, units: list[list[int]], bounds: Sequence[SharedBound]
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return the units that each node may send and receive; `FileFormatError` if there are other bounds."""
     leaving: dict[int, int] = {}

@@ -53,15 +53,15 @@ class Word(NamedTuple):
     line: int
 
 
-def matches(document: Document) -> bool:
+def matches_ns3(document: Document) -> bool:
     """Return whether it begins with three numbers, and a line has two numbers and a data rate; never raises."""
     return _FIRST_LINE.match(document.text) is not None and _LINK_LINE.search(document.text) is not None
 
 
-def read_network(document: Document, options: BoxOptions) -> Imported:
+def read_ns3(document: Document, options: BoxOptions) -> Imported:
     r"""Read the topology; ranks are ``npu0`` ... and switches ``switch8`` ..., by the numbers of the file."""
     del options  # everything is in the file
-    reader = _Reader(document)
+    reader = _WordReader(document)
     nodes = reader.whole("the number of nodes", 2, MAX_NODES)
     switches = reader.whole("the number of switches", 0, nodes - 2)
     count = reader.whole("the number of links", 1, None)
@@ -86,7 +86,7 @@ def read_network(document: Document, options: BoxOptions) -> Imported:
     return Imported(made, (lossy,) if reader.lossy else ())
 
 
-class _Reader:
+class _WordReader:
     """Reads words as ns-3's simulators do: line ends count as spaces."""
 
     def __init__(self, document: Document) -> None:

@@ -25,19 +25,19 @@ NDV2_SLOW = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))  # 
 
 Rate = Callable[[Decimal], Fraction]  # from a beta to GB/s
 UNITS = {"K": 10**3, "M": 10**6, "G": 10**9}
-MAX_GPUS = 256
+MAX_TACCL_GPUS = 256
 
 
-def matches(document: Document) -> bool:
+def matches_taccl(document: Document) -> bool:
     """Return whether the content looks like a profile."""
     return looks_like(document, "gpus_per_node", "alpha")
 
 
-def read_box(document: Document, options: BoxOptions) -> Box:
+def read_taccl(document: Document, options: BoxOptions) -> Box:
     """Read the box of a profile, whose name ends in its buffer size, such as ``NDv2_1MB``."""
     fields = Fields(document, decode(document))
-    gpus = fields.count("gpus_per_node", least=2, most=MAX_GPUS)
-    size, alpha = _size(fields, document), Fraction(fields.number("alpha"))
+    gpus = fields.count("gpus_per_node", least=2, most=MAX_TACCL_GPUS)
+    size, alpha = _buffer_size(fields, document), Fraction(fields.number("alpha"))
 
     def rate(beta: Decimal) -> Fraction:
         if beta == 0:
@@ -46,7 +46,7 @@ def read_box(document: Document, options: BoxOptions) -> Box:
 
     switches: tuple[str, ...] = ()
     if "links" in fields:
-        links = tuple(_listed(fields, gpus, alpha, rate, document))
+        links = tuple(_links_of_matrices(fields, gpus, alpha, rate, document))
     else:
         betas = fields.numbers("node_betas_list")
         if len(betas) == 1:
@@ -63,13 +63,13 @@ def read_box(document: Document, options: BoxOptions) -> Box:
     notes = (
         f"bandwidths are TACCL's measurements for {int(size)} bytes (K, M, G as powers of 1000), latencies its alpha",
     )
-    nics = () if "nics_per_node" not in fields else _nics(fields, gpus, rate, options)
+    nics = () if "nics_per_node" not in fields else _taccl_nics(fields, gpus, rate, options)
     # A profile has no PCIe figures, so a given NIC bandwidth applies to the NIC's links to GPUs as well.
     shared = tuple(SharedLink(OWN_LINK, UNLIMITED, ((n, len(nic.near)),)) for n, nic in enumerate(nics))
     return Box(fields.text("name"), gpus, links, nics, switches, notes=notes, shared=shared)
 
 
-def _nics(fields: Fields, gpus: int, rate: Rate, options: BoxOptions) -> tuple[Nic, ...]:
+def _taccl_nics(fields: Fields, gpus: int, rate: Rate, options: BoxOptions) -> tuple[Nic, ...]:
     """Assign GPUs to NICs evenly, as the profile does not state their distances."""
     count = fields.count("nics_per_node", most=gpus)
     speed = options.nic_bandwidth or rate(fields.number("remote_beta"))
@@ -79,7 +79,7 @@ def _nics(fields: Fields, gpus: int, rate: Rate, options: BoxOptions) -> tuple[N
     return tuple(Nic(each, speed, speed, Fraction(0), hop) for each in near)
 
 
-def _listed(fields: Fields, gpus: int, alpha: Fraction, rate: Rate, document: Document) -> Iterator[Link]:
+def _links_of_matrices(fields: Fields, gpus: int, alpha: Fraction, rate: Rate, document: Document) -> Iterator[Link]:
     """Yield the links of the matrices, whose rows are receivers; both directions of a link have to be equal."""
     links, betas = fields.square("links", gpus), fields.square("betas", gpus)
     for head in range(gpus):
@@ -94,7 +94,7 @@ def _listed(fields: Fields, gpus: int, alpha: Fraction, rate: Rate, document: Do
                 yield Link(f"gpu{tail}", f"gpu{head}", rate(there[1]), alpha)
 
 
-def _size(fields: Fields, document: Document) -> Fraction:
+def _buffer_size(fields: Fields, document: Document) -> Fraction:
     """Parse the buffer size, in bytes, which is only in the name."""
     name = fields.text("name")
     found = re.search(r"(?:^|[_-])([0-9]{1,6})([KMG])B?$", name, re.IGNORECASE)

@@ -35,22 +35,22 @@ MAX_CHASSIS = 512
 MICROSECONDS = 10**6
 
 
-def matches(document: Document) -> bool:
+def matches_teccl(document: Document) -> bool:
     """Return whether the content looks like an input."""
     return looks_like(document, "TopologyParams")
 
 
-def read_network(document: Document, options: BoxOptions) -> Imported:
+def read_teccl(document: Document, options: BoxOptions) -> Imported:
     """Build the network that the input names."""
     del options  # the classes know their bandwidths
     fields = Fields(document, decode(document)).part("TopologyParams")
     name = fields.text("name")
-    if name not in NETWORKS:
+    if name not in TECCL_NETWORKS:
         raise document.error(
             f"it names the network {name!r}, whose links are in TE-CCL's program and not in the file; known are "
-            f"{', '.join(NETWORKS)}"
+            f"{', '.join(TECCL_NETWORKS)}"
         )
-    made = NETWORKS[name](fields)
+    made = TECCL_NETWORKS[name](fields)
     return Imported(made, (f"links of {name} are those of TE-CCL's program; the file has only its name",))
 
 
@@ -58,13 +58,13 @@ def _ndv2(fields: Fields) -> Topology:
     """Build cube meshes whose GPU 0 sends to other boxes, and whose GPU 1 receives, over one 100 Gb/s NIC."""
     chassis, mesh = fields.count("chassis", most=MAX_CHASSIS), Fraction(7, 10)
     nic = (Fraction(25, 2), Fraction(13, 10))
-    links = list(_bidirectional(_mesh_of_cubes(chassis, mesh)))
+    links = list(_both_ways(_mesh_of_cubes(chassis, mesh)))
     if chassis == 2:
         links += [Link("box0/gpu0", "box1/gpu1", *nic), Link("box1/gpu0", "box0/gpu1", *nic)]
     elif chassis > 2:
         links += [Link(f"box{box}/gpu0", "switch", *nic) for box in range(chassis)]
         links += [Link("switch", f"box{box}/gpu1", *nic) for box in range(chassis)]
-    return _network(f"teccl-ndv2-{chassis}", links, chassis, 8, ["switch"] if chassis > 2 else [])
+    return _teccl_network(f"teccl-ndv2-{chassis}", links, chassis, 8, ["switch"] if chassis > 2 else [])
 
 
 def _mesh_of_cubes(chassis: int, latency: Fraction) -> Iterator[Link]:
@@ -78,13 +78,13 @@ def _dgx2(fields: Fields) -> Topology:
     """Build two boxes; GPUs of odd numbers send to the even ones before them in the other box."""
     del fields
     ports = [(f"box{b}/gpu{g}", f"box{b}/nvswitch") for b in (0, 1) for g in range(16)]
-    links = list(_bidirectional(Link(*port, Fraction(125), Fraction(7, 20)) for port in ports))
+    links = list(_both_ways(Link(*port, Fraction(125), Fraction(7, 20)) for port in ports))
     links += [
         Link(f"box{b}/gpu{g + 1}", f"box{1 - b}/gpu{g}", Fraction(25, 2), Fraction(13, 5))
         for b in (0, 1)
         for g in range(0, 16, 2)
     ]
-    return _network("teccl-dgx2-2", links, 2, 16, ["box0/nvswitch", "box1/nvswitch"])
+    return _teccl_network("teccl-dgx2-2", links, 2, 16, ["box0/nvswitch", "box1/nvswitch"])
 
 
 def _amd(fields: Fields) -> Topology:
@@ -106,7 +106,7 @@ def _amd(fields: Fields) -> Topology:
         ]
         pairs += [Link(f"box{box}/nic{nic}", "switch", Fraction(25), alphas[1]) for box, nic in nics]
         switches = [f"box{box}/nic{nic}" for box, nic in nics] + ["switch"]
-    return _network(f"teccl-amd-{chassis}", list(_bidirectional(pairs)), chassis, 16, switches)
+    return _teccl_network(f"teccl-amd-{chassis}", list(_both_ways(pairs)), chassis, 16, switches)
 
 
 def _mesh(fields: Fields) -> Topology:
@@ -119,13 +119,13 @@ def _mesh(fields: Fields) -> Topology:
         for node in range(nodes - step)
     ]
     names = [f"gpu{node}" for node in range(nodes)]
-    return Topology.from_links(_bidirectional(pairs), compute=names, name=f"teccl-mesh-{side}")
+    return Topology.from_links(_both_ways(pairs), compute=names, name=f"teccl-mesh-{side}")
 
 
-NETWORKS: dict[str, Callable[[Fields], Topology]] = {
+TECCL_NETWORKS: dict[str, Callable[[Fields], Topology]] = {
     "NDv2": _ndv2,
-    "DGX1": lambda fields: _network(
-        "teccl-dgx1", list(_bidirectional(_mesh_of_cubes(1, _alphas(fields, 1)[0]))), 1, 8, []
+    "DGX1": lambda fields: _teccl_network(
+        "teccl-dgx1", list(_both_ways(_mesh_of_cubes(1, _alphas(fields, 1)[0]))), 1, 8, []
     ),
     "DGX2": _dgx2,
     "AMD": _amd,
@@ -134,12 +134,12 @@ NETWORKS: dict[str, Callable[[Fields], Topology]] = {
 """TE-CCL's networks by name."""
 
 
-def _network(name: str, links: list[Link], chassis: int, gpus: int, switches: list[str]) -> Topology:
+def _teccl_network(name: str, links: list[Link], chassis: int, gpus: int, switches: list[str]) -> Topology:
     ranks = [f"box{box}/gpu{gpu}" for box in range(chassis) for gpu in range(gpus)]
     return Topology.from_links(links, compute=ranks, switches=switches, name=name)
 
 
-def _bidirectional(links: Iterable[Link]) -> Iterator[Link]:
+def _both_ways(links: Iterable[Link]) -> Iterator[Link]:
     for link in links:
         yield link
         yield link._replace(tail=link.head, head=link.tail)

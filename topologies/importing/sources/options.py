@@ -20,6 +20,36 @@ from ...switched.box_files import stored_box
 FIGURES = ("line", "nccl")  # names of the two figures; the first is the default
 
 
+class Lane(NamedTuple):
+    """GB/s of one lane in one direction: line rate, and NCCL's figure."""
+
+    line: Fraction
+    nccl: Fraction
+
+
+def _lane(transfers: str, coding: Fraction, nccl: int) -> Lane:
+    return Lane(Fraction(transfers) * coding / 8, Fraction(nccl, 80))
+
+
+CODING_8B10B = Fraction(8, 10)
+CODING_128B130B = Fraction(128, 130)
+CODING_FLIT = Fraction(242, 256)
+
+LANE_RATES = {
+    "2.5": _lane("2.5", CODING_8B10B, 15),
+    "5": _lane("5", CODING_8B10B, 30),
+    "8": _lane("8", CODING_128B130B, 60),
+    "16": _lane("16", CODING_128B130B, 120),
+    "32": _lane("32", CODING_128B130B, 240),
+    "64": _lane("64", CODING_FLIT, 480),
+}
+"""By GT/s.  Of the bits on the line, 8 of 10 are data up to 5 GT/s, 128 of 130 up to 32, and 242 of 256 bytes of a
+flit at 64 (PCI Express base specification)."""
+
+DEFAULT_SPEED = "8"
+DEFAULT_LANES = 16  # NCCL's defaults for missing values: generation 3 with sixteen lanes
+
+
 class GpuProduct(NamedTuple):
     """One GPU model."""
 
@@ -29,7 +59,7 @@ class GpuProduct(NamedTuple):
     links: int  # NVLinks or xGMI links of the GPU; 0 where it has none
     line: Fraction  # GB/s of one link in one direction, by data sheet
     nccl: Fraction  # GB/s of one link in one direction, as NCCL or RCCL counts
-    lane_speed: str  # GT/s of each of its 16 PCIe lanes, a key of `pcie_speeds.LANE_RATES`
+    lane_speed: str  # GT/s of each of its 16 PCIe lanes, a key of `LANE_RATES`
 
     def link(self, figures: str) -> Fraction:
         """Return GB/s of one link in one direction, by one of `FIGURES`."""

@@ -32,12 +32,12 @@ TABLES = {"LINK TYPE": LINK_TYPE, "WEIGHT": WEIGHT, "NUMA BW": BANDWIDTH}
 _TITLE = re.compile(r"(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:")
 
 
-def matches(document: Document) -> bool:
+def matches_amd_smi(document: Document) -> bool:
     """Return whether it has a title of the tables, or is JSON of this format; never raises."""
     return _TITLE.search(document.text) is not None or looks_like_json(document)
 
 
-def read_box(document: Document, options: BoxOptions) -> Box:
+def read_amd_smi(document: Document, options: BoxOptions) -> Box:
     """Read the tables of link types, bandwidths and weights."""
     tables = read_json_tables(document) if looks_like_json(document) else _text_tables(document)
     types = tables.get("LINK TYPE")

@@ -16,14 +16,14 @@ MAX_TEXT = 2**20  # characters, more than those of `MAX_LABELS` lines of as many
 _COUNT = re.compile(r"[0-9a-f]{2}")
 
 
-def matches(document: Document) -> bool:
+def matches_link_counts(document: Document) -> bool:
     """Return whether the text is a square matrix of two-digit numbers; never raises."""
-    return _matrix(document) is not None
+    return _count_matrix(document) is not None
 
 
-def read_box(document: Document, options: BoxOptions) -> Box:
+def read_link_counts(document: Document, options: BoxOptions) -> Box:
     """Read the matrix."""
-    matrix = _matrix(document)
+    matrix = _count_matrix(document)
     if matrix is None:
         raise document.error(
             "it is not a square matrix of hexadecimal numbers; expected one line per GPU of xgmi_num_links"
@@ -39,7 +39,7 @@ def read_box(document: Document, options: BoxOptions) -> Box:
     return box_of_bandwidths(document, options, matrix, found, lambda: refuse_pcie(document))
 
 
-def _matrix(document: Document) -> TextMatrix | None:
+def _count_matrix(document: Document) -> TextMatrix | None:
     if len(document.text) > MAX_TEXT:
         return None
     rows: list[tuple[str, ...]] = []

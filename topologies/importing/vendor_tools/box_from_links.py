@@ -9,9 +9,8 @@ from ....support.arrays import components
 from ...network.topology import Link
 from ...switched.nic_shares import GPU_LINK, OWN_LINK, AttachedNics, attach_nics
 from ...switched.scale_out import PCIE_LATENCY, SCALE_UP_LATENCY, Box, SharedLink
-from ..nccl.pcie_speeds import DEFAULT_LANES, LANE_RATES
 from ..sources.document import Document
-from ..sources.options import PRODUCTS, BoxOptions, GpuProduct
+from ..sources.options import DEFAULT_LANES, LANE_RATES, PRODUCTS, BoxOptions, GpuProduct
 
 
 class PcieLocation(NamedTuple):

@@ -37,7 +37,7 @@ FAR = ("SYS", "SOC")
 NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
 
 
-def read_box(document: Document, options: BoxOptions) -> Box:
+def read_nvidia_smi(document: Document, options: BoxOptions) -> Box:
     """Read the table."""
     table = read_table(document)
     counts = _nvlinks(document, table)
@@ -195,7 +195,7 @@ class Table(NamedTuple):
         return self.matrix.lines[self.gpus[gpu]]
 
 
-def matches(document: Document) -> bool:
+def matches_nvidia_smi(document: Document) -> bool:
     """Return whether there is a table of GPUs with the tool's connection types; never raises."""
     lines = plain_lines(document) if "GPU" in document.text else []
     return any(_ROW.search(line) for line in lines) and _header(lines) is not None

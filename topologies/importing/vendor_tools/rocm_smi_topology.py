@@ -14,24 +14,24 @@ from ..sources.text_matrix import TextMatrix, plain_lines, titled_table
 from .box_from_links import PcieLocation
 from .xgmi import LINK_TYPE, WEIGHT, box_of_types, locations_by_weight
 
-GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
+GPU_LABEL = re.compile(r"GPU\d{1,4}", re.ASCII)
 TYPES = "Link Type between two GPUs"
 WEIGHTS = "Weight between two GPUs"
 _NUMA = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*\(Topology\)\s*Numa Node:\s*(-?\d{1,4})\b", re.ASCII)
 
 
-def matches(document: Document) -> bool:
+def matches_topology_tables(document: Document) -> bool:
     """Return whether it has a title of the tables; never raises."""
     return TYPES in document.text or WEIGHTS in document.text
 
 
-def read_box(document: Document, options: BoxOptions) -> Box:
+def read_topology_tables(document: Document, options: BoxOptions) -> Box:
     """Read the tables of weights, link types and NUMA nodes."""
     lines = plain_lines(document)
-    types = titled_table(document, lines, TYPES, GPU, LINK_TYPE)
+    types = titled_table(document, lines, TYPES, GPU_LABEL, LINK_TYPE)
     if types is None:
         raise document.error(f"there is no table '{TYPES}'; expected all that `rocm-smi --showtopo` prints")
-    weights = titled_table(document, lines, WEIGHTS, GPU, WEIGHT)
+    weights = titled_table(document, lines, WEIGHTS, GPU_LABEL, WEIGHT)
     if weights is not None:
         if weights.labels != types.labels:
             raise document.error(
