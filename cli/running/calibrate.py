@@ -162,7 +162,7 @@ def _line(line: RelativeFit) -> dict[str, Any]:
 
 
 def _classes(network: Topology) -> list[dict[str, Any]]:
-    from ...topologies.network.link_classes import link_classes
+    from ...topologies.network.link_costs import link_classes
 
     return [
         {"class": each.name, "links": len(each.links), "bandwidth": float(each.bandwidth)}

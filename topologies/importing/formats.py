@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from ...support.json_files import parse_json
 from ...support.quantities import Exact, nic_unit_warning
-from ..network.link_classes import link_classes
+from ..network.link_costs import link_classes
 from ..network.links import node_kind
 from ..network.topology import Topology
 from ..switched.box_files import BOX_FORMAT, BOX_VERSION, box_from_json
 from ..switched.nic_shares import with_port_bandwidth
 from ..switched.scale_out import Box
-from .sources.document import Document, Imported, read_document
-from .sources.options import FIGURES, OPTIONS, BoxOptions
+from .documents import Document, Imported, read_document
+from .options import FIGURES, OPTIONS, BoxOptions
 
 
 class Format(NamedTuple):

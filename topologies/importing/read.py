@@ -15,9 +15,9 @@ from ..network.topology import Link, Topology
 from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..switched.nic_shares import with_port_bandwidth
 from ..switched.scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes
+from .documents import Document, Imported, read_document
 from .formats import Format, find_format, latencies_note, matches_own_box, network_latencies, read_box, read_format
-from .sources.document import Document, Imported, read_document
-from .sources.options import OPTIONS, PRODUCTS, BoxOptions
+from .options import OPTIONS, PRODUCTS, BoxOptions
 
 FABRICS = {"full": "fabric", "rail": "rail{nic}", "leaf_spine": "leaf{leaf}"}
 """Name of the switch of a NIC, by its position in its box and the leaf of that box."""

@@ -22,7 +22,7 @@ from ....planners.trees.problem import check_reachable, tree_problem
 from ....schedules import ALLGATHER, Collective, as_bytes
 from ....support.validation import shown
 from ....topologies import Topology, read_topology
-from ....topologies.failures.failure import Failure
+from ....topologies.network.failures import Failure
 from ...programs.checks import check_counts
 from ..calls.agreement import digest, first_line
 from ..calls.arguments import import_torch
