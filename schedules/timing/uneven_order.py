@@ -12,8 +12,8 @@ import numpy as np
 from ...support.arrays import IntArray
 from ...support.compiling.kernels import kernel
 from ...topologies import Topology
+from .message_times import transfers_ahead
 from .transfers import Transfers
-from .urgency import transfers_ahead
 
 LONGEST = 2**40  # Ticks of the longest message on one link
 NEVER = 2**62

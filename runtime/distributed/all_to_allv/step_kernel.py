@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....schedules.fast.step_loads import local_shares, part_of
+from ....schedules.stages.step_loads import local_shares, part_of
 from ....support.arrays import IntArray
 from ....support.compiling.kernels import kernel
 
