@@ -18,7 +18,7 @@ from ...schedules.steps.flow_verify import check_partners
 from ...schedules.traffic.collective import AnyCollective
 from ...support import progress
 from ...support.arrays import IntArray, joined_rows
-from ...support.compiling.lookup import rows_with_repeats
+from ...support.lookup import rows_with_repeats
 from ...support.quantities import as_bytes
 from ...topologies import Topology
 from ...topologies.graphs.rank_groups import rank_groups

@@ -10,7 +10,7 @@ into parts; here they stay whole.
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ...topologies import Topology
 from .message_times import transfers_ahead
 from .transfers import Transfers

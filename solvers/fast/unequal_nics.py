@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...schedules.stages.segments import lanes_in_parts
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from .stages import (
     MAX_PLACES,
     ROTATIONS,

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....schedules.stages.step_loads import local_shares, part_of
 from ....support.arrays import IntArray
-from ....support.compiling.kernels import kernel
+from ....support.kernels import kernel
 
 
 def as_int64(number: int) -> int:
