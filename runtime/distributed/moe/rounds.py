@@ -22,7 +22,7 @@ import numpy as np
 
 from ....planners.pairs.dispatch import DispatchPlan
 from ....planners.pairs.dispatch_counts import class_numbers
-from ....schedules.fast.schedule import AllToAllvSchedule
+from ....schedules.stages.schedule import AllToAllvSchedule
 from ....support.arrays import IntArray
 from .messages import Peers
 
