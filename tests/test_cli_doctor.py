@@ -14,7 +14,7 @@ import collopt.support.packages
 from cli_calls import call, process
 from collopt.planners.plans.stages import on_stage
 from collopt.runtime.execution.rendezvous import TorchFacts, torch_facts
-from collopt.support.compiling.kernels import cache_problems
+from collopt.support.kernels import cache_problems
 from collopt.topologies import ring
 
 

@@ -229,7 +229,7 @@ def _compile() -> None:
 
 
 def _compiled_before_checks() -> str:
-    from ...support.compiling.kernels import cache_problems
+    from ...support.kernels import cache_problems
 
     if _cache_folder() is None or not _compiled_before():
         return "compiled, but not cached: every process compiles them again"

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from ... import topologies
 from ...schedules import StepSchedule, base_reduce_scatter, base_schedule, reversed_schedule
-from ...schedules.expansions import expansions as schedule_expansions
+from ...schedules.steps import expansions as schedule_expansions
 from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 from ...topologies import DirectGraph, Topology

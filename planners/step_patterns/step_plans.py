@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import StepAllreduce, StepExchange, StepSchedule
-from ...schedules.expansions.direct_sends import DirectSends
+from ...schedules.steps.expansions import DirectSends
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.arrays import IntArray, distinct
 from ...topologies import Topology

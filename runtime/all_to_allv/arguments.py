@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules.fast.segments import lane_counts
-from ...schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
+from ...schedules.stages.segments import lane_counts
+from ...schedules.stages.two_tier_cost import H200, TwoTierModel, check_model
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ..execution.agreement import UNKNOWN, compare, digest, gathered, refuse

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...schedules.fast.step_loads import local_shares, part_of
+from ...schedules.stages.step_loads import local_shares, part_of
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 
 def as_int64(number: int) -> int:

@@ -1,6 +1,6 @@
 """Messages of one rank of an all-to-allv, in bytes of its own tensors.
 
-A compiled kernel plans the merged steps of the schedule for the rank alone; see `collopt.schedules.fast.step_loads`.
+A compiled kernel plans the merged steps of the schedule for the rank alone; see `collopt.schedules.stages.step_loads`.
 """
 
 from fractions import Fraction
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules.fast.two_tier_cost import H200, TwoTierModel
+from ...schedules.stages.two_tier_cost import H200, TwoTierModel
 from ...support.arrays import IntArray
 
 MAX_OPERATIONS = 64

@@ -14,7 +14,7 @@ from ...planners.registry import as_planner
 from ...schedules import Collective
 from ...support.arrays import FloatArray
 from ...support.formatting import count_text, percentage_text
-from ...support.plugins.views import Viewed
+from ...support.views import Viewed
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.assumed_costs import as_costs
 from ...topologies.network.link_classes import LinkClass, link_classes, matching_classes

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ..all_to_allv.step_kernel import BYTES, FIRST, ORIGIN, as_int64, next_pieces
 
 OWN, ARRIVED = map(as_int64, range(2))  # Areas of rows, as those of hops

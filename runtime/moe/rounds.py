@@ -23,7 +23,7 @@ import numpy as np
 from ...errors import ProgramError
 from ...planners.pairs.dispatch import DispatchPlan
 from ...planners.pairs.dispatch_counts import class_numbers
-from ...schedules.fast.schedule import AllToAllvSchedule
+from ...schedules.stages.schedule import AllToAllvSchedule
 from ...support.arrays import IntArray
 from ..execution.agreement import first_line, post, wait_for_all
 from ..execution.arguments import import_torch

@@ -17,7 +17,7 @@ from runtime_tasks import join, message_of, same
 
 from collopt.runtime import all_to_all_single
 from collopt.runtime.all_to_allv import all_to_all_single as runtime
-from collopt.schedules.fast.two_tier_cost import H200, MI300X, TwoTierModel
+from collopt.schedules.stages.two_tier_cost import H200, MI300X, TwoTierModel
 
 RANKS = 4
 SHAPES = ((2, 2), (1, 4), (4, 1))

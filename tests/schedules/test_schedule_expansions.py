@@ -25,7 +25,7 @@ from collopt.schedules import (
     step_cost,
     verified_loads,
 )
-from collopt.schedules.steps.schedule import Send
+from collopt.schedules.steps.step_schedule import Send
 from collopt.topologies import (
     DirectGraph,
     Topology,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...support.arrays import IntArray, RandomArray
-from ...support.compiling.kernels import kernel
-from ...support.compiling.lookup import places_of
+from ...support.kernels import kernel
+from ...support.lookup import places_of
 from ..network.topology import Topology
 
 

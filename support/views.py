@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from ...errors import MissingDependencyError, UnsupportedError
-from ..validation import shown
+from ..errors import MissingDependencyError, UnsupportedError
+from .validation import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,7 @@ from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..paths.schedule import verified_loads
 from ..paths.verify import Hops, check_arrays, check_kinds, check_steps_used, refuse_if, routed_paths, verified_routes
-from .schedule import FlowSchedule, StagedFlow
+from .flow import FlowSchedule, StagedFlow
 
 LOAD_LIMIT = 2**62
 

@@ -145,7 +145,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         return self.lower_bound / (Fraction(model.scale_out) * self.lane_rate) / 1000
 
     def times(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> TwoTierTimes:
-        """Breakdown of the time; see `collopt.schedules.fast.two_tier_cost.two_tier_times`."""
+        """Breakdown of the time; see `collopt.schedules.stages.two_tier_cost.two_tier_times`."""
         return two_tier_times(self, model, pipeline)
 
     def completion_time(self, model: TwoTierModel, pipeline: str = PIPELINES[0]) -> Fraction:

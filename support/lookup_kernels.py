@@ -1,8 +1,8 @@
-"""Kernels of `collopt.support.compiling.lookup` for long arrays: places of keys by open addressing, repeats in rows."""
+"""Kernels of `collopt.support.lookup` for long arrays: places of keys by open addressing, repeats in rows."""
 
 import numpy as np
 
-from ..arrays import BoolArray, IntArray
+from .arrays import BoolArray, IntArray
 from .kernels import kernel
 
 SHORT = 32  # entries of a row that are compared with each other instead of sorted

@@ -19,15 +19,15 @@ from typing import Any, BinaryIO, TypeVar
 import numba
 from numba.core import caching, serialize
 
-from ..writing import finished_before_signals
 from .misses import report_miss
+from .writing import finished_before_signals
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 MAX_WAIT_S = 60.0  # for a kernel that another process compiles, which takes some seconds
 POLL_S = 0.02
 
-_log = logging.getLogger("collopt.support.compiling.kernels")
+_log = logging.getLogger("collopt.support.kernels")
 
 cache_problems: dict[str, str] = {}
 """What was wrong with the cache in this process, by kind of problem."""

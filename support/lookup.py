@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..arrays import BoolArray, IntArray
+from .arrays import BoolArray, IntArray
 
 LONG = 2**17  # entries from which a kernel gains more than loading it takes
 

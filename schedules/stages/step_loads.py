@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 PARTS = 64  # what stays inside a server is cut into at most so many parts
 

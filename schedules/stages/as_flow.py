@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
-from ..flows.schedule import StagedFlow
+from ..steps.flow import StagedFlow
 from .segments import Pieces, StagedArrays, local_bytes, pieces_of
 
 LOCAL_STEP = 1  # that of the first stage between servers
