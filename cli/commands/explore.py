@@ -37,7 +37,7 @@ def explore(
     port: int = 0,
     no_browser: bool = False,
 ) -> None:
-    """Open a page that shows a network, its bound and a plan, and what changes of the network do to them.
+    """Open a page that shows a network, its bound and a plan, and follows changes of the network.
 
     The page is served on this machine only, until Ctrl-C.
     """
