@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import gc
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -32,6 +33,17 @@ LAYERS = (
     ("cli",),
 )
 """From the bottom up; a layer imports from those before it, and layers that share a row not from each other."""
+REFUSED_NAMES = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    able alike along apart asked beside beyond built carried chosen each few found further given held known least made
+    many meant more most needed others possible rest said same seen several such sure taken those told tried useful
+    wanted whole written wrong
+    """,
+    )
+)
+"""Names that do not say what they name, where a noun does: plan, neighbor, candidate, reached_nodes, limit, row."""
 
 
 class Structure:
@@ -117,6 +129,32 @@ class Structure:
             or (here == there < len(LAYERS) and module.split(".")[1] != end.split(".")[1])
         ]
 
+    @cached_property
+    def refused_names(self) -> Mapping[str, list[str]]:
+        """For every layer, where variables, parameters and functions have one of `REFUSED_NAMES`."""
+        places: dict[str, list[str]] = defaultdict(list)
+        for module, nodes in self.nodes.items():
+            for node in nodes:
+                places[f"{module}.".split(".")[1]] += [
+                    f"{module}:{getattr(node, 'lineno', '?')} {name}"
+                    for name in _names_bound_by(node)
+                    if name.strip("_") in REFUSED_NAMES
+                ]
+        return {layer: names for layer, names in places.items() if names}
+
+    def dispatching_modules(self) -> list[str]:
+        """Modules that choose by the type of an argument, where a method does."""
+        return sorted(
+            module
+            for module, nodes in self.nodes.items()
+            if any(isinstance(node, ast.alias) and node.name.startswith("singledispatch") for node in nodes)
+        )
+
+    def bare_modules(self) -> list[str]:
+        """Modules that hold no more than a docstring; packages may."""
+        bodies = {module: tree.body for module, tree in self.trees.items() if not self.is_package(module)}
+        return [module for module, body in bodies.items() if all(isinstance(node, ast.Expr) for node in body)]
+
     def hidden_imports(self) -> list[str]:
         """Imports of the package that are not relative ``from`` imports, which are all that `imports` sees.
 
@@ -177,16 +215,17 @@ def circles(graph: Mapping[str, AbstractSet[str]]) -> list[list[str]]:
     return sorted(sorted(group) for group in components if len(group) > 1)
 
 
-def code_lines(text: str, nodes: Iterable[ast.AST]) -> int:
-    """Lines of a module that are neither blank, comment nor docstring."""
-    taken: set[int] = set()
-    for node in nodes:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            taken |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = enumerate(text.splitlines(), 1)
-    return sum(
-        bool(line.strip()) and not line.lstrip().startswith("#") and number not in taken for number, line in lines
-    )
+def _names_bound_by(node: ast.AST) -> tuple[str, ...]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+            return (name,)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return (name,)
+        case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
+            return (name,)
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return (name,)
+    return ()
 
 
 def _defers_annotations(node: ast.stmt) -> bool:

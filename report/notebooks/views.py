@@ -12,15 +12,15 @@ from ...planners import Candidate, Plan, logical_topology
 from ...planners.registry import unknown_name
 from ...runtime import Calibration
 from ...schedules import Bound
-from ...support.plugins.views import call_with_options
 from ...support.validation import shown
+from ...support.views import call_with_options
 from ...topologies import Topology
 from ..figures.logical import logical_figure
 from ..figures.network import topology_figure
 from ..figures.plan import bandwidth_figure, gantt_figure, residual_figure, utilization_figure
 from ..figures.style import image_of
 from ..figures.trees import tree_figure
-from ..tables.plan_tables import Model, curve_table, link_table, step_table, tree_table
+from ..plan_tables import Model, curve_table, link_table, step_table, tree_table
 
 if TYPE_CHECKING:
     import pandas as pd

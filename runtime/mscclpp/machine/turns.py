@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....support.arrays import IntArray, SmallArray
-from ....support.compiling.kernels import kernel
+from ....support.kernels import kernel
 from .code import (
     BEGIN,
     BEYOND,
