@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import ProgramError
 from ...support.arrays import BoolArray, IntArray
 from ..programs.checks import check_structure
-from ..programs.happens_before import Accesses, EventGraph, block_numbers, step_events
+from ..programs.happens_before import Accesses, EventGraph, Steps
 from ..programs.ordering import Order, Site, global_order
 from ..programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, copies_onto_itself
 
@@ -140,13 +140,16 @@ def check_hazards(program: Program, order: Order) -> None:
     position[order.sequence] = np.arange(len(order.sequence))
     hazards = _Hazards(order, position)
     steps_of: list[list[int]] = [[] for _ in program.ranks]
+    event_of = np.zeros(len(order.sequence), dtype=np.int64)
     for number in order.sequence:
         steps_of[order.sites[number].rank].append(number)
     for rank, steps in zip(program.ranks, steps_of, strict=True):
         buffers = _accesses(order, steps)
         memories = _alias_in_place(buffers, order, program, rank.rank) if program.in_place else buffers
+        own = hazards.steps.events(steps)
+        event_of[steps] = np.arange(len(steps))
         for memory, rows in memories.items():
-            hazards.check_races(memory, rows, steps)
+            hazards.check_races(memory, rows, own, event_of)
         for buffer, rows in buffers.items():
             if buffer != "input":
                 hazards.check_reads(buffer, rows)
@@ -157,24 +160,23 @@ class _Hazards:
     """Checks of accesses as in `_accesses`; `position`: place of each step in the order, (steps,)."""
 
     def __init__(self, order: Order, position: IntArray) -> None:
-        self.order, self.position = order, position
-        self.processes = block_numbers(order)
+        self.order, self.position, self.steps = order, position, Steps.of(order)
 
     @cached_property
     def events(self) -> EventGraph:
         """All steps, in the order."""
-        return step_events(self.order, self.order.sequence, self.processes)
+        return self.steps.events(self.order.sequence)
 
-    def check_races(self, memory: str, rows: IntArray, steps: Sequence[int]) -> None:
-        """Refuse conflicting accesses with no path between them; `steps`: all of the rank, in the order."""
+    def check_races(self, memory: str, rows: IntArray, own: EventGraph, event_of: IntArray) -> None:
+        """Refuse conflicting accesses with no path between them.
+
+        `own`: steps of the rank alone; `event_of`: number of each step there, (steps,).
+        """
         accesses = self._by_segment(rows)
         earlier, later = accesses.conflicts()
         before, after = rows[accesses.numbers[earlier], 2], rows[accesses.numbers[later], 2]
-        unordered = np.arange(len(before))
         # Most are ordered by what happens on the rank itself, which takes far smaller clocks.
-        event_of = dict(zip(steps, range(len(steps)), strict=True))
-        own = np.array([event_of[number] for number in after.tolist()], dtype=np.int64)
-        unordered = unordered[~self._know(step_events(self.order, steps, self.processes), own, before)]
+        unordered = np.flatnonzero(~self._know(own, event_of[after], before))
         if len(unordered):
             known = self._know(self.events, self.position[after[unordered]], before[unordered])
             unordered = unordered[~known]
@@ -200,11 +202,7 @@ class _Hazards:
 
     def _know(self, events: EventGraph, later: IntArray, earlier: IntArray) -> BoolArray:
         """Whether events come after steps."""
-        numbers = earlier.tolist()
-        processes = np.array([self.processes[number] for number in numbers], dtype=np.int64)
-        return events.knows(
-            later, processes, np.array([self.order.sites[number].step for number in numbers], dtype=np.int64)
-        )
+        return events.knows(later, self.steps.processes[earlier], self.steps.steps[earlier])
 
 
 def _accesses(order: Order, steps: Sequence[int]) -> dict[str, IntArray]:

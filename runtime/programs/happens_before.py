@@ -52,29 +52,35 @@ class EventGraph(NamedTuple):
         return known
 
 
-def step_events(order: Order, numbers: Sequence[int], processes: Sequence[int]) -> EventGraph:
-    """Steps of a program as events, in the order of `numbers`; `processes`: that of each of all its steps.
+class Steps(NamedTuple):
+    """Steps of a program as events; `processes`, `steps`: thread block and number there of each, int64 (steps,)."""
 
-    Steps that are not among `numbers` are left out, with all that happens because of them.
-    """
-    event_of = np.full(len(order.sites), -1, dtype=np.int64)
-    event_of[numbers] = np.arange(len(numbers))
-    starts, before = joined_rows(
-        [
-            (*order.before[number], order.partners[number])
-            if order.instructions[number].receives
-            else order.before[number]
-            for number in numbers
-        ]
-    )
-    steps = np.array([order.sites[number].step for number in numbers], dtype=np.int64)
-    return EventGraph(np.array(processes, dtype=np.int64)[numbers], steps, starts, event_of[before])
+    order: Order
+    processes: IntArray
+    steps: IntArray
 
+    @classmethod
+    def of(cls, order: Order) -> Steps:
+        """Number the thread blocks of all ranks."""
+        blocks: dict[tuple[int, int], int] = {}
+        processes = [blocks.setdefault(site[:2], len(blocks)) for site in order.sites]
+        steps = [site.step for site in order.sites]
+        return cls(order, np.array(processes, dtype=np.int64), np.array(steps, dtype=np.int64))
 
-def block_numbers(order: Order) -> list[int]:
-    """Number the thread blocks of all ranks, and return that of each step."""
-    blocks: dict[tuple[int, int], int] = {}
-    return [blocks.setdefault(site[:2], len(blocks)) for site in order.sites]
+    def events(self, numbers: Sequence[int]) -> EventGraph:
+        """Return some steps, in an order; what happens because of others is left out."""
+        order = self.order
+        event_of = np.full(len(order.sites), -1, dtype=np.int64)
+        event_of[numbers] = np.arange(len(numbers))
+        starts, before = joined_rows(
+            [
+                (*order.before[number], order.partners[number])
+                if order.instructions[number].receives
+                else order.before[number]
+                for number in numbers
+            ]
+        )
+        return EventGraph(self.processes[numbers], self.steps[numbers], starts, event_of[before])
 
 
 class Accesses(NamedTuple):

@@ -13,7 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from ...programs.happens_before import block_numbers, step_events
+from ...programs.happens_before import Steps
 from ...programs.ordering import Order
 from ...programs.program import Buffer, ChunkRange, Instruction, Program, copies_onto_itself
 from ..format.execution_plan import ChannelType, Place
@@ -51,7 +51,7 @@ def transfers_without_flow_control(program: Program, order: Order) -> Transfers:
 def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]]) -> Transfers:
     """Decide for each transfer where it arrives, and whether it needs a credit and an acknowledgement."""
     bare = transfers_without_flow_control(program, order)
-    accesses, events = _Accesses(program, order), step_events(order, order.sequence, block_numbers(order))
+    accesses, events = _Accesses(program, order), Steps.of(order).events(order.sequence)
 
     def unordered(rows: Iterator[tuple[int, int, int]]) -> set[int]:
         """Receives of those (receive, earlier step, later step) whose steps nothing else keeps in order."""
