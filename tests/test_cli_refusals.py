@@ -145,7 +145,7 @@ import lab -o lab                                        -> --output lab
 topologies rung                                          -> 'rung' did you mean ring
 topologies nosuch.xml                                    -> nosuch.xml exist
 topologies net.json                                      -> net.json collopt import net.json
-topologies folder                                        -> folder catalogue
+topologies folder/                                       -> folder catalogue
 verify plan.json --boxes 2                               -> --boxes --topology
 verify plan.json --without gpu0--gpu1                    -> --without --topology
 verify plan.json --topology ring --nodes 5               -> ring-4 plan again
