@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from collections import defaultdict
+from copy import deepcopy
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +16,10 @@ from hypothesis import strategies as st
 from collopt import bound
 from collopt.errors import FileFormatError
 from collopt.topologies import compose
-from collopt.topologies.importing.pcie_tree import LANE_RATES
+from collopt.topologies.importing.documents import Document
+from collopt.topologies.importing.nccl_machine import read_machine, read_tree
+from collopt.topologies.importing.options import BoxOptions
+from collopt.topologies.importing.pcie_tree import LANE_RATES, Node, read_pcie
 from collopt.topologies.switched.scale_out import Box
 from nccl_texts import GPU, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system, tag
 from sample_sizes import examples
@@ -20,7 +27,7 @@ from sample_sizes import examples
 BROADCOM = {"vendor": "0x1000", "device": "0xc010", "subsystem_vendor": "0x1000", "subsystem_device": "0xa096"}
 
 
-def rows(box: Box) -> dict[tuple[str, str], Fraction]:
+def bandwidth_rows(box: Box) -> dict[tuple[str, str], Fraction]:
     """Bandwidths by the two ends of a link, of which there is one."""
     assert len({row[:2] for row in box.links}) == len(box.links)
     return {(row.tail, row.head): row.bandwidth for row in box.links}
@@ -52,8 +59,8 @@ def card(*ports: str, busid: str = "0000:90:00.0", **place: object) -> str:
 def test_pcie_links_have_the_rate_of_their_lanes(speed: str, width: object, line: str, nccl: str) -> None:
     """Less the coding on the line, or what NCCL plans with"""
     text = system(cpu(alone(0, speed=speed, width=width), alone(1)))
-    assert rows(box_of(text))["gpu0", "cpu0"] == Fraction(line)
-    assert rows(box_of(text, figures="nccl"))["gpu0", "cpu0"] == Fraction(nccl)
+    assert bandwidth_rows(box_of(text))["gpu0", "cpu0"] == Fraction(line)
+    assert bandwidth_rows(box_of(text, figures="nccl"))["gpu0", "cpu0"] == Fraction(nccl)
 
 
 def test_nccl_plans_with_less_than_every_line_rate() -> None:
@@ -80,7 +87,7 @@ def test_nccl_plans_with_less_than_every_line_rate() -> None:
 def test_cpus_of_a_host_are_joined_by_nccls_figures(told: dict[str, object], speed: int) -> None:
     """By vendor, family and model; no file states a speed."""
     box = box_of(system(cpu(alone(0), numaid=0, **told), cpu(alone(1), numaid=1, **told)))
-    assert rows(box)["cpu0", "cpu1"] == speed
+    assert bandwidth_rows(box)["cpu0", "cpu1"] == speed
     assert any("links between CPUs" in note for note in box.notes)
 
 
@@ -88,7 +95,7 @@ def test_bridges_of_a_virtual_machine_are_not_believed() -> None:
     """A bridge of one slow lane above fast devices counts with their speed, and a note says so."""
     bridges = [pci(f"0000:a{n}:00.0", alone(n), alone(n + 2), speed="2.5 GT/s PCIe", width=1) for n in range(2)]
     box = box_of(system(cpu(*bridges)), figures="nccl")
-    assert rows(box)["pcie0", "cpu0"] == rows(box)["gpu0", "pcie0"] == 24
+    assert bandwidth_rows(box)["pcie0", "cpu0"] == bandwidth_rows(box)["gpu0", "pcie0"] == 24
     assert any(note.startswith("2 PCIe links ignored") for note in box.notes)
 
 
@@ -96,7 +103,7 @@ def test_a_slow_bridge_is_believed_if_it_might_be_true() -> None:
     """Eight times slower is a real difference."""
     bridges = [pci(f"0000:a{n}:00.0", alone(n), alone(n + 2), speed="8 GT/s", width=4) for n in range(2)]
     box = box_of(system(cpu(*bridges)), figures="nccl")
-    assert rows(box)["pcie0", "cpu0"] == 3
+    assert bandwidth_rows(box)["pcie0", "cpu0"] == 3
     assert not any("implausible" in note for note in box.notes)
 
 
@@ -104,13 +111,13 @@ def test_chains_of_bridges_count_with_their_slowest_link() -> None:
     """Only what branches is a switch."""
     chain = pci("0000:a0:00.0", pci("0000:a1:00.0", alone(0), speed="8 GT/s"), speed="16 GT/s")
     box = box_of(system(cpu(chain, alone(1))), figures="nccl")
-    assert rows(box) == {("gpu0", "cpu0"): 12, ("gpu1", "cpu0"): 24}
+    assert bandwidth_rows(box) == {("gpu0", "cpu0"): 12, ("gpu1", "cpu0"): 24}
 
 
 def test_a_switch_alone_below_a_cpu_needs_no_cpu() -> None:
     """The CPU would lead nowhere."""
     box = box_of(system(cpu(pci("0000:a0:00.0", alone(0), alone(1), card(port(0))))), figures="nccl")
-    assert rows(box) == {("gpu0", "pcie0"): 24, ("gpu1", "pcie0"): 24}
+    assert bandwidth_rows(box) == {("gpu0", "pcie0"): 24, ("gpu1", "pcie0"): 24}
     assert [(found.near, found.near_bandwidth) for found in box.nics] == [(("pcie0",), 24)]
 
 
@@ -126,16 +133,16 @@ def test_gpus_that_links_do_not_all_join_use_pcie_as_well() -> None:
     """Two bridged pairs, as PCIe cards have them."""
     pairs = [cpu(*(gpu(n, link(slot(n ^ 1), 4), sm=86) for n in (host, host + 1)), numaid=host) for host in (0, 2)]
     box = box_of(system(*pairs), figures="nccl")
-    assert rows(box)["gpu0", "gpu1"] == 48
-    assert rows(box)["gpu0", "cpu0"] == 24
-    assert rows(box)["cpu0", "cpu1"] == 22
+    assert bandwidth_rows(box)["gpu0", "gpu1"] == 48
+    assert bandwidth_rows(box)["gpu0", "cpu0"] == 24
+    assert bandwidth_rows(box)["cpu0", "cpu1"] == 22
     assert "PCIe links are modeled with the bandwidth that NCCL plans with" in box.notes
 
 
 def test_pcie_between_gpus_is_left_out_where_links_join_all() -> None:
     """As NCCL does, and a note says so."""
     box = box_of(system(cpu(gpu(0, switched()), gpu(1, switched()))))
-    assert set(rows(box)) == {("gpu0", "nvswitch"), ("gpu1", "nvswitch")}
+    assert set(bandwidth_rows(box)) == {("gpu0", "nvswitch"), ("gpu1", "nvswitch")}
     assert "PCIe between GPUs was left out, as in NCCL: the links above join all of them" in box.notes
 
 
@@ -368,7 +375,7 @@ def test_given_bandwidths_overrule_the_file() -> None:
     """Of cards and of PCIe links; notes say so."""
     slow = pci("0000:a0:00.0", alone(0), alone(1), card(port(0)), speed="2.5 GT/s PCIe", width=1)
     box = box_of(system(cpu(slow, alone(2))), nic_bandwidth=50, pcie_bandwidth=14)
-    assert set(rows(box).values()) == {14}
+    assert set(bandwidth_rows(box).values()) == {14}
     assert (box.nics[0].near_bandwidth, box.nics[0].bandwidth, box.nics[0].port) == (14, 14, 50)
     assert {
         "every PCIe link is modeled with the given 14 GB/s",
@@ -388,7 +395,7 @@ def test_a_gpu_may_have_a_better_way_to_its_cpu() -> None:
         for number in range(2)
     ]
     box = box_of(system(*chips))
-    assert rows(box)["gpu0", "cpu0"] == 448
+    assert bandwidth_rows(box)["gpu0", "cpu0"] == 448
     joined = [cpu_.replace("<c2c", '<nvlink target="f" tclass="0x068000" count="18"/><c2c') for cpu_ in chips]
     assert [(found.near, found.near_bandwidth) for found in box_of(system(*joined)).nics] == [
         (("gpu0",), 50),
@@ -400,8 +407,8 @@ def test_power_cpus_have_nvlinks_of_their_own() -> None:
     """Three NVLinks from each GPU to its CPU; between the CPUs 32 GB/s"""
     text = system(*(cpu(gpu(n, link("x", 3, "0x068001"), sm=70), numaid=n, arch="ppc64") for n in range(2)))
     box = box_of(text, figures="nccl")
-    assert rows(box)["gpu1", "cpu1"] == 60
-    assert rows(box)["cpu0", "cpu1"] == 32
+    assert bandwidth_rows(box)["gpu1", "cpu1"] == 60
+    assert bandwidth_rows(box)["cpu0", "cpu1"] == 32
 
 
 def test_display_controllers_of_a_dump_are_no_gpus() -> None:
@@ -430,3 +437,114 @@ def test_a_width_that_is_no_number_is_refused() -> None:
     """With its line."""
     with pytest.raises(FileFormatError, match="line 1: link_width of <pci> is 'many'; expected a whole number from 0"):
         box_of(system(cpu(alone(0, width="many"), alone(1))))
+
+
+Tree = dict[str, Any]
+SPEEDS = ["2.5 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe", "", "Unknown"]
+OPTIONS: list[dict[str, Any]] = [{}, {"nic_bandwidth": "400Gb/s"}, {"figures": "nccl"}, {"pcie_bandwidth": 20}]
+
+
+def machine(chance: random.Random) -> list[Tree]:
+    """CPUs with bridges, GPUs and cards at any depth, with true and false speeds."""
+    count = iter(range(10**6))
+
+    def branch(depth: int) -> Tree:
+        kind = chance.choice(["gpu", "nic", "pci", "pci"] if depth < 4 else ["gpu", "nic"])
+        place = {"speed": chance.choice(SPEEDS), "width": chance.choice([0, 1, 8, 16, ""])}
+        inside = [branch(depth + 1) for _ in range(chance.randint(1, 3))] if kind == "pci" else []
+        ports = [chance.choice([0, 100_000, 200_000, 400_000]) for _ in range(chance.randint(1, 2))]
+        return {"kind": kind, "number": next(count), "place": place, "inside": inside, "ports": ports}
+
+    return [
+        {"numaid": numaid, "vendor": chance.choice(["GenuineIntel", "AuthenticAMD"]), "inside": branches}
+        for numaid in range(chance.randint(1, 3))
+        if (branches := [branch(1) for _ in range(chance.randint(1, 3))])
+    ]
+
+
+def text_of(cpus: list[Tree], address: str, *, linked: bool) -> str:
+    """Write the file; ``{}`` in an address is where the number goes."""
+
+    def written(tree: Tree) -> str:
+        busid, number = address.format(tree["number"]), tree["number"]
+        if tree["kind"] == "gpu":
+            return gpu(number, *([switched()] if linked else []), busid=busid, **tree["place"])
+        if tree["kind"] == "nic":
+            ports = (port(2 * number + n, speed, f"0x{number}", n) for n, speed in enumerate(tree["ports"]))
+            return nic(busid, *ports, **tree["place"])
+        return pci(busid, *map(written, tree["inside"]), **tree["place"])
+
+    return system(*(cpu(*map(written, each["inside"]), numaid=each["numaid"], vendor=each["vendor"]) for each in cpus))
+
+
+def shuffled(trees: list[Tree], chance: random.Random) -> list[Tree]:
+    """The same with all elements in another order."""
+    trees = deepcopy(trees)
+    chance.shuffle(trees)
+    for tree in trees:
+        tree["inside"] = shuffled(tree["inside"], chance)
+    return trees
+
+
+def seen(box: Box) -> list[list[str]]:
+    """What does not depend on the order of elements; switches of PCIe are numbered by it."""
+    kinds = [[node if node.startswith("gpu") else node.rstrip("0123456789") for node in each.near] for each in box.nics]
+    rows = [
+        f"{sorted(near)} {card.near_bandwidth} {card.bandwidth} {card.port}"
+        for near, card in zip(kinds, box.nics, strict=True)
+    ]
+    return [sorted(rows), sorted(str(link.bandwidth) for link in box.links)]
+
+
+def above(node: Node) -> list[Node]:
+    """The node and what it is plugged into, up to the CPU."""
+    return [node, *(above(node.parent) if node.parent is not None else ())]
+
+
+@settings(max_examples=examples(120))
+@given(st.integers(0, 10**9), st.booleans(), st.sampled_from(OPTIONS))
+def test_no_link_carries_more_than_it_can_in_whatever_order_it_is_listed(
+    seed: int, linked: bool, options: dict[str, Any]
+) -> None:
+    """Cards that send all they have, spread evenly or not at all, fit the links of their ways; and no name, address or
+    place in the file counts."""
+    chance = random.Random(seed)
+    cpus = machine(chance)
+    if "'gpu'" not in str(cpus):
+        return
+    text = text_of(cpus, "0000:{}:00.0", linked=linked)
+    box = box_of(text, **options)
+    assert seen(box) == seen(box_of(text_of(shuffled(cpus, chance), "FFFF:{}a:1f.7", linked=linked), **options))
+    if box.gpus > 1 and linked:
+        check_loads(box, text, options)
+        network = compose([box, box], fabric="rail", nic_bandwidth=50) if box.nics else compose([box])
+        assert all(network.ingress(switch) == network.egress(switch) for switch in network.switch_nodes)
+
+
+def check_loads(box: Box, text: str, options: dict[str, Any]) -> None:
+    """Find the way of each card to each GPU, and add up."""
+    told = BoxOptions.of(**options)
+    tree = read_pcie(read_machine(read_tree(Document("x", text)), told), told)
+    spread: defaultdict[Node, Fraction] = defaultdict(Fraction)
+    alone: defaultdict[Node, defaultdict[int, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+    for card, (found, leaf) in enumerate(zip(box.nics, tree.nics.values(), strict=True)):
+        bandwidth, each = found.bandwidth, found.near_bandwidth
+        assert isinstance(each, Fraction)
+        if bandwidth is None:
+            continue
+        assert isinstance(bandwidth, Fraction)
+        for node in found.near:
+            one, other = above(leaf), above(tree.gpus[int(node[3:])])
+            for step in {*one} ^ {*other}:
+                spread[step] += bandwidth / len(found.near)
+                alone[step][card] = min(bandwidth, alone[step][card] + each)
+    for step, load in spread.items():
+        assert step.up is None or load <= step.up
+        assert step.up is None or sum(alone[step].values()) <= step.up
+
+
+@pytest.mark.parametrize("seed", [3, 6, 178])
+def test_what_the_trees_are_like(seed: int) -> None:
+    """Else nothing would be tried."""
+    text = text_of(machine(random.Random(seed)), "{}", linked=True)
+    assert text.count("<pci") > 3
