@@ -188,7 +188,7 @@ RING_ARCS = [(0, 1), (1, 2), (2, 0)]
 
 def test_whole_numbers_of_any_kind_make_a_graph() -> None:
     """Lists, and arrays of other integers, sorted and made int64."""
-    graph = DirectGraph(np.int32(3), [2, 0, 1], np.array([0, 1, 2], dtype=np.uint8), "")  # type: ignore[arg-type]
+    graph = DirectGraph.from_arcs(np.int32(3), np.array([(2, 0), (0, 1), (1, 2)], dtype=np.uint8), "")  # type: ignore[arg-type]
     assert type(graph.num_nodes) is int
     assert graph.tails.dtype == graph.heads.dtype == np.int64
     assert list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True)) == RING_ARCS
