@@ -10,7 +10,7 @@ from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_col
 from ..support.validation import as_flag, shown
 from ..topologies import RuntimeCosts
 from ..topologies.files import NetworkLike, as_network
-from ..topologies.network.assumed_costs import CostsName, as_costs
+from ..topologies.network.link_costs import CostsName, as_costs
 from .catalogue import PLANNERS, Planner, PlannerName
 from .plans.plan import Plan
 

@@ -16,10 +16,10 @@ ALLOWED = {
     "schedules.steps.flow": ["{'all-to-all' if equal else 'all-to-allv'} of"],
     "schedules.steps.schedule": ['"allgather" if self.direction == "broadcast" else "reduce-scatter"'],
     "planners.finder.candidate": ['"allgather" if direction == "broadcast" else "reduce-scatter"'],
-    "report.tables.summary": ['verbs = {"reduce": "reduce-scatter", "broadcast": "allgather"}'],
+    "report.summary": ['verbs = {"reduce": "reduce-scatter", "broadcast": "allgather"}'],
     "runtime.interpreter.check": ["'an' if program.collective.name.startswith('a') else 'a'"],
     # Headers of columns, a field of the output, a stage, and a flag of `find_topologies`.
-    "cli.planning.find": ['"all_to_all": float(', '["exact", "reduce-scatter"]', 'else ["all-to-all"]'],
+    "cli.commands.find": ['"all_to_all": float(', '["exact", "reduce-scatter"]', 'else ["all-to-all"]'],
     "planners.finder.find": ['trace.stage("all-to-all")', 'as_flag(all_to_all, "all_to_all")'],
     # The words of a state in addresses and commands.
     "report.explorer.scenario": ["collective: str = ALLGATHER.name"],

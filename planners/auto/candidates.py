@@ -90,6 +90,10 @@ def _direct(case: Case) -> bool:
     return not case.topology.switch_nodes
 
 
+def _exchanging(case: Case) -> bool:
+    return _direct(case) and case.collective.has_two_phases
+
+
 def _branching(case: Case) -> bool:
     return case.branches
 
@@ -127,7 +131,7 @@ PROFILES = {
     "multicommodity": Profile(0.88, 2.5, _always),
     "shortest-paths": Profile(0.06, 1.0, _always),
     "fast": Profile(0.01, 1.0, _always, enough=Fraction(1, 50)),
-    "multitree": Profile(0.02, 2.5, _irregular, has_tree_per_root=True),
+    "multitree": Profile(0.015, 2.5, _irregular, has_tree_per_root=True),
     "ring": Profile(0.2, 1.5, _irregular, has_tree_per_root=True),
     "hierarchical-ring": Profile(0.05, 1.0, _relaying),
     "ring-unwinding": Profile(0.03, 1.0, has_tree_per_root=True),
@@ -142,7 +146,7 @@ PROFILES = {
     "swing": Profile(0.005, 1.0, _direct, in_steps=True),
     "bine": Profile(0.005, 1.0, _one_root, in_steps=True),
     "double-binary-tree": Profile(0.02, 1.0, _one_root),
-    "recursive-doubling": Profile(0.005, 1.0, _direct, in_steps=True),
+    "recursive-doubling": Profile(0.005, 1.0, _exchanging, in_steps=True),
     "recursive-halving-doubling": Profile(0.01, 1.0),
     "recursive-halving-doubling-steps": Profile(0.005, 1.0, in_steps=True),
     "torus-2-phase": Profile(0.005, 1.0, in_steps=True),

@@ -12,7 +12,7 @@ from ...schedules.bounds.size_bound import hop_latencies
 from ...schedules.paths.schedule import NS_PER_US
 from ...schedules.traffic.collective import EVERY_ROOT
 from ...topologies import Topology
-from ...topologies.network.assumed_costs import as_costs
+from ...topologies.network.link_costs import as_costs
 from ..trees.problem import has_few_trees, shard_weights
 
 KINDS_IN_BOXES = 2  # of ranks by their links: those of irregular networks are of more

@@ -16,7 +16,7 @@ from ...errors import BoundError, CapacityOverflowError, NoAnswerError, Unsuppor
 from ...schedules import Collective, as_bytes
 from ...support.validation import shown
 from ...topologies import Topology, reached_network
-from ...topologies.network.assumed_costs import as_costs
+from ...topologies.network.link_costs import as_costs
 from ..catalogue import PLANNERS
 from ..from_schedule import plan_of_schedule
 from ..plans.plan import Plan

@@ -15,7 +15,7 @@ from ...schedules.paths.congestion import congestion
 from ...schedules.paths.schedule import rate_of_loads
 from ...schedules.timing.predict import Predictor
 from ...topologies import reached_network
-from ...topologies.network.assumed_costs import as_costs
+from ...topologies.network.link_costs import as_costs
 from ..plans.plan import Plan
 from ..trees.problem import shard_weights, tree_problem
 from .candidates import Candidate
