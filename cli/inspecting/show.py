@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import FileFormatError
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.validation import shown
 from ..arguments.output_files import check_figure, check_targets, name_errors_after
 from ..arguments.parameters import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ..arguments.parameters import UsageError
 from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, distinct_sizes

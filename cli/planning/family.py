@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import count_text, time_text
 from ..arguments.output_files import check_targets
 from ..arguments.parameters import UsageError

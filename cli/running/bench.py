@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import ProgramError
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ..arguments.parameters import UsageError
 from ..arguments.shared import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, emit

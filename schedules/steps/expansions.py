@@ -18,7 +18,7 @@ from ...topologies.graphs.expansions import MAX_TIMES
 from ...topologies.graphs.isomorphism import as_permutation, preserves_arcs
 from ...topologies.graphs.stored_broadcasts import base_schedule_rows, base_transpose_names
 from ...topologies.network.direct_graph import as_direct_graph
-from ..traffic.collective import Direction
+from ..collective import Direction
 from .allreduce import StepAllreduce
 from .step_schedule import StepSchedule
 
