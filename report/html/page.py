@@ -19,8 +19,8 @@ from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.packages import check_extra
 from ...support.validation import as_flag, as_kind, as_list, as_path, shown
 from ...support.writing import write_whole
-from ..tables.plan_tables import is_predictable, link_table, predicted_times
-from ..tables.summary import check_rows, schedule_rows
+from ..plan_tables import is_predictable, link_table, predicted_times
+from ..summary import check_rows, schedule_rows
 from .certificate import certificate
 from .outlook import baselines, class_chart, class_rows, failure_chart, rates_chart, sizes_data
 from .scene import MAX_MOVES, scene, shares_of

@@ -21,7 +21,7 @@ from ...schedules.sizes import is_even
 from ...schedules.timing.message_order import message_rounds, sending_turns
 from ...schedules.trees.tree_schedule import split_range
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups
+from ...topologies.symmetry.rank_groups import RankGroups
 from ..programs.layout import Layout
 from ..programs.program import Buffer
 from .tree_transfers import MAX_TRANSFERS

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups, rank_groups
+from ...topologies.symmetry.rank_groups import RankGroups, rank_groups
 from ..schedule import Schedule
 from ..transfers import Transfers
 

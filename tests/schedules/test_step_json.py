@@ -107,18 +107,18 @@ def test_what_is_malformed_is_refused(case: str) -> None:
 @pytest.mark.parametrize("data", [None, [], "steps", {}, {"kind": "steps"}, {"kind": ["steps"]}])
 def test_what_has_no_fields_is_refused(data: object) -> None:
     """Whatever it is."""
-    with pytest.raises(FileFormatError, match="field schedule is not of the kind .steps.; expected the fields"):
+    with pytest.raises(FileFormatError, match=r"field schedule is not of the kind .steps.; expected the fields"):
         SCHEDULE_KINDS["steps"].from_json(data, "plan.json")
 
 
 def test_allreduces_are_of_one_kind() -> None:
     """Steps that add up go with steps that spread."""
     steps = schedule_to_json(EXCHANGE)
-    with pytest.raises(FileFormatError, match="is not of the kind .steps."):
+    with pytest.raises(FileFormatError, match=r"is not of the kind .steps."):
         schedule_from_json({"kind": "allreduce", "reduce": steps, "broadcast": {"kind": "forest"}}, "plan.json")
-    with pytest.raises(FileFormatError, match="is not of the kind .forest."):
+    with pytest.raises(FileFormatError, match=r"is not of the kind .forest."):
         schedule_from_json({"kind": "allreduce", "reduce": {"kind": "forest"}, "broadcast": steps}, "plan.json")
     with pytest.raises(
-        FileFormatError, match="is not of the kind .allreduce.; expected the fields kind, reduce, broadcast"
+        FileFormatError, match=r"is not of the kind .allreduce.; expected the fields kind, reduce, broadcast"
     ):
         schedule_from_json({"kind": "allreduce", "reduce": steps}, "plan.json")

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import accumulate
+from itertools import chain
 
 import numpy as np
 
-from ....support.arrays import IntArray, ShortArray, SmallArray
+from ...programs.happens_before import Steps
 from ...programs.ordering import Order
 from ...programs.program import Buffer, ChunkRange, Instruction, Program, copies_onto_itself
 from ..format.execution_plan import ChannelType, Place
-
-MAX_CLOCKS = 2**25  # Of all steps, held at a time where one rank has no more: 64 or 128 megabytes
 
 Cell = tuple[int, Buffer, int]
 
@@ -54,16 +51,20 @@ def transfers_without_flow_control(program: Program, order: Order) -> Transfers:
 def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]]) -> Transfers:
     """Decide for each transfer where it arrives, and whether it needs a credit and an acknowledgement."""
     bare = transfers_without_flow_control(program, order)
-    accesses = _Accesses(program, order)
-    needed = replace(bare, credits=set(), acknowledgements=set())
-    by_rank: list[dict[int, Place]] = [{} for _ in program.ranks]
-    for number, place in bare.arrivals.items():
-        by_rank[place.rank][number] = place
-    for clocks in _clocks_of_all(program, order):
-        here = {number: place for rank in clocks.ranks for number, place in by_rank[rank].items()}
-        needed.credits.update(_credits(program, order, here, accesses, clocks))
-        needed.acknowledgements.update(_acknowledgements(order, here, accesses, clocks, on_ports))
-    return needed
+    accesses, events = _Accesses(program, order), Steps.of(order).events(order.sequence)
+
+    def unordered(rows: Iterator[tuple[int, int, int]]) -> set[int]:
+        """Receives of those (receive, earlier step, later step) whose steps nothing else keeps in order."""
+        table = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 3)
+        earlier, later = accesses.position[table[:, 1]], accesses.position[table[:, 2]]
+        known = events.knows(later, events.processes[earlier], events.steps[earlier])
+        return set(table[~known, 0].tolist())
+
+    return replace(
+        bare,
+        credits=unordered(_credits(program, order, bare.arrivals, accesses)),
+        acknowledgements=unordered(_acknowledgements(order, bare.arrivals, accesses, on_ports)),
+    )
 
 
 def stays_in_place(program: Program, rank: int, step: Instruction) -> bool:
@@ -121,86 +122,30 @@ class _Accesses:
         return {number for cell in cells(self.program, rank, place, count) for number in self._writes.get(cell, ())}
 
 
-class _Links:
-    """What each step comes after, as arrays: the steps before it and, of a receive, the send."""
-
-    def __init__(self, order: Order) -> None:
-        rows = zip(order.before, order.instructions, order.partners, strict=True)
-        before = [(*earlier, partner) if step.receives else earlier for earlier, step, partner in rows]
-        self.sequence, self.sites = np.array(order.sequence), np.array(order.sites).reshape(-1, 3)
-        self.starts = np.cumsum([0, *map(len, before)])
-        self.before = np.array([other for earlier in before for other in earlier], dtype=np.int64)
-
-
-class _Clocks:
-    """Vector clocks over the steps of some ranks."""
-
-    def __init__(self, program: Program, links: _Links, ranks: range) -> None:
-        self.ranks = ranks
-        self._links = links
-        self._ends = list(accumulate((len(program.ranks[rank].thread_blocks) for rank in ranks), initial=0))
-
-    def happens_before(self, earlier: int, later: int) -> bool:
-        """Whether a step of these ranks happens before another one."""
-        return bool(self._clocks[later, self._columns[earlier]] >= self._links.sites[earlier, 2])
-
-    @cached_property
-    def _columns(self) -> IntArray:
-        """Column of the thread block of each step, -1 for those of other ranks."""
-        ranks, blocks = self._links.sites[:, 0] - self.ranks.start, self._links.sites[:, 1]
-        own = (ranks >= 0) & (ranks < len(self.ranks))
-        return np.where(own, np.array(self._ends)[np.where(own, ranks, 0)] + blocks, -1)
-
-    @cached_property
-    def _clocks(self) -> ShortArray | SmallArray:
-        """Last step of each thread block of these ranks that is known to have finished at the end of each step."""
-        from .step_clocks import step_clocks
-
-        links, steps = self._links, self._links.sites[:, 2]
-        narrow = np.int16 if steps.max(initial=0) <= np.iinfo(np.int16).max else np.int32
-        clocks = np.empty((len(steps), self._ends[-1]), dtype=narrow)
-        step_clocks(clocks, links.sequence, links.starts, links.before, self._columns, steps)
-        return clocks
-
-
-def _clocks_of_all(program: Program, order: Order) -> Iterator[_Clocks]:
-    """Yield clocks of blocks of ranks, to limit memory."""
-    first, width, links = 0, 0, _Links(order)
-    for rank in program.ranks:
-        width += len(rank.thread_blocks)
-        if width * len(order.sequence) > MAX_CLOCKS and rank.rank > first:
-            yield _Clocks(program, links, range(first, rank.rank))
-            first, width = rank.rank, len(rank.thread_blocks)
-    yield _Clocks(program, links, range(first, program.num_ranks))
-
-
 def _credits(
-    program: Program, order: Order, arrivals: Mapping[int, Place], accesses: _Accesses, clocks: _Clocks
-) -> Iterator[int]:
-    """Receives that need a credit: an earlier step may still use the target when the sender writes."""
+    program: Program, order: Order, arrivals: Mapping[int, Place], accesses: _Accesses
+) -> Iterator[tuple[int, int, int]]:
+    """Pairs of a receive that need a credit if unordered: an earlier use of the target, and the send."""
     for number, place in arrivals.items():
         if place.buffer == "scratch" and place.start >= program.ranks[place.rank].scratch_chunks:
             continue  # Scratch of its own.
-        touching, send = accesses.touching(place), order.partners[number]
-        earlier = [other for other in touching if accesses.position[other] < accesses.position[number]]
-        if not all(clocks.happens_before(other, send) for other in earlier):
-            yield number
+        for other in accesses.touching(place):
+            if accesses.position[other] < accesses.position[number]:
+                yield number, other, order.partners[number]
 
 
 def _acknowledgements(
-    order: Order, arrivals: Mapping[int, Place], accesses: _Accesses, clocks: _Clocks, on_ports: set[tuple[int, int]]
-) -> Iterator[int]:
-    """Receives that need an acknowledgement: a later step may overwrite the source before it is read."""
+    order: Order, arrivals: Mapping[int, Place], accesses: _Accesses, on_ports: set[tuple[int, int]]
+) -> Iterator[tuple[int, int, int]]:
+    """Pairs of a receive that need an acknowledgement if unordered: the receive, and a later write to the source."""
     for number in arrivals:
         send = order.partners[number]
         sender, receiver = order.sites[send].rank, order.sites[number].rank
-        if (sender, receiver) not in on_ports:
-            continue
-        step = order.instructions[send]
-        writing = accesses.writing(sender, step.source, step.count)
-        later = [other for other in writing if accesses.position[other] > accesses.position[send]]
-        if not all(clocks.happens_before(number, other) for other in later):
-            yield number
+        if (sender, receiver) in on_ports:
+            step = order.instructions[send]
+            for other in accesses.writing(sender, step.source, step.count):
+                if accesses.position[other] > accesses.position[send]:
+                    yield number, number, other
 
 
 End = tuple[ChannelType, int]  # A channel of a GPU: its type, and its position among those of that type

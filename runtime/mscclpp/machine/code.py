@@ -10,15 +10,20 @@ from ....support.arrays import IntArray
 from ..format import executor
 from ..format.check import same_memory
 from ..format.execution_plan import ExecutionPlan, Operation, Place, Signal
-from . import fields
 from .memory import Memory
 
+NOP, WAIT, SIGNAL, COPY, SUM, JOB = range(6)
+"""Codes of operations."""
+CODE, BEGIN, SPLIT, END, LAST, RELAXED, SIGNALS, LOOP, PIPED = range(9)
+"""Columns of operations."""
+START, SIZE, RANK, SILENT, BEYOND = range(5)
+"""Columns of places."""
 CODES: dict[str, int] = {
-    "nop": fields.NOP,
-    **dict.fromkeys((*executor.WAITING, "sem_acquire"), fields.WAIT),
-    **dict.fromkeys((*executor.SIGNALLING, "sem_release"), fields.SIGNAL),
-    **dict.fromkeys(executor.DATA_OPERATIONS, fields.COPY),
-    **dict.fromkeys(("re", *executor.SWITCH_OPERATIONS), fields.SUM),
+    "nop": NOP,
+    **dict.fromkeys((*executor.WAITING, "sem_acquire"), WAIT),
+    **dict.fromkeys((*executor.SIGNALLING, "sem_release"), SIGNAL),
+    **dict.fromkeys(executor.DATA_OPERATIONS, COPY),
+    **dict.fromkeys(("re", *executor.SWITCH_OPERATIONS), SUM),
 }
 
 
@@ -27,24 +32,24 @@ class Code(NamedTuple):
 
     `operations`: (operations, 9); of its `arguments`, those from BEGIN to SPLIT are places read, to END places written,
     to LAST resources, or proxies of a job; at the end of a pipeline LOOP is its first operation, elsewhere -1.
-    `firsts`: (blocks + 1,), first operations of blocks.  `places`: (places, 3), whether one is SILENT or BEYOND the end
-    of its allocation; `segments`: (places, slices + 1), where its slices begin in `edges`, elements of the memory.
-    `ranks`: (processes,).  `others`: (port channels,), the resource at the other end; number n that has none is -1 - n.
+    `firsts`: (blocks + 1,), first operations of blocks.  `places`: (places, 5), first element and size of a slice, the
+    rank, and whether the place is SILENT or BEYOND the end of its allocation; it has `slices` slices.  `ranks`:
+    (processes,).  `others`: (port channels,), the resource at the other end; number n that has none is -1 - n.
     """
 
     operations: IntArray
     firsts: IntArray
     arguments: IntArray
     places: IntArray
-    segments: IntArray
-    edges: IntArray
+    slices: int
     ranks: IntArray
+    num_ranks: int
     others: IntArray
 
     @property
     def executions(self) -> IntArray:
         """How often each operation runs, (operations,)."""
-        return np.where(self.operations[:, fields.PIPED] == 1, self.segments.shape[1] - 1, 1)
+        return np.where(self.operations[:, PIPED] == 1, self.slices, 1)
 
 
 class Encoder:
@@ -59,10 +64,10 @@ class Encoder:
             "semaphore": [len(gpu.semaphores) for gpu in plan.gpus],
         }
         self.resources: list[Signal] = [
-            (kind, rank, at) for kind, each in sizes.items() for rank, size in enumerate(each) for at in range(size)
+            (kind, rank, at) for kind, counts in sizes.items() for rank, size in enumerate(counts) for at in range(size)
         ]
-        firsts = accumulate((size for each in sizes.values() for size in each), initial=0)
-        self._first = {kind: [next(firsts) for _ in each] for kind, each in sizes.items()}
+        firsts = accumulate((size for counts in sizes.values() for size in counts), initial=0)
+        self._first = {kind: [next(firsts) for _ in counts] for kind, counts in sizes.items()}
         self.num_ports = sum(sizes["port"])
         self._others = [-1 - number for number in range(len(self.resources))]
         for (rank, kind, number), (peer, _, other) in plan.channel_pairs().items():
@@ -70,12 +75,11 @@ class Encoder:
         self.operations: list[Operation] = []
         self.places: list[Place] = []
         self._arguments: list[int] = []
-        self._begins: list[int] = []
-        self._flags: list[tuple[int, bool, bool]] = []
+        self._place_rows: list[tuple[int, int, int, bool, bool]] = []
 
     @property
     def initial(self) -> IntArray:
-        """Tokens of each resource at the start, (resources,)."""
+        """Signals of each resource at the start, (resources,)."""
         values = [value for gpu in self.plan.gpus for value in gpu.semaphores]
         return np.array([0] * (len(self.resources) - len(values)) + values, dtype=np.int64)
 
@@ -89,25 +93,21 @@ class Encoder:
                     begin, piped = len(self.operations), operation.name == "pipeline"
                     body = operation.body if piped else (operation,)
                     self.operations += body
-                    for each in body:
-                        rows += self._row(rank, each)
+                    for inner in body:
+                        rows += self._row(rank, inner)
                         rows += -1, piped
                     if piped and body:
-                        rows[fields.LOOP - fields.PIPED - 1] = begin
+                        rows[LOOP - PIPED - 1] = begin
                 firsts.append(len(self.operations))
-        counts = np.array([place.count for place in self.places], dtype=np.int64)
-        begins = np.array(self._begins, dtype=np.int64)
-        slices = begins[:, None] + counts[:, None] * np.arange(self.slices + 1)
-        edges = np.unique(slices)
         ports = [rank for kind, rank, _ in self.resources[: self.num_ports]]
         return Code(
-            np.array(rows, dtype=np.int64).reshape(-1, fields.PIPED + 1),
+            np.array(rows, dtype=np.int64).reshape(-1, PIPED + 1),
             np.array(firsts),
             np.array(self._arguments, dtype=np.int64),
-            np.array(self._flags, dtype=np.int64).reshape(-1, fields.BEYOND + 1),
-            np.searchsorted(edges, slices),
-            edges,
+            np.array(self._place_rows, dtype=np.int64).reshape(-1, BEYOND + 1),
+            self.slices,
             np.array([rank for rank, _ in self.blocks] + ports),
+            len(self.plan.gpus),
             np.array(self._others[: self.num_ports], dtype=np.int64),
         )
 
@@ -115,21 +115,21 @@ class Encoder:
         """Columns of an operation, without those of pipelines."""
         name, kind, arguments = operation.name, operation.channel_type, self._arguments
         code, begin, numbers = CODES[name], len(arguments), operation.channels or operation.semaphores
-        if code == fields.NOP:
-            return fields.NOP, begin, begin, begin, begin, 0, 0
+        if code == NOP:
+            return NOP, begin, begin, begin, begin, 0, 0
         read, written = operation.copies(self.plan.gpus[rank])
         first = self.memory[rank].first
         self._add_places(read, dict.fromkeys(first, 0) if operation.from_base and kind == "port" else first)
         split = len(arguments)
         self._add_places(written, first, read[0] if name == "gstore" else None)
         end = len(arguments)
-        if code in (fields.WAIT, fields.SIGNAL) or kind == "port":
+        if code in (WAIT, SIGNAL) or kind == "port":
             number = self._first[kind or "semaphore"][rank]
-            if kind == "port" and code != fields.WAIT:
-                code, number = fields.JOB, number + len(self.blocks)
-            arguments += [number + each for each in numbers]
-            if code == fields.SIGNAL and kind == "memory":
-                arguments[end:] = [self._others[each] for each in arguments[end:]]
+            if kind == "port" and code != WAIT:
+                code, number = JOB, number + len(self.blocks)
+            arguments += [number + channel for channel in numbers]
+            if code == SIGNAL and kind == "memory":
+                arguments[end:] = [self._others[channel] for channel in arguments[end:]]
         return code, begin, split, end, len(arguments), name == "rlxsignal", name != "put"
 
     def _add_places(self, places: Sequence[Place], first: Mapping[str, int], stored: Place | None = None) -> None:
@@ -141,5 +141,4 @@ class Encoder:
             silent = stored is not None and same_memory(self.plan, stored, place)
             self._arguments.append(len(self.places))
             self.places.append(place)
-            self._begins.append(begin)
-            self._flags.append((place.rank, silent, begin + place.count * self.slices > end))
+            self._place_rows.append((begin, place.count, place.rank, silent, begin + place.count * self.slices > end))

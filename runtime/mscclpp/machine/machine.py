@@ -4,30 +4,28 @@ Thread blocks, and the proxies of port channels, take turns at random; pipelines
 docs/explanation/programs.md.
 """
 
+from __future__ import annotations
+
 import os
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 
 from ....errors import ProgramError, TooLargeError
-from ....support.arrays import SmallArray
 from ...programs.checks import check_counts
 from ...programs.layout import Layout
 from ..format.execution_plan import ExecutionPlan
 from ..format.reader import read_mscclpp
-from . import fields
-from .code import Encoder
+from .code import END, LAST, START, Encoder
 from .memory import Memory, check_data, layout_of
-from .state import State, first_state
+
+if TYPE_CHECKING:
+    from .races import Race
+    from .turns import Run
 
 INT64 = np.iinfo(np.int64)
 PADS = 1, 2
 """A part of a chunk: a plan that is right with input and output there is right wherever they begin."""
-WAYS = {
-    fields.READ_WRITE: ("reads", "writes"),
-    fields.WRITE_READ: ("writes", "reads"),
-    fields.WRITE_WRITE: ("writes", "writes"),
-}
 MAX_NUMBERS = 2**26  # In the memory of all GPUs
 MAX_PROCESSES = 2**14  # Thread blocks, port channels and GPUs together; each keeps a clock of every other one
 
@@ -122,24 +120,31 @@ class _Machine:
         self.inputs = [memory.arrays["input"].copy() for memory in self.memory]
 
     def run(self) -> None:
-        """Run all processes in random order, then check that nothing is left."""
-        from .clocks import first_unknown
-        from .turns import ask_ends, run_turns
+        """Run all processes in random order, check that their accesses are ordered, and that nothing is left."""
+        from .races import RunOrder
+        from .turns import NO_END, TURNS, Run, move_data, run_turns
 
-        state = first_state(self.code, self.encoder.initial)
-        run_turns(self.code, state, self.elements, self.seed)
-        finished = not state.counts[fields.STATUS]
-        if finished:
-            ask_ends(self.code, state, np.array(self.bounds))
-        unknown = first_unknown(self.code, state)
+        initial = self.encoder.initial
+        run = Run.of(self.code, initial)
+        run_turns(self.code, run, self.seed)
+        turns = run.turns[: run.counts[TURNS]]
+        moved, place = move_data(self.code, turns, self.elements)
+        order = RunOrder(self.code, turns[: moved + 1], initial)
         # What comes first in the run is told first.
-        if unknown is not None and unknown[fields.WAY] != fields.FINISH:
-            self._refuse_race(unknown)
-        if not finished:
-            self._refuse_end(*state.counts[fields.STATUS :].tolist())
-        self._check_finished(state)
-        if unknown is not None:
-            self._refuse_race(unknown)
+        if race := order.first_race():
+            self._refuse_race(race)
+        if place >= 0:
+            self._refuse_place(place)
+        if run.counts[NO_END] >= 0:
+            kind, rank, channel = self.encoder.resources[run.counts[NO_END]]
+            raise ProgramError(f"rank {rank} signals on {kind} channel {channel}, which has no other end")
+        self._check_finished(run)
+        if unfinished := order.first_unfinished(np.array(self.bounds)):
+            buffer, chunk = self.memory[unfinished.rank].place(unfinished.element)
+            raise ProgramError(
+                f"race: rank {unfinished.rank} may end before {self._name(unfinished.process)} has finished with "
+                f"{buffer} chunk {chunk}; let it wait for that"
+            )
         check_data(self.plan, self.layout, self.memory, self.inputs)
 
     def _name(self, process: int) -> str:
@@ -149,57 +154,46 @@ class _Machine:
         _, rank, number = self.encoder.resources[process - len(self.encoder.blocks)]
         return f"port channel {number} of rank {rank}"
 
-    def _refuse_race(self, query: SmallArray) -> NoReturn:
+    def _refuse_race(self, race: Race) -> NoReturn:
         """Name the two accesses of which the later one does not know the earlier one."""
-        _, earlier, _, number, later, way, segment = query.tolist()
-        element = int(self.code.edges[segment])
-        if way == fields.FINISH:
-            buffer, chunk = self.memory[later].place(element)
+        place = self.encoder.places[race.place]
+        if race.earlier < 0:
             raise ProgramError(
-                f"race: rank {later} may end before {self._name(earlier)} has finished with {buffer} chunk {chunk}; "
-                "let it wait for that"
+                f"race: {self._name(race.later)} {'writes to' if race.writes else 'reads'} {place.buffer} chunk "
+                f"{place.start} of rank {place.rank}, which may not have started yet; let it wait for a signal"
             )
-        place = self.encoder.places[number]
-        if way in (fields.START_READ, fields.START_WRITE):
-            what = "reads" if way == fields.START_READ else "writes to"
-            raise ProgramError(
-                f"race: {self._name(later)} {what} {place.buffer} chunk {place.start} of rank {place.rank}, which may "
-                "not have started yet; let it wait for a signal"
-            )
-        chunk = place.start + (element - int(self.code.edges[self.code.segments[number, 0]])) // self.memory[0].slices
-        before, after = WAYS[way]
+        chunk = place.start + (race.element - int(self.code.places[race.place, START])) // self.code.slices
+        before, after = ("writes" if writes else "reads" for writes in (race.earlier_writes, race.writes))
         raise ProgramError(
-            f"race: {self._name(earlier)} {before} {place.buffer} chunk {chunk} of rank {place.rank} and "
-            f"{self._name(later)} {after} it, but nothing keeps them in order"
+            f"race: {self._name(race.earlier)} {before} {place.buffer} chunk {chunk} of rank {place.rank} and "
+            f"{self._name(race.later)} {after} it, but nothing keeps them in order"
         )
 
-    def _refuse_end(self, status: int, where: int) -> NoReturn:
-        """Say why a process cannot go on."""
-        if status == fields.NO_OTHER_END:
-            kind, rank, channel = self.encoder.resources[where]
-            raise ProgramError(f"rank {rank} signals on {kind} channel {channel}, which has no other end")
-        place = self.encoder.places[where]
+    def _refuse_place(self, number: int) -> NoReturn:
+        place = self.encoder.places[number]
         raise ProgramError(
             f"{place.buffer} chunk {place.start} of rank {place.rank} is looked for beyond the end of its allocation, "
             "as another rank has it elsewhere"
         )
 
-    def _check_finished(self, state: State) -> None:
-        left = state.tails - state.heads
-        for block, at in enumerate(state.processes[: len(self.encoder.blocks), fields.AT].tolist()):
+    def _check_finished(self, run: Run) -> None:
+        """Refuse blocks that wait for ever, and signals that nobody waits for."""
+        for block, at in enumerate(run.at.tolist()):
             if at < self.code.firsts[block + 1]:
                 row, operation = self.code.operations[at], self.encoder.operations[at]
-                awaited = self.code.arguments[row[fields.END] : row[fields.LAST]].tolist()
-                kind, _, number = next(self.encoder.resources[each] for each in awaited if not left[each])
-                what = f"semaphore {number}" if kind == "semaphore" else f"{kind} channel {number}"
-                raise ProgramError(
-                    f"the plan deadlocks: {self._name(block)} waits at operation "
-                    f"{state.processes[block, fields.COUNT]} ({operation.name}) for {what}, which receives no further "
-                    "signal"
+                awaited = self.code.arguments[row[END] : row[LAST]].tolist()
+                kind, _, number = next(
+                    self.encoder.resources[resource] for resource in awaited if not run.signals[resource]
                 )
-        for resource in np.flatnonzero(left != self.encoder.initial).tolist():
+                what = f"semaphore {number}" if kind == "semaphore" else f"{kind} channel {number}"
+                count = np.count_nonzero(run.turns[: run.counts[1], 0] == block)
+                raise ProgramError(
+                    f"the plan deadlocks: {self._name(block)} waits at operation {count} ({operation.name}) for {what}"
+                    ", which gets no further signal"
+                )
+        for resource in np.flatnonzero(run.signals != self.encoder.initial).tolist():
             kind, rank, number = self.encoder.resources[resource]
-            what = f"{left[resource]} signals on {kind} channel {number} not waited for"
+            what = f"{run.signals[resource]} signals on {kind} channel {number} not waited for"
             if kind == "semaphore":
-                what = f"semaphore {number} at {left[resource]}"
+                what = f"semaphore {number} at {run.signals[resource]}"
             raise ProgramError(f"rank {rank} ends with {what}, so the next call would fail")

@@ -1,209 +1,377 @@
-"""Kernels that run the thread blocks of an execution plan, and the proxies of its port channels, by turns at random."""
+"""Kernels that run execution plans: turns of thread blocks and proxies, the data that these move, and their events.
+
+A turn is a row (process, operation, slice, thread): of a thread block, whose thread is -1, the next operation; of the
+proxy of a port channel, the next request to it, which the thread of a block has made.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
-from ....support.arrays import IntArray
+from ....support.arrays import IntArray, SmallArray
 from ....support.kernels import kernel
-from . import fields
-from .clocks import access, closed_row, joined_row, part, segments, thread_token, token, wait_for
-from .code import Code
-from .state import State
+from .code import (
+    BEGIN,
+    BEYOND,
+    CODE,
+    COPY,
+    END,
+    JOB,
+    LAST,
+    LOOP,
+    NOP,
+    PIPED,
+    RELAXED,
+    SIGNAL,
+    SIGNALS,
+    SIZE,
+    SPLIT,
+    START,
+    SUM,
+    WAIT,
+    Code,
+)  # fmt: skip
+
+PROCESS, OPERATION, SLICE, THREAD = range(4)
+"""Columns of turns."""
+RUNNABLE, TURNS, NO_END = range(3)
+"""Counts of a run: of runnable processes, of turns, and number of a channel without another end, or -1."""
+THREADS = 2**16
+"""A request is its turn times this, plus its thread."""
+
+
+class Queues(NamedTuple):
+    """First-in first-out queues of numbers: `firsts` and `lasts` (queues,); `values` and `following` (entries,)."""
+
+    firsts: IntArray
+    lasts: IntArray
+    values: IntArray
+    following: IntArray
+    used: IntArray  # (1,)
+
+    @classmethod
+    def of(cls, queues: int, entries: int) -> Queues:
+        """Make empty queues, with room for so many entries in all."""
+        firsts, lasts = np.full((2, queues), -1)
+        values, following = np.empty((2, entries), dtype=np.int64)
+        return cls(firsts, lasts, values, following, np.zeros(1, dtype=np.int64))
 
 
 @kernel
-def run_turns(code: Code, state: State, memory: IntArray, seed: int) -> None:
-    """Run until all processes have finished or wait, or one of them cannot go on."""
-    random, blocks = np.uint64(seed), len(code.firsts) - 1
-    for rank in range(code.ranks.max() + 1):
-        # What a GPU knows when it starts: that it has.
-        part(state, -1, len(code.ranks) + rank, 1, -1, 0)
-        token(state, closed_row(state), -1, 0, -1, 0)
-    while state.counts[fields.RUNNABLE] > 0 and state.counts[fields.STATUS] == 0:
+def push(queues: Queues, number: int, value: int) -> None:
+    """Append a value to a queue."""
+    entry = queues.used[0]
+    queues.used[0] += 1
+    queues.values[entry] = value
+    if queues.firsts[number] < 0:
+        queues.firsts[number] = entry
+    else:
+        queues.following[queues.lasts[number]] = entry
+    queues.lasts[number] = entry
+
+
+@kernel
+def pop(queues: Queues, number: int) -> int:
+    """Return the first value of a queue that is not empty."""
+    entry = queues.firsts[number]
+    queues.firsts[number] = -1 if entry == queues.lasts[number] else queues.following[entry]
+    return int(queues.values[entry])
+
+
+class Run(NamedTuple):
+    """State of a run: turns so far, and where each process is.
+
+    Shapes: `turns` (turns, 4); `at`, `slices` and `sleeping`, the next block that sleeps for the same (blocks,);
+    `runnable` (processes,); `signals` and `sleepers`, the first block that sleeps for each (resources,); `counts` (3,).
+    """
+
+    turns: SmallArray
+    at: IntArray
+    slices: IntArray
+    sleeping: IntArray
+    runnable: IntArray
+    signals: IntArray
+    sleepers: IntArray
+    requests: Queues  # To each proxy
+    counts: IntArray
+
+    @classmethod
+    def of(cls, code: Code, initial: IntArray) -> Run:
+        """Return the state before the first turn."""
+        blocks, resources = len(code.firsts) - 1, len(initial)
+        requests = code.executions * (code.operations[:, CODE] == JOB)
+        room = int((code.executions + requests * (code.operations[:, LAST] - code.operations[:, END])).sum())
+        return cls(
+            turns=np.empty((room, 4), dtype=np.int32),
+            at=code.firsts[:-1].copy(),
+            slices=np.zeros(blocks, dtype=np.int64),
+            sleeping=np.full(blocks, -1),
+            runnable=np.arange(len(code.ranks)),
+            signals=initial.copy(),
+            sleepers=np.full(resources, -1),
+            requests=Queues.of(len(code.others), room),
+            counts=np.array([blocks, 0, -1]),
+        )
+
+
+@kernel
+def run_turns(code: Code, run: Run, seed: int) -> None:
+    """Take turns at random until all processes have finished or wait, or one signals where there is no other end."""
+    random, blocks = np.uint64(seed), len(run.at)
+    while run.counts[RUNNABLE] > 0 and run.counts[NO_END] < 0:
         # Knuth's linear congruential generator
         random = random * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-        turn = np.int64((random >> np.uint64(33)) % np.uint64(state.counts[fields.RUNNABLE]))
-        process = state.runnable[turn]
-        goes_on = (
-            _block_turn(code, state, memory, process) if process < blocks else _proxy_turn(code, state, memory, process)
-        )
+        place = np.int64((random >> np.uint64(33)) % np.uint64(run.counts[RUNNABLE]))
+        process = run.runnable[place]
+        goes_on = _block_turn(code, run, process) if process < blocks else _proxy_turn(code, run, process)
         if not goes_on:
-            state.counts[fields.RUNNABLE] -= 1
-            state.runnable[turn] = state.runnable[state.counts[fields.RUNNABLE]]
+            run.counts[RUNNABLE] -= 1
+            run.runnable[place] = run.runnable[run.counts[RUNNABLE]]
 
 
 @kernel
-def _block_turn(code: Code, state: State, memory: IntArray, block: int) -> bool:
+def _block_turn(code: Code, run: Run, block: int) -> bool:
     """Run the next operation of a block; False if there is none, or it has to wait."""
-    process = state.processes[block]
-    if process[fields.AT] == code.firsts[block + 1]:
+    at, blocks = run.at[block], len(run.at)
+    if at == code.firsts[block + 1]:
         return False
-    operation = code.operations[process[fields.AT]]
-    if operation[fields.CODE] == fields.WAIT:
-        for number in code.arguments[operation[fields.END] : operation[fields.LAST]]:
-            if state.heads[number] == state.tails[number]:
-                state.sleeping[block], state.sleepers[number] = state.sleepers[number], block
+    operation = code.operations[at]
+    numbers = code.arguments[operation[END] : operation[LAST]]
+    if operation[CODE] == WAIT:
+        for number in numbers:
+            if run.signals[number] <= 0:
+                run.sleeping[block], run.sleepers[number] = run.sleepers[number], block
                 return False
-    at = process[fields.SLICE] if operation[fields.PIPED] else -1
-    process[fields.COUNT] += 1
-    if operation[fields.LOOP] >= 0 and process[fields.SLICE] + 2 < code.segments.shape[1]:
-        process[fields.SLICE], process[fields.AT] = process[fields.SLICE] + 1, operation[fields.LOOP]
+    turn = run.counts[TURNS]
+    row = run.turns[turn]
+    row[PROCESS], row[OPERATION], row[THREAD] = block, at, -1
+    row[SLICE] = run.slices[block] if operation[PIPED] else -1
+    run.counts[TURNS] += 1
+    # A pipeline begins again until all slices are through.
+    if operation[LOOP] >= 0 and run.slices[block] + 1 < code.slices:
+        run.slices[block], run.at[block] = run.slices[block] + 1, operation[LOOP]
     else:
-        process[fields.SLICE] = 0 if operation[fields.LOOP] >= 0 else process[fields.SLICE]
-        process[fields.AT] += 1
-    if operation[fields.CODE] == fields.NOP:
-        process[fields.ROW], process[fields.SYNCED] = joined_row(state, block, -1), process[fields.COUNT]
-    elif operation[fields.CODE] in (fields.WAIT, fields.SIGNAL):
-        _exchange(code, state, block, operation)
-    elif operation[fields.CODE] == fields.JOB:
-        _request(code, state, block, operation, at)
-    else:
-        _work(code, state, memory, block, operation, at)
+        run.slices[block] = 0 if operation[LOOP] >= 0 else run.slices[block]
+        run.at[block] += 1
+    for thread, number in enumerate(numbers):
+        if operation[CODE] == WAIT:
+            run.signals[number] -= 1
+        elif operation[CODE] == SIGNAL:
+            _signal(run, number)
+        else:
+            if run.requests.firsts[number - blocks] < 0:
+                _wake(run, number)
+            push(run.requests, number - blocks, turn * THREADS + thread)
     return True
 
 
 @kernel
-def _exchange(code: Code, state: State, block: int, operation: IntArray) -> None:
-    """Take a token of each resource, or give one to each."""
-    for thread, number in enumerate(code.arguments[operation[fields.END] : operation[fields.LAST]]):
-        if operation[fields.CODE] == fields.WAIT:
-            found = state.queue[state.heads[number]]
-            state.heads[number] += 1
-            if found >= 0:
-                wait_for(state, block, thread, found)
-        elif number < 0:
-            state.counts[fields.STATUS], state.counts[fields.WHERE] = fields.NO_OTHER_END, -1 - number
-            return
-        else:
-            # A relaxed one keeps no accesses in order; its arrival alone shows that this GPU has started.
-            _release(
-                state, number, code.ranks[block] if operation[fields.RELAXED] else thread_token(state, block, thread)
-            )
+def _proxy_turn(code: Code, run: Run, proxy: int) -> bool:
+    """Serve the next request to a proxy; False if there are no more."""
+    port = proxy - len(run.at)
+    request, row = pop(run.requests, port), run.turns[run.counts[TURNS]]
+    row[:] = run.turns[request // THREADS]
+    row[PROCESS], row[THREAD] = proxy, request % THREADS
+    run.counts[TURNS] += 1
+    if code.operations[row[OPERATION], SIGNALS]:
+        _signal(run, code.others[port])
+    return bool(run.requests.firsts[port] >= 0)
 
 
 @kernel
-def _release(state: State, number: int, found: int) -> None:
-    """Give a token to a resource, and wake who sleeps for it."""
-    state.queue[state.tails[number]] = found
-    state.tails[number] += 1
-    process, state.sleepers[number] = state.sleepers[number], -1
-    while process >= 0:
-        state.runnable[state.counts[fields.RUNNABLE]] = process
-        state.counts[fields.RUNNABLE] += 1
-        process = state.sleeping[process]
-
-
-@kernel
-def _request(code: Code, state: State, block: int, operation: IntArray, at: int) -> None:
-    """Give each proxy a job: a copy, a signal, or both."""
-    places, blocks = operation[fields.SPLIT] - operation[fields.BEGIN], len(code.firsts) - 1
-    for thread, proxy in enumerate(code.arguments[operation[fields.END] : operation[fields.LAST]]):
-        number, port = state.counts[fields.JOBS], proxy - blocks
-        job = state.jobs[number]
-        job[0] = code.ranks[block] if operation[fields.RELAXED] else thread_token(state, block, thread)
-        job[1], job[2], job[3], job[4] = -1, -1, operation[fields.SIGNALS], at
-        if thread < places:
-            job[1], job[2] = (
-                code.arguments[operation[fields.BEGIN] + thread],
-                code.arguments[operation[fields.SPLIT] + thread],
-            )
-        state.counts[fields.JOBS] += 1
-        state.job_queue[state.job_tails[port]] = number
-        state.job_tails[port] += 1
-        if state.job_tails[port] == state.job_heads[port] + 1:
-            state.runnable[state.counts[fields.RUNNABLE]] = proxy
-            state.counts[fields.RUNNABLE] += 1
-
-
-@kernel
-def _proxy_turn(code: Code, state: State, memory: IntArray, proxy: int) -> bool:
-    """Do the next job of a proxy; False if there are no more."""
-    port, process = proxy - len(code.firsts) + 1, state.processes[proxy]
-    job = state.jobs[state.job_queue[state.job_heads[port]]]
-    state.job_heads[port] += 1
-    process[fields.COUNT] += 1
-    found = state.tokens[job[0]]
-    if job[1] >= 0:
-        access(code, state, proxy, found, job[1], job[4], False)
-        access(code, state, proxy, found, job[2], job[4], True)
-        _copy(code, state, memory, job[1], job[2], job[4])
-    if job[3] and code.others[port] < 0:
-        state.counts[fields.STATUS], state.counts[fields.WHERE] = fields.NO_OTHER_END, port
-    elif job[3]:
-        _release(state, code.others[port], token(state, found[0], found[1], found[2], proxy, process[fields.COUNT]))
-    return bool(state.job_heads[port] < state.job_tails[port])
-
-
-@kernel
-def _work(code: Code, state: State, memory: IntArray, block: int, operation: IntArray, at: int) -> None:
-    """Copy or add up, all threads of a block together."""
-    begin, split, end = operation[fields.BEGIN], operation[fields.SPLIT], operation[fields.END]
-    # What all threads know, and not what the first one does: each of them does its share.
-    found = state.tokens[
-        token(state, state.processes[block, fields.ROW], block, state.processes[block, fields.SYNCED], -1, 0)
-    ]
-    state.counts[fields.TOKENS] -= 1
-    for place in code.arguments[begin:split]:
-        access(code, state, block, found, place, at, False)
-    for place in code.arguments[split:end]:
-        if not code.places[place, fields.SILENT]:
-            access(code, state, block, found, place, at, True)
-    if operation[fields.CODE] == fields.COPY:
-        for number in range(end - split):
-            _copy(code, state, memory, code.arguments[begin + number], code.arguments[split + number], at)
+def _signal(run: Run, number: int) -> None:
+    """Give a resource a signal, and wake the blocks that sleep for it."""
+    if number < 0:
+        run.counts[NO_END] = -1 - number
         return
-    first, last = segments(code, code.arguments[split], at)
-    total = np.zeros(code.edges[last] - code.edges[first], dtype=np.int64)
-    for number in range(begin, end):
-        place = code.arguments[number]
-        if code.places[place, fields.BEYOND]:
-            state.counts[fields.STATUS], state.counts[fields.WHERE] = fields.BEYOND_END, place
-            return
-        first, last = segments(code, place, at)
-        if number < split:
-            total += memory[code.edges[first] : code.edges[last]]
-        else:
-            memory[code.edges[first] : code.edges[last]] = total
+    run.signals[number] += 1
+    block, run.sleepers[number] = run.sleepers[number], -1
+    while block >= 0:
+        _wake(run, block)
+        block = run.sleeping[block]
 
 
 @kernel
-def _copy(code: Code, state: State, memory: IntArray, source: int, target: int, at: int) -> None:
-    for place in (source, target):
-        if code.places[place, fields.BEYOND]:
-            state.counts[fields.STATUS], state.counts[fields.WHERE] = fields.BEYOND_END, place
-            return
-    first, last = segments(code, source, at)
-    data = memory[code.edges[first] : code.edges[last]].copy()
-    first, last = segments(code, target, at)
-    memory[code.edges[first] : code.edges[last]] = data
+def _wake(run: Run, process: int) -> None:
+    run.runnable[run.counts[RUNNABLE]] = process
+    run.counts[RUNNABLE] += 1
 
 
 @kernel
-def ask_ends(code: Code, state: State, bounds: IntArray) -> None:
-    """Ask for all accesses to the memory of each GPU at the end of its kernel.  `bounds`: elements, (ranks + 1,)."""
-    blocks, segment = len(code.firsts) - 1, 0
-    latest, where = np.zeros(len(code.ranks), dtype=np.int64), np.zeros(len(code.ranks), dtype=np.int64)
+def move_data(code: Code, turns: SmallArray, memory: IntArray) -> tuple[int, int]:
+    """Copy and add up; return how many turns went well, and a place beyond the end of its allocation, or -1."""
+    for number in range(len(turns)):
+        operation, at, thread = code.operations[turns[number, OPERATION]], turns[number, SLICE], turns[number, THREAD]
+        begin, split, end = operation[BEGIN], operation[SPLIT], operation[END]
+        if operation[CODE] == JOB and not 0 <= thread < split - begin:
+            continue  # A proxy copies, not the block that requests it; some only signal.
+        for argument in range(begin, end):
+            place = code.arguments[argument]
+            is_own = operation[CODE] != JOB or argument in (begin + thread, split + thread)
+            if is_own and code.places[place, BEYOND]:
+                return number, place
+        if operation[CODE] == SUM:
+            low, high = _span(code, code.arguments[begin], at)
+            total = np.zeros(high - low, dtype=np.int64)
+            for argument in range(begin, end):
+                low, high = _span(code, code.arguments[argument], at)
+                if argument < split:
+                    total += memory[low:high]
+                else:
+                    memory[low:high] = total
+            continue
+        for copied in range(end - split):
+            if operation[CODE] == COPY or copied == thread:
+                low, high = _span(code, code.arguments[begin + copied], at)
+                data = memory[low:high].copy()
+                low, high = _span(code, code.arguments[split + copied], at)
+                memory[low:high] = data
+    return len(turns), -1
+
+
+@kernel
+def _span(code: Code, place: int, at: int) -> tuple[int, int]:
+    """First element, and the one after the last, of a slice of a place, or of the whole place (-1)."""
+    start, size = code.places[place, START], code.places[place, SIZE]
+    if at < 0:
+        return start, start + size * code.slices
+    return start + size * at, start + size * (at + 1)
+
+
+class Events(NamedTuple):
+    """Events of a run, the first four fields as in `EventGraph`: starts of GPUs first, their ends last.
+
+    `of_turns`, `steps_of_turns` (turns,): the event with what each turn knows, and its number among the turns of its
+    process; `known` (blocks, threads + 1): the event with what each thread of a block knows, and all of them;
+    `tokens`: events of the signals of each resource and the requests to each proxy; `used` (2,): events and `before`.
+    """
+
+    processes: IntArray
+    steps: IntArray
+    starts: IntArray
+    before: IntArray
+    of_turns: IntArray
+    steps_of_turns: IntArray
+    known: IntArray
+    tokens: Queues
+    used: IntArray
+
+    @classmethod
+    def of(cls, code: Code, turns: SmallArray, initial: IntArray) -> Events:
+        """Make room for the events of some turns."""
+        operations = code.operations[turns[:, OPERATION]]
+        lengths = operations[:, LAST] - operations[:, END]
+        waits, blocks = int(lengths[operations[:, CODE] == WAIT].sum()), len(code.firsts) - 1
+        size = 2 * code.num_ranks + blocks + len(turns) + waits
+        threads = int((code.operations[:, LAST] - code.operations[:, END]).max(initial=1))
+        return cls(
+            processes=np.full(size, -1),
+            steps=np.zeros(size, dtype=np.int64),
+            starts=np.zeros(size + 1, dtype=np.int64),
+            before=np.empty(3 * waits + len(turns) + 2 * blocks, dtype=np.int64),
+            of_turns=np.full(len(turns), -1),
+            steps_of_turns=np.zeros(len(turns), dtype=np.int64),
+            known=np.repeat(code.ranks[:blocks, None], threads + 1, axis=1),
+            tokens=Queues.of(len(initial) + len(code.others), int(initial.sum() + lengths.sum()) + len(turns)),
+            used=np.zeros(2, dtype=np.int64),
+        )
+
+
+@kernel
+def write_events(code: Code, turns: SmallArray, initial: IntArray, events: Events) -> None:
+    """Write the events of turns; a GPU that has started is a process of its own, after those of the code."""
+    blocks, resources, counts = len(code.firsts) - 1, len(initial), np.zeros(len(code.ranks), dtype=np.int64)
+    for rank in range(code.num_ranks):
+        _event(events, len(code.ranks) + rank, 1)
+    for resource in range(resources):
+        for _ in range(initial[resource]):
+            push(events.tokens, resource, -1)
+    for turn in range(len(turns)):
+        process, operation = turns[turn, PROCESS], code.operations[turns[turn, OPERATION]]
+        counts[process] += 1
+        events.steps_of_turns[turn] = counts[process]
+        if process < blocks:
+            # All threads do a share of the work, so it knows what all of them know, and not what the first one does.
+            events.of_turns[turn] = events.known[process, -1]
+            _block_events(code, events, process, operation, counts[process], resources)
+            continue
+        # A proxy knows what the thread does that has requested this, and its own turns.
+        _after(events, pop(events.tokens, resources + process - blocks))
+        events.of_turns[turn] = _event(events, process, counts[process])
+        if operation[SIGNALS]:
+            _give(events, code.others[process - blocks], events.of_turns[turn])
+    _write_ends(code, counts, events)
+
+
+@kernel
+def _block_events(code: Code, events: Events, block: int, operation: IntArray, step: int, resources: int) -> None:
+    """Write the events of a turn of a block."""
+    if operation[CODE] == NOP:
+        _meet(events, block, step)
+    elif operation[CODE] == WAIT:
+        _take(code, events, block, operation)
+    elif operation[CODE] in (SIGNAL, JOB):
+        offset = resources - len(code.firsts) + 1 if operation[CODE] == JOB else 0
+        for thread, number in enumerate(code.arguments[operation[END] : operation[LAST]]):
+            # A relaxed signal keeps no accesses in order; its arrival alone shows that this GPU has started.
+            token = code.ranks[block] if operation[RELAXED] else events.known[block, thread]
+            _give(events, number + offset, token)
+
+
+@kernel
+def _write_ends(code: Code, counts: IntArray, events: Events) -> None:
+    """Write the ends of all blocks, then those of all GPUs; `counts`: turns of each process."""
+    blocks = len(code.firsts) - 1
     for block in range(blocks):
-        state.processes[block, fields.ROW] = joined_row(state, block, -1)
-    for rank in range(len(bounds) - 1):
+        _meet(events, block, counts[block])
+    for rank in range(code.num_ranks):
         for block in range(blocks):
             if code.ranks[block] == rank:
-                part(state, state.processes[block, fields.ROW], block, state.processes[block, fields.COUNT], -1, 0)
-        row = closed_row(state)
-        latest[:] = 0
-        while segment < len(code.edges) and code.edges[segment] < bounds[rank + 1]:
-            process, step = state.writers[segment, 0], state.writers[segment, 1]
-            node = state.reader_heads[segment]
-            while process >= 0 or node >= 0:
-                if process >= 0 and step > latest[process]:
-                    latest[process], where[process] = step, segment
-                process = -1
-                if node >= 0:
-                    process, step = state.readers[node, 0], state.readers[node, 1]
-                    node = state.readers[node, 2]
-            segment += 1
-        for process in range(len(latest)):
-            if latest[process]:
-                query = state.queries[state.counts[fields.QUERIES]]
-                query[0], query[1], query[2], query[3] = row, process, latest[process], -1
-                query[4], query[5], query[6] = rank, fields.FINISH, where[process]
-                state.counts[fields.QUERIES] += 1
+                _after(events, events.known[block, -1])
+        _event(events, -1, 0)
+
+
+@kernel
+def _take(code: Code, events: Events, block: int, operation: IntArray) -> None:
+    """Let threads of a block know of the signals that they wait for."""
+    for thread, number in enumerate(code.arguments[operation[END] : operation[LAST]]):
+        token = pop(events.tokens, number)
+        if token >= 0:
+            _after(events, events.known[block, thread])
+            _after(events, token)
+            events.known[block, thread] = _event(events, -1, 0)
+
+
+@kernel
+def _event(events: Events, process: int, step: int) -> int:
+    """Return the number of a new event, which comes after what `_after` was called with since the last one."""
+    event = events.used[0]
+    events.processes[event], events.steps[event], events.starts[event + 1] = process, step, events.used[1]
+    events.used[0] += 1
+    return int(event)
+
+
+@kernel
+def _after(events: Events, event: int) -> None:
+    events.before[events.used[1]] = event
+    events.used[1] += 1
+
+
+@kernel
+def _meet(events: Events, block: int, step: int) -> None:
+    """Let all threads of a block know what each of them knows, and what they have done up to a turn."""
+    known = events.known[block]
+    _after(events, known[-1])
+    for thread in range(len(known) - 1):
+        if known[thread] != known[-1]:
+            _after(events, known[thread])
+    known[:] = _event(events, block, step)
+
+
+@kernel
+def _give(events: Events, number: int, token: int) -> None:
+    """Let whoever takes the next signal of a resource know of an event."""
+    if number >= 0:
+        push(events.tokens, number, token)
