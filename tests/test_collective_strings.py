@@ -25,7 +25,7 @@ ALLOWED = {
     # The words of a state in addresses and commands.
     "report.explorer.scenario": ["collective: str = ALLGATHER.name"],
     # How MSCCL spells names.
-    "runtime.msccl.format.limits": ["{REDUCE_SCATTER: REDUCE_SCATTER.name}", "other_collectives: tuple["],
+    "runtime.msccl.limits": ["{REDUCE_SCATTER: REDUCE_SCATTER.name}", "other_collectives: tuple["],
 }
 """Parts of the lines that may spell a collective or use its name, by module."""
 

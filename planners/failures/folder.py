@@ -238,7 +238,7 @@ class PlanFolder:
     def _found(self, collective: str, failure: Failure) -> Plan:
         """Load the plan for a failure, or carry that for one like it over."""
         known = {self.symmetries.row(failure_of(case)): case for case in self.cases if case.collective == collective}
-        found = self.symmetries.carried(failure, known)
+        found = self.symmetries.known_image(failure, known)
         if found is None:
             raise NoAnswerError(
                 f"there is no plan for {collective} without {failure}; run collopt survive with --pairs '{failure}'"

@@ -147,5 +147,5 @@ class _FlowRankWriter(RankWriter):
             (self.read if sends else self.written)[touched] = code
         last = dict(divmod(site, BLOCK_SHIFT) for site in sorted(sites) if site != NONE)  # of each thread block
         chunks = ChunkRange(buffer, place)
-        ends = (chunks, None) if sends else (None, chunks)
-        return Instruction("send" if sends else "recv", *ends, transfer.chunks), last.items()
+        source, target = (chunks, None) if sends else (None, chunks)
+        return Instruction("send" if sends else "recv", source, target, transfer.chunks), last.items()

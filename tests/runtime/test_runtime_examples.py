@@ -8,9 +8,9 @@ from mscclpp_plans import to_execution_plan
 import collopt
 from collopt.runtime.lowering.flow_transfers import ScratchAllocator
 from collopt.runtime.lowering.lower import lower
-from collopt.runtime.msccl.format.limits import dialect_of, runtime_limits
-from collopt.runtime.mscclpp.lowering.thread_blocks import merge_blocks
-from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.msccl.limits import dialect_of, runtime_limits
+from collopt.runtime.mscclpp.interpret import run_execution_plan
+from collopt.runtime.mscclpp.thread_blocks import merge_blocks
 from collopt.runtime.nccl.graph import ring_channels
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.schedules import Forest

@@ -15,7 +15,7 @@ import collopt
 from collopt.errors import ColloptError, FileFormatError, TopologyError, UnsupportedError
 from collopt.planners import Plan
 from collopt.runtime import Attribute, Score, TraceNode, plan_traces, read_trace, score, write_trace
-from collopt.runtime.chakra.trace import NodeKind
+from collopt.runtime.simulation.chakra_trace import NodeKind
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, leaf_spine, mi250, rail, ring, torus
 from sample_files import sample
 
