@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import ALLREDUCE, COLLECTIVES, Collective
-from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
+from ..schedules.collective import AnyCollective, CollectiveName, as_collective
 from ..support.validation import as_flag, shown
 from ..topologies import RuntimeCosts, Topology
 from ..topologies.files import NetworkLike, as_network
