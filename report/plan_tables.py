@@ -20,7 +20,7 @@ from ..schedules import Bound, Cut, Forest, LengthDual, Partition, RankCuts, Wit
 from ..schedules.bounds.witness import LinkDuals
 from ..support.validation import as_kind, as_several, shown
 from ..topologies import Topology
-from .busy_times import busy_times, hops_before, step_run, tree_hops
+from .busy_times import busy_times, step_run, tree_hops
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,7 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
 
     as_kind(plan, Plan, "the plan")
     wanted = None if root is None else _root(plan, root)
-    counted = zip(plan.trees.forests, hops_before(plan.trees), strict=True)
+    counted = zip(plan.trees.forests, plan.trees.hops_before, strict=True)
     rows = [row for forest, before in counted for row in _forest_rows(forest, before, plan.topology, wanted)]
     columns = ["phase", "root", "tree", "weight", "tail", "head", "via", "hop", "depth", "looped"]
     return pd.DataFrame(rows, columns=columns)

@@ -7,7 +7,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from ...schedules import Cut, Partition, Witness
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import MAX_NAMES, abbreviated_names, bandwidth_text, exact, rate_text, time_text
 from ..terminal.options import NetworkOptions, ShardOptions, distinct_sizes
 from ..terminal.output import Formats, bare_table, emit, emit_rows, flat

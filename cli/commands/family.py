@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import count_text, time_text
 from ..terminal.options import NetworkOptions, ShardOptions, check_planners, size_option, takes_option
 from ..terminal.output import emit, emit_json, note, number_table

@@ -86,6 +86,10 @@ def _one_way(case: Case) -> bool:
     return case.is_one_way
 
 
+def _without_strength(case: Case) -> bool:
+    return case.is_one_way or "trees_per_root" in case.options
+
+
 def _direct(case: Case) -> bool:
     return not case.topology.switch_nodes
 
@@ -127,13 +131,13 @@ PROFILES = {
     "forestcoll": Profile(0.03, 1.5, _always, has_tree_per_root=True, splits_switches=True),
     "symmetric": Profile(0.01, 1.0, _always, has_tree_per_root=True, enough=Fraction(1, 1000)),
     "strength": Profile(0.02, 2.0, _differing),
-    "allreduce-lp": Profile(0.5, 2.5, _one_way),
+    "allreduce-lp": Profile(0.5, 2.5, _without_strength),
     "multicommodity": Profile(0.88, 2.5, _always),
     "shortest-paths": Profile(0.06, 1.0, _always),
     "fast": Profile(0.01, 1.0, _always, enough=Fraction(1, 50)),
     "multitree": Profile(0.015, 2.5, _irregular, has_tree_per_root=True),
     "ring": Profile(0.2, 1.5, _irregular, has_tree_per_root=True),
-    "hierarchical-ring": Profile(0.05, 1.0, _relaying),
+    "hierarchical-ring": Profile(0.15, 1.0, _relaying),
     "ring-unwinding": Profile(0.03, 1.0, has_tree_per_root=True),
     "blink": Profile(0.01, 2.5, _differing),
     "greedy": Profile(0.4, 2.0, _one_way),
@@ -167,9 +171,7 @@ def exact_candidates(case: Case) -> list[Candidate]:
         names = ("forestcoll", "strength", "allreduce-lp", "steiner", "symmetric")
     candidates = [_candidate(name, case, predicted=False) for name in names if _takes(name, case)]
     if case.branches and case.collective.has_two_phases and "trees_per_root" not in case.options:
-        # Trees that span switches are faster than others, or there are none: others are hardly ever the fastest then.
-        first = replace(_candidate("strength", case, predicted=False), planner=SPANNING)
-        return [first, *(replace(each, cost=max(each.cost, UNSUITED * each.work)) for each in candidates)]
+        candidates.insert(0, replace(_candidate("strength", case, predicted=False), planner=SPANNING))
     return candidates
 
 

@@ -59,7 +59,7 @@ CANNOT_WIN, BEYOND_EFFORT, REFUSED = "cannot win", "beyond the effort", "not for
 """Why planners have no plan."""
 EFFORTS = {
     "low": Effort(1, 0.05, Fraction(105, 100)),
-    "default": Effort(5, 0.6, Fraction(101, 100)),
+    "default": Effort(5, 0.5, Fraction(101, 100)),
     "high": Effort(600, 2000),
 }
 """Efforts by name."""
@@ -142,16 +142,18 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
     plans: list[Plan] = []
     refusals: dict[str, Exception] = {}
     beyond: list[Candidate] = []
-    spent = 0.0
-    candidates = exact_candidates(case)
-    for candidate in candidates:
+    spent, spans = 0.0, False
+    for candidate in exact_candidates(case):
+        # Where trees gain by spanning switches, those of ranks alone are hardly ever faster.
+        unlikely = spans and candidate.planner == "forestcoll"
         if any(plan.gap == 0 for plan in plans):
             log.leave_out(candidate, CANNOT_WIN)
-        elif spent + candidate.cost > budget:
+        elif spent + candidate.cost * (UNSUITED if unlikely else 1) > budget:
             beyond.append(candidate)
         elif plan := _planned(candidate, case, log, refusals):
             plans.append(plan)
             spent += candidate.work
+            spans |= candidate.planner == SPANNING
     for candidate in beyond:
         if any(plan.gap <= PROFILES[plan.planner].enough for plan in plans):
             log.leave_out(candidate, BEYOND_EFFORT)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
 from ...schedules.stages.as_flow import as_flow
 from ...schedules.steps.flow_verify import check_flow, check_partners
-from ...schedules.trees.tree_chunks import split_range
+from ...schedules.trees.tree_schedule import split_range
 from ...support.arrays import IntArray
 from ...topologies.symmetry.rank_groups import RankGroups, one_group
 from ..programs.layout import Layout

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schedules.trees.tree_chunks import TreeChunks, split_range
+from ...schedules.trees.tree_schedule import TreeChunks, split_range
 from ...support.arrays import BoolArray, IntArray, joined_rows, narrow
 from ...topologies import Topology
 from ...topologies.symmetry.rank_groups import RankGroups

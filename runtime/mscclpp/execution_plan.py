@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from ...schedules import ALLGATHER, Collective
-from ...schedules.traffic.collective import collective_or_given
+from ...schedules.collective import collective_or_given
 from ..programs.program import Buffer
 from . import executor
 

@@ -21,7 +21,7 @@ import numpy as np
 from ...errors import ProgramError, UnsupportedError
 from ...planners.patterns.fixed_pattern import Hops, LinkLoads
 from ...planners.trees.problem import TreeProblem
-from ...schedules.timing.transfers import Transfers
+from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...topologies import Topology

@@ -22,7 +22,7 @@ import numpy as np
 from ...errors import FileFormatError, ProgramError, UnsupportedError
 from ...planners import Plan, load_plan
 from ...schedules import Collective, as_bytes
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, wrong_kind
 from ...support.file_kinds import kind_of as file_kind
 from ...support.reading import name_of, read_bytes

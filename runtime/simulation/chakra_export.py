@@ -22,7 +22,7 @@ from ...planners import Plan
 from ...schedules import ALLGATHER, as_bytes
 from ...schedules.timing.message_order import ordered_transfers
 from ...schedules.timing.run import Rules, TimedSchedule
-from ...schedules.timing.transfers import Transfers
+from ...schedules.transfers import Transfers
 from ...support.formatting import count_text
 from ...support.validation import as_kind, as_path, as_whole, shown
 from ...support.writing import write_all_whole

@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import FileFormatError, UnsupportedError
-from ...support.arrays import IntArray
-from ...support.validation import is_whole, shown
-
-KINDS = {"forest": "forest", "steps": "schedule in steps", "exchange": "one-phase allreduce", "flow": "flow"}
-KINDS |= {"staged-flow": "flow in stages", "symmetric-forest": "symmetric forest"}
+from ..errors import FileFormatError, UnsupportedError
+from ..support.arrays import IntArray
+from ..support.validation import is_whole, shown
 
 
 def schedule_fields(data: object, kind: str, names: Sequence[str], where: str) -> Mapping[str, Any]:
     """Read the fields of a schedule of some kind, or raise `FileFormatError`."""
     if not isinstance(data, Mapping) or set(data) != set(names) or data["kind"] != kind:
-        raise FileFormatError(f"{where}: field schedule is not a {KINDS[kind]}; expected the fields {', '.join(names)}")
+        raise FileFormatError(
+            f"{where}: field schedule is not of the kind {kind!r}; expected the fields {', '.join(names)}"
+        )
     return data
 
 

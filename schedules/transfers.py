@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...support.arrays import IntArray
+from ..support.arrays import IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,12 @@ def in_direction(links: IntArray, starts: IntArray, reverse: bool) -> tuple[IntA
         return links, starts
     owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     return links[starts[owners] + starts[owners + 1] - 1 - np.arange(len(links))], starts
+
+
+def root_transfers(roots: IntArray, firsts: IntArray, amounts: IntArray, levels: IntArray) -> Part:
+    """One transfer per range from its root to itself, over no link."""
+    no_paths = (np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    return Part(roots, roots, firsts, amounts, levels, False, np.full_like(roots, -1), no_paths)
 
 
 def concatenate(parts: list[Part], unit: Fraction, waits: list[IntArray]) -> Transfers:

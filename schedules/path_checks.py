@@ -6,14 +6,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CertificateError
-from ...support.arrays import BoolArray, IntArray
-from ...support.lookup import rows_with_repeats
-from ...support.validation import as_kind
-from ...topologies import Topology
-from ...topologies.network.topology import as_topology
-from ..traffic.collective import Direction
-from .congestion import hop_ends
+from ..errors import CertificateError
+from ..support.arrays import BoolArray, IntArray
+from ..support.lookup import rows_with_repeats
+from ..support.validation import as_kind
+from ..topologies import Topology
+from ..topologies.network.topology import as_topology
+from .collective import Direction
+from .loads import hop_ends
 
 
 class Hops(NamedTuple):

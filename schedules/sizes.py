@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import TopologyError, UnsupportedError
-from ...support.arrays import IntArray
-from ...support.quantities import as_amount
-from ...support.validation import shown
+from ..errors import TopologyError, UnsupportedError
+from ..support.arrays import IntArray
+from ..support.quantities import as_amount
+from ..support.validation import shown
 
 MAX_UNITS = 2**53  # what all parts together may count
 FLOAT_UNITS = 2**40  # what all parts together count where floats are rounded
@@ -176,3 +176,9 @@ def _weight(rank: int, value: object) -> Fraction:
         raise UnsupportedError(
             f"weight {shown(value)} of rank {rank} is not usable; expected a number of at least 0"
         ) from None
+
+
+def is_even(traffic: IntArray) -> bool:
+    """Whether all ranks send each other as much. Shapes: `traffic` (ranks, ranks)."""
+    others = traffic[~np.eye(len(traffic), dtype=np.bool_)]
+    return bool((others == others[:1]).all())

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import ColloptError, UnsupportedError
-from ...support.arrays import IntArray
-from ...support.validation import as_kind, as_whole, shown
+from ..errors import ColloptError, UnsupportedError
+from ..support.arrays import IntArray
+from ..support.validation import as_kind, as_whole, shown
 from .sizes import as_pair_traffic
 
 CollectiveName = Literal["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all", "all_to_allv"]

@@ -5,11 +5,11 @@ from math import lcm
 
 import numpy as np
 
-from ...errors import CertificateError
-from ...support.arrays import IntArray
-from ...topologies import Topology
-from ...topologies.network.topology import as_topology
-from ..traffic.collective import Direction
+from ..errors import CertificateError
+from ..support.arrays import IntArray
+from ..topologies import Topology
+from ..topologies.network.topology import as_topology
+from .collective import Direction
 
 INT64_LIMIT = 2**63
 
