@@ -4,15 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-<<<<<<< HEAD
 from ..errors import UnsupportedError
 from ..schedules import COLLECTIVES, Collective
-from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
-=======
-from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
-from ..schedules import ALLREDUCE, COLLECTIVES, Collective
 from ..schedules.collective import AnyCollective, CollectiveName, as_collective
->>>>>>> 9e5ae8566c5ba773f400198eb1d52e10523d99d0
 from ..support.validation import as_flag, shown
 from ..topologies import RuntimeCosts
 from ..topologies.files import NetworkLike, as_network

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from ...schedules.traffic.collective import EVERY_ROOT
+from ...schedules.collective import EVERY_ROOT
 from ..catalogue import PLANNERS
 from .case import Case
 
@@ -23,6 +23,8 @@ MOST_DEGREE = 10
 """Links into a rank up to which breadth-first broadcasts look at all sets of them."""
 SPANNING = "strength-with-switches"
 """The name of the candidate that plans as ``strength`` where trees gain by spanning switches."""
+UNLIKELY_AFTER = {"forestcoll": (SPANNING,), "allreduce-lp": ("strength", SPANNING)}
+"""Exact planners that hardly ever reach a higher rate than others have reached, by name."""
 EXACT_PLAN = "exact"
 """The name of the candidate that is the portfolio for endless data."""
 
@@ -86,10 +88,6 @@ def _one_way(case: Case) -> bool:
     return case.is_one_way
 
 
-def _without_strength(case: Case) -> bool:
-    return case.is_one_way or "trees_per_root" in case.options
-
-
 def _direct(case: Case) -> bool:
     return not case.topology.switch_nodes
 
@@ -131,7 +129,7 @@ PROFILES = {
     "forestcoll": Profile(0.03, 1.5, _always, has_tree_per_root=True, splits_switches=True),
     "symmetric": Profile(0.01, 1.0, _always, has_tree_per_root=True, enough=Fraction(1, 1000)),
     "strength": Profile(0.02, 2.0, _differing),
-    "allreduce-lp": Profile(0.5, 2.5, _without_strength),
+    "allreduce-lp": Profile(0.5, 2.5, _one_way),
     "multicommodity": Profile(0.88, 2.5, _always),
     "shortest-paths": Profile(0.06, 1.0, _always),
     "fast": Profile(0.01, 1.0, _always, enough=Fraction(1, 50)),
@@ -169,9 +167,9 @@ def exact_candidates(case: Case) -> list[Candidate]:
         names = ("multicommodity", "fast") if "traffic" in case.options else ("multicommodity",)
     elif case.collective.has_two_phases:
         names = ("forestcoll", "strength", "allreduce-lp", "steiner", "symmetric")
-    candidates = [_candidate(name, case, predicted=False) for name in names if _takes(name, case)]
+    candidates = [_exact_candidate(name, case) for name in names if _takes(name, case)]
     if case.branches and case.collective.has_two_phases and "trees_per_root" not in case.options:
-        candidates.insert(0, replace(_candidate("strength", case, predicted=False), planner=SPANNING))
+        candidates.insert(0, replace(_exact_candidate("strength", case), planner=SPANNING))
     return candidates
 
 
@@ -207,14 +205,20 @@ def planner_options(name: str, case: Case) -> dict[str, Any]:
     return options
 
 
-def _candidate(name: str, case: Case, *, predicted: bool = True, **options: Any) -> Candidate:
-    """Estimate the work of a planner, and what its plan takes at least."""
+def _exact_candidate(name: str, case: Case) -> Candidate:
+    """Estimate the work of a planner whose plan is not predicted."""
+    work = PROFILES[name].work(case)
+    return Candidate(name, work, work)
+
+
+def _candidate(name: str, case: Case, **options: Any) -> Candidate:
+    """Estimate the work of a planner and of predicting its plan, and what this takes at least."""
     profile = PROFILES[name]
     count = options.get("trees_per_root", 1)
     work = profile.work(case)
-    if predicted and profile.in_steps:
+    if profile.in_steps:
         work += STEP_PREDICTION * case.num_ranks / 32
-    elif predicted and not profile.predicts:
+    elif not profile.predicts:
         work += TREE_PREDICTION * (case.num_ranks / 32) ** 2 * (1 + count / 4)
     messages = case.root_messages * count if profile.has_tree_per_root else 0
     hops = (case.num_ranks - 1) * len(case.collective.phases) if name == "ring" else 1

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...schedules import Collective
 from ...schedules.bounds.size_bound import hop_latencies
-from ...schedules.paths.schedule import NS_PER_US
-from ...schedules.traffic.collective import EVERY_ROOT
+from ...schedules.collective import EVERY_ROOT
+from ...schedules.schedule import NS_PER_US
 from ...topologies import Topology
 from ...topologies.network.link_costs import as_costs
 from ..trees.problem import has_few_trees, shard_weights

@@ -25,6 +25,7 @@ from .candidates import (
     EXACT_PLAN,
     PROFILES,
     SPANNING,
+    UNLIKELY_AFTER,
     UNSUITED,
     Candidate,
     exact_candidates,
@@ -82,6 +83,10 @@ class Log:
     def __init__(self) -> None:
         self._planned: list[str] = []
         self._left_out: dict[str, list[str]] = {}
+
+    def has_planned(self, *names: str) -> bool:
+        """Whether one of these candidates has a plan."""
+        return not set(names).isdisjoint(self._planned)
 
     def has(self, candidate: Candidate) -> bool:
         """Whether a candidate is noted."""
@@ -142,18 +147,17 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
     plans: list[Plan] = []
     refusals: dict[str, Exception] = {}
     beyond: list[Candidate] = []
-    spent, spans = 0.0, False
+    spent = 0.0
     for candidate in exact_candidates(case):
-        # Where trees gain by spanning switches, those of ranks alone are hardly ever faster.
-        unlikely = spans and candidate.planner == "forestcoll"
-        if any(plan.gap == 0 for plan in plans):
+        unlikely = log.has_planned(*UNLIKELY_AFTER.get(candidate.planner, ()))
+        repeated = candidate.planner == "strength" and log.has_planned(SPANNING)
+        if repeated or any(plan.gap == 0 for plan in plans):
             log.leave_out(candidate, CANNOT_WIN)
         elif spent + candidate.cost * (UNSUITED if unlikely else 1) > budget:
             beyond.append(candidate)
         elif plan := _planned(candidate, case, log, refusals):
             plans.append(plan)
             spent += candidate.work
-            spans |= candidate.planner == SPANNING
     for candidate in beyond:
         if any(plan.gap <= PROFILES[plan.planner].enough for plan in plans):
             log.leave_out(candidate, BEYOND_EFFORT)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import CapacityOverflowError
-from ...schedules.paths.congestion import congestion
-from ...schedules.paths.schedule import rate_of_loads
+from ...schedules.loads import congestion
+from ...schedules.schedule import rate_of_loads
 from ...schedules.timing.predict import Predictor
 from ...topologies import reached_network
 from ...topologies.network.link_costs import as_costs
