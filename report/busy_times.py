@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..planners import Plan
 from ..runtime import Simulation, simulate
-from ..schedules import Allreduce, AnyStepSchedule, FlowSchedule, Forest, Schedule, StepExchange, TreeSchedule
-from ..schedules.trees.symmetric_forest import expanding
-from ..schedules.trees.tree_chunks import shard_chunks, tree_chunks
+from ..schedules.trees.tree_arrays import TreeArrays
 from ..support.arrays import BoolArray, IntArray
 from ..support.validation import as_kind
 
@@ -56,8 +53,9 @@ def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulati
     if not plan.schedule.pipelined:
         return simulate(plan, size, slices, steps="wait")
     if slices is None:
-        slices = max(1, min(DEFAULT_SLICES, MAX_EVENTS // max(count_hops(plan.schedule), 1)))
-    return numbered(plan.schedule, simulate(plan, size, slices))
+        slices = max(1, min(DEFAULT_SLICES, MAX_EVENTS // max(plan.schedule.num_hops, 1)))
+    run = simulate(plan, size, slices)
+    return replace(run, transfers=replace(run.transfers, levels=plan.schedule.hop_numbers(run.transfers)))
 
 
 def busiest(run: Simulation, most: int) -> Busiest:
@@ -97,31 +95,6 @@ def busy_times(run: Simulation, links: IntArray | None = None) -> pd.DataFrame:
     return _merge_adjacent(pieces)
 
 
-@singledispatch
-def count_hops(schedule: Schedule) -> int:
-    """Links that data passes, one by one: the events of a run in one slice, as far as that is known without one."""
-    return schedule.num_ranks * schedule.depth
-
-
-@count_hops.register(AnyStepSchedule | StepExchange)
-def _step_hops(schedule: AnyStepSchedule | StepExchange) -> int:
-    return schedule.num_sends
-
-
-@count_hops.register(FlowSchedule)
-def _flow_hops(schedule: FlowSchedule) -> int:
-    return len(schedule.steps)
-
-
-@count_hops.register(TreeSchedule)
-def _tree_hops(schedule: TreeSchedule) -> int:
-    hops = 0
-    for forest in schedule.forests:
-        lengths = np.diff(forest.path_starts) - 1
-        hops += int(lengths[forest.routes[forest.routes >= 0]].sum())
-    return hops
-
-
 def _merge_adjacent(pieces: pd.DataFrame) -> pd.DataFrame:
     """Join pieces that follow each other on a link without a pause and belong to the same step."""
     ordered = pieces.sort_values(["tail", "head", "start_us"], kind="stable", ignore_index=True)
@@ -151,7 +124,7 @@ class TreeHop(NamedTuple):
     looped: bool  # Whether a switch also loops a copy back, over the same nodes the other way
 
 
-def tree_hops(forest: Forest, tree: int, before: int = 0, looped: BoolArray | None = None) -> Iterator[TreeHop]:
+def tree_hops(forest: TreeArrays, tree: int, before: int = 0, looped: BoolArray | None = None) -> Iterator[TreeHop]:
     """Yield the hops of a tree, each after those that it waits for; `looped` is as of `Forest.looped`."""
     ranks, edges, outwards = forest.num_ranks, list(forest.edges(tree)), forest.direction == "broadcast"
     depths = {int(forest.roots[tree]): 0}
@@ -165,45 +138,3 @@ def tree_hops(forest: Forest, tree: int, before: int = 0, looped: BoolArray | No
         number = came.get(sender, before) + (sender < ranks)
         came[receiver] = max(came.get(receiver, before), number)
         yield TreeHop(number, edge.path if outwards else edge.path[::-1], depths[edge.head], edge.head in copied)
-
-
-def tree_columns(schedule: TreeSchedule) -> IntArray:
-    """First chunk, reduce tree and broadcast tree (-1: none) of ranges of chunks in order, int64 (3, ranges)."""
-    shards = shard_chunks(schedule)
-    ranges = tree_chunks(schedule, shards, max_count=max(shards))
-    return np.array(sorted((each.first, each.reduce_tree, each.broadcast_tree) for each in ranges)).T
-
-
-@singledispatch
-def hops_before(schedule: TreeSchedule) -> tuple[IntArray, ...]:
-    """Count the hops before the first one of each tree, int64 (trees,) for each forest."""
-    return (np.zeros(schedule.num_trees, dtype=np.int64),)
-
-
-@hops_before.register(Allreduce)
-def _hops_of_allreduce(schedule: Allreduce) -> tuple[IntArray, ...]:
-    _, adding, spreading = tree_columns(schedule)
-    before = np.zeros(schedule.broadcast.num_trees, dtype=np.int64)
-    np.maximum.at(before, spreading, schedule.reduce.heights[adding])
-    return np.zeros(schedule.reduce.num_trees, dtype=np.int64), before
-
-
-@singledispatch
-def numbered(schedule: Schedule, run: Simulation) -> Simulation:  # noqa: ARG001
-    """Set the levels of a run's transfers to their hops, less 1; in an allreduce of uneven reduce trees they differ."""
-    return run
-
-
-@numbered.register(Allreduce)
-def _numbered_allreduce(schedule: Allreduce, run: Simulation) -> Simulation:
-    sent, (_, before) = run.transfers, hops_before(schedule)
-    firsts, adding, spreading = tree_columns(schedule)
-    later = before[spreading] - schedule.reduce.heights[adding]
-    if not later.any():
-        return run
-    number = np.searchsorted(firsts, sent.firsts)
-    return replace(run, transfers=replace(sent, levels=sent.levels + np.where(sent.adds, 0, later[number])))
-
-
-expanding(count_hops)
-expanding(numbered)

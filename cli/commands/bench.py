@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import ProgramError
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ..terminal.options import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, emit
 from ..terminal.parameters import UsageError

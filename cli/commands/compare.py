@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ..terminal.options import NetworkOptions, ShardOptions, check_planners, distinct_sizes
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows

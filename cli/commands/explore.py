@@ -14,7 +14,7 @@ import typer
 
 from ...errors import ColloptError, UnsupportedError
 from ...schedules import as_bytes
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.packages import check_extra
 from ..terminal.options import NetworkOptions, check_planners
 from ..terminal.output import note

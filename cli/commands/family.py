@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import count_text, time_text
 from ..terminal.options import NetworkOptions, ShardOptions, check_planners, size_option, takes_option
 from ..terminal.output import emit, emit_json, note, number_table
@@ -42,8 +42,8 @@ def family(
     as_json: bool = False,
 ) -> None:
     """Export a folder of files from which a runtime picks the fastest plan by size."""
-    from ...runtime.families.write import format_of, free_folder, loading_notes, write_family
     from ...runtime.mscclpp.registration import write_registration
+    from ...runtime.nccl.families import format_of, free_folder, loading_notes, write_family
     from ..terminal.networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
@@ -98,7 +98,7 @@ def _names(planners: str) -> list[str]:
 
 
 def _size_range(sizes: str) -> tuple[int, int]:
-    from ...runtime.families.write import size_range
+    from ...runtime.nccl.families import size_range
 
     low, between, high = sizes.partition("-")
     if not between:
@@ -155,8 +155,8 @@ def _is_same(plan: Plan, other: Plan) -> bool:
 
 def _fitting(made: Plan, planner: str, given: dict[str, Any], runtime: str) -> Plan:
     """Return a plan, or a smaller one if it exceeds the runtime's limits."""
-    from ...runtime.families.write import format_of
     from ...runtime.mscclpp.lint import RUNTIME as MSCCLPP
+    from ...runtime.nccl.families import format_of
 
     options = {} if runtime == MSCCLPP else {"runtime": runtime}
     with TemporaryDirectory() as folder, _name_planner_in_errors(planner):

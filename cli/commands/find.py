@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import TopologyError
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ...support.quantities import as_factor, as_latency
 from ...support.validation import shown
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...planners import Candidate, Frontier
     from ...planners.finder.candidate import Calls
     from ...schedules import Collective
-    from ...schedules.traffic.collective import AnyCollective
+    from ...schedules.collective import AnyCollective
 
 
 def find(
@@ -50,7 +50,7 @@ def find(
     each; T_B is the bandwidth factor in units of M/B, the time to send M bytes over all ports of a node.
     """
     from ...planners import find_topologies
-    from ...schedules.traffic.collective import ALL_TO_ALL
+    from ...schedules.collective import ALL_TO_ALL
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
     _check_request(candidate, targets)
@@ -103,7 +103,7 @@ def _check_request(candidate: int | None, targets: dict[str, Path | None]) -> No
 def _calls(texts: list[str] | None, collective: str | None, size: str | None) -> Calls:
     """Read calls by collective and size, or make one; those given twice are added up."""
     from ...schedules import as_bytes
-    from ...schedules.traffic.collective import ALL_TO_ALL, ALLREDUCE, EVERY_ROOT
+    from ...schedules.collective import ALL_TO_ALL, ALLREDUCE, EVERY_ROOT
 
     for flag, given in {"--collective": collective, "--size": size}.items():
         if texts and given is not None:

@@ -13,8 +13,8 @@ from ..terminal.parameters import UsageError
 from ..terminal.progress import working
 
 if TYPE_CHECKING:
-    from ...runtime.families.windows import FamilyReport
     from ...runtime.interpreter.findings import Finding, LintReport
+    from ...runtime.nccl.windows import FamilyReport
 
 FAILING = ("rejected", "hangs", "wrong data")
 WIDTH = len("environment")
@@ -31,7 +31,7 @@ def lint(
     as_json: bool = False,
 ) -> None:
     """Check whether a runtime would reject a file, ignore it, deadlock or compute wrong results, and why."""
-    from ...runtime.families.windows import lint_family
+    from ...runtime.nccl.windows import lint_family
     from ...support.file_kinds import MSCCLPP_KIND, kind_of
 
     _refuse_other_files(files)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ColloptError
 from ...schedules import EVERY_SCHEDULE, as_bytes
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.link_costs import as_costs
 from ..terminal.options import NetworkOptions, ShardOptions, check_planners, size_option

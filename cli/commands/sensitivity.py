@@ -7,7 +7,7 @@ from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, rate_text
 from ...support.quantities import as_factor
 from ..terminal.options import NetworkOptions, ShardOptions

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import FileFormatError
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.validation import shown
 from ..terminal.options import NetworkOptions, ShardOptions, check_planners, distinct_sizes, size_option
 from ..terminal.output import note

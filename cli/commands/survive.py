@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import count_text, percentage_text
 from ..terminal.options import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, bare_table, emit, note, plain_rows

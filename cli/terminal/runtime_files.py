@@ -44,7 +44,7 @@ class RuntimeFiles(NamedTuple):
 
     def check(self, collective: Collective) -> None:
         """Refuse options of files that are not written, and impossible files, before the work starts."""
-        from ...runtime.msccl.format.limits import runtime_limits
+        from ...runtime.msccl.limits import runtime_limits
 
         flags = [f"--{name.replace('_', '-')}" for name in self._values(*XML_OPTIONS, *EXPORT_OPTIONS)]
         if self.xml is None and self._values(*XML_OPTIONS):
@@ -69,7 +69,7 @@ class RuntimeFiles(NamedTuple):
         options = {xml: self._values(*XML_OPTIONS) | shared, mscclpp: shared}
         files = {path: _exported(planned, form, path, options[form]) for form, path in paths.items() if path}
         if self.register and self.mscclpp:
-            from ...runtime.mscclpp.format.reader import parse_document
+            from ...runtime.mscclpp.reader import parse_document
             from ...runtime.mscclpp.registration import registration_code
 
             document = parse_document(json.loads(files[self.mscclpp]), os.fspath(self.mscclpp))

@@ -11,7 +11,7 @@ from ...planners import PLANNERS, Plan, bound, bound_sizes, plan
 from ...planners.plans.plan import document_text
 from ...planners.registry import as_planner
 from ...schedules import EVERY_SCHEDULE, Bound, Collective
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.validation import shown
 from ...topologies import Topology, link_classes, write_topology

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schedules import Collective, StepExchange
-from ...schedules.paths.verify import switched_paths
+from ...schedules.path_checks import switched_paths
 from ...schedules.steps.verify import check_columns, check_shapes, check_sums
 from ...schedules.timing.message_order import message_rounds
-from ...schedules.trees.tree_chunks import split_range
+from ...schedules.trees.tree_schedule import split_range
 from ...support.arrays import IntArray
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program

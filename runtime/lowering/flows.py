@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
 from ...schedules.stages.as_flow import as_flow
 from ...schedules.steps.flow_verify import check_flow, check_partners
-from ...schedules.trees.tree_chunks import split_range
+from ...schedules.trees.tree_schedule import split_range
 from ...support.arrays import IntArray
 from ...topologies.symmetry.rank_groups import RankGroups, one_group
 from ..programs.layout import Layout
@@ -147,5 +147,5 @@ class _FlowRankWriter(RankWriter):
             (self.read if sends else self.written)[touched] = code
         last = dict(divmod(site, BLOCK_SHIFT) for site in sorted(sites) if site != NONE)  # of each thread block
         chunks = ChunkRange(buffer, place)
-        ends = (chunks, None) if sends else (None, chunks)
-        return Instruction("send" if sends else "recv", *ends, transfer.chunks), last.items()
+        source, target = (chunks, None) if sends else (None, chunks)
+        return Instruction("send" if sends else "recv", source, target, transfer.chunks), last.items()

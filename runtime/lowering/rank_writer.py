@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schedules.trees.tree_chunks import TreeChunks, split_range
+from ...schedules.trees.tree_schedule import TreeChunks, split_range
 from ...support.arrays import BoolArray, IntArray, joined_rows, narrow
 from ...topologies import Topology
 from ...topologies.symmetry.rank_groups import RankGroups
@@ -107,7 +107,7 @@ def _numbers_in_block(blocks: IntArray) -> IntArray:
 
 def _needed_waits(blocks: IntArray, numbers: IntArray, starts: IntArray, before: IntArray) -> BoolArray:
     """Say which waits of a rank's events for earlier ones nothing else implies; shapes as in `EventGraph`."""
-    from ..programs.clock_kernels import needed_waits
+    from ..interpreter.clock_kernels import needed_waits
 
     return needed_waits(blocks, numbers, starts, before, int(blocks.max(initial=-1)) + 1)
 

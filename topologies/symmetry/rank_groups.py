@@ -1,10 +1,10 @@
 """Nested groups of ranks, as mixed-radix digits: boxes inside racks inside rails, rows and columns of a torus.
 
-Two ranks are as far apart as the shortest path through switches is long; ranks that at most a distance joins, in one or
-several hops, are a group.  Each distance gives a level, up to the one that joins all ranks; there, groups that all
-touch each other are joined, such as the routers of a group of a dragonfly.  Levels of groups of unequal sizes are left
-out.
-Where near ranks form a grid in rank order, such as a torus or a Hamming graph, its coordinates are digits too.
+The distance of two ranks is the length of the shortest path through switches.  For each distance, ranks that hops of
+at most this distance join are a group.  Each distance gives a level, up to the one that joins all ranks; there, groups
+that all touch each other are joined, such as the routers of a group of a dragonfly.  Levels whose groups have unequal
+sizes are left out.  Where near ranks form a grid in rank order, such as a torus or a Hamming graph, its coordinates are
+digits too.
 """
 
 from functools import lru_cache
@@ -44,10 +44,12 @@ def rank_groups(topology: Topology) -> RankGroups:
 
     Equal innermost digits are peers: the nearest ranks of each other's groups, as on rails, or else by their order.
     """
+    # Levels of groups, the innermost places matched between groups.
     distances = rank_distances(topology)
     labels = _nested_labels(distances)
     digits, sizes = _digits(labels, topology.num_ranks)
     digits[:, -1] = _peers(digits, sizes, distances)
+    # Coordinates of a grid inside the innermost groups.
     strides = _grid_strides(digits[:, -1], sizes[-1], distances)
     ends = (sizes[-1], *strides)  # a digit is what the next larger stride leaves, by its own stride
     inner = [digits[:, -1] % end // stride for end, stride in zip(ends, (*strides, 1), strict=True)]
@@ -56,7 +58,7 @@ def rank_groups(topology: Topology) -> RankGroups:
 
 
 def one_group(num_ranks: int) -> RankGroups:
-    """All ranks as one group, where nothing is known about the network."""
+    """Return all ranks as one group, for a network that is not known."""
     return RankGroups(read_only(np.arange(num_ranks, dtype=np.int64)[:, None]), (num_ranks,))
 
 
@@ -66,9 +68,9 @@ def rank_distances(topology: Topology) -> IntArray:
     The longer direction counts; `UNREACHED` where one has no such path.
     """
     ranks, (tails, heads, _, _) = topology.num_ranks, topology.arrays
-    found = partial_hop_distances(len(topology.nodes), tails, heads, ranks)[:, :ranks]
-    found = np.where(found < 0, np.int16(UNREACHED), found)
-    return np.maximum(found, found.T)
+    distances = partial_hop_distances(len(topology.nodes), tails, heads, ranks)[:, :ranks]
+    distances = np.where(distances < 0, np.int16(UNREACHED), distances)
+    return np.maximum(distances, distances.T)
 
 
 def _nested_labels(distances: IntArray) -> list[IntArray]:
@@ -102,10 +104,10 @@ def _cliques(near: BoolArray, inside: IntArray) -> IntArray:
     touching = np.logical_or.reduceat(touching, starts, axis=1)
     common = np.where(touching, touching.astype(np.float32) @ touching.astype(np.float32), 0)
     np.fill_diagonal(common, 0)
-    for least in np.unique(common[common > 2])[::-1]:  # two that touch have both themselves in common
-        chosen = (common >= least) | np.eye(len(first), dtype=np.bool_)
-        labels = components(len(chosen), np.argwhere(chosen))
-        if chosen.sum() == (np.bincount(labels) ** 2).sum() and labels.any():
+    for threshold in np.unique(common[common > 2])[::-1]:  # two that touch have both themselves in common
+        joined = (common >= threshold) | np.eye(len(first), dtype=np.bool_)
+        labels = components(len(joined), np.argwhere(joined))
+        if joined.sum() == (np.bincount(labels) ** 2).sum() and labels.any():
             return labels[inside]
     return np.zeros_like(inside)
 
@@ -133,9 +135,9 @@ def _peers(digits: IntArray, sizes: tuple[int, ...], distances: IntArray) -> Int
     groups = order.reshape(-1, sizes[-1])
     for group in groups[1:]:
         lengths = distances[np.ix_(groups[0], group)]
-        least = lengths == lengths.min(axis=1, keepdims=True)
-        if (least.sum(axis=0) == 1).all() and (least.sum(axis=1) == 1).all():
-            places[group[least.argmax(axis=1)]] = np.arange(sizes[-1])
+        nearest = lengths == lengths.min(axis=1, keepdims=True)
+        if (nearest.sum(axis=0) == 1).all() and (nearest.sum(axis=1) == 1).all():
+            places[group[nearest.argmax(axis=1)]] = np.arange(sizes[-1])
     return places
 
 
@@ -146,7 +148,7 @@ def _grid_strides(places: IntArray, size: int, distances: IntArray) -> tuple[int
     strides = [1]
     for stride in range(2, size):
         if size % stride == 0 and stride % strides[-1] == 0:
-            apart = (tails // stride != heads // stride) & (tails % stride != heads % stride)
-            if not apart.any():
+            diagonal = (tails // stride != heads // stride) & (tails % stride != heads % stride)
+            if not diagonal.any():
                 strides.append(stride)
     return tuple(strides[:0:-1])
