@@ -210,9 +210,9 @@ def _function() -> Any:
 
     class AllToAll(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
-        def forward(ctx: Any, given: Any, exchange: Any, takes: Any, sends: Any) -> Any:
+        def forward(ctx: Any, rows: Any, exchange: Any, takes: Any, sends: Any) -> Any:
             ctx.exchange, ctx.takes, ctx.sends = exchange, takes, sends
-            return _exchanged(given, exchange, takes, sends)
+            return _exchanged(rows, exchange, takes, sends)
 
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
@@ -221,7 +221,7 @@ def _function() -> Any:
     return AllToAll
 
 
-def _exchanged(given: Any, exchange: Any, takes: Any, sends: Any) -> Any:
-    output = given.new_empty((len(given) if takes is None else sum(takes), *given.shape[1:]))
-    exchange(output, given.contiguous(), takes, sends)
+def _exchanged(rows: Any, exchange: Any, takes: Any, sends: Any) -> Any:
+    output = rows.new_empty((len(rows) if takes is None else sum(takes), *rows.shape[1:]))
+    exchange(output, rows.contiguous(), takes, sends)
     return output

@@ -35,7 +35,7 @@ class Rank(NamedTuple):
     size: int  # and how many there are
     per_batch: int  # Messages that one batch may have each way
     peers: int  # to which it sends in a step, at most, among these those in other servers
-    others: int
+    outside_peers: int
     traffic: IntArray
     starts: IntArray
     segments: IntArray
@@ -45,9 +45,9 @@ class Rank(NamedTuple):
     done: IntArray  # and how much of it is in earlier stages
     pieces: IntArray  # The pieces of a stage that one stream has
     rows: IntArray  # Messages, (most, 7)
-    written: IntArray  # of which there are so many
+    num_rows: IntArray  # How many of them are in use, int64 (1,)
     counted: IntArray  # Messages of a step modulo 3, each way, with each rank
-    held: IntArray  # Bytes that a stage's earlier lanes have in scratch, to send and received
+    fill: IntArray  # Bytes that a stage's earlier lanes have in scratch, to send and received
     areas: IntArray  # Bytes of the four areas of scratch
 
 
@@ -74,7 +74,7 @@ def rank_messages(
     shares = local_shares(stage_bytes)
     for step in range(stages + 2):
         if step < stages:
-            own.held[:] = 0
+            own.fill[:] = 0
             for mine in range(part, after):
                 other = partners[step, mine]
                 if other >= 0:
@@ -128,15 +128,15 @@ def _rank(
                 runs += starts[(tile + 1) * width] - starts[tile * width]
                 for stream in range(tile * width, (tile + 1) * width):
                     longest = max(longest, starts[stream + 1] - starts[stream])
-    most = 2 * (runs + 2 * stages * (after - part) * width + (stages + 2) * size)
-    others = np.bincount(lanes.ravel() + 1)[1:].max()
+    max_messages = 2 * (runs + 2 * stages * (after - part) * width + (stages + 2) * size)
+    outside_peers = np.bincount(lanes.ravel() + 1)[1:].max()
     own = Rank(
         rank,
         first,
         size,
         per_batch,
-        others + np.diff(firsts).max() - 1,
-        others,
+        outside_peers + np.diff(firsts).max() - 1,
+        outside_peers,
         traffic,
         starts,
         segments,
@@ -145,7 +145,7 @@ def _rank(
         starts[:-1].copy(),
         np.zeros(len(starts) - 1, dtype=np.int64),
         np.empty((longest + 1, 4), dtype=np.int64),
-        np.empty((most, 7), dtype=np.int64),
+        np.empty((max_messages, 7), dtype=np.int64),
         np.zeros(1, dtype=np.int64),
         np.zeros((3, 2, ranks), dtype=np.int64),
         np.zeros(2, dtype=np.int64),
@@ -212,7 +212,7 @@ def _output_place(own: Rank, piece: IntArray) -> int:
 @kernel
 def _balance(own: Rank, stage: int, proxy: int, count: int) -> None:
     """Hand this rank's bytes in a proxy's stream to the proxy, or take what it sends as one."""
-    area, place = SCRATCH + stage % 2, own.held[0]
+    area, place = SCRATCH + stage % 2, own.fill[0]
     for at in range(count):
         piece = own.pieces[at]
         origin, length = piece[ORIGIN], piece[BYTES]
@@ -227,7 +227,7 @@ def _balance(own: Rank, stage: int, proxy: int, count: int) -> None:
 @kernel
 def _exchange(own: Rank, stage: int, proxy: int, peer: int, count: int) -> None:
     """Send this rank's stream to its peer, or receive the peer's; its scratch is taken until the stage ends."""
-    sent, landed, joins = own.held[0], own.held[1], False
+    sent, landed, joins = own.fill[0], own.fill[1], False
     for at in range(count):
         piece = own.pieces[at]
         length, is_own, stays = piece[BYTES], piece[ORIGIN] == proxy, piece[FINAL] == peer
@@ -244,15 +244,15 @@ def _exchange(own: Rank, stage: int, proxy: int, peer: int, count: int) -> None:
         sent += 0 if is_own else length
         landed += 0 if stays else length
     if proxy == own.rank:
-        own.held[0] = sent
+        own.fill[0] = sent
     else:
-        own.held[1] = landed
+        own.fill[1] = landed
 
 
 @kernel
 def _redistribute(own: Rank, stage: int, peer: int, count: int) -> None:
     """Hand on what this rank received for others, or take what a peer received for it."""
-    area, place = LANDED + stage % 2, own.held[1]
+    area, place = LANDED + stage % 2, own.fill[1]
     for at in range(count):
         piece = own.pieces[at]
         final, length = piece[FINAL], piece[BYTES]
@@ -284,7 +284,7 @@ def _post(own: Rank, step: int, peer: int, is_send: int, memory: int, place: int
         return
     if memory >= SCRATCH:
         own.areas[memory - SCRATCH] = max(own.areas[memory - SCRATCH], place + length)
-    count = own.written[0]
+    count = own.num_rows[0]
     if joins:
         own.rows[count - 1, LENGTH] += length
         return
@@ -293,18 +293,18 @@ def _post(own: Rank, step: int, peer: int, is_send: int, memory: int, place: int
     place_of_peer = 0
     if own.first <= peer < own.first + own.size:
         distance = ((peer - own.rank) if is_send else (own.rank - peer)) % own.size
-        place_of_peer = own.others - 1 + distance
+        place_of_peer = own.outside_peers - 1 + distance
     groups = (own.peers - 1) // own.per_batch + 1
     batch = number // max(1, own.per_batch // own.peers) * groups + place_of_peer // own.per_batch
     for column, value in enumerate((peer, is_send, memory, place, length, step, batch)):
         own.rows[count, column] = value
-    own.written[0] = count + 1
+    own.num_rows[0] = count + 1
 
 
 @kernel
 def _sorted(own: Rank) -> tuple[IntArray, int]:
     """Sort messages by step and batch, and lay out scratch."""
-    rows = own.rows[: own.written[0]]
+    rows = own.rows[: own.num_rows[0]]
     begins = np.cumsum(own.areas) - own.areas
     for row in rows:
         if row[MEMORY] >= SCRATCH:

@@ -217,7 +217,7 @@ def _interrupt_all(late: list[CallQueue]) -> None:
 def _late(queues: list[CallQueue], until: float) -> list[CallQueue]:
     """Return queues with jobs that are incomplete, or hold their data, at a time of the monotonic clock."""
     last: dict[Future[None], CallQueue] = {queue.submit(_nothing): queue for queue in queues}
-    return [last[each] for each in wait(last, max(0.0, until - time.monotonic())).not_done]
+    return [last[call] for call in wait(last, max(0.0, until - time.monotonic())).not_done]
 
 
 MAX_SECONDS = 1e9  # Threads cannot wait for much longer
@@ -368,13 +368,13 @@ def run_on_stream(cuda: Any, stream: Any, device: Any, job: Callable[[], object]
 def _interrupt(group: ref[Any]) -> None:
     """Make pending receives of a Gloo group fail: after one timeout Gloo aborts all messages of a group."""
     torch, dist = import_torch()
-    found = group()
-    if found is None or not isinstance(found._get_backend(torch.device("cpu")), dist.ProcessGroupGloo):
+    process_group = group()
+    if process_group is None or not isinstance(process_group._get_backend(torch.device("cpu")), dist.ProcessGroupGloo):
         return
-    for peer in set(range(found.size())) - {found.rank()}:
+    for peer in set(range(process_group.size())) - {process_group.rank()}:
         # Of a peer that is gone there is nothing to wait for; others may go on.
         with suppress(RuntimeError):
-            found.recv([torch.empty(1)], peer, UNUSED_TAG).wait(timedelta(milliseconds=1))
+            process_group.recv([torch.empty(1)], peer, UNUSED_TAG).wait(timedelta(milliseconds=1))
 
 
 def _completed() -> Future[None]:

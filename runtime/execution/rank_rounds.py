@@ -81,7 +81,10 @@ class RankRound(NamedTuple):
     def pieces(self) -> list[Piece]:
         """All memory that the round reads or writes."""
         copies = (*self.copies, *self.packing, *self.unpacking)
-        ends = (each.piece for each in self.operations), (end for each in (*copies, *self.sums) for end in each)
+        ends = (
+            (operation.piece for operation in self.operations),
+            (end for operation in (*copies, *self.sums) for end in operation),
+        )
         return [*chain(*ends)]
 
 
@@ -142,11 +145,13 @@ def _posting_early(rounds: Sequence[RankRound], begins: Mapping[str, int]) -> tu
     receives: list[list[Operation]] = [[] for _ in rounds]
     posted: dict[int, int] = defaultdict(int)
     for number, part in enumerate(rounds):
-        for each in part.operations:
-            if not each.is_send:
-                place, first = located(each.piece), posted[each.peer]
-                posted[each.peer] = next((at + 1 for at in range(number - 1, first - 1, -1) if uses(at, *place)), first)
-                receives[posted[each.peer]].append(each)
+        for operation in part.operations:
+            if not operation.is_send:
+                place, first = located(operation.piece), posted[operation.peer]
+                posted[operation.peer] = next(
+                    (at + 1 for at in range(number - 1, first - 1, -1) if uses(at, *place)), first
+                )
+                receives[posted[operation.peer]].append(operation)
     return tuple(part._replace(receives=tuple(own)) for part, own in zip(rounds, receives, strict=True))
 
 
@@ -171,7 +176,7 @@ def _translated(
     """Translate the rounds to those of one rank, which take turns with one or two staging areas."""
     map_ = _RankTranslator(program, rank, elements, slices, rounds, areas)
     parts = tuple(map_.rank_round(part) for part in rounds)
-    staging = [each.one.end for part in parts for each in part.sums if each.one.memory == "staging"]
+    staging = [summation.one.end for part in parts for summation in part.sums if summation.one.memory == "staging"]
     return RankRounds(parts, map_.scratch.size, max(staging, default=0))
 
 
@@ -220,8 +225,8 @@ class _RankTranslator:
             elif message.sender == self.rank:
                 sums.append((message.stage, self._sum(message, self._piece(message, message.source))))
         self.staged = first, staged
-        in_order = sorted(sums, key=lambda each: each[0])
-        return RankRound(tuple(operations), tuple(copies), tuple(each for _, each in in_order))
+        in_order = sorted(sums, key=lambda entry: entry[0])
+        return RankRound(tuple(operations), tuple(copies), tuple(entry for _, entry in in_order))
 
     def _sum(self, message: Message, arrival: Piece) -> Sum:
         assert message.operand is not None  # That is what makes it a sum.
@@ -261,8 +266,8 @@ def packed_rounds(program: Program, slices: int, rank: int, elements: int) -> Ra
     """Return one rank's rounds, packed."""
     plain = rank_rounds(program, slices, rank, elements)
     packer = _Packer()
-    rounds = [packer.packed(each)._replace(receives=()) for each in plain.rounds]
-    receives = tuple(each for part in rounds for each in part.operations if not each.is_send)
+    rounds = [packer.packed(operation)._replace(receives=()) for operation in plain.rounds]
+    receives = tuple(operation for part in rounds for operation in part.operations if not operation.is_send)
     rounds[:1] = [part._replace(receives=receives) for part in rounds[:1]]
     return RankRounds(tuple(rounds), plain.scratch, packer.size)
 
@@ -277,9 +282,13 @@ class _Packer:
         """Join the messages of a round to and from each peer."""
         operations, before, after = [], [], []
         arrivals: dict[Piece, Piece] = {}
-        for peer in sorted({each.peer for each in part.operations}):
+        for peer in sorted({operation.peer for operation in part.operations}):
             for is_send in (True, False):
-                pieces = [each.piece for each in part.operations if (each.peer, each.is_send) == (peer, is_send)]
+                pieces = [
+                    operation.piece
+                    for operation in part.operations
+                    if (operation.peer, operation.is_send) == (peer, is_send)
+                ]
                 if is_send and len(pieces) == 1:
                     operations.append(Operation(peer, True, pieces[0]))
                 elif pieces:
@@ -290,7 +299,7 @@ class _Packer:
                         continue
                     arrivals |= zip(pieces, places, strict=True)
         after = [Copy(place, piece) for piece, place in arrivals.items() if piece.memory != "staging"]
-        sums = (each._replace(one=arrivals.get(each.one, each.one)) for each in part.sums)
+        sums = (operation._replace(one=arrivals.get(operation.one, operation.one)) for operation in part.sums)
         return RankRound(tuple(operations), part.copies, tuple(sums), tuple(before), tuple(after))
 
     def _places(self, pieces: Iterable[Piece]) -> list[Piece]:

@@ -77,39 +77,41 @@ def check_dispatch(
     servers, gpus = servers_and_gpus(*shape, ranks)
     if relay_rounds is not None:
         check_counts({"relay_rounds": relay_rounds}, least=0)
-        most = MAX_ROUNDS if servers <= MAX_RELAY_SERVERS else 0
-        if relay_rounds > most:
-            raise UnsupportedError(f"relay_rounds is {relay_rounds}; expected at most {most} among {servers} servers")
+        highest = MAX_ROUNDS if servers <= MAX_RELAY_SERVERS else 0
+        if relay_rounds > highest:
+            raise UnsupportedError(
+                f"relay_rounds is {relay_rounds}; expected at most {highest} among {servers} servers"
+            )
     if gpus > MAX_GPUS:
         raise UnsupportedError(f"gpus_per_server is {gpus}; expected at most {MAX_GPUS} in a dispatch")
     check_rows("tokens", tokens, group)
     check_async(async_op, tokens, timeout)
     homes = as_placement(_array(placement, "placement"), ranks)
-    chosen = as_indices(_array(indices, "indices"), len(homes))
-    if len(chosen) != len(tokens):
-        raise UnsupportedError(f"there are indices of {len(chosen)} tokens; expected {len(tokens)}, as many as rows")
+    experts = as_indices(_array(indices, "indices"), len(homes))
+    if len(experts) != len(tokens):
+        raise UnsupportedError(f"there are indices of {len(experts)} tokens; expected {len(tokens)}, as many as rows")
     if weights is not None:
         check_rows("weights", weights, group, 0)
-        if weights.shape != chosen.shape or not weights.is_floating_point() or weights.device != tokens.device:
+        if weights.shape != experts.shape or not weights.is_floating_point() or weights.device != tokens.device:
             raise UnsupportedError(
-                f"weights have shape {tuple(weights.shape)} and type {weights.dtype}; expected {chosen.shape} as the "
+                f"weights have shape {tuple(weights.shape)} and type {weights.dtype}; expected {experts.shape} as the "
                 "indices, a floating-point type, and the device of the tokens"
             )
     kinds = (str(tokens.dtype), tokens.device.type, homes.tobytes().hex(), str(getattr(weights, "dtype", None)))
     way = UNKNOWN if stages is None else STAGES[stages]
-    most = UNKNOWN if max_stage_tokens is None else min(max_stage_tokens, MAX_STAGE_TOKENS)
+    highest = UNKNOWN if max_stage_tokens is None else min(max_stage_tokens, MAX_STAGE_TOKENS)
     relays = UNKNOWN if relay_rounds is None else relay_rounds
-    numbers = [servers, gpus, most, relays, way, tokens.shape[1], chosen.shape[1]]
+    numbers = [servers, gpus, highest, relays, way, tokens.shape[1], experts.shape[1]]
     numbers += [digest(kind.encode()) for kind in kinds]
-    given = [tokens] if weights is None else [tokens, weights]
-    needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-    return Terms(chosen, homes, servers, gpus, numbers, needs)
+    inputs = [tokens] if weights is None else [tokens, weights]
+    needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    return Terms(experts, homes, servers, gpus, numbers, needs)
 
 
-def check_rows(name: str, tensor: Any, group: Any, least: int = 1) -> None:
+def check_rows(name: str, tensor: Any, group: Any, min_columns: int = 1) -> None:
     """Refuse anything but a contiguous matrix of so many columns at least, on a device that the group serves."""
     check_tensor(name, tensor)
-    if tensor.dim() != 2 or tensor.shape[1] < least:
+    if tensor.dim() != 2 or tensor.shape[1] < min_columns:
         raise UnsupportedError(f"{name} have shape {tuple(tensor.shape)}; expected two dimensions, with columns")
     if tensor.device.type not in (kinds := served_devices(group)):
         raise UnsupportedError(f"{name} are on {tensor.device}; expected them on {' or '.join(sorted(kinds))}")
@@ -173,7 +175,7 @@ def swapped(rows: IntArray, group: Any, timeout: float | None) -> IntArray:
         mine = torch.from_numpy(rows).to(agreement_device(group))
         theirs = torch.empty_like(mine)
         wait(dist.all_to_all_single(theirs, mine, group=group, async_op=True), timeout)
-        found: IntArray = theirs.cpu().numpy()
+        columns: IntArray = theirs.cpu().numpy()
     except RuntimeError as error:
         raise ProgramError(f"the ranks could not exchange the counts of a dispatch: {first_line(error)}") from error
-    return found
+    return columns

@@ -60,14 +60,14 @@ def run_prepared(
     prepare: Callable[[Any, Any], tuple[Any, Callable[[], None] | None]], tensors: Tensors, *, synchronous: bool
 ) -> Any:
     """Run, or start, what `prepare` returns for a contiguous output and input: a call, and its job if it has one."""
-    output, given, results, on_complete = tensors
+    output, argument, results, on_complete = tensors
     results = results or [output]
     for tensor in (output, *results):
         check_writable(tensor)
     # Unlike no_grad this also lets us write to tensors that were made so.
     with torch.inference_mode():
         target = contiguous(output)
-        source = target if given is output else contiguous(given)
+        source = target if argument is output else contiguous(argument)
     call, job = prepare(target, source)
 
     def copy_back() -> None:
@@ -106,7 +106,7 @@ def list_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Any, *args: Any, **named: Any) -> Any:
         if named.keys() - {"opts"} or any(
-            isinstance(each, (torch.Tensor, dist.ReduceOp.RedOpType, int)) for each in args
+            isinstance(argument, (torch.Tensor, dist.ReduceOp.RedOpType, int)) for argument in args
         ):
             return getattr(ProcessGroup, method.__name__)(self, *args, **named)
         return method(self, *args, **named)
@@ -139,7 +139,9 @@ def check_writable(tensor: Any) -> None:
 
 def are_uniform(tensors: Sequence[Any], one: Any) -> bool:
     """Whether all tensors have the number of elements, type and device of `one`."""
-    return all((each.numel(), each.dtype, each.device) == (one.numel(), one.dtype, one.device) for each in tensors)
+    return all(
+        (tensor.numel(), tensor.dtype, tensor.device) == (one.numel(), one.dtype, one.device) for tensor in tensors
+    )
 
 
 def sizes_of(tensors: Sequence[Any]) -> list[int]:

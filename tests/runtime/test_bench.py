@@ -32,9 +32,11 @@ def test_a_plan_and_the_backend_are_measured_side_by_side(collective: str) -> No
     parted = collective in ("allgather", "reduce_scatter")
     assert [row.size for row in report.rows[::2]] == ([1020, 2040, 4092] if parted else [1024, 2048, 4096])
     assert [row.count for row in report.rows[::2]] == ([85, 170, 341] if parted else [256, 512, 1024])
-    assert report.wrong == 0
+    assert report.wrong_elements == 0
     assert all(len(row.readings) == 2 for row in report.rows)
-    assert all(reading.microseconds > 0 and reading.wrong == 0 for row in report.rows for reading in row.readings)
+    assert all(
+        reading.microseconds > 0 and reading.wrong_elements == 0 for row in report.rows for reading in row.readings
+    )
     assert report.root == (2 if collective in ("broadcast", "reduce") else -1)
     assert [device.rank for device in report.devices] == [0, 1, 2]
 
@@ -65,7 +67,7 @@ def test_an_all_to_all_has_one_place() -> None:
     assert [(row.name, row.size, row.count, row.in_place) for row in report.rows] == [
         (name, 1020, 85, None) for name in ("gloo", "mine")
     ]
-    assert report.wrong == 0
+    assert report.wrong_elements == 0
 
 
 def test_an_all_to_allv_is_measured_beside_torchs_own() -> None:
@@ -73,7 +75,7 @@ def test_an_all_to_allv_is_measured_beside_torchs_own() -> None:
     plan = collopt.plan(ring(3, bandwidth=25), "all_to_allv", traffic=[[0, 2, 1], [3, 1, 0], [0, 1, 1]])
     report = measure_plans({"mine": plan}, minbytes=1024, maxbytes=1024, iters=1, warmup_iters=0, timeout_s=TIMEOUT_S)
     assert [(row.name, row.size, row.count) for row in report.rows] == [(name, 1020, 85) for name in ("gloo", "mine")]
-    assert report.wrong == 0
+    assert report.wrong_elements == 0
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_operations_and_types_come_out_right(op: str, datatype: str) -> None:
         datatype=datatype,
         timeout_s=TIMEOUT_S,
     )
-    assert report.wrong == 0
+    assert report.wrong_elements == 0
     assert (report.redop, report.datatype) == (op, datatype)
 
 
@@ -119,11 +121,11 @@ def test_each_spoiled_element_is_counted(collective: str, op: str, datatype: str
     task = partial(bench_tasks.measure, collective=collective, op=op, datatype=datatype)
     for report in run_ranks(task, bench_tasks.RANKS, timeout_s=TIMEOUT_S):
         right, spoiled = report.rows
-        assert (right.name, right.wrong) == ("gloo", 0)
-        wrong = [reading.wrong for reading in spoiled.readings]
+        assert (right.name, right.wrong_elements) == ("gloo", 0)
+        wrong = [reading.wrong_elements for reading in spoiled.readings]
         # Of the three that change places, those may be right whose neighbor is one less.
         assert all(6 <= (each or 0) <= 8 for each in wrong)
-        assert report.wrong == spoiled.wrong == sum(each or 0 for each in wrong)
+        assert report.wrong_elements == spoiled.wrong_elements == sum(each or 0 for each in wrong)
 
 
 def test_data_of_the_wrong_rank_are_wrong() -> None:
@@ -145,7 +147,7 @@ def test_without_a_check_nothing_is_said_about_data() -> None:
         check=0,
         timeout_s=TIMEOUT_S,
     )
-    assert [reading.wrong for row in report.rows for reading in row.readings] == [None] * 4
+    assert [reading.wrong_elements for row in report.rows for reading in row.readings] == [None] * 4
 
 
 def test_unequal_shares_are_measured_without_the_backend() -> None:
@@ -155,7 +157,7 @@ def test_unequal_shares_are_measured_without_the_backend() -> None:
         {"unequal": program}, minbytes=1000, maxbytes=1000, iters=1, warmup_iters=0, timeout_s=TIMEOUT_S
     )
     assert report.names == ("unequal",)
-    assert report.wrong == 0
+    assert report.wrong_elements == 0
 
 
 def test_plans_that_cannot_be_compared_are_refused() -> None:
@@ -227,4 +229,4 @@ def test_gpus_are_measured_by_events() -> None:
         backend="nccl",
         timeout_s=TIMEOUT_S,
     )
-    assert (report.backend, report.wrong) == ("nccl", 0)
+    assert (report.backend, report.wrong_elements) == ("nccl", 0)
