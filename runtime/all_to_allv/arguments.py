@@ -67,6 +67,7 @@ def check_arguments(call: AllToAllCall) -> Terms:
         )
     _check_tensors(call)
     check_async(call.async_op, call.input, call.timeout)
+    # Splits, and the row and column of this rank in the traffic.
     sends = _splits("input", call.input, call.input_splits, ranks)
     receives = _splits("output", call.output, call.output_splits, ranks)
     rows = None
@@ -79,6 +80,7 @@ def check_arguments(call: AllToAllCall) -> Terms:
                     f"traffic has {theirs[where]} at position {where} of {name} {rank}; expected {mine[where]}, as "
                     f"rank {rank}'s {'input' if name == 'row' else 'output'} split sizes have it"
                 )
+    # Values that all ranks compare.
     kinds = str(call.input.dtype), call.input.device.type
     model = H200 if call.model is None else call.model
     check_model(model)

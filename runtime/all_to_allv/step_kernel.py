@@ -1,8 +1,8 @@
 """Messages of one rank of a staged all-to-allv, step by step, in one compiled call.
 
 Step t balances stage t, sends stage t - 1 between servers and redistributes stage t - 2; local bytes go in parts beside
-them.  Nothing is packed: own bytes leave from the input, bytes for the receiver land in the output, and what is for
-others is in scratch in the order of streams, in two areas by turns for what a rank sends, and two for what it receives.
+them.  Nothing is packed: own bytes leave from the input, bytes for the receiver land in the output, and bytes for
+others are in scratch in the order of streams, in two areas by turns for sends, and two for receives.
 
 Both ends of a message derive it from the schedule.  A run of bytes is one message if it is in one piece at both ends.
 """
@@ -34,13 +34,13 @@ class Rank(NamedTuple):
     first: int  # rank of its server,
     size: int  # and how many there are
     per_batch: int  # Messages that one batch may have each way
-    peers: int  # to which it sends in a step, at most, among these those in other servers
-    outside_peers: int
+    peers: int  # Most peers of a rank in one step,
+    outside_peers: int  # and those among them in other servers
     traffic: IntArray
     starts: IntArray
     segments: IntArray
-    input_begins: IntArray  # Where what is for each rank begins in the input
-    output_begins: IntArray  # Where what is from each rank begins in the output
+    input_begins: IntArray  # Begin of each rank's part of the input
+    output_begins: IntArray  # Begin of each rank's part of the output
     at: IntArray  # Which segment of each stream comes next,
     done: IntArray  # and how much of it is in earlier stages
     pieces: IntArray  # The pieces of a stage that one stream has
@@ -75,6 +75,7 @@ def rank_messages(
     for step in range(stages + 2):
         if step < stages:
             own.fill[:] = 0
+            # Streams from this server's parts: balance them over proxies, then send them to the other server.
             for mine in range(part, after):
                 other = partners[step, mine]
                 if other >= 0:
@@ -85,6 +86,7 @@ def rank_messages(
                         _balance(own, step, proxy, count)
                         if proxy == rank:
                             _exchange(own, step, rank, lanes[other, lane], count)
+            # Streams to this server's parts: receive them, and redistribute them to their final ranks.
             for other in range(parts):
                 mine = partners[step, other]
                 if part <= mine < after:
@@ -95,6 +97,7 @@ def rank_messages(
                         _redistribute(own, step, peer, count)
                         if peer == rank:
                             _exchange(own, step, lanes[other, lane], rank, count)
+        # Bytes inside the server fill the time of the step.
         if shares[step] < shares[step + 1]:
             _send_local(own, step, shares[step], shares[step + 1])
         own.counted[step % 3] = 0
@@ -118,9 +121,11 @@ def _rank(
     for other in range(1, ranks):
         input_begins[other] = input_begins[other - 1] + traffic[rank, other - 1]
         output_begins[other] = output_begins[other - 1] + traffic[other - 1, rank]
+    # The rank's server, and the parts of the schedule that it has.
     server = np.searchsorted(firsts, rank, side="right") - 1
     first, size = firsts[server], firsts[server + 1] - firsts[server]
     part, after = np.searchsorted(lanes[:, 0], np.array([first, first + size]))
+    # Bounds of the numbers of messages and of pieces in a stage.
     runs, longest = 0, 0
     for mine in range(part, after):
         for other in range(parts):
@@ -211,7 +216,7 @@ def _output_place(own: Rank, piece: IntArray) -> int:
 
 @kernel
 def _balance(own: Rank, stage: int, proxy: int, count: int) -> None:
-    """Hand this rank's bytes in a proxy's stream to the proxy, or take what it sends as one."""
+    """Hand this rank's bytes in a proxy's stream to the proxy, or take bytes of others as the proxy."""
     area, place = SCRATCH + stage % 2, own.fill[0]
     for at in range(count):
         piece = own.pieces[at]
@@ -251,7 +256,7 @@ def _exchange(own: Rank, stage: int, proxy: int, peer: int, count: int) -> None:
 
 @kernel
 def _redistribute(own: Rank, stage: int, peer: int, count: int) -> None:
-    """Hand on what this rank received for others, or take what a peer received for it."""
+    """Hand on bytes that this rank received for others, or take bytes that a peer received for it."""
     area, place = LANDED + stage % 2, own.fill[1]
     for at in range(count):
         piece = own.pieces[at]
@@ -267,7 +272,7 @@ def _redistribute(own: Rank, stage: int, peer: int, count: int) -> None:
 
 @kernel
 def _send_local(own: Rank, step: int, begin: int, end: int) -> None:
-    """Exchange some parts of what stays inside the server."""
+    """Exchange parts of the bytes that stay inside the server."""
     rank, gpu = own.rank, own.rank - own.first
     for shift in range(1, own.size):
         ahead, behind = own.first + (gpu + shift) % own.size, own.first + (gpu - shift) % own.size
@@ -279,7 +284,7 @@ def _send_local(own: Rank, step: int, begin: int, end: int) -> None:
 
 @kernel
 def _post(own: Rank, step: int, peer: int, is_send: int, memory: int, place: int, length: int, joins: bool) -> None:
-    """Add a message, or make the last one longer; its batch follows from what both ends know."""
+    """Add a message, or make the last one longer; its batch follows from numbers that both ends know."""
     if length == 0:
         return
     if memory >= SCRATCH:
@@ -288,6 +293,7 @@ def _post(own: Rank, step: int, peer: int, is_send: int, memory: int, place: int
     if joins:
         own.rows[count - 1, LENGTH] += length
         return
+    # Both ends count their messages in a step alike, so both give a message the same batch.
     number = own.counted[step % 3, is_send, peer]
     own.counted[step % 3, is_send, peer] += 1
     place_of_peer = 0

@@ -1,11 +1,11 @@
 """Agreement of all ranks on the arguments of a collective call.
 
-A rank that raised alone would leave the others waiting until the process group gives up.  So on the first call of its
-kind every rank tells the others what it is about to do, and all stop together if that does not fit; with the
-environment variable ``COLLOPT_DEBUG=calls`` on every call.
+A rank that raised alone would leave the others waiting until the process group gives up.  So the ranks compare their
+arguments on the first call of each kind, and all stop together if these differ; with the environment variable
+``COLLOPT_DEBUG=calls`` they compare every call.
 
-Of calls that are agreed upon every time, such as an all-to-all(v), each rank tells a row of numbers: whether it refused
-its arguments, what has to be the same, and what else is to be known.  Rows have a fixed length, as Gloo aborts the
+All-to-all(v) calls are compared every time.  Each rank gathers a row of numbers: a flag for refused arguments, values
+that have to be equal, and values for the plan.  Rows have a fixed length, as Gloo aborts the
 process where sizes differ.
 """
 
@@ -31,9 +31,9 @@ from .call_queue import join_at_exit, run_in_order
 
 ELEMENTS_NAME = "the number of elements"
 DIGEST_DIGITS = 15  # Hexadecimal digits of a program's digest that fit an int64 with its sign
-MAX_ELEMENTS = 2**62  # More than there are; who cannot tell agrees with everybody
-UNKNOWN = -1  # Stands for what is not given
-FIRST_TAG = 2**30  # Of as many, far from those of other code
+MAX_ELEMENTS = 2**62  # Above any number; a rank that cannot tell agrees with every other
+UNKNOWN = -1  # Stands for an option that is not given
+FIRST_TAG = 2**30  # The first of 2^30 tags, far from the tags of other code
 DEBUG_VARIABLE = "COLLOPT_DEBUG"
 MIN_TIMEOUT_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
 
@@ -87,7 +87,7 @@ def _call_key(call: Call) -> tuple[object, ...]:
 
 
 def tag_of(call: Call, elements: int) -> int:
-    """Tag of a call's messages, so that those of different calls never match: a long one would end a Gloo process."""
+    """Tag of a call's messages, so that different calls never match: a message that is too long ends a Gloo process."""
     key = f"{call.program.digest} {call.full_tensor.dtype} {elements} {call.slices} {call.op}"
     return FIRST_TAG + zlib.crc32(key.encode()) % FIRST_TAG
 
@@ -186,7 +186,7 @@ def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: st
 
 
 def checked(check: Callable[[], Terms]) -> Terms | UnsupportedError:
-    """Return what a check of arguments returns; or its error, for this rank to raise when the others know of it."""
+    """Return the result of a check, or its error, which this rank raises once the others know of it."""
     try:
         return check()
     except UnsupportedError as error:
@@ -211,7 +211,7 @@ def compare(
 ) -> None:
     """Raise on all ranks alike if a rank refused, or if they differ in the columns after the first.
 
-    Values of `names` are told, by `words` for codes; those that are `digested` are not.
+    Messages have the values of `names`, as `words` for codes, but not the digests of `digested`.
     """
     if table[:, 0].any():
         raise UnsupportedError(
@@ -241,7 +241,7 @@ def leave_note(group: Any, note: str) -> None:
 
 
 def explained(group: Any, note: str) -> str:
-    """Leave a note of what this rank was doing, and return what explains the failure, to be added to its message."""
+    """Leave a note about this rank's call, and return the explanation of the failure for the end of its message."""
     notes: list[str | None] = []
     _in_thread(lambda: notes.extend(_notes(group, note, WAIT_S)))
     absent = [rank for rank, text_of_rank in enumerate(notes) if text_of_rank is None]
@@ -267,7 +267,7 @@ def _in_thread(job: Any) -> None:
 
 
 def _notes(group: Any, note: str, wait_s: float) -> list[str | None]:
-    """Write this rank's note, and return those of all ranks once they are there, or time is over."""
+    """Write this rank's note, and return the notes of all ranks that arrive in time."""
     _, dist = import_torch()
     size, own = dist.get_world_size(group), dist.get_rank(group)
     notes: list[str | None] = [None] * size

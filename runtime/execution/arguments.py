@@ -104,7 +104,7 @@ def p2p_group(group: Any, *tensors: Any) -> Any:
 
 
 def joined_group(group: Any, *tensors: Any) -> tuple[int, Any]:
-    """Return the rank of this process in a group, and the group for its messages, after refusing what is no group."""
+    """Return the rank of this process in a group, and the group for its messages, after refusing other objects."""
     _, dist = import_torch()
     if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
         raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")

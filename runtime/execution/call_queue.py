@@ -174,7 +174,7 @@ def _register(queue: CallQueue) -> None:
     """Make the process wait for a queue at exit."""
     _queues.add(queue)
     if not _finalizers:
-        # Processes of multiprocessing end without what atexit knows.
+        # Processes of multiprocessing end without the functions of atexit.
         _finalizers.append(Finalize(None, _wait_at_exit, exitpriority=EXIT_PRIORITY))
 
 
@@ -266,7 +266,7 @@ class AsyncWork:
         is set later, nothing says on which ranks its calls come before other calls, and the ranks may get each other's
         data.
 
-        In a callback, wait for later calls of the group by `wait`: what torch's futures wait for there never comes.
+        In a callback, wait for later calls of the group by `wait`: torch's futures would wait there for ever.
         """
         torch, _ = import_torch()
         if self._event is None:

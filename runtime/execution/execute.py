@@ -38,13 +38,13 @@ NO_LIMIT = 2**31 - 1
 MAX_KEPT_BYTES = 2**26
 
 _kept: WeakKeyDictionary[dist.ProcessGroup, torch.Tensor] = WeakKeyDictionary()
-"""Memory for what is received, of the last call of each group."""
+"""Scratch and staging memory of the last call of each group."""
 
 _lowered: WeakKeyDictionary[Schedule, dict[Collective, tuple[Topology | None, Program]]] = WeakKeyDictionary()
 
 
 class PlanLike(Protocol):
-    """Protocol of what `execute` needs of a plan; its topology, if it has one, gives the order of sends."""
+    """Protocol of plans for `execute`; the topology of a plan that has one gives the order of sends."""
 
     @property
     def collective(self) -> CollectiveName | Collective:
@@ -98,7 +98,7 @@ def execute(
 
     Raises `UnsupportedError` if the plan's schedule cannot be lowered, or the tensors, the operation or the group do
     not fit it; `ProgramError` if the program is wrong, the ranks disagree, or the exchange fails; with `async_op`,
-    ``wait()`` raises what goes wrong in the exchange.
+    ``wait()`` raises errors of the exchange.
 
     Parameters
     ----------
@@ -132,11 +132,11 @@ def execute(
     Returns
     -------
     AsyncWork or None
-        None, or with `async_op` what has ``wait()``, ``is_completed()`` and ``get_future()``.
+        None, or with `async_op` a work with ``wait()``, ``is_completed()`` and ``get_future()``.
 
     Notes
     -----
-    docs/how-to/run-plans.md says how calls with `async_op` wait for each other, and what becomes of their errors.
+    docs/how-to/run-plans.md describes how calls with `async_op` wait for each other, and where their errors are raised.
     """
     call, job = prepared(plan, output, input, group=group, timeout=timeout, slices=slices, op=op, async_op=async_op)
     if async_op:

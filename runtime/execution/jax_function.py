@@ -122,7 +122,7 @@ class _StepWriter:
             for copy in work.rounds[number].copies:
                 sources[rank, rank] += self._place(copy.source)
                 targets[rank, rank] += self._place(copy.target)
-        # The longest first, so that messages of one permutation are about equally long.
+        # Each color of pairs is a permutation; the longest pairs first, so that its messages are about equally long.
         pairs = sorted((pair for pair, rows in sources.items() if rows), key=lambda pair: -len(sources[pair]))
         moves: dict[int, list[Pair]] = defaultdict(list)
         for pair, color in edge_coloring(pair for pair in pairs if pair[0] != pair[1]).items():
@@ -136,7 +136,7 @@ class _StepWriter:
                 yield Permutation(() if group is stays else tuple(group), source, target)
 
     def additions(self, number: int) -> Iterator[Addition]:
-        """Yield the sums of a round, those that need the results of others after these."""
+        """Yield the sums of a round in an order in which each comes after the sums that it reads."""
         levels: dict[int, list[dict[int, list[int]]]] = defaultdict(lambda: [defaultdict(list) for _ in Sum._fields])
         for rank, work in enumerate(self.ranks):
             last: dict[int, int] = {}
@@ -246,8 +246,8 @@ def jax_function(
         all-to-all those of `jax.lax.all_to_all` along the first dimension.  Allreduce, broadcast and reduce keep the
         shape; a reduce returns zeros except on its root.
 
-        With unequal sizes the first dimension is that of the rank with most.  Others have their data first, then what
-        is ignored, or zeros.
+        With unequal sizes the first dimension is that of the rank with most.  Other ranks have their data first, then
+        zeros, or elements that are ignored.
 
     Notes
     -----
@@ -291,7 +291,7 @@ def _axes(axis_name: object) -> str | tuple[str, ...]:
 
 
 def _check_array(program: Program, array: Any, op: str) -> None:
-    """Refuse what is no array of numbers, and sums of booleans, which `jax.lax.psum` counts as integers."""
+    """Refuse objects other than arrays of numbers, and sums of booleans, which `jax.lax.psum` counts as integers."""
     _, jnp = import_jax()
     if not hasattr(array, "dtype"):
         raise UnsupportedError(
@@ -339,6 +339,7 @@ class _Units(NamedTuple):
 def _run(program: Program, axes: Any, array: Any, op: str, tiled: bool, slices: int) -> Any:
     """Run a program on one array per rank."""
     _, jnp = import_jax()
+    # Shapes: rows of a common width, and how many each rank has.
     units = _Units.of(program)
     shape = _output_shape(units, array.shape, tiled, f"{program.collective} with tiled={tiled}")
     elements, unit = array.size // units.inputs, units.chunks * slices
@@ -349,6 +350,7 @@ def _run(program: Program, axes: Any, array: Any, op: str, tiled: bool, slices: 
     rows = -(-elements // width)
     inputs, outputs = units.inputs * rows, units.outputs * rows
     work = row_program(program, slices, units.total * rows, inputs, outputs)
+    # Memory of a rank: its input, then rows for output, scratch and staging.
     parts = jnp.pad(array.reshape(units.inputs, elements), ((0, 0), (0, rows * width - elements)))
     memory = jnp.pad(parts.reshape(inputs, width), ((0, work.size - inputs), (0, 0)))
     memory = _finish(work, memory, axes, getattr(jnp, OPERATIONS[op]))
@@ -393,7 +395,7 @@ def _finish(work: RowProgram, memory: Any, axes: Any, add: Callable[[Any, Any], 
 
 
 def _read(memory: Any, tables: Sequence[Rows], own: Any) -> list[Any]:
-    """Read this rank's rows by each table, and anything in place of those that it lacks."""
+    """Read this rank's rows by each table; rows that it lacks are arbitrary."""
     jax, jnp = import_jax()
     scattered = [rows for rows in tables if not rows.consecutive]
     ends = list(accumulate(rows.width for rows in scattered))

@@ -194,7 +194,7 @@ class RunReport:
 
     @property
     def total_bytes(self) -> int:
-        """Size as in nccl-tests: that of the data of all shards together, or of what one rank has for all others."""
+        """Size as in nccl-tests: all shards together, or the parts of one rank for all ranks."""
         ranks = self.num_ranks if self.collective.in_pairs else 1
         elements = self.elements_in_all or total_elements(self.collective, self.num_ranks, self.elements)
         return elements * ELEMENT_BYTES[self.dtype] // ranks

@@ -4,15 +4,15 @@ Shards need not divide evenly: with C chunks in a shard, chunk c of a slice of m
 ``c * m // C`` to ``(c + 1) * m // C - 1``.  A message that comes out empty is left out, at both ends alike.  Shards of
 weights w_0, w_1, ... themselves share out the T elements of the whole collective in the same way.
 
-Besides the caller's tensors there is scratch, as the program has it, and a staging area for what is received to be
+Besides the caller's tensors there is scratch, as the program has it, and a staging area for data to be
 added at the end of the round.  As a sender waits for its receiver, a round also posts receives of later rounds, on a
 CPU, if their memory is not in use until then: rounds take turns with two staging areas.
 
 The parts of an all-to-allv are exact multiples of the traffic in lowest terms, so that each rank with some of it can
 tell from its own tensors how large everything is.
 
-Small data is packed: one message for each peer and round, received into memory of its own.  What a round sends to a
-peer is copied together, and what comes from it is copied apart at the round's end.
+Small data is packed: one message for each peer and round, received into memory of its own.  Pieces for
+a peer are copied together before the round, and pieces from it are copied to their places at its end.
 """
 
 from bisect import bisect_right
@@ -66,8 +66,8 @@ class Sum(NamedTuple):
 class RankRound(NamedTuple):
     """One rank's part of a round; sums are computed last, in this order.
 
-    `packing` is copied before anything is sent, `unpacking` after everything has been received.  `receives` are those
-    to post when it begins, of this round or a later one; those from one peer are in order.
+    `packing` is copied before all sends, `unpacking` after all receives.  `receives` are posted when the round begins,
+    also those of later rounds; receives from one peer are in order.
     """
 
     operations: tuple[Operation, ...]
@@ -205,6 +205,7 @@ class _RankTranslator:
         """Return this rank's part of a round."""
         operations, sums = [], []
         first = staged = 0 if self.areas == 1 or self.staged[0] else self.staged[1]
+        # Messages between ranks; data that is to be added arrives in the staging area.
         for message in part.messages:
             begin, end = self._extent(message.first, message.chunks, message.slice_number)
             if begin == end:
@@ -218,6 +219,7 @@ class _RankTranslator:
                 staged = arrival.end
                 operations.append(Operation(message.sender, False, arrival))
                 sums.append((message.stage, self._sum(message, arrival)))
+        # Copies and sums inside the rank.
         copies = []
         for message in part.copies:
             if message.sender == self.rank and message.operand is None:
@@ -229,7 +231,7 @@ class _RankTranslator:
         return RankRound(tuple(operations), tuple(copies), tuple(entry for _, entry in in_order))
 
     def _sum(self, message: Message, arrival: Piece) -> Sum:
-        assert message.operand is not None  # That is what makes it a sum.
+        assert message.operand is not None  # Or it would not be a sum.
         return Sum(arrival, self._piece(message, message.operand), self._piece(message, message.target))
 
     def _piece(self, message: Message, place: ChunkRange) -> Piece:

@@ -69,7 +69,7 @@ def _as_one_of_them(task: Callable[[Any], Part], rendezvous: Rendezvous, terms: 
     try:
         return _gathered(task, rendezvous, terms, launch.local_rank)
     finally:
-        # After a failure the group may be past an orderly end, and the failure is what is to be told.
+        # After a failure the group may be past an orderly end, and the caller needs the failure.
         with suppress(RuntimeError):
             dist.destroy_process_group()
 

@@ -8,7 +8,7 @@ steps are ordered wherever their order matters to the data.
 
 With several slices the whole program runs once for each slice of the data, one round apart.  A round begins with its
 sends and local copies; during it receives and copies fill memory; at its end sums are computed, stage by stage.  So
-moments are ordered like ``round * STAGES + stage``, with stage 0 for what sends read and receives fill.
+moments are ordered like ``round * STAGES + stage``, with stage 0 for reads of sends and writes of receives.
 """
 
 from bisect import bisect_left, bisect_right
@@ -36,8 +36,8 @@ class Message(NamedTuple):
 
     The chunks are consecutive ones of the collective, from number `first` on, and belong to one shard, so they are one
     piece of memory at either end.  Places in scratch are numbered so that none is ever used for another chunk.  A
-    message with equal sender and receiver stays on its rank.  With an `operand` the receiver adds that to what comes,
-    at the end of the round; those of lower `stage` first, from 1 on.
+    message with equal sender and receiver stays on its rank.  With an `operand` the receiver adds that to the data
+    at the end of the round, in the order of `stage`, from 1 on.
     """
 
     sender: int
@@ -264,6 +264,7 @@ class RoundPlanner:
 
     def place(self, message: Message, at_least: int) -> tuple[int, int]:
         """Assign a message to the first round possible; return the round and the stage."""
+        # Times of earlier accesses to the memory that the message reads, and that it fills.
         adds, stays = message.operand is not None, message.sender == message.receiver
         read = list(self._access_times(self.written, message.sender, message.source, message))
         touched = [
@@ -272,6 +273,7 @@ class RoundPlanner:
         ]
         if message.operand is not None:
             touched += self._access_times(self.written, message.receiver, message.operand, message)
+        # Copies and sends come in a later round than earlier accesses, sums in a later stage.
         soonest = -1
         if not adds:
             at_least = max(at_least, _next_round(read), _next_round(touched))
@@ -330,7 +332,7 @@ def _next_round(times: list[AccessTimes]) -> int:
 
 
 class RoundScratch:
-    """The scratch of one rank, of `size` elements; what some message treats as one piece of memory stays one."""
+    """The scratch of one rank, of `size` elements; pieces of memory of messages stay in one piece."""
 
     def __init__(self, rounds: Sequence[Round], rank: int, slices: int, elements: Callable[[int, int], int]) -> None:
         places = list(_locations(rounds, rank))
@@ -349,7 +351,7 @@ class RoundScratch:
         return int(self.starts[slice_number, chunk])
 
     def _record(self, number: int, message: Message, start: int) -> None:
-        """Record the lifetime of what a message reads or writes."""
+        """Record the lifetime of the chunks that a message reads or writes."""
         touched = slice(start, start + message.chunks)
         self.held[touched] = np.arange(message.first, message.first + message.chunks)
         self.is_continued[start : start + message.chunks - 1] = True

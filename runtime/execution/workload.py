@@ -21,7 +21,7 @@ PERIOD = 8191
 MAX_EXACT = {"int8": 127, "uint8": 255, "int16": 2**15 - 1, "bfloat16": 2**8, "float16": 2**11}
 """Largest integer up to which a type is exact; `DEFAULT_MAX_EXACT` suffices for other types."""
 DEFAULT_MAX_EXACT = 2**16
-MAX_MAGNITUDE = 100  # Magnitude of what minima and maxima are taken of
+MAX_MAGNITUDE = 100  # Magnitude of data for minima and maxima
 
 
 class _Piece(NamedTuple):

@@ -1,8 +1,8 @@
 """Result of a benchmark, as the table and the JSON of nccl-tests, and sizes as these count them.
 
-The size is that of the whole result: what all shards have together, what one rank has in all for all-to-all (on average
-for all-to-allv), and one rank's buffer elsewhere.  The *count* is that of one shard, or of what goes from one rank to
-another, where there are such parts, and of the buffer elsewhere.
+The size is that of the whole result: all shards together, all parts of one rank for all-to-all (on average for
+all-to-allv), and one rank's buffer elsewhere.  The *count* is that of one shard or part where there are such, and of
+the buffer elsewhere.
 """
 
 from dataclasses import dataclass
@@ -132,7 +132,7 @@ class BenchReport:
     devices : tuple of Device
         By rank.
     rows : tuple of BenchRow
-        By size, and in each by who did it.
+        By size, and in each by plan or library.
     start_time, end_time : str
     """
 

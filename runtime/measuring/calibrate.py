@@ -1,4 +1,4 @@
-"""Costs of the runtime on a network, fitted to measured times, and what explains times that beat the line rate."""
+"""Costs of the runtime on a network, fitted to measured times, and explanations of times that beat the line rate."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -43,7 +43,7 @@ def beyond_line_rate(groups: LinkGroups, fit: CostFit) -> dict[Group, float]:
 
 
 def stated_too_low(groups: LinkGroups, group: Group, factor: float) -> str:
-    """Say what the times would make of the bandwidths of links."""
+    """Name the bandwidths of links by the times."""
     stated = [float(bandwidth.bandwidth) for bandwidth in groups.classes[group]]
     rates, stated_rates = (
         ", ".join(f"{bandwidth * factor:.3g}" for bandwidth in stated),
@@ -117,7 +117,7 @@ class FittedCost(NamedTuple):
 
 
 class RunFit(NamedTuple):
-    """How the costs describe a measurement, of which `model` says what was assumed, by relative errors of its times."""
+    """Relative errors of the times of a measurement by the costs, under the assumptions of `model`."""
 
     model: str
     num_points: int
@@ -181,11 +181,12 @@ def calibrate(
         Classes of two measurements are either the same or have none in common.  Measurements of two ranks are about
         the shortest path over links of their classes, others about all ranks.
     planner : str, optional
-        Whose plan stands for what all ranks did; if left out, ``ring``, and ``shortest-paths`` for an all-to-all.
+        Planner of the schedule that all ranks are assumed to have run; if left out,
+        ``ring``, and ``shortest-paths`` for an all-to-all.
 
     Notes
     -----
-    docs/how-to/calibrate.md has the model and what is fitted.  Figures have as few decimal digits, four at most, as
+    docs/how-to/calibrate.md has the model and the fitted costs.  Figures have as few decimal digits, four at most, as
     change them by no more than a tenth of the uncertainty.
     """
     pairs = [
@@ -194,12 +195,14 @@ def calibrate(
     ]
     if not pairs:
         raise UnsupportedError("there are no measurements to calibrate with; give at least one")
+    # Groups of link classes, and the assumed run of each measurement.
     classes = link_classes(topology)
     about = [matching_classes(classes, measurement.classes) for measurement in pairs]
     groups = LinkGroups(topology, _grouped(classes, pairs, about))
     measured = [measurement.times.right() for measurement in pairs]
     runs = [assumed_run(groups, times, group, planner) for times, group in zip(measured, about, strict=True)]
     sources = ", ".join(times.source for times in measured)
+    # Fit, and refuse times that no cost describes.
     start = as_costs(None, topology)
     unknowns = _unknowns(groups, start, runs, measured)
     with naming(sources):
@@ -207,9 +210,7 @@ def calibrate(
     fast = beyond_line_rate(groups, fit)
     alternatives = other_plans(groups, runs, measured, fit, fast)
     if alternatives and planner is None:
-        raise UnsupportedError(
-            f"{alternatives}; name the planner that stands for what ran, ring too if links are faster"
-        )
+        raise UnsupportedError(f"{alternatives}; name the planner of the measured runs, ring too if links are faster")
     _check(sources, groups, fit, fast)
     costs = _fitted_costs(classes, groups, start, fit)
     return Calibration(
@@ -298,7 +299,7 @@ def _fitted_costs(
 
 
 def _fitted(name: str, links: LinkClass | None, before: Fraction, unknown: Unknown, fit: CostFit) -> FittedCost:
-    """Round a cost to what its interval justifies."""
+    """Round a cost to the digits that its interval justifies."""
     if (estimate := fit.estimates.get(unknown)) is None:
         crossed = any(unknown.group in terms.waits for terms in fit.terms)
         reason = fit.untold[unknown] or ("never the busiest links" if crossed else "not measured")

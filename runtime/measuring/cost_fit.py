@@ -28,7 +28,7 @@ class RelativeFit(NamedTuple):
     """Values of unknowns that describe measured times."""
 
     values: FloatArray  # Each at least at its bound
-    low: FloatArray  # 95 % confidence intervals; of a value at its bound what the times alone say, which may be below
+    low: FloatArray  # 95 % confidence intervals; of a value at its bound by the times alone, perhaps below
     high: FloatArray
     residuals: FloatArray  # How much of each time the values have in excess
 
@@ -64,7 +64,7 @@ def fit_relative(
 
     Minimises the sum of w r^2 over the relative errors r, where w is Huber's weight.  Intervals are percentiles over
     fits of resampled points, without the bounds; a point is only replaced by one of its own run.  Rounding is no noise,
-    as equal times are rounded alike: what it does at worst widens the intervals.
+    as equal times are rounded alike: its worst effect widens the intervals.
 
     Shapes: `columns` float64 (points, unknowns), independent; `lower` (unknowns,); all others (points,).
     """
@@ -76,9 +76,11 @@ def fit_relative(
     # Every column in units of its own length, for the accuracy of the solutions.
     scale = np.linalg.norm(relative, axis=0)
     relative, bounds = relative / scale, lower * scale
+    # Values at least at their bounds, and the error from which errors count in proportion.
     values = _bounded(relative, target, bounds)
     residuals = relative @ values - target
     limit = _limit(np.abs(residuals), unknowns)
+    # Intervals without the bounds; those of free values again with the other values at their bounds.
     runs = np.zeros(count, dtype=np.int64) if runs is None else runs
     errors = np.zeros(count) if roundings is None else roundings / times
     low, high = _intervals(relative, target, limit, runs, errors)
@@ -130,13 +132,15 @@ def _intervals(
     for run in np.unique(runs):
         members = np.flatnonzero(runs == run)
         drawn[1:, members] = generator.multinomial(len(members), np.full(len(members), 1 / len(members)), RESAMPLES)
+    # Reweighted least squares of all draws at once.
     weights, values = drawn, np.zeros((RESAMPLES + 1, unknowns))
     for _ in range(RESAMPLED_REWEIGHTINGS):
         normal = np.einsum("sn,ni,nj->sij", weights, relative, relative, optimize=True)
         right = np.einsum("sn,ni,n->si", weights, relative, target, optimize=True)
-        # Draws may lack what tells two unknowns apart.
+        # A draw may lack the points that separate two unknowns.
         values = np.einsum("sij,sj->si", np.linalg.pinv(normal, hermitian=True), right)
         weights = drawn * _weights(values @ relative.T - target, limit)
+    # Percentiles around the fit of the points themselves, widened by the lost degrees of freedom and by rounding.
     middle = values[0]
     widened = middle + (values[1:] - middle) * np.sqrt(count / max(1, count - unknowns))
     low, high = np.percentile(widened, PERCENTILES, axis=0)
@@ -170,7 +174,7 @@ SAME_AS = {"launch": "not told apart from alpha", "reduction": "not told apart f
 
 
 class Estimate(NamedTuple):
-    """What the times say about a cost; `low` and `high` are 95 %, of which a bound may cut off the value."""
+    """A cost by the times; `low` and `high` are the 95 % interval, from which a bound may cut off the value."""
 
     value: float
     low: float
@@ -184,7 +188,7 @@ class Estimate(NamedTuple):
 
 @dataclass
 class CostFit:
-    """What times tell of costs, reasons why not, and of each run the terms near these costs and the relative errors."""
+    """Estimates of costs, reasons for missing ones, and for each run its terms near these costs and relative errors."""
 
     estimates: dict[Unknown, Estimate] = field(default_factory=dict)
     untold: dict[Unknown, str] = field(default_factory=dict)
@@ -265,9 +269,10 @@ def _column(unknown: Unknown, terms: Sequence[Terms], points: _Points) -> FloatA
 
 
 def _fit(points: _Points, terms: list[Terms], defaults: Mapping[Unknown, Fraction]) -> CostFit:
-    """Fit, and leave out one by one what the times do not tell."""
+    """Fit, and leave out one by one the costs that the times do not determine."""
     if len(points.times) < MIN_POINTS:
         raise UnsupportedError(f"there are {len(points.times)} measured times; expected at least {MIN_POINTS}")
+    # Columns of all unknowns, of which linearly dependent ones are left out.
     unknowns = list(defaults)
     columns = np.column_stack([_column(name, terms, points) for name in unknowns])
     start = np.array([float(value) for value in defaults.values()])
@@ -279,6 +284,7 @@ def _fit(points: _Points, terms: list[Terms], defaults: Mapping[Unknown, Fractio
     for place, name in enumerate(unknowns):
         if place not in fitted:
             result.untold[name] = SAME_AS.get(name.kind, NOT_TOLD) if columns[:, place].any() else ""
+    # Fit, and leave out the least determined unknown, until every interval determines its value.
     while True:
         fixed = [place for place in range(len(unknowns)) if place not in fitted]
         lower = np.array([float(unknowns[place].kind == "inverse") for place in fitted])

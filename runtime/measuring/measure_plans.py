@@ -85,8 +85,8 @@ def measure_plans(
     One process per rank is started on this machine.  In a process that torchrun started, or in which torch.distributed
     is initialised, this one is a rank instead, and all ranks have to make the same call.
 
-    Raises `UnsupportedError` if a plan or an option makes no sense or cannot be run here, or the plans differ in what
-    they are for; `ProgramError` if a program is wrong, or a rank fails, dies, is late or does not come.
+    Raises `UnsupportedError` if a plan or an option makes no sense or cannot be run here, or plans differ in collective,
+    ranks, root or shares; `ProgramError` if a program is wrong, or a rank fails, dies, is late or does not come.
 
     Parameters
     ----------
@@ -94,11 +94,11 @@ def measure_plans(
         By the names that the report is to have for them; all for the same ranks, collective, root and shares.
     minbytes, maxbytes, stepfactor, stepbytes : int
         Sizes as nccl-tests counts them, see `collopt.runtime.measuring.bench_report`; without a factor, steps of
-        `stepbytes`. They are rounded down to what all parts divide equally.
+        `stepbytes`. They are rounded down to equal parts.
     iters, warmup_iters : int
         Timed calls of each size, one after the other, and calls before those.
     check : int
-        Calls whose results are compared with what they have to be, element by element; 0 for none.
+        Calls whose results are compared with the correct ones, element by element; 0 for none.
     datatype : str
         A name of nccl-tests: int8, uint8, int32, int64, half, float, double or bfloat16.
     op : {"sum", "prod", "min", "max", "avg"}

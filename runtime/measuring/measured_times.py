@@ -1,4 +1,4 @@
-"""Measured times of a collective, and the reader of what nccl-tests, rccl-tests and `collopt bench` print.
+"""Measured times of a collective, and the reader of the output of nccl-tests, rccl-tests and `collopt bench`.
 
 The text is a table whose columns a comment names, beneath other comments and whatever launchers and libraries print in
 between.  Versions differ in their columns, so they are taken from that comment.  The JSON of ``-J`` and of
@@ -38,7 +38,7 @@ class MeasuredRow(NamedTuple):
     size: int  # Bytes as nccl-tests counts them
     microseconds: float  # More than 0
     in_place: bool = False
-    by: str = ""  # Who did it, where a file has several; else empty
+    by: str = ""  # Library or plan, where a file has several; else empty
     wrong_elements: float | None = None  # Elements that were not as they have to be; None where nothing was checked
     rounding: float = 0.0  # Microseconds that the time may be off because it was printed with so many digits
 

@@ -134,7 +134,7 @@ class PlanRun:
         return self.schedule.latency(self.groups.delayed(alpha, extra))
 
     def terms(self, alpha: Fraction, extra: Mapping[Group, Fraction], shares: Mapping[Group, Fraction]) -> Terms:
-        """Return the terms near given costs, which decide which path is the deepest and what is busiest."""
+        """Return the terms near given costs, which decide which path is the deepest and which links are the busiest."""
         here = self._wait(alpha, extra)
         hops = (self._wait(alpha + PROBE, extra) - here) / PROBE
         waits = dict.fromkeys(self.groups.classes, Fraction(0))

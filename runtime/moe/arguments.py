@@ -33,7 +33,7 @@ MAX_STAGE_TOKENS = 2**62
 
 
 class Terms(NamedTuple):
-    """Checked arguments of one rank: the ranks of experts, servers, GPUs, and what else has to be the same on all."""
+    """Checked arguments of one rank: experts and their ranks, servers, GPUs, and numbers that all ranks compare."""
 
     indices: IntArray
     homes: IntArray
@@ -74,6 +74,7 @@ def check_dispatch(
         check_counts({"max_stage_tokens": max_stage_tokens})
     if stages is not None:
         check_choice("stages", stages, STAGES)
+    # Shape of the network, and the options that depend on it.
     servers, gpus = servers_and_gpus(*shape, ranks)
     if relay_rounds is not None:
         check_counts({"relay_rounds": relay_rounds}, least=0)
@@ -84,6 +85,7 @@ def check_dispatch(
             )
     if gpus > MAX_GPUS:
         raise UnsupportedError(f"gpus_per_server is {gpus}; expected at most {MAX_GPUS} in a dispatch")
+    # Tensors, and the experts of tokens.
     check_rows("tokens", tokens, group)
     check_async(async_op, tokens, timeout)
     homes = as_placement(_array(placement, "placement"), ranks)
@@ -97,6 +99,7 @@ def check_dispatch(
                 f"weights have shape {tuple(weights.shape)} and type {weights.dtype}; expected {experts.shape} as the "
                 "indices, a floating-point type, and the device of the tokens"
             )
+    # Numbers that all ranks compare.
     kinds = (str(tokens.dtype), tokens.device.type, homes.tobytes().hex(), str(getattr(weights, "dtype", None)))
     way = UNKNOWN if stages is None else STAGES[stages]
     highest = UNKNOWN if max_stage_tokens is None else min(max_stage_tokens, MAX_STAGE_TOKENS)
@@ -159,7 +162,7 @@ def agree_on_dispatch(
 def agree_on_combine(
     outputs: torch.Tensor, needs_gradient: bool, error: UnsupportedError | None, group: Any, timeout: float | None
 ) -> bool:
-    """Compare what all ranks give to a combine; return whether any needs gradients."""
+    """Compare the arguments of all ranks of a combine; return whether any needs gradients."""
     if error is not None:
         refuse(error, 4, group, timeout, COMBINE)
     row = [0, outputs.shape[1], digest(str(outputs.dtype).encode()), needs_gradient]

@@ -1,4 +1,4 @@
-"""Dispatch of tokens to experts on other ranks, and combine of what these make of them, through torch.distributed."""
+"""Dispatch of tokens to experts on other ranks, and combine of the experts' outputs, through torch.distributed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MoeHandle:
-    """What the combine needs to know of a dispatch.
+    """A dispatch as the combine needs it.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
 
     All ranks of the group have to call.  They compare their arguments and exchange counts, and each works out the same
     plan.  Wrong arguments on any rank raise on every rank.  Gradients of tokens and weights are combined in reverse.
-    The result is what this rank's experts are to work on.
+    The result is the work of this rank's experts.
 
     Raises `UnsupportedError` if arguments of any rank are wrong, or differ where they must not; `ProgramError` if the
     exchange fails or is late.
@@ -131,7 +131,7 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
     timeout : float, optional
         Seconds that each step may take; None leaves it to the process group.
     async_op : bool
-        Return, when the ranks have agreed, what has ``wait()`` for the result, while rows are still on their way.  Each
+        Return a work with ``wait()`` for the result once the ranks have agreed, while rows are under way.  Each
         rank may choose for itself.
 
     Notes
@@ -209,7 +209,7 @@ def moe_combine(*arguments: Any, async_op: Literal[False] = False, **options: An
 def moe_combine(  # type: ignore[misc]
     expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.Tensor | None = None, *, async_op: bool = False
 ) -> torch.Tensor | MoeWork[torch.Tensor]:
-    """Add up what experts made of each token, in servers first, and return the sums to the tokens' ranks.
+    """Add up the experts' outputs of each token, in servers first, and return the sums to the tokens' ranks.
 
     All ranks of the group have to call.  The result has a row for each token of this rank, zero for one without
     experts.  Errors as for `moe_dispatch`.
@@ -227,10 +227,9 @@ def moe_combine(  # type: ignore[misc]
 
     Notes
     -----
-    Sums are in the type of `expert_outputs`, of float16 and bfloat16 in float32, rounded three times: for what one rank
-    has of a token, for what its server has, and at the end; once more for tokens that a proxy passes on, and
-    twice for those that are relayed.  The order is
-    that of choices, then of ranks and of stages, so results are the same in every run.
+    Sums are in the type of `expert_outputs`, of float16 and bfloat16 in float32, rounded three times:
+    for the sum of a rank, for the sum of a server, and at the end; once more for tokens that a proxy passes on, and
+    twice for relayed ones.  The order is that of choices, then of ranks and of stages, so all runs give the same bits.
     """
     torch, _ = import_torch()
     route = handle.route
@@ -338,7 +337,7 @@ class MoeWork(Generic[Result]):
             run_now(group, run)
 
     def wait(self, timeout: float | timedelta | None = None) -> Result:
-        """Return what the call returns without `async_op`; may be called any number of times.
+        """Return the result of the call; may be called any number of times.
 
         If there are gradients, all ranks have to wait for their works in the same order, as backward passes go back in
         that order.  On CUDA tensors the current stream waits and this process does not, but for a timeout in seconds.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 OWN, ARRIVED = 0, 1
-"""Areas of rows: those that a rank has, and what arrives; 2 s + 2 and 2 s + 3 are what it sends and gets in stage s."""
+"""Areas of rows: own rows and arrived rows; 2 s + 2 and 2 s + 3 are the rows that it sends and gets in stage s."""
 
 
 class HopList(NamedTuple):

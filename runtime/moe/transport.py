@@ -39,7 +39,7 @@ def _typed(columns: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def scatter(route: Route, parts: Parts) -> Parts:
-    """Send a row of each token to all ranks that want it; return what arrives here, round by round in order of hops."""
+    """Send a row of each token to all ranks that want it; return arriving rows, round by round in order of hops."""
     torch, _ = import_torch()
     rows = packed(parts)
     arrived: Parts = []
@@ -50,7 +50,7 @@ def scatter(route: Route, parts: Parts) -> Parts:
 
 
 def gather(route: Route, parts: Parts) -> Parts:
-    """Add up, in float32 at least for each hop, what ranks have for tokens; return the sums for this rank's tokens."""
+    """Add up the ranks' rows of each token, in float32 at least; return the sums for this rank's tokens."""
     counts = [int(hops.sizes[ARRIVED]) for hops in route.hops]
     begins = [route.num_tokens, *(route.num_tokens + end for end in accumulate(counts))]
     sums = _zeros(parts, begins[-2])  # What arrives in the last round is sent on by nobody.

@@ -47,7 +47,7 @@ class Messages:
 
     @classmethod
     def of(cls, layout: Layout) -> Messages:
-        """No messages yet, in chunks; between pairs, all data is what a rank has on average."""
+        """Begin without messages, in chunks; between pairs, all data is the average of a rank."""
         return cls(Fraction(layout.num_ranks if layout.in_pairs else 1, layout.chunks))
 
     def send(self, sender: int, receiver: int, amount: int, before: Iterable[int], *, adds: bool = False) -> int:
@@ -97,6 +97,7 @@ def routed(messages: Messages, topology: Topology) -> Routed:
     tails, heads, capacities, _ = topology.arrays
     shards = np.ones(topology.num_ranks, dtype=np.int64)
     hops, loads = Hops(TreeProblem(topology, "broadcast", tails, heads, capacities, shards)), LinkLoads(capacities)
+    # Shortest and widest routes of each pair.
     choices = {pair: hops.needed(*pair) for pair in sorted(set(pairs)) if pair[0] != pair[1]}
     links: list[tuple[int, ...]] = [()] * len(pairs)
     # Those without a choice come first, so that the others know of them.
@@ -150,7 +151,7 @@ def program_messages(program: Program, order: Order) -> Messages:
 
 
 def plan_messages(plan: ExecutionPlan, topology: Topology) -> Messages:
-    """List the messages of an MSCCL++ plan: its puts, and what switches add up and copy."""
+    """List the messages of an MSCCL++ plan: its puts, and sums and copies of switches."""
     return _Signals(plan, topology, Messages.of(layout_of(plan))).run()
 
 
@@ -225,7 +226,7 @@ class _Signals:
         self._tokens[other[1], other[0], other[2]].append(arrival)
 
     def _switch(self, rank: int, operation: Operation, here: int) -> list[int]:
-        """Add what a switch sums up for a rank, and copies from it; return the copies."""
+        """Add the sums of a switch for a rank, and copies from it; return the copies."""
         gpu, count, messages = self._plan.gpus[rank], operation.sources[0].count, self._messages
         group = gpu.switches[operation.channels[-1]].ranks
         switch = self._switch_of(group, adds=operation.name == "glres")

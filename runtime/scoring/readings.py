@@ -1,4 +1,4 @@
-"""Schedules in files of any kind, Chakra traces included, as messages, with what is known of their data.
+"""Schedules in files of any kind, Chakra traces included, as messages with a verdict on their data.
 
 A trace says how many bytes are sent, and not which.  So nothing can show that the data is right; but a rank that takes
 in, or gives away, fewer bytes than the collective needs shows that it is wrong.
@@ -49,7 +49,7 @@ SUFFIX = re.compile(r"\.[0-9]{1,6}\.et\Z")
 
 
 def trace_prefix(path: Path) -> Path | None:
-    """Return what the names of a set of traces begin with, given that or one of the files; None if it is no set."""
+    """Return the common prefix of a set of traces, given that or one of the files; None if it is no set."""
     if SUFFIX.search(path.name):
         return path.with_name(SUFFIX.sub("", path.name))
     return path if path.name and not path.exists() and _trace_file(path, 0).exists() else None
@@ -249,7 +249,7 @@ def _execute(program: Program, document: Document, queue: Queue, findings: Findi
 
 
 def _order(program: Program, queue: Queue) -> Order | None:
-    """Order the steps, if need be with what connections buffer; None if they wait for each other for ever."""
+    """Order the steps, if need be with the buffers of connections; None if they wait for each other for ever."""
     try:
         return global_order(program)
     except ProgramError:

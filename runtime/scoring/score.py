@@ -1,4 +1,4 @@
-"""`score`: what a schedule of any origin is worth on a network."""
+"""`score`: data, loads, bandwidth and times of a schedule of any origin on a network."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TimedSize(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Score:
-    """What a schedule is worth on a network.
+    """Verdict, loads, bandwidth and times of a schedule on a network.
 
     Attributes
     ----------
@@ -310,7 +310,7 @@ class _Scorer:
 
 
 def _result_or_reason(make: Callable[[], Any], what: str) -> tuple[Any, str]:
-    """Return what `make` does; or None and the reason."""
+    """Return the result of `make`, or None and the reason."""
     try:
         return make(), ""
     except (BoundError, NoAnswerError, UnsupportedError) as error:

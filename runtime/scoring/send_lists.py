@@ -256,7 +256,7 @@ def send_messages(sends: SendList) -> Messages:
             brought.append((send, number, chunks))
         for send, number, chunks in brought:
             for chunk in chunks:
-                # A copy replaces what came before; sums need all that came.
+                # A copy replaces earlier data; a sum needs all contributions.
                 kept = arrivals[send.receiver, chunk] if send.adds else []
                 arrivals[send.receiver, chunk] = [*kept, number]
     return messages

@@ -82,7 +82,7 @@ class PlanCache:
         return self._planned_here[key]
 
     def switch(self, failures: str) -> None:
-        """Plan for what failures, one in a line, leave of the network; `ColloptError` if ranks cannot go on then."""
+        """Plan for the network after failures, one in a line; raise `ColloptError` if the ranks cannot go on."""
         assert self._intact is not None  # Or it would not watch failures.
         failure = Failure.read(self._intact, failures.splitlines())
         left = failure.applied(self._intact)
@@ -221,7 +221,7 @@ def _description(topology: Topology) -> str:
     return f"{topology} (digest {topology.digest[:12]})"
 
 
-FAILURE_CALLS = 16  # of which one compares what ranks are told
+FAILURE_CALLS = 16  # Calls from one comparison of the ranks' failures to the next
 
 
 class FailureWatch:

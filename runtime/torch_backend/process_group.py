@@ -224,7 +224,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         return uniform
 
     def _plan_for(self, collective: Collective, buffer: Any, elements: int, opts: Any) -> Plan | None:
-        """Choose a plan by what is equal on all ranks; log the reason if there is none."""
+        """Choose a plan by values that are equal on all ranks; log the reason if there is none."""
         num_bytes = elements * buffer.element_size()
         # Neither Gloo nor NCCL has 16-bit integers.
         is_small = num_bytes < max(1, self._settings.min_bytes) and buffer.dtype != torch.int16
@@ -358,7 +358,7 @@ def create_plan_group(options: Any, ranks: list[int], device: str) -> Any:
     """Create a second group of the same ranks, for the messages of plans on one device type.
 
     `new_group` cannot be used: only members call this, and it names groups by counting those of each member, which may
-    differ.  So only what sending and receiving need is registered with torch; `destroy_plan_group` removes it.
+    differ.  So only the entries for sending and receiving are registered with torch; `destroy_plan_group` removes them.
     """
     prefix = "collopt-plans/"
     group = create_group(options, prefix, {device: create_backend(options, prefix, device)})

@@ -1,4 +1,4 @@
-"""Settings of the groups of the ``collopt`` backend, what each rank is told of failures, and comparison of both."""
+"""Settings of the groups of the ``collopt`` backend, failures named in the environment, and comparison of settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def told_failures() -> str:
     except FileNotFoundError:
         file_text = ""
     except OSError as error:
-        file_text = str(error)  # which is no failure, and refused as such
+        file_text = str(error)  # It is refused later, as it is not the name of a failure.
     lines = (line.strip() for line in f"{listed or ''}\n{file_text}".splitlines())
     return "\n".join(filter(None, lines))
 

@@ -4,7 +4,7 @@ Facts about torch that this rests on (torch 2.13):
 
 - A work that torch makes of a future drops the future's error in `wait`.  So ours is a subclass, whose `wait` torch
   calls from C++ too; a C++ caller that waits for its future instead, as DDP does, gets the error there.
-- That future must get its error from a callback: what Python calls ``set_exception`` is a value in C++.
+- That future must get its error from a callback: C++ takes the argument of ``set_exception`` for a value.
 - `wait` without a timeout arrives as a timeout of 0.
 - ``asyncOp`` is False if the caller will wait at once; C++ callers leave it True.
 """
@@ -48,7 +48,7 @@ class PlannedWork(Work):  # type: ignore[misc]
 
 
 class Tensors(NamedTuple):
-    """Output and input of a call; where these are copies, what it is for, and what copies the output back."""
+    """Output and input of a call; where these are copies, the caller's tensors and the function that fills them."""
 
     output: Any
     input: Any
@@ -59,7 +59,7 @@ class Tensors(NamedTuple):
 def run_prepared(
     prepare: Callable[[Any, Any], tuple[Any, Callable[[], None] | None]], tensors: Tensors, *, synchronous: bool
 ) -> Any:
-    """Run, or start, what `prepare` returns for a contiguous output and input: a call, and its job if it has one."""
+    """Run or start the job, if any, of the call that `prepare` returns for a contiguous output and input."""
     output, argument, results, on_complete = tensors
     results = results or [output]
     for tensor in (output, *results):

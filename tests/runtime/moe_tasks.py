@@ -227,13 +227,10 @@ def wrong_dispatches(rank: int) -> dict[str, str]:
     even, weights = torch.arange(RANKS), torch.ones(4, 2)
     changes: dict[str, dict[str, Any]] = {
         "index": {"indices": to + 1},
-        "negative index": {"indices": to - 1},
         "fractions": {"indices": to.float()},
         "shape of indices": {"indices": to[0]},
         "number of indices": {"indices": to[:3]},
-        "no indices": {"indices": None},
         "placement": {"placement": even + 1},
-        "no placement": {"placement": None},
         "no tokens": {"tokens": None},
         "vector": {"tokens": four[0]},
         "strided": {"tokens": torch.ones(4, 6)[:, ::2]},
