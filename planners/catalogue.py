@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from ..schedules import ALLREDUCE, BROADCAST, COLLECTIVES, PAIR_COLLECTIVES, REDUCE, TREE_COLLECTIVES, Collective
-from ..schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
+from ..schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ..topologies import Topology
 from .plans.plan import Plan
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import ALLREDUCE, COLLECTIVES, Collective
-from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
+from ..schedules.collective import AnyCollective, CollectiveName, as_collective
 from ..support.validation import as_flag, shown
 from ..topologies import RuntimeCosts, Topology
 from ..topologies.files import NetworkLike, as_network
-from ..topologies.network.assumed_costs import CostsName, as_costs
+from ..topologies.network.link_costs import CostsName, as_costs
 from .catalogue import PLANNERS, Planner, PlannerName
 from .fastest import plan_for_size
 from .plans.plan import Plan

@@ -19,7 +19,7 @@ from ...support.validation import as_kind
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..layout import Places, box_of_nodes, link_curves, places
-from ..tables.plan_tables import WitnessView, witness_view
+from ..plan_tables import WitnessView, witness_view
 from .style import COLORS, empty_figure, legend, shortened, tint
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ...schedules import (
 )
 from ...schedules.bounds.witness import Crossing, LinkDuals
 from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text
-from ..tables.plan_tables import witness_view
+from ..plan_tables import witness_view
 
 Pair = tuple[str, str]
 Pairs = tuple[Pair, ...]

@@ -16,8 +16,7 @@ from ...support.arrays import FloatArray
 from ...support.formatting import count_text, percentage_text
 from ...support.views import Viewed
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.network.assumed_costs import as_costs
-from ...topologies.network.link_classes import LinkClass, link_classes, matching_classes
+from ...topologies.network.link_costs import LinkClass, as_costs, link_classes, matching_classes
 from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Estimate, Unknown, fit_costs, fit_line
 from .measured_times import MeasuredTimes
 from .model_times import NS_PER_US, AssumedRun, Group, LinkGroups, PathRun, PlanRun, Terms, assumed_run, naming
@@ -181,8 +180,8 @@ def calibrate(
         Classes of two measurements are either the same or have none in common.  Measurements of two ranks are about
         the shortest path over links of their classes, others about all ranks.
     planner : str, optional
-        Planner of the schedule that all ranks are assumed to have run; if left out,
-        ``ring``, and ``shortest-paths`` for an all-to-all.
+        Planner of the schedule that all ranks are assumed to have run; by default ``ring``, and ``shortest-paths``
+        for an all-to-all.
 
     Notes
     -----

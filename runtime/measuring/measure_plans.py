@@ -85,7 +85,7 @@ def measure_plans(
     One process per rank is started on this machine.  In a process that torchrun started, or in which torch.distributed
     is initialised, this one is a rank instead, and all ranks have to make the same call.
 
-    Raises `UnsupportedError` if a plan or an option makes no sense or cannot be run here, or plans differ in collective,
+    Raises `UnsupportedError` if a plan or an option is invalid or cannot be run here, or plans differ in collective,
     ranks, root or shares; `ProgramError` if a program is wrong, or a rank fails, dies, is late or does not come.
 
     Parameters

@@ -16,7 +16,7 @@ from ...planners import plan
 from ...planners.registry import as_planner
 from ...schedules import Collective, Schedule, verified_loads
 from ...topologies import Link, Topology
-from ...topologies.network.link_classes import LinkClass
+from ...topologies.network.link_costs import LinkClass
 from .measured_times import MeasuredTimes
 
 NS_PER_US = 1000

@@ -20,7 +20,7 @@ from ...planners.patterns.fixed_pattern import Hops
 from ...planners.trees.problem import check_reachable, tree_problem
 from ...schedules import ALLGATHER, Collective
 from ...topologies import Topology, read_topology
-from ...topologies.failures.failure import Failure
+from ...topologies.network.failures import Failure
 from ..execution.agreement import digest
 from ..execution.arguments import import_torch
 from ..execution.execute import program_of

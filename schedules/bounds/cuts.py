@@ -12,8 +12,8 @@ from ...support.arrays import IntArray
 from ...support.formatting import count_text, exact, set_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import ALLREDUCE, AnyCollective, as_collective
-from ..traffic.sizes import crossing_traffic
+from ..collective import ALLREDUCE, AnyCollective, as_collective
+from ..sizes import crossing_traffic
 from .witness import Crossing, Pair, Witness, as_node_set, as_parts, check_known
 
 

@@ -13,8 +13,8 @@ from ...errors import CertificateError
 from ...support.arrays import FloatArray
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import AnyCollective, Direction, as_collective
-from ..traffic.sizes import traffic_matrix
+from ..collective import AnyCollective, Direction, as_collective
+from ..sizes import traffic_matrix
 from .witness import (
     EVERY_SCHEDULE,
     Crossing,

@@ -16,7 +16,7 @@ from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray, components
 from ...support.formatting import exact
 from ...topologies import Topology
-from ..traffic.collective import ALLREDUCE, AnyCollective, Direction, as_collective
+from ..collective import ALLREDUCE, AnyCollective, Direction, as_collective
 from .cuts import Partition, total_data
 from .witness import Crossing, Pair, RootedDuals, value_by_link
 

@@ -10,7 +10,7 @@ from ...errors import CertificateError
 from ...support.formatting import exact
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import AnyCollective, Direction, as_collective
+from ..collective import AnyCollective, Direction, as_collective
 
 EVERY_SCHEDULE = "all schedules"
 """Scope of a bound without exceptions."""
