@@ -17,9 +17,9 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from runtime_forests import random_schedule
+from runtime_tasks import message_of
 from torch.nn.parallel import DistributedDataParallel
 
-from collopt.errors import ColloptError
 from collopt.runtime import all_to_all_single as staged_all_to_all
 from collopt.runtime import backend, execute
 from collopt.topologies import ring
@@ -509,15 +509,6 @@ def begun_and_destroyed(rank: int, folder: str, *, turns: int) -> list[int]:
         dist.destroy_process_group()
         found.append(len(list(Path("/proc/self/fd").iterdir())))
     return found
-
-
-def message_of(call: Callable[[], object]) -> str:
-    """Return the class and text of the error of ours that `call` raises, or ``"fine"``."""
-    try:
-        call()
-    except ColloptError as error:
-        return f"{type(error).__name__}: {error}"
-    return "fine"
 
 
 def wrong_settings(rank: int, folder: str, folders: dict[str, str]) -> dict[str, str]:
