@@ -63,7 +63,7 @@ def test_rows_are_reported_one_by_one() -> None:
     assert [reading.wrong_elements for row in report.rows for reading in row.readings] == [None] * 8
 
 
-@pytest.mark.parametrize("traffic", [None, [[0, 2, 1], [3, 1, 0], [0, 1, 1]]])
+@pytest.mark.parametrize("traffic", [pytest.param(None, marks=pytest.mark.slow), [[0, 2, 1], [3, 1, 0], [0, 1, 1]]])
 def test_all_to_alls_are_measured_out_of_place_only(traffic: list[list[int]] | None) -> None:
     """Neither torch nor `execute` exchanges in place; the size is that of one rank in all, on average."""
     options = {} if traffic is None else {"traffic": traffic}
@@ -119,6 +119,7 @@ def test_data_of_the_wrong_rank_are_wrong() -> None:
     assert others == [first] * 3
 
 
+@pytest.mark.slow
 def test_unequal_shares_are_measured_without_the_backend() -> None:
     """Torch has no collective for them; a rank may even have none."""
     program = lower(weighted_forest([1, 0, 3], 2, seed=5, direction="broadcast"), "allgather")

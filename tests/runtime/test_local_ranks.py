@@ -45,6 +45,7 @@ def test_results_come_back_in_rank_order(monkeypatch: pytest.MonkeyPatch) -> Non
     assert run_ranks(rank_tasks.square, 5, timeout_s=60) == [(rank * rank, "1", None) for rank in range(5)]
 
 
+@pytest.mark.slow
 def test_functions_of_the_main_program_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ranks do not run it, so they cannot find its functions."""
 
@@ -99,6 +100,7 @@ def test_what_a_rank_says_is_heard_while_it_works(tmp_path: Path) -> None:
     assert on_update == ["one", {"two": 2}]
 
 
+@pytest.mark.slow
 def test_whoever_does_not_want_to_hear_more_ends_the_ranks(tmp_path: Path) -> None:
     """With an error of the listener's own, such as where nobody reads what it prints."""
 

@@ -31,10 +31,10 @@ def noisy_sweep(generator: np.random.Generator, true: FloatArray) -> RelativeFit
 
 
 def test_noisy_sweeps_give_back_their_costs() -> None:
-    """Within 3 % in most of 300, none below its bound, and intervals that mostly hold."""
+    """Errors are within 3 % in most of 150, none is below its bound, and intervals mostly hold."""
     generator = np.random.default_rng(1)
     errors, inside = [], []
-    for _ in range(300):
+    for _ in range(150):
         true = generator.uniform((5, 2, 1), (50, 20, 2))
         fit = noisy_sweep(generator, true)
         assert (fit.values >= (0, 0, 1 - 1e-9)).all()
