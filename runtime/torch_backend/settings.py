@@ -1,7 +1,5 @@
 """Settings of the groups of the ``collopt`` backend, failures named in the environment, and comparison of settings."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
