@@ -270,8 +270,8 @@ class _Checker:
         pipelines = {pipeline for _, _, _, _, pipeline in self.steps if pipeline is not None}
         if len(pipelines) > 1:
             raise UnsupportedError(
-                f"{self.where}: slices of pipelines are of {len(pipelines)} kinds; collopt runs plans with the "
-                "same unit_size and num_chunks"
+                f"{self.where}: pipelines have slices of {len(pipelines)} kinds; collopt runs plans in which all "
+                "have the same unit_size and num_chunks"
             )
         chunk = min(self.plan.max_bytes, self.plan.largest_message) // self.plan.message_chunks
         for unit, count in pipelines:

@@ -283,7 +283,7 @@ def test_what_breaks_a_limit_is_refused(made: ExecutionPlan, message: str, sever
 def test_slices_of_two_kinds_are_unsupported() -> None:
     """Both numbers of a pipeline count."""
     for unit, chunks in ((32, 1), (16, 2)):
-        with pytest.raises(UnsupportedError, match=r"^plan\.json: slices of pipelines are of 2 kinds"):
+        with pytest.raises(UnsupportedError, match=r"^plan\.json: pipelines have slices of 2 kinds"):
             check_execution_plan(plan(pipeline(NOP), pipeline(NOP, unit=unit, chunks=chunks)), "plan.json")
 
 
