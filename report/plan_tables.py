@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import singledispatch
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +15,8 @@ import numpy.typing as npt
 from ..errors import UnsupportedError
 from ..planners import Plan
 from ..runtime import simulate
-from ..schedules import Bound, Cut, Forest, LengthDual, Partition, RankCuts, Witness, as_bytes, schedule_time
-from ..schedules.bounds.witness import LinkDuals
+from ..schedules import Bound, Forest, Witness, as_bytes, schedule_time
+from ..schedules.bounds.witness import WitnessView
 from ..support.validation import as_kind, as_several, shown
 from ..topologies import Topology
 from .busy_times import busy_times, step_run, tree_hops
@@ -255,17 +254,6 @@ def is_predictable(plan: Plan) -> bool:
     return not trees or plan.topology.num_ranks * trees * plan.heights.highest <= MAX_WORK
 
 
-Pair = tuple[str, str]
-
-
-class WitnessView(NamedTuple):
-    """Parts and links of a witness for figures."""
-
-    parts: tuple[frozenset[str], ...]  # Sets of nodes whose borders count; none for dual values and lengths of links
-    links: frozenset[Pair]  # Links whose bandwidth the witness adds up
-    words: str  # What these links are, for a legend
-
-
 def bound_links(bound: Bound) -> pd.DataFrame:
     """Tabulate the links of a bound's topology, and which of them limit the collective.
 
@@ -304,49 +292,8 @@ def bound_links(bound: Bound) -> pd.DataFrame:
 def witness_view(bound: Bound) -> WitnessView:
     """Return the `WitnessView` of a bound; raises as `bound_links`."""
     as_kind(bound, Bound, "the bound")
-    return _view(bound.witness, bound)
-
-
-@singledispatch
-def _view(witness: Witness, bound: Bound) -> WitnessView:
-    if not isinstance(witness, Witness):
+    if not isinstance(bound.witness, Witness):
         raise UnsupportedError(
-            f"the bound's witness is {shown(witness)}; expected a cut, a partition, dual values or dual lengths"
+            f"the bound's witness is {shown(bound.witness)}; expected a cut, a partition, dual values or dual lengths"
         )
-    weights = witness.link_weights(bound.topology, bound.collective)
-    return WitnessView((), frozenset(pair for pair, weight in weights.items() if weight > 0), "link in the bound")
-
-
-@_view.register(Cut)
-def _of_cut(witness: Cut, bound: Bound) -> WitnessView:
-    return _crossing(bound, witness, bound.collective.direction == "reduce")
-
-
-@_view.register(RankCuts)
-def _of_rank_cuts(witness: RankCuts, bound: Bound) -> WitnessView:
-    # All but the widest hold with room to spare; of equal ones, one is enough to look at.
-    receiving = bool(bound.topology.multicast)
-    widths = [
-        cut.entering_bandwidth(bound.topology) if receiving else cut.bandwidth(bound.topology) for cut in witness.cuts
-    ]
-    return _crossing(bound, witness.cuts[widths.index(max(widths))], receiving)
-
-
-@_view.register(Partition)
-def _of_partition(witness: Partition, bound: Bound) -> WitnessView:
-    ranks = set(bound.topology.compute_nodes)
-    parts = tuple(part for part in witness.parts if part & ranks)
-    return WitnessView(parts, frozenset(witness.link_weights(bound.topology, bound.collective)), "link into a part")
-
-
-@_view.register(LinkDuals)
-def _of_duals(witness: LinkDuals, bound: Bound) -> WitnessView:  # noqa: ARG001
-    what = "dual length" if isinstance(witness, LengthDual) else "dual value"
-    weighted = frozenset((entry.tail, entry.head) for entry in witness.links if entry.dual > 0)
-    return WitnessView((), weighted, f"link with a {what} in the bound")
-
-
-def _crossing(bound: Bound, cut: Cut, inwards: bool) -> WitnessView:
-    """Show one cut and the links out of it, or into it."""
-    crossed = cut.crossed(bound.topology, entering=inwards)
-    return WitnessView((cut.nodes,), frozenset(crossed), f"link {'into' if inwards else 'out of'} the cut")
+    return bound.witness.view(bound.topology, bound.collective)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from ...schedules import Cut, Partition, Witness
 from ...schedules.collective import as_collective
-from ...support.formatting import MAX_NAMES, abbreviated_names, bandwidth_text, exact, rate_text, time_text
+from ...support.formatting import bandwidth_text, exact, rate_text, time_text
 from ..terminal.options import NetworkOptions, ShardOptions, distinct_sizes
 from ..terminal.output import Formats, bare_table, emit, emit_rows, flat
 from ..terminal.parameters import UsageError
-from ..terminal.plan_summary import rates, request_figures, witness_figures, witness_text
+from ..terminal.plan_summary import rates, request_figures, witness_figures
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -78,31 +76,8 @@ def _print(found: Bound) -> None:
     }
     if not found.collective.has_two_phases and not pairs:
         rows["trees per root"] = f"{found.trees_per_root} attain the bound exactly"
-    rows |= _witness_rows(found.witness, found)
+    rows |= found.witness.rows(network, found.collective)
     emit_rows(f"{found.collective} on {network.name}, {network.num_ranks} ranks", rows)
-
-
-@singledispatch
-def _witness_rows(witness: Witness, found: Bound) -> dict[str, str]:  # noqa: ARG001
-    return {"bottleneck": witness_text(found)}
-
-
-@_witness_rows.register(Cut)
-def _cut_rows(witness: Cut, found: Bound) -> dict[str, str]:
-    ranks, switches = (
-        [node for node in nodes if node in witness.nodes]
-        for nodes in (found.topology.compute_nodes, found.topology.switch_nodes)
-    )
-    rows = {"bottleneck cut": witness_text(found), "ranks inside": abbreviated_names(ranks)}
-    return rows | ({"switches inside": abbreviated_names(switches)} if switches else {})
-
-
-@_witness_rows.register(Partition)
-def _partition_rows(witness: Partition, found: Bound) -> dict[str, str]:
-    members = [[node for node in found.topology.compute_nodes if node in part] for part in witness.parts]
-    shown = [abbreviated_names(ranks) for ranks in members if ranks]
-    more = f" | and {len(shown) - MAX_NAMES} more" if len(shown) > MAX_NAMES else ""
-    return {"bottleneck": witness_text(found), "ranks in parts": " | ".join(shown[:MAX_NAMES]) + more}
 
 
 def _size_figures(sizes: Sequence[str], bounds: Sequence[SizeBound]) -> dict[str, Any]:
