@@ -77,7 +77,7 @@ def check_dispatch(
     # Shape of the network, and the options that depend on it.
     servers, gpus = servers_and_gpus(*shape, ranks)
     if relay_rounds is not None:
-        check_counts({"relay_rounds": relay_rounds}, least=0)
+        check_counts({"relay_rounds": relay_rounds}, minimum=0)
         highest = MAX_ROUNDS if servers <= MAX_RELAY_SERVERS else 0
         if relay_rounds > highest:
             raise UnsupportedError(
