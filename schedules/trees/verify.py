@@ -137,10 +137,9 @@ def _check_switches(forest: TreeArrays, topology: Topology) -> None:
     refuse_if(invalid, "number {} of the forest's switches is not a switch of the topology")
     if len(set(forest.switches.tolist())) < len(forest.switches):
         raise CertificateError("the forest lists a switch twice among its vertices")
-    names, does = {
-        "broadcast": (topology.multicast, "multicast"),
-        "reduce": (topology.aggregation, "aggregate"),
-    }[forest.direction]
+    names, does = {"broadcast": (topology.multicast, "multicast"), "reduce": (topology.aggregation, "aggregate")}[
+        forest.direction
+    ]
     for node in forest.switches.tolist():
         if topology.nodes[node] not in names:
             raise CertificateError(f"trees branch at switch {topology.nodes[node]!r}, which cannot {does} data")
