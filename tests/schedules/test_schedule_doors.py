@@ -215,7 +215,7 @@ CALLS: list[tuple[type[ColloptError], str, list[Call]]] = [
     (UnsupportedError, "send 0", [
         lambda row=row: sends(row)  # type: ignore[misc]
         for row in (
-            None, (0, 0, 0, 1), (0.9, 0, 0, 1, (0, 1)), (0, 0, 0, 1, (0, 0.9)), ("0", 0, 0, 1, (0, 1)), (0, 0, 0, 1, None)
+            None, (0, 0, 0, 1), (0.9, 0, 0, 1, (0, 1)), (0, 0, 0, 1, (0, 0.9)), ("0", 0, 0, 1, (0, 1)), (0, 0, 0, 1, 7)
         )
     ]),
     (UnsupportedError, "send 1", [lambda: sends((0, 0, 0, 1, (0, 1)), (0, 0, 0, 1))]),
