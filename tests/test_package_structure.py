@@ -33,7 +33,7 @@ REFUSED_NAMES_LEFT = {
     "runtime": 630,
     "planners": 540,
     "solvers": 240,
-    "topologies": 230,
+    "topologies": 2,
     "cli": 195,
     "schedules": 180,
     "report": 140,
@@ -45,14 +45,12 @@ WIDE_CELLS_LEFT = {
     "docs/explanation/tree-planning.md": 1,
     "docs/glossary.md": 3,
     "docs/how-to/run-plans.md": 1,
-    "docs/reference/box-json.md": 2,
     "docs/reference/cli.md": 8,
     "docs/reference/msccl-xml.md": 1,
     "docs/reference/mscclpp.md": 4,
     "docs/reference/plan-folder.md": 1,
     "docs/reference/plan-json.md": 5,
     "docs/reference/planners.md": 4,
-    "docs/reference/topology-json.md": 2,
     "cli/terminal/options.toml": 5,
 }
 WITH_EXAMPLES = 0.5
