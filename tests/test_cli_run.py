@@ -47,17 +47,6 @@ def test_runs_on_four_processes(capsys: pytest.CaptureFixture[str], plan_file: P
     assert data["busbw"] == pytest.approx(data["algbw"] * 3 / 4)
 
 
-def test_runs_all_to_alls(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The size is that of what one rank has for all; there is nothing to add up."""
-    path = tmp_path / "plan.json"
-    collopt.plan(ring(3, bandwidth=25), "all_to_all").save(path)
-    answer = call(capsys, "run", path, "--elements", 100, "--repeats", 1, "--json")
-    assert (answer.status, answer.err) == (0, "")
-    data = answer.data
-    assert (data["collective"], data["correct"], data["total_bytes"]) == ("all_to_all", True, 3 * 100 * 4)
-    assert "does not reduce" in refusal(call(capsys, "run", path, "--op", "max"))
-
-
 def test_runs_collectives_that_add_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """An allreduce with another operation than the sum; the size is that of the buffer."""
     path = tmp_path / "plan.json"
@@ -142,26 +131,6 @@ def test_a_rank_number_without_torchrun_silences_nobody(
     assert call(capsys, "run", plan_file).out != ""
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--backend", "mpi"], "backend is 'mpi'; expected one of gloo, nccl"),
-        (["--elements", "0"], "--elements is "),
-        (["--repeats", "-1"], "--repeats is "),
-        (["--op", "xor"], "op is 'xor'; expected one of sum, prod"),
-        (["--dtype", "float31"], "dtype is 'float31'; expected one of"),
-        (["--timeout", "0"], "--timeout is "),
-        (["--timeout", "nan"], "timeout"),
-        (["--timeout", "inf"], "timeout"),
-    ],
-)
-def test_refuses_senseless_options(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, words: list[str], message: str
-) -> None:
-    """Before any process is started."""
-    assert message in refusal(call(capsys, "run", plan_file, *words))
-
-
 def test_without_torch_it_says_how_to_get_it(
     capsys: pytest.CaptureFixture[str], plan_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,31 +147,6 @@ def test_without_torch_it_says_how_to_get_it(
 def test_a_run_that_does_not_finish_fails_the_check(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
     """A tenth of a second is not enough to start."""
     assert "0.1 s" in refusal(call(capsys, "run", plan_file, "--timeout", 0.1), status=1)
-
-
-@pytest.mark.parametrize(
-    ("collective", "words", "message"),
-    [
-        ("allgather", ["--op", "avg"], "does not reduce; leave it out"),
-        ("allreduce", ["--op", "avg", "--dtype", "int32"], "avg is not supported on int32; expected one of float16"),
-        ("allgather", ["--timeout", "0"], "--timeout is "),
-        ("allgather", ["--elements", "0"], "--elements is "),
-        ("allgather", ["--elements", "9" * 20], "--elements is "),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_any_process_starts(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    collective: str,
-    words: list[str],
-    message: str,
-) -> None:
-    """Each in one line that names the option, or what it asks for."""
-    path = tmp_path / "plan.json"
-    collopt.plan(ring(2), collective).save(path)
-    monkeypatch.setattr("collopt.runtime.execution.rendezvous.run_ranks", None)
-    assert message in refusal(call(capsys, "run", path, *words))
 
 
 def test_too_many_elements_for_memory_are_told_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

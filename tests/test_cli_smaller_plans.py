@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import collopt
-from cli_calls import call, refusal
+from cli_calls import call
 from collopt.cli.terminal.runtime_files import write_fitting
 from collopt.errors import TooLargeError
 from collopt.planners import Plan
@@ -78,14 +78,6 @@ def test_an_all_to_all_has_fewer_chunks(capsys: pytest.CaptureFixture[str]) -> N
     assert [plan.schedule.chunks_per_unit for plan in taken] == [2]  # type: ignore[union-attr]
     assert taken == [found]
     assert "using --chunks 2 instead: 2 chunks, 72.73 GB/s instead of 75.00 GB/s" in capsys.readouterr().err
-
-
-def test_more_trees_are_tried_where_there_are_few_roots() -> None:
-    """Eight trees of a broadcast are half as fast as sixteen."""
-    made = collopt.plan(mi250(boxes=2), "broadcast", root=5)
-    write, _ = limited(16)
-    assert write_fitting(made, write, "auto", {"root": 5}).algbw == made.algbw
-    assert collopt.plan(mi250(boxes=2), "broadcast", root=5, trees_per_root=8).algbw == made.algbw / 2
 
 
 def test_where_nothing_fits_the_best_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,21 +154,6 @@ def test_instances_are_for_smaller_plans_too(
     assert answer.status == 0
     assert "does not fit: " in answer.err
     assert (tmp_path / "file").exists()
-
-
-@pytest.mark.parametrize("option", ["--instances", "--channels", "--max-thread-blocks"])
-def test_nought_is_not_the_same_as_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str) -> None:
-    """It is refused, with files for runtimes and without."""
-    words = ("plan", "ring", "--nodes", 4, "allgather", option, 0)
-    assert call(capsys, *words, "--xml", tmp_path / "a.xml").status == 2
-    assert "applies to exported files" in refusal(call(capsys, *words))
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_a_smaller_plan_is_refused_for_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """No number of trees mends a size that no plan is right for."""
-    words = ("plan", "dgx1-v100", "allgather", "--mscclpp", tmp_path / "a.json", "--max-bytes", 10**12)
-    assert f"max_bytes is {10**12}; expected" in refusal(call(capsys, *words))
 
 
 @pytest.mark.slow

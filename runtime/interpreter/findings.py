@@ -13,7 +13,7 @@ MAX_FINDINGS = 100  # A file with more that is wrong is not read on; of notes, n
 
 
 class Finding(NamedTuple):
-    """One finding about a file: what the runtime does because of it, and why."""
+    """One finding about a file: its effect in the runtime, and the reason."""
 
     severity: Severity
     message: str  # What is wrong, and how to fix it
@@ -62,12 +62,12 @@ class Window(NamedTuple):
     num_ranks: int
     in_place: bool
     first: int  # Bytes of the whole buffer: from the first of the sizes up to, not including, the other
-    beyond: int
+    end: int
 
 
 @dataclass(frozen=True)
 class LintReport:
-    """Result of `lint_file`: what a runtime does with a file."""
+    """Result of `lint_file`: the behavior of a runtime with a file."""
 
     path: str
     runtime: str

@@ -45,7 +45,7 @@ def run_execution_plan(
 ) -> ExecutionReport:
     """Run a plan in random interleavings, with races detected; `pads`: elements in front of input and output."""
     check_counts({"interleavings": interleavings, "slices": slices})
-    check_counts({"seed": seed}, least=0)
+    check_counts({"seed": seed}, minimum=0)
     chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
     if chunks * slices > MAX_NUMBERS:
         raise TooLargeError(
@@ -155,7 +155,7 @@ class _Machine:
         return f"port channel {number} of rank {rank}"
 
     def _refuse_race(self, race: Race) -> NoReturn:
-        """Name the two accesses of which the later one does not know the earlier one."""
+        """Name two accesses without an order."""
         place = self.encoder.places[race.place]
         if race.earlier < 0:
             raise ProgramError(
