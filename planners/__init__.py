@@ -21,11 +21,12 @@ from .pairs.fast import schedule_all_to_allv
 from .plans.files import load_plan
 from .plans.plan import Plan
 from .plans.stages import on_stage
-from .registry import PLANNERS, Planner, plan
+from .registry import PLANNERS, Planner, plan, register_planner
 from .trees.logical import LogicalTopology, Route, Split, logical_topology
 from .trees.steiner import steiner_bound
 
 __all__ = ["PLANNERS", "Plan", "Planner", "bound", "bound_sizes", "load_plan", "on_stage", "plan", "plan_of_schedule"]
+__all__ += ["register_planner"]
 __all__ += ["Synthesis", "compare", "lp_bound", "scan_trees_per_root", "sensitivity", "steiner_bound"]
 __all__ += ["LogicalTopology", "Route", "Split", "logical_topology"]
 __all__ += ["PlanFolder", "survive", "synthesis_frontier", "synthesise"]

@@ -18,9 +18,9 @@ from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
 from ..topologies import Topology, reached_network
 from ..topologies.network.assumed_costs import as_costs
-from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
+from .registry import PLANNERS
 from .trees.problem import has_few_trees, shard_weights, tree_problem
 
 NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less

@@ -1,158 +1,283 @@
-"""Registry of planners: look-up by name, and the function `plan`."""
+"""Planners by name, the decorator that adds one, and the function `plan`."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import inspect
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+from threading import RLock
+from typing import Any, TypeVar
 
-from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
-from ..schedules import ALLREDUCE, COLLECTIVES, Collective
-from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
-from ..support.validation import as_flag, shown
+from ..errors import UnsupportedError
+from ..schedules import Collective, as_bytes
+from ..schedules.traffic.collective import AnyCollective, as_collective
+from ..support.validation import as_flag, hint, shown
 from ..topologies import RuntimeCosts, Topology
-from ..topologies.files import NetworkLike, as_network
+from ..topologies.files import NetworkLike, refuse_network_options
+from ..topologies.files import topology as as_network
 from ..topologies.network.assumed_costs import CostsName, as_costs
-from .catalogue import PLANNERS, Planner, PlannerName
-from .fastest import plan_for_size
 from .plans.plan import Plan
-from .trees.problem import has_few_trees, shard_weights
 
-__all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner", "plan", "unknown_name"]
+PROBLEM = ("root", "weights", "traffic", "size")
+"""Keywords of planners that are about the problem: what to plan, not how."""
+ROOMS = (
+    *("exact", "trees", "symmetry", "pairs", "sizes", "bfb"),
+    *("patterns", "step_patterns", "analysis"),
+)  # fmt: skip
+"""Packages and modules of collopt's own planners."""
+ENTRY_POINTS = "collopt.planners"
+"""The entry point group of other packages' planners."""
 
-MANY_RANKS = 64
-"""Above which what is exact may take minutes, and trees of switches that add, or FAST's stages, are tried first."""
-VERY_MANY_RANKS, VERY_MANY_LINKED = 1024, 512
-"""Above which trees by symmetries are tried first, in networks with switches and in those of ranks alone."""
-HARDLY_SLOWER = Fraction(1, 1000)  # the gap up to which these are taken
-CLOSE = Fraction(1, 50)  # the gap up to which these stages are taken
+PlannerFunction = TypeVar("PlannerFunction", bound=Callable[..., Plan])
+_log = logging.getLogger("collopt.planners.registry")
 
 
-DEFAULTS: tuple[dict[str, Any], ...] = ({}, {"in_network": True})  # options that leave an allreduce all freedom
+@dataclass(frozen=True)
+class Planner:
+    """A planner: a function that plans some collectives, and its name.
+
+    Attributes
+    ----------
+    name : str
+        As `plan` takes it.
+    function : callable
+        Takes a topology, the `Collective` unless it plans only one, and keywords; returns a `Plan`.  Keywords ``root``,
+        ``weights``, ``traffic`` and ``size`` are those of `plan`; all others are options of this planner.
+    collectives : collection of Collective
+        The collectives that it plans.
+
+    Examples
+    --------
+    >>> PLANNERS["ring"].summary
+    'rings through all boxes, as NCCL and RCCL run them'
+    >>> PLANNERS["ring"].options
+    ('channels', 'order')
+    """
+
+    name: str
+    function: Callable[..., Plan]
+    collectives: Collection[Collective]
+
+    @property
+    def summary(self) -> str:
+        """First sentence of the function's docstring, without a leading "Plan"."""
+        paragraph = " ".join((inspect.getdoc(self.function) or "").partition("\n\n")[0].split())
+        return paragraph.partition(". ")[0].removesuffix(".").removeprefix("Plan ")
+
+    @cached_property
+    def keywords(self) -> dict[str, inspect.Parameter]:
+        """Keyword parameters of the function, by name."""
+        parameters = inspect.signature(self.function).parameters
+        return {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the options that only this planner defines."""
+        return tuple(name for name in self.keywords if name not in PROBLEM)
+
+    def plans(self, collective: AnyCollective) -> bool:
+        """Whether it plans a collective."""
+        return str(collective) in map(str, self.collectives)
+
+    def takes(self, collective: AnyCollective, keyword: str) -> bool:
+        """Whether it plans a collective and has a keyword, an option or part of the problem."""
+        return keyword in self.keywords and self.plans(collective)
+
+    def __call__(self, topology: Topology, collective: AnyCollective, **keywords: Any) -> Plan:
+        """Plan, with keywords that it has."""
+        if len(self.collectives) == 1:
+            return self.function(topology, **keywords)
+        return self.function(topology, as_collective(collective), **keywords)
+
+
+class _Planners(MutableMapping[str, Planner]):
+    """Planners by name, in alphabetical order; rooms are imported one after the other until a name is found."""
+
+    def __init__(self) -> None:
+        self._planners: dict[str, Planner] = {}
+        self._rooms = [*ROOMS, ENTRY_POINTS]
+        self._lock = RLock()
+
+    def __getitem__(self, name: str) -> Planner:
+        if name not in self._planners:
+            self._load(name)
+        return self._planners[name]
+
+    def __setitem__(self, name: str, planner: Planner) -> None:
+        self._planners[name] = planner
+
+    def __delitem__(self, name: str) -> None:
+        del self._planners[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(sorted(self._planners))
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._planners)
+
+    def _load(self, name: str | None = None) -> None:
+        """Import rooms until one has this planner, by default all."""
+        with self._lock:
+            while self._rooms and (name is None or name not in self._planners):
+                room = self._rooms.pop(0)
+                try:
+                    _load_room(room)
+                except BaseException:
+                    self._rooms.insert(0, room)
+                    raise
+
+
+def _load_room(room: str) -> None:
+    """Import the modules of a room, whose decorators register planners."""
+    if room != ENTRY_POINTS:
+        package = import_module(f".{room}", __package__)
+        for module in iter_modules(getattr(package, "__path__", ())):
+            import_module(f".{room}.{module.name}", __package__)
+        return
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            entry.load()
+        except Exception as error:  # noqa: BLE001 - whatever another package raises costs its own planners only
+            _log.warning("the planner %s of %s cannot be loaded: %r", entry.name, entry.value, error)
+
+
+PLANNERS: MutableMapping[str, Planner] = _Planners()
+"""Planners by name.  One that does not suit a topology raises `UnsupportedError`, whose message is the reason."""
+
+
+def register_planner(
+    name: str, collectives: AnyCollective | Collection[AnyCollective]
+) -> Callable[[PlannerFunction], PlannerFunction]:
+    """Return a decorator that adds a function to `PLANNERS`, and leaves it as it is.
+
+    A package that states the function as an entry point of the group ``collopt.planners`` adds it to every program
+    and to the command line.  Raises `UnsupportedError` if another planner has the name.
+
+    Parameters
+    ----------
+    name : str
+        As `plan` takes it.
+    collectives : str, Collective or collection of these
+        The collectives that the function plans; it takes no collective if there is only one.
+
+    Examples
+    --------
+    >>> @register_planner("one-ring", "allgather")
+    ... def plan_one_ring(topology, *, order=None):
+    ...     '''Plan one ring, in any order.'''
+    ...     return plan(topology, "allgather", planner="ring", channels=1, order=order)
+    >>> from collopt.topologies import ring
+    >>> plan(ring(4), "allgather", planner="one-ring").planner
+    'ring'
+    >>> del PLANNERS["one-ring"]
+    """
+    planned: Collection[Any] = (collectives,) if isinstance(collectives, str | Collective) else collectives
+    if any(isinstance(each, str) for each in planned):
+        planned = tuple(as_collective(each) for each in planned)
+
+    def register(function: PlannerFunction) -> PlannerFunction:
+        if not function.__module__.startswith(f"{__package__}.") and name in PLANNERS:
+            raise UnsupportedError(f"there is a planner {name!r} already; give this one another name")
+        PLANNERS[name] = Planner(name, function, planned)
+        return function
+
+    return register
 
 
 def plan(
     topology: NetworkLike,
     collective: AnyCollective,
     *,
-    planner: PlannerName | Planner = "auto",
-    trees_per_root: int | None = None,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
-    chunks: int | None = None,
     size: int | str | None = None,
     costs: RuntimeCosts | CostsName | None = None,
-    family: str | None = None,
-    channels: int | None = None,
-    order: str | Sequence[int | str] | None = None,
-    in_network: bool | None = None,
-    radix: int | None = None,
-    aggregation: int | None = None,
-    **network: Any,
+    planner: str | Planner = "auto",
+    **options: Any,
 ) -> Plan:
     """Plan a collective on a topology, and verify the plan.
 
-    Options that are None are left to the planner; one that the planner does not have for the collective is refused.
     Raises `UnsupportedError` for an unknown planner, a collective or an option that it does not have, or a topology
     that it cannot plan on; `BoundError` if some rank cannot reach another.
 
     Parameters
     ----------
-    topology, collective
+    topology, collective, root, weights, traffic
         As for `collopt.bound`.
-    planner : str or Planner
-        A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, or ``"symmetric"`` on more
-        than 1024 ranks, or 512 without switches, where that comes within 0.1 % of its bound.  For an allreduce it is
-        the first of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches
-        its bound, or the best of them and, on small networks with able switches, ``"steiner"``; on more than 64 ranks
-        ``"strength"`` where its trees gain by spanning switches; ``"multicommodity"`` for an all-to-all(v), but
-        ``"fast"`` for uneven traffic of more than 64 ranks where it comes within 2 % of its bound.
-    trees_per_root : int, optional
-        The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
-        reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.
-    root, weights, traffic
-        As for `collopt.bound`.
-    chunks : int, optional
-        Chunks per shard, for ``"bfb"``, ``"greedy"`` and ``"milp"``; chunks per unit of traffic, for
-        ``"multicommodity"``.
     size : int or str, optional
-        Bytes in all to plan for, such as ``"64K"``.  ``"auto"`` then returns the plan that is predicted to be the
-        fastest for that size: in few steps for small data, of few low trees for more.  Also for ``"few-steps"``,
-        ``"nccl"``, ``"fast"``, and ``"bfb"`` where links differ in latency.
+        Bytes in all to plan for, such as ``"64K"``; by default endless data.  Planners whose schedules do not depend
+        on the size ignore it.
     costs : RuntimeCosts or {"links", "generic", "fused"}, optional
         Costs of the software for times, instead of those that the topology states; the plan's topology has them.
-    family : str, optional
-        Which family of schedules, for ``"few-steps"``.
-    channels : int, optional
-        Number of rings, for ``"ring"``.
-    order : str or sequence of int or str, optional
-        The order of ranks along a ``"ring"``; the order of hops, for ``"multicommodity"``.
-    in_network : bool, optional
-        Whether trees may branch at switches that multicast or aggregate, for ``"forestcoll"``, ``"strength"`` and
-        ``"allreduce-lp"``; by default they do wherever switches can.
-    radix : int, optional
-        Of ``"bruck"``: one more than the messages that a rank sends in a step.
-    aggregation : int, optional
-        Trees that ``"pat"`` sends through at once, a power of two.
-    **network
-        As for `collopt.bound`.
+    planner : str or Planner
+        A key of `PLANNERS`, or a planner of your own.
+    **options
+        The planner's own options, such as ``channels=2`` for ``"ring"``; None leaves an option to the planner.
+        ``PLANNERS["ring"].options`` are their names, and the documentation's table of planners explains them.
 
     Examples
     --------
-    >>> plan("dgx-a100", "allgather", boxes=2).algbw
+    >>> from collopt.topologies import dgx_a100, ring
+    >>> plan(dgx_a100(boxes=2), "allgather").algbw
     Fraction(1040, 3)
-    >>> from collopt.topologies import ring
     >>> plan(ring(4, bandwidth=25), "allgather").algbw
     Fraction(200, 3)
-    >>> plan(ring(4, bandwidth=25), "allgather", planner="blink").algbw
-    Fraction(40, 1)
+    >>> plan(ring(4, bandwidth=25), "allgather", planner="ring", channels=1).algbw
+    Fraction(100, 3)
     """
-    topology = as_network(topology, network, plan)
-    chosen = as_planner(planner)
-    covered = [each for each in COLLECTIVES.values() if each.name in chosen.options]
-    collective = as_collective(collective, covered, f"the planner {chosen.name!r} does not cover")
-    given = {
-        "trees_per_root": trees_per_root,
-        "root": root,
-        "weights": weights,
-        "traffic": traffic,
-        "chunks": chunks,
-        "size": size,
-        "channels": channels,
-        "order": order,
-        "in_network": None if in_network is None else as_flag(in_network, "in_network"),
-        "radix": radix,
-        "family": family,
-        "aggregation": aggregation,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
-    _check_options(chosen, collective, options)
+    solver = as_planner(planner)
+    planned = as_collective(collective, solver.collectives, f"the planner {solver.name!r} does not cover")
+    if any(name not in solver.options for name in options):
+        known = {option for each in PLANNERS.values() for option in each.options}
+        refuse_network_options(plan, topology, {name: value for name, value in options.items() if name not in known})
+    keywords = {"root": root, "weights": weights, "traffic": traffic, "size": size, **options}
+    keywords = checked_keywords(solver, planned, keywords)
+    network = as_network(topology)
     if costs is not None:
-        topology = topology.changed(costs=as_costs(costs, topology))
-    return chosen(topology, collective, **options)
+        network = network.changed(costs=as_costs(costs, network))
+    return solver(network, planned, **keywords)
 
 
-def plan_auto(topology: Topology, collective: Collective, *, size: int | str | None = None, **options: Any) -> Plan:
-    """Plan with the exact planner of the collective, for an allreduce with the best of three; or for a size."""
-    if size is None:
-        return _plan_exactly(topology, collective, **options)
-    return plan_for_size(
-        topology, collective, size, lambda network: _plan_exactly(network, collective, **options), options
-    )
+def checked_keywords(planner: Planner, collective: Collective, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords that are not None, without a size on which the planner's schedules do not depend.
+
+    Raises `UnsupportedError` for others that the planner does not have.
+    """
+    checked: dict[str, Any] = {}
+    for name, value in keywords.items():
+        if value is None:
+            continue
+        if name == "size":
+            as_bytes(value)
+        if name in planner.keywords:
+            is_flag = isinstance(planner.keywords[name].default, bool)
+            checked[name] = as_flag(value, name) if is_flag else value
+        elif name != "size":
+            raise _not_taken(planner, collective, name, value)
+    return checked
 
 
-def _plan_exactly(topology: Topology, collective: Collective, **options: Any) -> Plan:
-    many = VERY_MANY_RANKS if topology.switch_nodes else VERY_MANY_LINKED
-    if topology.num_ranks > many and not options and (symmetric := _by_symmetry(topology, collective)):
-        return symmetric
-    if collective.in_pairs:
-        return _in_stages(topology, collective, options) or PLANNERS["multicommodity"](topology, collective, **options)
-    if collective.has_two_phases:
-        root, weights = options.pop("root", None), options.pop("weights", None)
-        shard_weights(topology, collective, root, weights)  # it has neither
-        return _best_allreduce(topology, options)
-    return PLANNERS["forestcoll"](topology, collective, **options)
+def _not_taken(planner: Planner, collective: Collective, name: str, value: object) -> UnsupportedError:
+    """Return the error for a part of the problem, or an option, that a planner does not have."""
+    if name == "root":
+        return UnsupportedError(f"{collective} has no root; leave root={shown(value)} out")
+    if name == "traffic":
+        return UnsupportedError(f"{collective} takes no traffic; all_to_allv does")
+    if name == "weights":
+        if collective.is_sharded:
+            return UnsupportedError(f"planner {planner.name!r} takes no weights; leave them out")
+        return UnsupportedError(f"{collective} takes no weights; only allgather and reduce_scatter do")
+    text = f"planner {planner.name!r} has no option {name!r}{hint(name, planner.options)}; "
+    text += f"its options: {', '.join(planner.options) or 'none'}"
+    others = [each.name for each in PLANNERS.values() if each.takes(collective, name) and each.name != "auto"]
+    return UnsupportedError(text + (f"; planners with {name}: {', '.join(others)}" if others else ""))
 
 
 def as_planner(value: object) -> Planner:
@@ -164,77 +289,9 @@ def as_planner(value: object) -> Planner:
     return PLANNERS[value]
 
 
-def unknown_name(what: str, name: object, known: Iterable[str]) -> UnsupportedError:
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnsupportedError:
     """Return the error for an unknown name, with the closest known one, or else all known ones."""
     names = list(known)
     close = get_close_matches(name.lower().replace("_", "-")[:50], names, n=1) if isinstance(name, str) else []
-    mended = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"
-    return UnsupportedError(f"there is no {what} {shown(name)}; {mended}")
-
-
-def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
-    """Try the exact planners in turn, and where a gap is left, trees that branch at switches, if these are few.
-
-    On many ranks a plan whose trees span switches, and which is faster than the bound of all trees that do not, is
-    taken without trying the others.
-    """
-    if topology.num_ranks > MANY_RANKS and options in DEFAULTS and (spanning := _plan_with_switches(topology)):
-        return spanning
-    best: Plan | None = None
-    refusal: Exception | None = None
-    for name in ("forestcoll", "strength", "allreduce-lp"):
-        planner = PLANNERS[name]
-        if not all(planner.takes(ALLREDUCE, option) for option in options):
-            continue
-        try:
-            made = planner(topology, ALLREDUCE, **options)
-        except (UnsupportedError, NoAnswerError, CapacityOverflowError) as error:
-            refusal = refusal or error  # not for this network, or too large for it
-            continue
-        if best is None or (made.algbw, -made.gap) > (best.algbw, -best.gap):
-            best = made
-        if best.gap == 0 or name == "strength":
-            break
-    if best is None:
-        assert refusal  # every planner that was asked has refused, and ForestColl takes all options
-        raise refusal
-    if best.gap and options in DEFAULTS and has_few_trees(topology):
-        with suppress(UnsupportedError, NoAnswerError):  # groups of switches are too small, or floats too coarse
-            best = max(best, PLANNERS["steiner"](topology, ALLREDUCE), key=lambda made: (made.algbw, -made.gap))
-    return best
-
-
-def _by_symmetry(topology: Topology, collective: Collective) -> Plan | None:
-    """Plan by symmetries, if that covers the collective and comes close to the bound."""
-    if PLANNERS["symmetric"].plans(collective):
-        with suppress(UnsupportedError, CapacityOverflowError):
-            made = PLANNERS["symmetric"](topology, collective)
-            return made if made.gap <= HARDLY_SLOWER else None
-    return None
-
-
-def _plan_with_switches(topology: Topology) -> Plan | None:
-    from .trees.strength import plan_with_switches
-
-    with suppress(UnsupportedError, NoAnswerError, CapacityOverflowError):
-        return plan_with_switches(topology)
-    return None  # not for this network, or too large for it
-
-
-def _in_stages(topology: Topology, collective: Collective, options: dict[str, Any]) -> Plan | None:
-    """Plan uneven traffic of many ranks by FAST, if that suits and comes close to its bound."""
-    if topology.num_ranks > MANY_RANKS and options.keys() == {"traffic"}:
-        with suppress(UnsupportedError, NoAnswerError, CapacityOverflowError):
-            made = PLANNERS["fast"](topology, collective, **options)
-            return made if made.gap <= CLOSE else None
-    return None
-
-
-def _check_options(planner: Planner, collective: Collective, options: Mapping[str, Any]) -> None:
-    known = planner.options[collective.name]
-    for option in options:
-        if option == "traffic" and option not in known:
-            raise UnsupportedError("only all_to_allv takes traffic; leave it out, or ask for all_to_allv")
-        if option not in known:
-            expected = f"expected one of {', '.join(known)}" if known else "it takes none here"
-            raise UnsupportedError(f"planner {planner.name!r} has no option {option!r}; {expected}")
+    advice = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"
+    return UnsupportedError(f"there is no {kind} {shown(name)}; {advice}")

@@ -22,7 +22,7 @@ from .direct_connect.tori import complete, hypercube, ring, torus, twisted_hyper
 from .failures.cases import FailureCase, failure_cases
 from .failures.failure import Failure, Fault
 from .failures.scaling import Scaling, scaled_links
-from .files import read_topology, write_topology
+from .files import read_topology, topology, write_topology
 from .graphs.automorphisms import symmetries
 from .graphs.expansions import bidirectional, cartesian_power, cartesian_product, degree_expansion, line_graph, parallel
 from .graphs.isomorphism import automorphisms, isomorphism
@@ -63,7 +63,7 @@ from .switched.vendor_boxes import (
 
 __all__ = ["Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]
 __all__ += ["LINKS_ONLY", "RuntimeCosts", "guessed_costs", "reached_network"]
-__all__ += ["link_classes", "read_topology", "symmetries", "write_topology"]
+__all__ += ["link_classes", "read_topology", "symmetries", "topology", "write_topology"]
 __all__ += ["Failure", "FailureCase", "Fault", "Scaling", "failure_cases", "scaled_links"]
 __all__ += ["CatalogueEntry", "build", "catalogue"]
 __all__ += ["Box", "Nic", "compose", "read_box"]

@@ -119,7 +119,7 @@ def write_fitting(made: Plan, write: Callable[[Plan], None], planner: str, given
     unsized = {name: value for name, value in given.items() if name not in ("size", "costs")}
     if "size" in given and "family" in made.provenance:
         smaller = _other_families(made, as_bytes(given["size"]))
-    elif takes_option(planner, made.collective, "trees_per_root"):
+    elif not made.collective.in_pairs and takes_option(planner, made.collective, "trees_per_root"):
         smaller = _fewer_trees(made, planner, unsized)
     elif takes_option(planner, made.collective, "chunks"):
         smaller = _fewer_chunks(made, planner, given)
@@ -176,12 +176,11 @@ def _counts(made: Plan) -> Iterator[int]:
 
 def _fewer_chunks(made: Plan, planner: str, given: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
     from ...planners import plan
-    from ...planners.registry import as_planner
 
     for count in FEW_CHUNKS:
         if count < _chunks(made):
             with computing(f"planning {made.collective} on {made.topology.name} with --chunks {count}"):
-                other = plan(made.topology, made.collective, planner=as_planner(planner), chunks=count, **given)
+                other = plan(made.topology, made.collective, planner=planner, chunks=count, **given)
             yield other, f"--chunks {count}"
 
 

@@ -38,11 +38,6 @@ def distinct_sizes(given: Iterable[str] | None) -> list[str]:
     return list(firsts.values())
 
 
-def size_option(planner: str, collective: Collective, size: str | None) -> dict[str, Any]:
-    """Return the size option for a planner that has one."""
-    return {} if size is None or not takes_option(planner, collective, "size") else {"size": size}
-
-
 def takes_option(planner: str, collective: Collective, name: str) -> bool:
     """Whether a planner has an option for a collective."""
     from ...planners import PLANNERS

@@ -12,7 +12,7 @@ from ...schedules.traffic.collective import as_collective
 from ...support.validation import shown
 from ..arguments.output_files import check_figure, check_targets, name_errors_after
 from ..arguments.parameters import UsageError
-from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, distinct_sizes, size_option
+from ..arguments.shared import NetworkOptions, ShardOptions, check_planners, distinct_sizes
 from ..terminal.output import note
 from ..terminal.progress import computing, working
 
@@ -181,7 +181,6 @@ def _file_name(text: str) -> str:
 def _plans_of(network: Topology, kind: str, request: Request) -> list[Plan]:
     """Plan the collective with each of the planners."""
     from ...planners import plan
-    from ...planners.registry import as_planner
 
     assert request.collective is not None  # `_check_kind` has refused that.
     collective = request.collective
@@ -190,8 +189,8 @@ def _plans_of(network: Topology, kind: str, request: Request) -> list[Plan]:
         plan(
             network,
             collective,
-            planner=as_planner(name),
-            **size_option(name, collective, planned_for),
+            planner=name,
+            size=planned_for,
             **request.shards,
         )
         for name in request.planners or ["auto"]

@@ -25,7 +25,8 @@ from ...support import progress
 from ...support.compiling.misses import timed_compilation
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.files import NetworkLike, as_network
+from ...topologies.files import NetworkLike, refuse_options
+from ...topologies.files import topology as as_network
 from ...topologies.network.assumed_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound
@@ -152,7 +153,7 @@ def _plan_and_times(
     topology: Topology, collective: Collective, planner: Planner, shards: dict[str, Any], sizes: Sequence[int | str]
 ) -> tuple[Plan, dict[int | str, float]]:
     """Plan, and predict the time for each size; those that plan for sizes do so for each."""
-    if not planner.takes(collective, "size"):
+    if "size" not in planner.keywords:
         made = plan(topology, collective, planner=planner, **shards)
         predictor = _predictor(made)
         return made, {size: float(predictor.time(as_bytes(size))) for size in sizes}
@@ -266,7 +267,7 @@ def compare(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
-    **network: Any,
+    **unknown: Any,
 ) -> pd.DataFrame:
     """Plan a collective with several planners, and compare the results with the bounds.
 
@@ -286,8 +287,8 @@ def compare(
         Costs of the software; by default those that the topology states.
     root, weights, traffic
         As for `collopt.bound`.
-    **network
-        As for `collopt.bound`.
+    **unknown
+        Refused; options of a network belong to `collopt.topology`.
 
     Returns
     -------
@@ -317,8 +318,9 @@ def compare(
      plan forestcoll      1040/3 0.000000
      plan       ring       640/3 0.384615
     """
+    refuse_options(compare, topology, unknown)
     found = iter_outcomes(
-        as_network(topology, network, compare),
+        as_network(topology),
         collective,
         planners=planners,
         bounds=bounds,

@@ -12,11 +12,12 @@ from ...errors import UnsupportedError
 from ...formulations import synthesis
 from ...formulations.modelling.inputs import hop_distances
 from ...schedules import StepSchedule
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
 from ...support.formatting import bandwidth_text, count_text
 from ...support.validation import as_whole
 from ...topologies import Topology
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..step_patterns.step_plans import plan_in_steps
 from ..trees.problem import TreeProblem
 from .synthesis import Synthesis, search, ways_between
@@ -25,8 +26,11 @@ PLAN_SECONDS = 5.0  # for the integer programs of one allgather or reduce-scatte
 MAX_SENDS = 2**13  # variables of such a program, about
 
 
+@register_planner("milp", EVERY_ROOT)
 def plan_milp(topology: Topology, collective: AnyCollective, *, chunks: int | None = None) -> Plan:
-    """Plan in one step more than the diameter, with as many chunks per shard as given, or with one and then two.
+    """Plan the best schedule in few steps that an integer program finds in seconds, as TACCL and TE-CCL do.
+
+    It has one step more than the diameter, and as many chunks per shard as given, or one and then two.
 
     The search ends after `PLAN_SECONDS`: its best schedule is the plan's, and ``provenance["search"]`` says what HiGHS
     has proved of all schedules with as many steps and chunks, over one way for each pair of ranks.  A reduce-scatter is

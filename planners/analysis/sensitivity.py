@@ -18,7 +18,8 @@ from ...support import progress
 from ...support.quantities import MAX_BANDWIDTH, Exact, as_factor
 from ...support.validation import shown
 from ...topologies import Link, Topology, symmetries
-from ...topologies.files import NetworkLike, as_network
+from ...topologies.files import NetworkLike, refuse_options
+from ...topologies.files import topology as as_network
 from ..trees.problem import shard_weights
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def sensitivity(
     traffic: Any = None,
     step: Exact = "1/10",
     together: Callable[[Link], Hashable] | None = None,
-    **network: Any,
+    **unknown: Any,
 ) -> pd.DataFrame:
     """Compute for every link by how much more bandwidth of it raises `collopt.bound`.
 
@@ -56,8 +57,8 @@ def sensitivity(
         By which part of its bandwidth a link is widened to see what that gains; positive.
     together : callable, optional
         Links for which it returns the same hashable value are widened at the same time; each by itself by default.
-    **network
-        As for `collopt.bound`.
+    **unknown
+        Refused; options of a network belong to `collopt.topology`.
 
     Returns
     -------
@@ -92,7 +93,8 @@ def sensitivity(
     >>> frame[["tail", "head", "dual", "gain"]].iloc[0].tolist()
     ['gpu1', 'gpu2', Fraction(4, 3), Fraction(20, 1)]
     """
-    topology = as_network(topology, network, sensitivity)
+    refuse_options(sensitivity, topology, unknown)
+    topology = as_network(topology)
     known = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
     sizes = shard_weights(topology, known, root, weights)
     bound = _bound_of(known, sizes, root, traffic)

@@ -12,7 +12,7 @@ from ...support import progress
 from ...support.validation import shown
 from ...topologies import Topology
 from ..plans.plan import Plan
-from ..registry import as_planner, plan
+from ..registry import plan
 from ..trees.problem import checked_count
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ def scan_trees_per_root(
     if unknown := sorted(set(options) - set(OPTIONS)):
         raise UnsupportedError(f"there is no option {unknown[0]!r} here; expected one of {', '.join(OPTIONS)}")
     chosen = None if counts is None else _checked_counts(counts)
-    best = plan(topology, collective, planner=as_planner(planner), **options)
+    best = plan(topology, collective, planner=planner, **options)
     if chosen is None:
         # Up to the best plan's own number, where it is one per rank and so of the same kind.
         enough = best.trees.forests[-1].trees_per_root if best.planner == "forestcoll" else MAX_COUNTS + 1
         chosen = list(range(1, min(enough, MAX_COUNTS + 1)))
     plans = [
-        plan(topology, collective, planner=as_planner(planner), trees_per_root=count, **options)
+        plan(topology, collective, planner=planner, trees_per_root=count, **options)
         for count in progress.iterate(chosen, len(chosen))
     ]
     plans.append(best)

@@ -34,6 +34,7 @@ from ...topologies import DirectGraph, Topology
 from ..from_schedule import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
+from ..registry import register_planner
 from ..trees.problem import check_request
 from .problem import MAX_CHUNKS, BfbProblem, as_chunks, as_graph, read_network, schedule_of
 
@@ -76,10 +77,11 @@ def bfb_schedule(
     return _schedule(*_sets(network, direction), parts, direction)
 
 
+@register_planner("bfb", EVERY_ROOT)
 def plan_bfb(
     topology: Topology, collective: AnyCollective, *, chunks: int | None = None, size: int | str | None = None
 ) -> Plan:
-    """Plan a collective by breadth-first broadcast, by its reverse, or by both, and verify the plan.
+    """Plan breadth-first broadcast in steps, for networks without switches.
 
     Raises `UnsupportedError` as for `bfb_schedule`, or for another collective.
 

@@ -25,7 +25,7 @@ from ...topologies.network.links import as_root
 from ...topologies.network.topology import as_topology
 from ..analysis.compare import check_feasible
 from ..plans.plan import Plan
-from ..registry import PlannerName, as_planner, plan
+from ..registry import as_planner, plan
 from .folder import PlanFolder, failure_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def survive(
     failures: Iterable[str] = FAILURE_KINDS,
     derate: Iterable[Exact] = (),
     pairs: Iterable[str] = (),
-    planner: PlannerName = "auto",
+    planner: str = "auto",
     root: int | str | None = None,
     baselines: Iterable[str] = BASELINES,
     folder: str | os.PathLike[str] | None = None,
@@ -208,7 +208,7 @@ def _answer(task: _Task) -> _Answer:
     try:
         left = task.failure.applied(task.topology)
         ranks = left.num_ranks
-        found = plan(left, task.collective, planner=as_planner(task.planner), **options)
+        found = plan(left, task.collective, planner=task.planner, **options)
     except (BoundError, TopologyError) as error:
         status, reason = "disconnected", str(error)
     except ColloptError as error:
@@ -223,7 +223,7 @@ def _answer(task: _Task) -> _Answer:
 def _rate(topology: Topology, collective: Collective, planner: str, options: Mapping[str, Any]) -> Fraction | None:
     """Return the algorithm bandwidth of a baseline; None where it does not run."""
     try:
-        return plan(topology, collective, planner=as_planner(planner), **options).algbw
+        return plan(topology, collective, planner=planner, **options).algbw
     except ColloptError:
         return None
 

@@ -13,16 +13,18 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import BROADCAST, Forest
+from ...schedules import BROADCAST, TREE_COLLECTIVES, Forest
 from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace
+from ..registry import register_planner
 from ..trees.forest import best_forest, bottleneck
 from ..trees.problem import TreeProblem, check_request, shard_weights, tree_problem
 from .fixed_pattern import plan_baseline
 
 
+@register_planner("blink", TREE_COLLECTIVES)
 def plan_blink(
     topology: Topology,
     collective: AnyCollective,
@@ -30,7 +32,7 @@ def plan_blink(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan a collective with trees that all have one root."""
+    """Plan optimal trees that all have one root (Blink)."""
     collective = check_request(topology, collective)
     single = collective.has_one_root
     through = shard_weights(topology, BROADCAST, root if single or root is not None else 0, None)

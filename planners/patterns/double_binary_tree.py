@@ -9,19 +9,21 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...schedules import Forest
+from ...schedules import ALLREDUCE, BROADCAST, REDUCE, Forest
 from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
 from ...topologies.direct_connect.small_graphs import double_binary_tree_parents
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.problem import TreeProblem, check_request
 from .fixed_pattern import Hops, LinkLoads, Route, find_boxes, forest_along, plan_baseline
 from .hierarchical_ring import box_rings
 from .ring_walk import Ring
 
 
+@register_planner("double-binary-tree", (ALLREDUCE, BROADCAST, REDUCE))
 def plan_double_binary_tree(topology: Topology, collective: AnyCollective, *, root: int | str | None = None) -> Plan:
-    """Plan a collective with two trees over the boxes for every GPU of a box."""
+    """Plan two trees over the boxes for every GPU of a box, as NCCL runs them."""
     known = check_request(topology, collective)
 
     def build(problem: TreeProblem) -> Forest:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import CertificateError, UnsupportedError
-from ...schedules import Bound, Collective, Cut, StagedFlow, schedule_time
+from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, StagedFlow, schedule_time
 from ...schedules.fast.as_flow import LocalParts, Routes, all_pieces, as_flow, at_once
 from ...schedules.fast.segments import StagedArrays, lane_rate
 from ...schedules.flows.verify import check_partners
@@ -28,6 +28,7 @@ from ..pairs.fast import MAX_BYTES, STAGES, schedule_all_to_allv
 from ..pairs.multicommodity import as_pair_collective, checked_traffic
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
+from ..registry import register_planner
 from ..trees.problem import TreeProblem
 from .fixed_pattern import Hops, LinkLoads, find_boxes
 
@@ -37,6 +38,7 @@ GRAIN = 4  # chunks that the longest stage has at least
 MAX_PAIRS = 2**17  # of ranks with traffic: a plan has one path for each, or several
 
 
+@register_planner("fast", PAIR_COLLECTIVES)
 def plan_fast(
     topology: Topology,
     collective: AnyCollective,
@@ -45,7 +47,10 @@ def plan_fast(
     traffic: Any = None,
     size: int | str | None = None,
 ) -> Plan:
-    """Plan a collective between pairs by FAST, with the stages that take the least time for a size or endless data."""
+    """Plan balanced one-to-one stages between boxes of GPUs, for skewed traffic (FAST).
+
+    The stages take the least time for a size or endless data.
+    """
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     num_bytes = None if size is None else as_bytes(size)

@@ -20,12 +20,13 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
 from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...support.validation import as_whole
 from ...topologies import Topology
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.problem import TreeProblem
 from .fixed_pattern import Hops, LinkLoads, Route, forest_along, plan_baseline
 
@@ -34,6 +35,7 @@ USUAL_WORK, MAX_WORK = 2**20, 2**23  # hops times chunks: some seconds, and half
 MAX_RANKS = 256
 
 
+@register_planner("greedy", EVERY_ROOT)
 def plan_greedy(
     topology: Topology,
     collective: AnyCollective,
@@ -41,7 +43,9 @@ def plan_greedy(
     chunks: int | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan a collective by matching chunks with free links; `chunks` per shard, up to 16 by default.
+    """Plan chunks matched greedily with links over time, in the manner of TACOS.
+
+    `chunks` per shard, up to 16 by default.
 
     Another seed, by `collopt.solvers.seeded`, gives another plan.
     """

@@ -13,19 +13,21 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.problem import TreeProblem
 from .fixed_pattern import Hops, LinkLoads, Route, find_boxes, forest_along, plan_baseline
 from .ring import find_rings, ring_along, sharing_time
 from .ring_walk import Ring
 
 
+@register_planner("hierarchical-ring", EVERY_ROOT)
 def plan_hierarchical_ring(
     topology: Topology, collective: AnyCollective, *, weights: Sequence[object] | None = None
 ) -> Plan:
-    """Plan a collective with rings among boxes and rings inside boxes."""
+    """Plan rings among boxes, then rings inside boxes (BlueConnect)."""
     return plan_baseline(topology, collective, "hierarchical-ring", _forest, weights=weights)
 
 

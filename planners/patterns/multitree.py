@@ -15,17 +15,19 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.problem import TreeProblem
 from .fixed_pattern import Hops, Route, find_boxes, forest_along, plan_baseline
 
 MAX_RANKS = 256  # growing takes time with the third power of the number of ranks: about a minute for as many
 
 
+@register_planner("multitree", EVERY_ROOT)
 def plan_multitree(topology: Topology, collective: AnyCollective, *, weights: Sequence[object] | None = None) -> Plan:
-    """Plan a collective with greedily grown trees, one per rank."""
+    """Plan one greedily grown tree per rank (MultiTree)."""
     return plan_baseline(topology, collective, "multitree", _forest, weights=weights)
 
 

@@ -22,10 +22,11 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import ALLREDUCE, Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
 from ...topologies import Topology
 from ...topologies.direct_connect.small_graphs import double_binary_tree_parents
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.problem import TreeProblem, check_request
 from .fixed_pattern import Hops, LinkLoads, find_boxes, plan_baseline
 
@@ -36,8 +37,12 @@ Tree = list[tuple[int, ...]]
 """Paths of a tree from vertex to vertex, among ranks and switches; the first is that of the root alone."""
 
 
+@register_planner("nvls", EVERY_ROOT)
 def plan_nvls(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan as NVLS: in one box, and an allreduce also in several boxes on a fabric that adds up and copies."""
+    """Plan sums and copies by one switch, as NCCL's NVLS.
+
+    It plans in one box, and an allreduce also in several boxes on a fabric that adds up and copies.
+    """
     known = check_request(topology, collective)
 
     def build(boxes: _Boxes) -> Iterator[Tree]:
@@ -53,13 +58,18 @@ def plan_nvls(topology: Topology, collective: AnyCollective) -> Plan:
     return _plan(topology, known, "nvls", build)
 
 
+@register_planner("nvls-tree", ALLREDUCE)
 def plan_nvls_tree(topology: Topology) -> Plan:
-    """Plan an allreduce as NVLSTree: NVLS in every box, double binary trees between boxes."""
+    """Plan NVLS in boxes and double binary trees between them, as NCCL's NVLSTree."""
     return _plan(topology, ALLREDUCE, "nvls-tree", lambda boxes: boxes.with_nvswitches(boxes.double_binary_trees()))
 
 
+@register_planner("collnet", ALLREDUCE)
 def plan_collnet(topology: Topology) -> Plan:
-    """Plan an allreduce as CollNet Direct: GPUs send to the heads of their box, and the fabric adds up for these."""
+    """Plan sums by the fabric for GPUs that add up in their boxes, as NCCL's CollNet Direct.
+
+    GPUs send to the heads of their box.
+    """
     return _plan(
         topology, ALLREDUCE, "collnet", lambda boxes: boxes.with_direct_sends(boxes.through_fabric(MAX_DIRECT))
     )

@@ -17,15 +17,17 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.problem import TreeProblem
 from .fixed_pattern import Hops, LinkLoads, Route, forest_along, plan_baseline
 
 
+@register_planner("recursive-halving-doubling", EVERY_ROOT)
 def plan_recursive_doubling(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan a collective with recursive halving and doubling."""
+    """Plan recursive halving and doubling among ranks that differ in one bit."""
     stepped: list[Fraction] = []
 
     def build(problem: TreeProblem) -> Forest:

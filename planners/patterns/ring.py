@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import TopologyError, UnsupportedError
-from ...schedules import Forest
+from ...schedules import TREE_COLLECTIVES, Forest
 from ...schedules.traffic.collective import AnyCollective
 from ...support.seed import current_seed
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.forest import bottleneck
 from ..trees.problem import TreeProblem, tree_problem
 from .fixed_pattern import Hops, LinkLoads, find_boxes, forest_along, plan_baseline
@@ -145,6 +146,7 @@ def _peak_with(uses: LinkLoads, ring: Ring) -> int:
     return peak
 
 
+@register_planner("ring", TREE_COLLECTIVES)
 def plan_ring(
     topology: Topology,
     collective: AnyCollective,
@@ -154,7 +156,7 @@ def plan_ring(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan a collective with rings."""
+    """Plan rings through all boxes, as NCCL and RCCL run them."""
     options: dict[str, int | str] = {}
     ranks: list[int] = []
     if order is not None:

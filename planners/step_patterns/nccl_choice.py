@@ -26,6 +26,7 @@ from ..patterns.fixed_pattern import Hops, find_boxes
 from ..patterns.nvls import plan_nvls, plan_nvls_tree
 from ..patterns.ring import plan_ring
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.problem import tree_problem
 from .rank_offsets import plan_pat
 
@@ -199,10 +200,13 @@ PLANS: dict[str, Callable[..., Plan]] = {
 }
 
 
+@register_planner("nccl", TREE_COLLECTIVES)
 def plan_nccl(
     topology: Topology, collective: AnyCollective, *, size: int | str | None = None, root: int | str | None = None
 ) -> Plan:
-    """Plan as NCCL would choose for a size, by default one so large that bandwidth decides.
+    """Plan rings, trees, NVLS or PAT, whichever NCCL's tuning chooses for the size.
+
+    The size is by default one so large that bandwidth decides.
 
     The ``provenance`` says which algorithm and protocol it is, and the µs of NCCL's model.
     """

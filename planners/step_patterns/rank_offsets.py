@@ -19,12 +19,13 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...schedules import StepExchange, StepSchedule
 from ...schedules.expansions.direct_sends import DirectSends
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
 from ...support.arrays import IntArray
 from ...support.validation import as_whole
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.problem import TreeProblem
 from .step_plans import MAX_RANKS, exchange_along, plan_in_steps, schedule_along
 
@@ -41,26 +42,36 @@ Ends = Callable[[IntArray, int], IntArray]
 """The ranks at an offset from others."""
 
 
+@register_planner("recursive-doubling", EVERY_ROOT)
 def plan_doubling(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan with recursive doubling, the lowest bit first; a power of two ranks."""
+    """Plan exchanges in steps with the rank that differs in one bit, the lowest first."""
     return _plan_bits(topology, collective, "recursive-doubling", lowest_first=True, at_once=_whole_doubling)
 
 
+@register_planner("recursive-halving-doubling-steps", EVERY_ROOT)
 def plan_halving_doubling(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan with recursive halving and doubling in steps, the highest bit first; a power of two ranks."""
+    """Plan recursive halving and doubling by one port, in steps, the highest bit first."""
     return _plan_bits(topology, collective, "recursive-halving-doubling-steps", lowest_first=False)
 
 
+@register_planner("bruck", EVERY_ROOT)
 def plan_bruck(topology: Topology, collective: AnyCollective, *, radix: int | None = None) -> Plan:
-    """Plan with Bruck's algorithm of any radix from 2 on, 2 by default."""
+    """Plan sends at distances of one digit in any radix, the lowest first (Bruck).
+
+    The radix is 2 by default.
+    """
     base = 2 if radix is None else as_whole(radix, "radix", least=2, most=MAX_RANKS)
     hops = bruck_hops(_ranks(topology), base)
     options = {} if radix is None else {"radix": base}
     return plan_in_steps(topology, collective, "bruck", lambda problem: _schedule(problem, hops, _below), options)
 
 
+@register_planner("pat", EVERY_ROOT)
 def plan_pat(topology: Topology, collective: AnyCollective, *, aggregation: int | None = None) -> Plan:
-    """Plan with PAT; `aggregation` is the number of its trees, a power of two, at most half of the ranks rounded up."""
+    """Plan parallel aggregated trees, the farthest ranks first, as NCCL's PAT.
+
+    `aggregation` is the number of its trees, a power of two, at most half of the ranks rounded up.
+    """
     ranks = _ranks(topology)
     most = max(1, _power_of_two(ranks) // 2)
     trees = most if aggregation is None else as_whole(aggregation, "aggregation", most=most)

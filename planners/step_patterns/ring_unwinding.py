@@ -13,12 +13,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ...errors import TopologyError, UnsupportedError
-from ...schedules import Allreduce, Forest, TreeSchedule
+from ...schedules import TREE_COLLECTIVES, Allreduce, Forest, TreeSchedule
 from ...schedules.traffic.collective import AnyCollective
 from ...support.arrays import joined_rows
 from ...topologies import Link, Topology
 from ..from_schedule import plan_of_schedule
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.forestcoll import plan_trees
 from ..trees.problem import check_request
 
@@ -34,6 +35,7 @@ class _Port(NamedTuple):
     back: tuple[Link, ...]
 
 
+@register_planner("ring-unwinding", TREE_COLLECTIVES)
 def plan_ring_unwinding(
     topology: Topology,
     collective: AnyCollective,
@@ -41,7 +43,7 @@ def plan_ring_unwinding(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan with trees on rings to which switches are unwound, or other nodes with one neighbor besides, a rank."""
+    """Plan optimal trees on a network whose switches are replaced by rings, as TACCL and TACOS do."""
     known = check_request(topology, collective)
     network, ways = _unwound(topology)
     made = plan_trees(network, known, root=root, weights=weights)

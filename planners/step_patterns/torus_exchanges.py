@@ -26,13 +26,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import Forest, StepSchedule
+from ...schedules import TREE_COLLECTIVES, Forest, StepSchedule
 from ...schedules.expansions.direct_sends import DirectSends
-from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.arrays import BoolArray, IntArray
 from ...topologies import Topology
 from ..patterns.fixed_pattern import plan_baseline
 from ..plans.plan import Plan
+from ..registry import register_planner
 from ..trees.problem import TreeProblem
 from .step_plans import plan_in_steps, schedule_along
 from .torus_shapes import Torus, grid_of, needed_torus
@@ -121,24 +122,31 @@ def _coarsest(chunks: int, sends: DirectSends) -> tuple[int, DirectSends]:
     return chunks // unit, sends._replace(lower=sends.lower // unit, upper=sends.upper // unit)
 
 
+@register_planner("swing", EVERY_ROOT)
 def plan_swing(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan with Swing: on a torus of even sizes with all ports of the ranks, on evenly many ranks at switches with one.
+    """Plan exchanges at distances 1, 1, 3, 5, ..., on tori with all ports (Swing).
+
+    A torus has even sizes; switches join evenly many ranks, which have one port.
 
     Where ranks are linked themselves and pass messages on, there is one step for each link that these pass.
     """
     return plan_in_steps(topology, collective, "swing", lambda problem: _swinging(problem, "swing"))
 
 
+@register_planner("bine", TREE_COLLECTIVES)
 def plan_bine(topology: Topology, collective: AnyCollective, *, root: int | str | None = None) -> Plan:
-    """Plan with Bine trees; parameters as for `plan_swing`, and a root for broadcast and reduce."""
+    """Plan exchanges at Swing's distances in trees and butterflies (Bine trees)."""
     known = as_collective(collective)
-    if known.has_one_root:
+    if known.has_one_root or root is not None:
         return plan_baseline(topology, known, "bine", _trees, root=root)
     return plan_in_steps(topology, known, "bine", lambda problem: _swinging(problem, "bine"))
 
 
+@register_planner("trivance", EVERY_ROOT)
 def plan_trivance(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan with Trivance on a torus, with or without routers, or on ranks joined by switches, which are then one ring.
+    """Plan exchanges with both sides at distances 1, 3, 9, ..., on tori (Trivance).
+
+    A torus may have routers; ranks that switches join are one ring.
 
     Steps are as for `plan_swing`.
     """
@@ -150,8 +158,9 @@ def plan_trivance(topology: Topology, collective: AnyCollective) -> Plan:
     return plan_in_steps(topology, collective, "trivance", build)
 
 
+@register_planner("torus-2-phase", EVERY_ROOT)
 def plan_torus_phases(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan in steps with rings along one dimension of a torus after the other."""
+    """Plan rings along one dimension of a torus after the other (bucket algorithm)."""
 
     def build(problem: TreeProblem) -> StepSchedule:
         torus = needed_torus(problem.topology, "torus-2-phase")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import BoundError, UnsupportedError
-from collopt.planners.catalogue import PLANNERS, Planner
+from collopt.planners import PLANNERS, Planner
 from collopt.planners.fastest import AS_FAST, NEAR, least_rate
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange, as_bytes

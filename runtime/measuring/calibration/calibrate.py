@@ -10,7 +10,6 @@ import numpy as np
 
 from ....errors import ColloptError, UnsupportedError
 from ....planners import plan
-from ....planners.registry import as_planner
 from ....schedules import Collective
 from ....support.arrays import FloatArray
 from ....support.formatting import count_text, percentage_text
@@ -75,7 +74,7 @@ def _as_fast(topology: Topology, collective: Collective | str | None, rate: floa
     found = {}
     for name in ALGORITHMS:
         with suppress(ColloptError):
-            made = plan(topology, collective, planner=as_planner(name), root=0 if collective.has_one_root else None)
+            made = plan(topology, collective, planner=name, root=0 if collective.has_one_root else None)
             if made.schedule.pipelined and made.algbw >= rate * (1 - TOLERANCE):
                 found[made.planner] = made.algbw
     return ", ".join(f"{name} {float(algbw):.4g}" for name, algbw in sorted(found.items(), key=lambda each: each[1]))
