@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from collopt.planners.pairs.fast import schedule_all_to_allv
-from collopt.schedules.fast.schedule import AllToAllvSchedule
-from collopt.schedules.fast.two_tier_cost import H200, PIPELINES
+from collopt.schedules.stages.schedule import AllToAllvSchedule
+from collopt.schedules.stages.two_tier_cost import H200, PIPELINES
 from collopt.solvers.fast.birkhoff import embed
 
 IntArray = npt.NDArray[np.int64]

@@ -5,7 +5,7 @@ few experts.  Popularity follows Zipf's law; every GPU's batch departs from it a
 trade places, so no schedule is good for long.  What is planned is the dispatch of tokens to experts; sending results
 back is its transpose.
 
-Times are by the model of ``collopt.schedules.fast.two_tier_cost`` on FAST's NVIDIA testbed.  "FAST" is the paper's
+Times are by the model of ``collopt.schedules.stages.two_tier_cost`` on FAST's NVIDIA testbed.  "FAST" is the paper's
 pipeline; "by stage" is what collopt runs: short stages, and balanced before each one what goes in it.  "SpreadOut"
 sends everything directly, in as many steps as there are other GPUs.  The optimum takes links inside servers as
 infinitely fast: nothing can beat it.  Planning is that of the short stages, which are planned first: matrix in, whole
@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 import collopt
 from collopt import report
-from collopt.schedules.fast.two_tier_cost import H200, PIPELINES
+from collopt.schedules.stages.two_tier_cost import H200, PIPELINES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ import numpy as np
 
 from collopt.planners import bfb_cost
 from collopt.planners.pairs.fast import schedule_all_to_allv
-from collopt.schedules.fast.two_tier_cost import TwoTierModel
+from collopt.schedules.stages.two_tier_cost import TwoTierModel
 from collopt.topologies import (
     DirectGraph,
     bandwidth_optimum,

@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import floor
 
 from ..errors import UnsupportedError
-from ..schedules.steps.schedule import Send
+from ..schedules.steps.step_schedule import Send
 from ..support.validation import is_whole, shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology

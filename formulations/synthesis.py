@@ -37,7 +37,7 @@ from math import lcm
 from typing import Any, NamedTuple
 
 from ..errors import UnsupportedError
-from ..schedules.steps.schedule import Send, StepSchedule
+from ..schedules.steps.step_schedule import Send, StepSchedule
 from ..topologies import Topology
 from .modelling.inputs import as_count, hop_distances
 from .modelling.pyomo_model import PyomoModel, total

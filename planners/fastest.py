@@ -17,7 +17,7 @@ from ..schedules.paths.schedule import NS_PER_US, rate_of_loads
 from ..schedules.timing.predict import Predictor
 from ..schedules.traffic.collective import EVERY_ROOT
 from ..topologies import Topology, reached_network
-from ..topologies.network.assumed_costs import as_costs
+from ..topologies.network.link_costs import as_costs
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan
 from .registry import PLANNERS

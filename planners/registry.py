@@ -19,7 +19,7 @@ from ..support.validation import as_flag, hint, shown
 from ..topologies import RuntimeCosts, Topology
 from ..topologies.files import NetworkLike, refuse_network_options
 from ..topologies.files import topology as as_network
-from ..topologies.network.assumed_costs import CostsName, as_costs
+from ..topologies.network.link_costs import CostsName, as_costs
 from .plans.plan import Plan
 
 PROBLEM = ("root", "weights", "traffic", "size")

@@ -8,7 +8,16 @@ from .bounds.size_bound import FanOut, RateAndHop, SizeBound
 from .bounds.time_witness import TimedCut, TimedLink, TimedRequest, TimeWitness
 from .bounds.tree_witnesses import TreeDual, TreePartition
 from .bounds.witness import EVERY_SCHEDULE, Crossing, LinkValue, Witness
-from .expansions.expansions import (
+from .paths.congestion import busiest_links, congestion
+from .paths.schedule import Schedule, rate_of_loads, schedule_time, verified_loads
+from .schedule_json import SCHEDULE_READERS, schedule_from_json, schedule_to_json
+from .stages.schedule import AllToAllvSchedule, Stage
+from .stages.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
+from .steps import flow_verify as flow_verify
+from .steps import verify as step_verify  # noqa: F401
+from .steps.allreduce import AnyStepSchedule, StepAllreduce, StepExchange
+from .steps.cost import StepCost, step_cost
+from .steps.expansions import (
     allreduce_schedule,
     base_reduce_scatter,
     base_schedule,
@@ -20,17 +29,8 @@ from .expansions.expansions import (
     reversed_schedule,
     without_repeats,
 )
-from .fast.schedule import AllToAllvSchedule, Stage
-from .fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
-from .flows import verify as flow_verify  # noqa: F401 - it registers its checks, as others do below
-from .flows.schedule import FlowPath, FlowSchedule, StagedFlow
-from .paths.congestion import busiest_links, congestion
-from .paths.schedule import Schedule, rate_of_loads, schedule_time, verified_loads
-from .schedule_json import SCHEDULE_READERS, schedule_from_json, schedule_to_json
-from .steps import verify as step_verify  # noqa: F401
-from .steps.allreduce import AnyStepSchedule, StepAllreduce, StepExchange
-from .steps.cost import StepCost, step_cost
-from .steps.schedule import Send, StepSchedule
+from .steps.flow import FlowPath, FlowSchedule, StagedFlow
+from .steps.step_schedule import Send, StepSchedule
 from .traffic.collective import (
     ALL_TO_ALL,
     ALL_TO_ALLV,
@@ -49,8 +49,7 @@ from .trees import verify as tree_verify  # noqa: F401
 from .trees.allreduce import Allreduce, TreeSchedule
 from .trees.forest import Forest, Tree, TreeEdge
 from .trees.in_network import in_network
-from .trees.symmetric_forest import SymmetricAllreduce, SymmetricForest
-from .trees.symmetric_ranks import RankEdges, RankTransfers, rank_transfers
+from .trees.symmetric_forest import RankEdges, RankTransfers, SymmetricAllreduce, SymmetricForest, rank_transfers
 
 __all__ = ["ALLGATHER", "ALLREDUCE", "ALL_TO_ALL", "ALL_TO_ALLV", "BROADCAST", "REDUCE", "REDUCE_SCATTER"]
 __all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective", "as_bytes"]

@@ -5,10 +5,10 @@ from typing import Any
 
 from ..errors import FileFormatError, UnsupportedError
 from ..support.validation import shown
-from .flows.schedule import flow_from_json, staged_flow_from_json
 from .paths.schedule import Schedule
 from .steps.allreduce import StepAllreduce, exchange_from_json
-from .steps.schedule import steps_from_json
+from .steps.flow import flow_from_json, staged_flow_from_json
+from .steps.step_schedule import steps_from_json
 from .trees.allreduce import Allreduce
 from .trees.forest_json import forest_from_json, symmetric_forest_from_json
 from .trees.symmetric_forest import SymmetricAllreduce

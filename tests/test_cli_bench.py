@@ -13,7 +13,7 @@ import pytest
 import collopt
 from cli_calls import Answer, call, netfile, refusal
 from collopt.runtime import BenchReport
-from collopt.runtime.measuring.bench.report import BenchRow, Device, Reading
+from collopt.runtime.measuring.bench_report import BenchRow, Device, Reading
 from collopt.topologies import ring
 from test_cli_run_launched import answers, free_port, start
 
@@ -180,7 +180,7 @@ def test_senseless_options_are_refused_in_one_line(
     message: str,
 ) -> None:
     """Before any process is started."""
-    monkeypatch.setattr("collopt.runtime.distributed.processes.rendezvous.run_ranks", None)
+    monkeypatch.setattr("collopt.runtime.execution.rendezvous.run_ranks", None)
     assert message in refusal(call(capsys, "bench", plan_file, *words))
 
 

@@ -12,7 +12,7 @@ from collopt.cli.running import bench as live_table
 from collopt.cli.running.bench import LiveTable
 from collopt.planners.plans.stages import on_stage
 from collopt.runtime import BenchReport
-from collopt.runtime.measuring.bench.report import BenchRow, Reading
+from collopt.runtime.measuring.bench_report import BenchRow, Reading
 from collopt.topologies import ring
 
 if TYPE_CHECKING:

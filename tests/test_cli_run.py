@@ -201,7 +201,7 @@ def test_what_makes_no_sense_is_refused_before_any_process_starts(
     """Each in one line that names the option, or what it asks for."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(2), collective).save(path)
-    monkeypatch.setattr("collopt.runtime.distributed.processes.rendezvous.run_ranks", None)
+    monkeypatch.setattr("collopt.runtime.execution.rendezvous.run_ranks", None)
     assert message in refusal(call(capsys, "run", path, *words))
 
 

@@ -13,7 +13,7 @@ ALLOWED = {
     "schedules.paths.schedule": ['return {"kind": "allreduce", "reduce": self.reduce.to_json(), '],
     "schedules.schedule_json": ['data.get("kind") == "allreduce":', '!= {"kind", "reduce"', '"allreduce": _allreduce'],
     # What messages and pictures call a direction, a rate, or a task; the article in front of a collective.
-    "schedules.flows.schedule": ["{'all-to-all' if equal else 'all-to-allv'} of"],
+    "schedules.steps.flow": ["{'all-to-all' if equal else 'all-to-allv'} of"],
     "schedules.steps.schedule": ['"allgather" if self.direction == "broadcast" else "reduce-scatter"'],
     "planners.finder.candidate": ['"allgather" if direction == "broadcast" else "reduce-scatter"'],
     "report.tables.summary": ['verbs = {"reduce": "reduce-scatter", "broadcast": "allgather"}'],

@@ -10,7 +10,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..errors import TopologyError
 from ..support.quantities import Exact
 from ..support.validation import hint, shown
-from .direct_connect import circulants, distance_regular, kautz, metacirculants, small_graphs, tori
+from .direct_connect import basic_graphs as small_graphs
+from .direct_connect import basic_graphs as tori
+from .direct_connect import circulants, distance_regular, kautz
+from .direct_connect import circulants as metacirculants
 from .network.topology import Topology
 from .switched import fabrics, vendor_boxes
 

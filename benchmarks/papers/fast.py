@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from collopt.schedules.fast.two_tier_cost import H200, MI300X, TwoTierModel
+from collopt.schedules.stages.two_tier_cost import H200, MI300X, TwoTierModel
 
 from . import fast_traffic as traffic
 from .rows import Item, Row

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from all_to_allv_baselines import BASELINES
 
 from collopt.planners.pairs.fast import schedule_all_to_allv
-from collopt.schedules.fast.schedule import AllToAllvSchedule
-from collopt.schedules.fast.two_tier_cost import PIPELINES, TwoTierModel
+from collopt.schedules.stages.schedule import AllToAllvSchedule
+from collopt.schedules.stages.two_tier_cost import PIPELINES, TwoTierModel
 
 IntArray = npt.NDArray[np.int64]
 GPUS = 8

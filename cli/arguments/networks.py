@@ -63,7 +63,7 @@ def flag_of(option: str) -> str:
 
 def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
     """Read one file, or several boxes."""
-    from ...support.files.file_kinds import NETWORK_KINDS, wrong_kind
+    from ...support.file_kinds import NETWORK_KINDS, wrong_kind
     from ...topologies.importing.read import import_boxes, import_network
 
     if stray := [flag for flag in options.given() if flag in ("--nodes", "--shape")]:

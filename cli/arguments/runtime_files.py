@@ -141,7 +141,7 @@ def _other_families(made: Plan, num_bytes: int) -> Iterator[tuple[Plan, str]]:
     """Yield plans of the families in few steps that have fewer chunks, the fastest for the size first."""
     from ...planners import plan
     from ...planners.sizes.families import families
-    from ...topologies.network.assumed_costs import as_costs
+    from ...topologies.network.link_costs import as_costs
 
     network, costs = made.topology, as_costs(None, made.topology)
     found = sorted(families(network, made.collective), key=lambda family: family.estimate(num_bytes, costs))

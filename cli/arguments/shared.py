@@ -100,7 +100,7 @@ class ShardOptions(NamedTuple):
 
 def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
     """Read a traffic matrix; the planner checks its entries."""
-    from ...support.files.file_kinds import NUMBERS_KIND, wrong_kind
+    from ...support.file_kinds import NUMBERS_KIND, wrong_kind
 
     is_array = path.suffix == ".npy"
     if not is_array and (problem := wrong_kind(path, "a traffic matrix", [NUMBERS_KIND])):

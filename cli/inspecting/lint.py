@@ -33,7 +33,7 @@ def lint(
 ) -> None:
     """Check whether a runtime would reject a file, ignore it, deadlock or compute wrong results, and why."""
     from ...runtime.families.windows import lint_family
-    from ...support.files.file_kinds import MSCCLPP_KIND, kind_of
+    from ...support.file_kinds import MSCCLPP_KIND, kind_of
 
     _refuse_other_files(files)
     kinds = [kind_of(Path(file)) for file in files]
@@ -54,7 +54,7 @@ def lint(
 
 def _refuse_other_files(files: list[str]) -> None:
     """Refuse files of other commands by naming the command; in folders all files are checked."""
-    from ...support.files.file_kinds import MSCCL_KIND, MSCCLPP_KIND, wrong_kind
+    from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, wrong_kind
 
     for file in files:
         if file and not Path(file).exists():

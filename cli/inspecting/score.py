@@ -60,7 +60,7 @@ def score(
 
 def _network(file: Path, topology: str | None, described: NetworkOptions) -> Topology:
     """Return the network that was asked for, or that of a plan file."""
-    from ...support.files.file_kinds import PLAN_KIND, kind_of
+    from ...support.file_kinds import PLAN_KIND, kind_of
     from ..arguments.networks import find_network
 
     if topology is not None:

@@ -35,7 +35,7 @@ def topologies(formats: Formats, name: str | None = None) -> None:
 
 def _refuse_path(name: str) -> None:
     """Refuse a path by naming the command for files."""
-    from ...support.files.file_kinds import kind_of
+    from ...support.file_kinds import kind_of
     from ...topologies.files import looks_like_path
 
     if looks_like_path(name):

@@ -11,7 +11,7 @@ from ...errors import ColloptError
 from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...schedules.traffic.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
-from ...topologies.network.assumed_costs import as_costs
+from ...topologies.network.link_costs import as_costs
 from ..arguments.output_files import check_targets, write_files
 from ..arguments.parameters import UsageError
 from ..arguments.plan_summary import plan_figures

@@ -19,9 +19,9 @@ from ..terminal.progress import working
 
 if TYPE_CHECKING:
     from ...runtime import Calibration
-    from ...runtime.measuring.calibration.calibrate import FittedCost
-    from ...runtime.measuring.calibration.cost_fit import RelativeFit
-    from ...runtime.measuring.calibration.measured_times import MeasuredTimes
+    from ...runtime.measuring.calibrate import FittedCost
+    from ...runtime.measuring.cost_fit import RelativeFit
+    from ...runtime.measuring.measured_times import MeasuredTimes
     from ...topologies import Topology
 
 MAX_MEDIAN_ERROR, MAX_WORST_ERROR = 0.1, 0.3  # Relative; beyond, a model is said not to describe its times
@@ -115,8 +115,8 @@ def _check_request(
 
 def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
     from ...runtime import read_nccl_tests
-    from ...runtime.measuring.calibration.measured_times import collective_by_name
-    from ...support.files.file_kinds import MEASURED_KIND, wrong_kind
+    from ...runtime.measuring.measured_times import collective_by_name
+    from ...support.file_kinds import MEASURED_KIND, wrong_kind
 
     try:
         read = read_nccl_tests(file)
@@ -139,7 +139,7 @@ def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
 
 def _lines(measured: Sequence[tuple[MeasuredTimes, tuple[str, ...]]]) -> list[dict[str, Any]]:
     """Fit a line to each file alone."""
-    from ...runtime.measuring.calibration.cost_fit import fit_line
+    from ...runtime.measuring.cost_fit import fit_line
 
     return [
         {"file": times.source, "collective": times.collective and str(times.collective)} | _line(fit_line(times))
@@ -162,7 +162,7 @@ def _line(line: RelativeFit) -> dict[str, Any]:
 
 
 def _classes(network: Topology) -> list[dict[str, Any]]:
-    from ...topologies.network.link_classes import link_classes
+    from ...topologies.network.link_costs import link_classes
 
     return [
         {"class": each.name, "links": len(each.links), "bandwidth": float(each.bandwidth)}

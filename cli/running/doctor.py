@@ -19,7 +19,7 @@ from ..terminal.output import emit_json, emit_rows
 from ..terminal.progress import computing, working
 
 if TYPE_CHECKING:
-    from ...runtime.distributed.processes.torch_facts import TorchFacts
+    from ...runtime.execution.rendezvous import TorchFacts
 
 PACKAGES = (
     "numpy", "scipy", "numba", "highspy", "pyomo", "cvxpy", "networkx", "pandas", "python-flint", "torch", "jax",
@@ -62,7 +62,7 @@ def doctor(compile_kernels: bool = False, as_json: bool = False) -> None:
         # Everything else would only fail for the same reason.
         _print_broken(packages, as_json)
         raise typer.Exit(CHECK_FAILED)
-    from ...runtime.distributed.processes.torch_facts import torch_facts
+    from ...runtime.execution.rendezvous import torch_facts
 
     if compile_kernels:
         with computing("compiling kernels"):
@@ -229,7 +229,7 @@ def _compile() -> None:
 
 
 def _compiled_before_checks() -> str:
-    from ...support.compiling.kernels import cache_problems
+    from ...support.kernels import cache_problems
 
     if _cache_folder() is None or not _compiled_before():
         return "compiled, but not cached: every process compiles them again"

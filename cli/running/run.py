@@ -40,7 +40,7 @@ def as_one_of_the_ranks(what: str, timeout: float) -> Iterator[None]:
 
     Torch can wait for ever if something else than a rank answers at the master's address.
     """
-    from ...runtime.distributed.processes.rendezvous import launch_of_environment
+    from ...runtime.execution.rendezvous import launch_of_environment
 
     launch = launch_of_environment()
     if launch is None:

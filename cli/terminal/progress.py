@@ -11,7 +11,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from ...support.compiling.misses import on_first_miss
+from ...support.misses import on_first_miss
 from .output import note
 
 Handler = Callable[[int, FrameType | None], Any] | signal.Handlers

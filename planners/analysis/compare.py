@@ -22,12 +22,12 @@ from ...schedules import (
 from ...schedules.timing.predict import MANY_EVENTS, Predictor
 from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...support import progress
-from ...support.compiling.misses import timed_compilation
+from ...support.misses import timed_compilation
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.files import NetworkLike, refuse_options
 from ...topologies.files import topology as as_network
-from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.link_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound
 from ..plans.plan import Plan

@@ -11,7 +11,7 @@ from ...support.quantities import as_several_bytes
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ...topologies.files import NetworkLike, refuse_options
 from ...topologies.files import topology as as_network
-from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.link_costs import CostsName, as_costs
 from ..trees.problem import shard_weights
 
 MANY_RANKS = 1024  # above which symmetries are looked for first

@@ -26,7 +26,7 @@ from ...schedules.traffic.collective import Direction
 from ...solvers import Session
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.graphs.rank_groups import rank_groups
+from ...topologies.symmetry.rank_groups import rank_groups
 
 MAX_SINKS = 8
 MAX_DISTANCES = 8

@@ -29,7 +29,7 @@ from ...support.reading import name_of
 from ...support.validation import as_path, shown
 from ...support.writing import write_whole
 from ...topologies import Topology, read_topology, write_topology
-from ...topologies.failures.failure import Failure, Fault
+from ...topologies.network.failures import Failure, Fault
 from ...topologies.network.links import as_root
 from ..plans.files import load_plan
 from ..plans.plan import Plan, document_text, proved_plan
@@ -146,8 +146,8 @@ class PlanFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         from pydantic import ValidationError
 
-        from ...topologies.failures.orbits import Symmetries
         from ...topologies.network.schema import first_error
+        from ...topologies.symmetry.failure_orbits import Symmetries
         from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument
 
         self.path: Path | None = as_path(path)
@@ -183,7 +183,7 @@ class PlanFolder:
         cls, path: str | os.PathLike[str] | None, topology: Topology, options: Mapping[str, str | None]
     ) -> PlanFolder:
         """Open a folder of this network with these options, or make a new one; without a path, one in memory only."""
-        from ...topologies.failures.orbits import Symmetries
+        from ...topologies.symmetry.failure_orbits import Symmetries
 
         if path is not None and (as_path(path) / INDEX).exists():
             found = cls(path)

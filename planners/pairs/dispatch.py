@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import CertificateError, UnsupportedError
-from ...schedules.fast.schedule import AllToAllvSchedule
-from ...schedules.fast.two_tier_cost import H200, TwoTierModel, check_model
+from ...schedules.stages.schedule import AllToAllvSchedule
+from ...schedules.stages.two_tier_cost import H200, TwoTierModel, check_model
 from ...support.arrays import IntArray
 from ...support.formatting import count_text, percentage_text
 from ...support.validation import as_whole, shown

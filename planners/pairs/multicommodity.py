@@ -24,7 +24,7 @@ from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
-from ...topologies.network.hop_distances import partial_hop_distances
+from ...topologies.network.direct_graph import partial_hop_distances
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace

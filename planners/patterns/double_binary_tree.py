@@ -12,7 +12,7 @@ import numpy as np
 from ...schedules import ALLREDUCE, BROADCAST, REDUCE, Forest
 from ...schedules.traffic.collective import AnyCollective
 from ...topologies import Topology
-from ...topologies.direct_connect.small_graphs import double_binary_tree_parents
+from ...topologies.direct_connect.basic_graphs import double_binary_tree_parents
 from ..plans.plan import Plan
 from ..registry import register_planner
 from ..trees.problem import TreeProblem, check_request

@@ -24,7 +24,7 @@ from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import ALLREDUCE, Forest
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
 from ...topologies import Topology
-from ...topologies.direct_connect.small_graphs import double_binary_tree_parents
+from ...topologies.direct_connect.basic_graphs import double_binary_tree_parents
 from ..plans.plan import Plan
 from ..registry import register_planner
 from ..trees.problem import TreeProblem, check_request

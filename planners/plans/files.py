@@ -13,7 +13,7 @@ from ...schedules import Bound, Witness, schedule_from_json
 from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
 from ...schedules.schedule_json import SCHEDULE_READERS
 from ...schedules.traffic.collective import Collective, collective_or_given
-from ...support.files.file_kinds import PLAN_KIND, wrong_kind
+from ...support.file_kinds import PLAN_KIND, wrong_kind
 from ...support.json_files import read_json
 from ...support.reading import name_of
 from ...support.validation import shown

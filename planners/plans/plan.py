@@ -29,11 +29,11 @@ from ...schedules.bounds.bound import witness_to_json
 from ...schedules.traffic.collective import collective_or_given
 from ...support.arrays import read_only
 from ...support.formatting import bandwidth_text, percentage_text
-from ...support.plugins.views import VIEWS, Viewed, call_registered
 from ...support.validation import as_kind, shown
+from ...support.views import VIEWS, Viewed, call_registered
 from ...support.writing import write_whole
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.link_costs import CostsName, as_costs
 from ...topologies.network.topology_json import topology_to_json
 from .checks import check_network, check_schedule_fits_bound, report_load_mismatch
 from .stages import Trace

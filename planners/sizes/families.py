@@ -19,7 +19,7 @@ from ...schedules import Allreduce, Forest, StepAllreduce, StepExchange, StepSch
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
-from ...topologies.graphs.rank_groups import RankGroups, rank_groups
+from ...topologies.symmetry.rank_groups import RankGroups, rank_groups
 from ..trees.problem import tree_problem
 from .digits import Digits, compositions, joined, with_radix
 from .exchanges import in_all_orders, in_turn, in_waves, overlapping, trees

@@ -9,7 +9,7 @@ import numpy as np
 from ...schedules.paths.congestion import path_links
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.network.assumed_costs import timed_network
+from ...topologies.network.link_costs import timed_network
 from .digits import Digits
 from .routing import Routing
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import StepExchange, StepSchedule
-from ...schedules.expansions.direct_sends import DirectSends
+from ...schedules.steps.expansions import DirectSends
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
 from ...support.arrays import IntArray
 from ...support.validation import as_whole

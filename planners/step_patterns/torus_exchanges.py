@@ -27,7 +27,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import TREE_COLLECTIVES, Forest, StepSchedule
-from ...schedules.expansions.direct_sends import DirectSends
+from ...schedules.steps.expansions import DirectSends
 from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.arrays import BoolArray, IntArray
 from ...topologies import Topology

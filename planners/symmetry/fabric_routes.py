@@ -11,8 +11,8 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import BoolArray, FloatArray, IntArray, distances_from
-from ...support.compiling.kernels import kernel
-from ...support.compiling.lookup import places_of
+from ...support.kernels import kernel
+from ...support.lookup import places_of
 from ..trees.problem import TreeProblem
 
 CANDIDATES = 24

@@ -19,10 +19,10 @@ from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricFor
 from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
 from ...support.arrays import IntArray, orbits
 from ...topologies import Topology
-from ...topologies.graphs.refinement import ColoredNetwork
-from ...topologies.graphs.translations import site_symmetries
-from ...topologies.graphs.turns import hosts_of_sites, nested_turns
 from ...topologies.network.topology import as_topology
+from ...topologies.symmetry.refinement import ColoredNetwork
+from ...topologies.symmetry.translations import site_symmetries
+from ...topologies.symmetry.turns import hosts_of_sites, nested_turns
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..registry import register_planner

@@ -12,7 +12,7 @@ from ...schedules import Forest
 from ...schedules.trees.switch_vertices import columns
 from ...solvers.strength.tree_centers import centered, eccentricities, move_root, parents_of
 from ...support.arrays import IntArray, SmallArray, joined_rows
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ...topologies import Topology
 
 MAX_FACTOR = 2**16  # how much weights are multiplied at most, so that trees can be divided among roots

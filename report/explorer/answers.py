@@ -14,7 +14,7 @@ from ...schedules.traffic.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.validation import shown
 from ...topologies import Topology, link_classes, write_topology
-from ...topologies.network.assumed_costs import as_costs
+from ...topologies.network.link_costs import as_costs
 from ..html.scene import scene
 from ..tables.summary import check_rows, schedule_rows
 from .scenario import Scenario

@@ -14,7 +14,7 @@ from threading import Thread
 from ...errors import ColloptError
 from ...planners import on_stage
 from ...schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE
-from ...support.compiling.misses import on_first_miss
+from ...support.misses import on_first_miss
 from ...topologies import dgx_a100
 from .answers import Answer, Case
 from .scenario import Scenario

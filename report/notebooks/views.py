@@ -12,8 +12,8 @@ from ...planners import Candidate, Plan, logical_topology
 from ...planners.registry import unknown_name
 from ...runtime import Calibration
 from ...schedules import Bound
-from ...support.plugins.views import call_with_options
 from ...support.validation import shown
+from ...support.views import call_with_options
 from ...topologies import Topology
 from ..figures.logical import logical_figure
 from ..figures.network import topology_figure

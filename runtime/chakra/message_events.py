@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...schedules.timing.event_loop import heap_pop, heap_push
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 SEND, RECEIVE, COMPUTE = range(3)
 NONE = -1

@@ -18,7 +18,7 @@ from ...errors import TopologyError, UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
 from ...support.validation import as_kind, as_list, as_path, shown
-from ...topologies.network.assumed_costs import as_costs
+from ...topologies.network.link_costs import as_costs
 from ..interpreter.findings import Severity
 from ..msccl.format.limits import RUNTIMES, dialect_of
 from ..msccl.lint.lint import loading_environment, loading_hints

@@ -21,7 +21,7 @@ from ...schedules.timing.message_order import is_even, message_rounds, sending_t
 from ...schedules.timing.schedule_transfers import flow_transfers as flow_paths
 from ...schedules.trees.tree_chunks import split_range
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups
+from ...topologies.symmetry.rank_groups import RankGroups
 from ..programs.layout import Layout
 from ..programs.program import Buffer
 from .tree_transfers import MAX_TRANSFERS

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
-from ...schedules.fast.as_flow import as_flow
-from ...schedules.flows.verify import check_flow, check_partners
+from ...schedules.stages.as_flow import as_flow
+from ...schedules.steps.flow_verify import check_flow, check_partners
 from ...schedules.trees.tree_chunks import split_range
 from ...support.arrays import IntArray
-from ...topologies.graphs.rank_groups import RankGroups, one_group
+from ...topologies.symmetry.rank_groups import RankGroups, one_group
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program
 from .flow_transfers import (

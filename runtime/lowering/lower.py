@@ -32,7 +32,7 @@ from ...schedules.trees.tree_chunks import cut_shares, shard_chunks, tree_chunks
 from ...schedules.trees.verify import check_trees
 from ...support.validation import shown
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups, one_group, rank_groups
+from ...topologies.symmetry.rank_groups import RankGroups, one_group, rank_groups
 from ..programs.checks import check_counts
 from ..programs.layout import Layout
 from ..programs.program import Program

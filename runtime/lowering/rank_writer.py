@@ -14,7 +14,7 @@ import numpy as np
 from ...schedules.trees.tree_chunks import TreeChunks, split_range
 from ...support.arrays import BoolArray, IntArray, SmallArray, narrow
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups
+from ...topologies.symmetry.rank_groups import RankGroups
 from ..programs.channels import assign_channels
 from ..programs.layout import Layout
 from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock

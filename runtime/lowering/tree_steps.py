@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...support.arrays import IntArray, SmallArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 SEND, RECV, RECV_REDUCE = range(3)
 HASH_FACTOR = 0x9E3779B97F4A7C1  # Odd, with bits of both kinds all over

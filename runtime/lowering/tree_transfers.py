@@ -18,7 +18,7 @@ from ...schedules.traffic.collective import Direction
 from ...schedules.trees.tree_chunks import Share, TreeChunks, heights_below
 from ...support.arrays import IntArray, narrow
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups
+from ...topologies.symmetry.rank_groups import RankGroups
 
 MAX_TRANSFERS = 2**26  # Some tens of GB as steps
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 
 @kernel

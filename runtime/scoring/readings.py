@@ -23,8 +23,8 @@ from ...errors import FileFormatError, ProgramError, UnsupportedError
 from ...planners import Plan, load_plan
 from ...schedules import Collective, as_bytes
 from ...schedules.traffic.collective import as_collective
-from ...support.files.file_kinds import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, wrong_kind
-from ...support.files.file_kinds import kind_of as file_kind
+from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, wrong_kind
+from ...support.file_kinds import kind_of as file_kind
 from ...support.reading import name_of, read_bytes
 from ...support.validation import as_path, shown
 from ...topologies import Topology

@@ -22,7 +22,7 @@ from ...support.quantities import as_several_bytes
 from ...support.reading import name_of
 from ...support.validation import as_whole
 from ...topologies import RuntimeCosts, Topology, reached_network
-from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.link_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
 from .messages import routed
 from .readings import DataCheck, Hints, Reading, read_schedule

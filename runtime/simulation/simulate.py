@@ -20,7 +20,7 @@ from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text
 from ...support.validation import as_kind
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
-from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.link_costs import CostsName, as_costs
 from ..programs.checks import check_choice
 
 if TYPE_CHECKING:

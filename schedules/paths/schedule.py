@@ -21,7 +21,7 @@ from ...support.arrays import IntArray, read_only
 from ...support.quantities import as_bytes
 from ...support.validation import as_whole, shown
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
-from ...topologies.network.assumed_costs import timed_network
+from ...topologies.network.link_costs import timed_network
 from ...topologies.network.topology import as_topology
 from ..traffic.collective import Collective, Direction
 from .congestion import congestion, path_links

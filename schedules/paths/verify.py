@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray
-from ...support.compiling.lookup import rows_with_repeats
+from ...support.lookup import rows_with_repeats
 from ...support.validation import as_kind
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology

@@ -1,1 +1,1 @@
-"""`StepSchedule`, `StepAllreduce`, their check, cost and time."""
+"""Schedules in steps and along paths: sends, flows, allreduces, their checks, cost and expansions."""

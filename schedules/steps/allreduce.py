@@ -20,8 +20,8 @@ from ...topologies import DirectGraph, Topology
 from ..paths.schedule import AllreduceSchedule
 from ..paths.written_paths import as_count, schedule_fields
 from ..traffic.collective import Direction
-from .schedule import StepSchedule
 from .sends import StepSends, as_columns, read_sends
+from .step_schedule import StepSchedule
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,8 @@ from ..paths.schedule import verified_loads
 from ..paths.verify import check_arrays, check_kinds, check_steps_used, refuse_if, switched_paths, verified_hops
 from ..traffic.collective import Direction
 from .allreduce import AnyStepSchedule, StepAllreduce, StepExchange
-from .schedule import StepSchedule
 from .sends import StepSends
+from .step_schedule import StepSchedule
 
 NEVER = 2**62  # the step in which a rank gets what it never gets
 FROM_THE_START = -1

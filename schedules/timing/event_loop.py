@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 
 @kernel

@@ -15,9 +15,9 @@ import numpy as np
 
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups, rank_groups
-from ..flows.schedule import FlowSchedule
+from ...topologies.symmetry.rank_groups import RankGroups, rank_groups
 from ..paths.schedule import Schedule
+from ..steps.flow import FlowSchedule
 from .schedule_transfers import transfers_of
 from .transfers import Transfers
 

@@ -17,9 +17,8 @@ from ...topologies import LINKS_ONLY, RuntimeCosts, Topology, reached_network
 from ..paths.congestion import congestion
 from ..paths.schedule import DEFAULT_SLICES, NS_PER_US, Schedule
 from .message_order import merged, ordered_transfers
-from .message_times import Clock, PieceTimes, piece_times
+from .message_times import Clock, PieceTimes, piece_times, transfers_ahead, urgency_keys
 from .transfers import Transfers, add_step_gates
-from .urgency import transfers_ahead, urgency_keys
 
 if TYPE_CHECKING:
     from .event_loop import Network

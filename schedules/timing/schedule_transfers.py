@@ -16,12 +16,12 @@ from ...errors import CapacityOverflowError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology
-from ..flows.schedule import FlowSchedule
 from ..paths.congestion import path_links
 from ..paths.schedule import Schedule
 from ..steps.allreduce import AnyStepSchedule, StepAllreduce, StepExchange
-from ..steps.schedule import StepSchedule
+from ..steps.flow import FlowSchedule
 from ..steps.sends import StepSends
+from ..steps.step_schedule import StepSchedule
 from ..trees.allreduce import Allreduce, TreeSchedule
 from ..trees.forest import Forest
 from ..trees.symmetric_forest import expanding

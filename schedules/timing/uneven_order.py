@@ -10,10 +10,10 @@ into parts; here they stay whole.
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ...topologies import Topology
+from .message_times import transfers_ahead
 from .transfers import Transfers
-from .urgency import transfers_ahead
 
 LONGEST = 2**40  # Ticks of the longest message on one link
 NEVER = 2**62

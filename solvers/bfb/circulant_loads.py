@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 MAX_OFFSETS = 10  # limit of offsets, since all their subsets are enumerated at every distance
 WORD = 64  # bits per word, one for each node

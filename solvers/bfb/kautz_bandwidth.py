@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 LARGEST = 2**15  # limit of nodes, for the time of the kernel; its arithmetic fits 64 bits far beyond
 

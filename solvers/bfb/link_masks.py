@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import BoolArray, IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ..flow.max_flow import check_capacities
 
 HopArray = npt.NDArray[np.int16]

@@ -15,7 +15,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from ...support.arrays import IntArray, ShortArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 MaskArray = npt.NDArray[np.uint64]
 

@@ -7,7 +7,7 @@ it sends one to each of S; otherwise it sends one to the chief, which sends one 
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 PIECES = 32  # Parts of what a server has in a round, of which each is dealt out at once
 SWEEPS = 2  # over all classes; more change the largest number of sends by less than a percent

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...schedules.fast.segments import lanes_in_parts
+from ...schedules.stages.segments import lanes_in_parts
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from .stages import (
     MAX_PLACES,
     ROTATIONS,

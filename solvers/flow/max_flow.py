@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import CapacityOverflowError, SolverError
 from ...support.arrays import BoolArray, IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 CAPACITY_LIMIT = 2**62  # sums of capacities stay below this, so that the sum of two of them fits int64
 

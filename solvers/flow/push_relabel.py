@@ -11,7 +11,7 @@ import numpy as np
 
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from .max_flow import FlowNetwork, distances_to_sink, paired_network
 
 RELABEL_INTERVAL = 4  # a global relabeling follows once relabel operations have scanned one in this many arcs

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, SolverError
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ...support.validation import shown
-from ...topologies.graphs.orbits import link_images
+from ...topologies.symmetry.automorphisms import link_images
 
 LabelArray = npt.NDArray[np.int32]
 

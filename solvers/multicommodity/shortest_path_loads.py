@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import BoundError, CapacityOverflowError
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 LOAD_LIMIT = 2**62
 FACTORS = (5, 7, 3, 3, 2, 2, 2)  # the unit of flow is a product of powers of these, so that most shares are integral

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import FloatArray, IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 OrderArray = npt.NDArray[np.int32]
 

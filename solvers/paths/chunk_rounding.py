@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import SolverError
 from ...support.arrays import FloatArray, IntArray, RandomArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ..flow.max_flow import CAPACITY_LIMIT, check_capacities, check_column
 from .decomposition import Paths, path_loads
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import SolverError
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ..flow.max_flow import check_capacities, check_column
 from ..multicommodity.soft_shortest_paths import Adjacency, adjacency
 

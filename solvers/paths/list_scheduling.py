@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, RandomArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ..flow.max_flow import check_capacities, check_column
 from .chunk_rounding import next_random
 from .decomposition import Paths, path_loads

@@ -20,7 +20,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ..flow.max_flow import (
     CAPACITY_LIMIT,
     FlowNetwork,

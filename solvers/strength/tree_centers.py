@@ -8,7 +8,7 @@ switches, which are no roots and count for no hop.
 import numpy as np
 
 from ...support.arrays import IntArray, SmallArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 
 def centered(roots: IntArray, routes: SmallArray, senders: IntArray, num_ranks: int) -> tuple[IntArray, SmallArray]:

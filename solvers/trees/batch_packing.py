@@ -13,7 +13,7 @@ import numpy as np
 
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray, SmallArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ..flow.max_flow import check_capacities, paired_network
 from .bottleneck import violated_sink
 from .tree_packing import Packing, pack_roots

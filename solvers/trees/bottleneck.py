@@ -16,7 +16,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ..flow.max_flow import FlowNetwork, check_capacities, paired_network
 from ..flow.push_relabel import unmet_demand, workspace
 

@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, SmallArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from .batch_packing import Room, is_large, pack_in_batches
 from .routed_graph import RoutedGraph
 from .tight_sets import LaminarFamily

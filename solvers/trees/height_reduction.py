@@ -11,7 +11,7 @@ import numpy as np
 
 from ...support import progress
 from ...support.arrays import FloatArray, IntArray, SmallArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from .tree_packing import Packing
 
 EXCHANGES_PER_ROUND = 3 * 10**7

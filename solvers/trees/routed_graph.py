@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 
 
 class Routes(NamedTuple):

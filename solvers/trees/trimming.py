@@ -9,7 +9,7 @@ import numpy as np
 
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.compiling.kernels import kernel
+from ...support.kernels import kernel
 from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network
 from ..flow.push_relabel import SinkSweep, sweep_sinks, unmet_demand, workspace
 from .bottleneck import cut_ratio

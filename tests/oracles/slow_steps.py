@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from collopt.schedules.steps.schedule import StepSchedule
+from collopt.schedules.steps.step_schedule import StepSchedule
 from collopt.topologies import Topology
 
 __all__ = ["step_loads_of", "steps_hold"]

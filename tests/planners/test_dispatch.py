@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import DispatchBound, DispatchCounts, DispatchPlan, count_dispatch, schedule_dispatch
 from collopt.planners.pairs.dispatch import TOKEN_BYTES
-from collopt.schedules.fast.two_tier_cost import H200
+from collopt.schedules.stages.two_tier_cost import H200
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]

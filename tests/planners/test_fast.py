@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners.pairs import fast
 from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
-from collopt.schedules.fast.schedule import AllToAllvSchedule
-from collopt.schedules.fast.segments import ARRAYS
-from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
+from collopt.schedules.stages.schedule import AllToAllvSchedule
+from collopt.schedules.stages.segments import ARRAYS
+from collopt.schedules.stages.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
 from collopt.solvers.fast.birkhoff import DECOMPOSITIONS
 from collopt.solvers.fast.stages import CHOSEN, ROTATIONS, SEARCH_NS
 from sample_sizes import examples

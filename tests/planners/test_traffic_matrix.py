@@ -10,7 +10,7 @@ from all_to_allv_baselines import BASELINES
 
 from collopt.errors import UnsupportedError
 from collopt.planners.pairs.fast import schedule_all_to_allv
-from collopt.schedules.fast.segments import ARRAYS
+from collopt.schedules.stages.segments import ARRAYS
 
 PLANS = (schedule_all_to_allv, *BASELINES.values())
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners.pairs.fast import MAX_RANKS, schedule_all_to_allv
-from collopt.schedules.fast.schedule import AllToAllvSchedule
-from collopt.schedules.fast.two_tier_cost import H200, PIPELINES, TwoTierModel
+from collopt.schedules.stages.schedule import AllToAllvSchedule
+from collopt.schedules.stages.two_tier_cost import H200, PIPELINES, TwoTierModel
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]

@@ -22,7 +22,7 @@ from collopt.runtime import (
     to_xml_text,
     without_receive_reduce,
 )
-from collopt.runtime.distributed.execution.execute import program_of
+from collopt.runtime.execution.execute import program_of
 from collopt.runtime.msccl.export import export_msccl_xml
 
 THINGS = [None, True, 2.5, "x", b"x", [], {}, object(), np.array([1, 2])]

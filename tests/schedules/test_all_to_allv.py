@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, CertificateError, TopologyError, UnsupportedError
 from collopt.planners.pairs.fast import schedule_all_to_allv
-from collopt.schedules.fast.schedule import AllToAllvSchedule
-from collopt.schedules.fast.segments import ARRAYS
-from collopt.schedules.fast.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
+from collopt.schedules.stages.schedule import AllToAllvSchedule
+from collopt.schedules.stages.segments import ARRAYS
+from collopt.schedules.stages.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from collopt.schedules.timing.message_order import (
 )
 from collopt.schedules.timing.schedule_transfers import transfers_of
 from collopt.topologies import RuntimeCosts, complete, dgx_a100, dgx_h100, dragonfly, fat_tree, ring, torus
-from collopt.topologies.graphs.rank_groups import rank_groups
+from collopt.topologies.symmetry.rank_groups import rank_groups
 
 
 def star(ranks: int, bandwidth: int = 25) -> collopt.Topology:

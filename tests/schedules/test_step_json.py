@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collopt.errors import FileFormatError
 from collopt.schedules import SCHEDULE_READERS, Send, StepAllreduce, StepSchedule, schedule_from_json, schedule_to_json
 from collopt.schedules.schedule_json import schedule_kind
-from collopt.schedules.steps.schedule import ARRAYS
+from collopt.schedules.steps.step_schedule import ARRAYS
 from sample_sizes import examples
 
 NUMBERS = st.integers(0, 2**63 - 1)

@@ -13,7 +13,7 @@ import pytest
 
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.schedules.steps.allreduce import StepAllreduce
-from collopt.schedules.steps.schedule import Send, StepSchedule
+from collopt.schedules.steps.step_schedule import Send, StepSchedule
 from collopt.topologies import Topology, complete, ring
 
 STAR = Topology.from_links(

@@ -16,7 +16,7 @@ from collopt.errors import CertificateError
 from collopt.schedules import verified_loads
 from collopt.schedules.steps import verify as step_verify
 from collopt.schedules.steps.allreduce import StepAllreduce
-from collopt.schedules.steps.schedule import Send, StepSchedule
+from collopt.schedules.steps.step_schedule import Send, StepSchedule
 from collopt.support import arrays
 from collopt.topologies import Topology, hypercube, ring, torus
 from oracles.slow_steps import step_loads_of, steps_hold

@@ -8,8 +8,8 @@ import pytest
 import collopt
 from collopt.runtime import simulate
 from collopt.schedules import Allreduce, Forest
+from collopt.schedules.timing.message_times import transfers_ahead
 from collopt.schedules.timing.schedule_transfers import transfers_of
-from collopt.schedules.timing.urgency import transfers_ahead
 from collopt.topologies import dgx_a100, ring, torus
 
 

@@ -15,11 +15,11 @@ import pytest
 from numba.core import caching, config
 
 from collopt.cli.terminal.progress import computing
-from collopt.support.compiling import kernels
-from collopt.support.compiling.kernels import cache_problems
-from collopt.support.compiling.misses import on_first_miss, timed_compilation
+from collopt.support import kernels
+from collopt.support.kernels import cache_problems
+from collopt.support.misses import on_first_miss, timed_compilation
 
-MODULE = """from collopt.support.compiling.kernels import kernel
+MODULE = """from collopt.support.kernels import kernel
 
 @kernel
 def double(number):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
 from collopt.topologies import mi300x
-from collopt.topologies.importing.sources.document import Document, read_document
-from collopt.topologies.importing.sources.options import BoxOptions
-from collopt.topologies.importing.vendor_tools.amd_smi import matches, read_box
+from collopt.topologies.importing.amd_smi import matches_amd_smi, read_amd_smi
+from collopt.topologies.importing.documents import Document, read_document
+from collopt.topologies.importing.options import BoxOptions
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from sample_files import sample
 from sample_sizes import examples
@@ -88,8 +88,8 @@ WRITERS = [text, new_json, old_json]
 def read(content: str, **options: str | int) -> Box:
     """Read the content with options as people write them."""
     document = Document("amd.txt", content)
-    assert matches(document)
-    return read_box(document, BoxOptions.of(**options))  # type: ignore[arg-type]
+    assert matches_amd_smi(document)
+    return read_amd_smi(document, BoxOptions.of(**options))  # type: ignore[arg-type]
 
 
 def bandwidths(box: Box) -> dict[tuple[str, str], Fraction]:
@@ -100,14 +100,14 @@ def bandwidths(box: Box) -> dict[tuple[str, str], Fraction]:
 def test_the_real_tables_of_eight_mi300x_give_our_mi300x() -> None:
     """With the figure of the GPU; the driver states 50 GB/s."""
     document = read_document(sample("amd-smi-topology_mi300x.txt"))
-    assert repeat_box(read_box(document, BoxOptions.of(gpu="mi300x")), 1).digest == mi300x().digest
-    assert set(bandwidths(read_box(document, BoxOptions())).values()) == {Fraction(50)}
+    assert repeat_box(read_amd_smi(document, BoxOptions.of(gpu="mi300x")), 1).digest == mi300x().digest
+    assert set(bandwidths(read_amd_smi(document, BoxOptions())).values()) == {Fraction(50)}
 
 
 def test_the_real_tables_of_two_gpus_on_pcie_give_one_cpu() -> None:
     """Nine tables without blank lines, of which three are read."""
     document = read_document(sample("amd-smi-topology_2gpu-pcie.txt"))
-    box = read_box(document, BoxOptions.of(pcie_bandwidth=32))
+    box = read_amd_smi(document, BoxOptions.of(pcie_bandwidth=32))
     assert bandwidths(box) == {("cpu0", "gpu0"): Fraction(32), ("cpu0", "gpu1"): Fraction(32)}
 
 
@@ -226,7 +226,7 @@ def test_json_of_another_form_is_refused(content: str, message: str) -> None:
 @pytest.mark.parametrize("content", ["", "TABLE:", "[1, 2]", '{"link_type": 1}', "NUMA TABLE", "[" * 1000])
 def test_what_is_of_another_tool_does_not_match(content: str) -> None:
     """So that another format is tried."""
-    assert not matches(Document("a", content))
+    assert not matches_amd_smi(Document("a", content))
 
 
 @pytest.mark.parametrize("whole", [text(cells(FRONTIER)), new_json(cells(MESH)), old_json(cells(MESH))])
@@ -243,6 +243,6 @@ def test_damage_of_any_kind_gives_one_clear_error_or_a_box(whole: str, data: st.
         )
         content = content[:start] + piece + content[end:]
     document = Document("amd.txt", content)
-    if matches(document):
+    if matches_amd_smi(document):
         options = BoxOptions.of(gpu="mi250", pcie_bandwidth=32)
-        assert "\n" not in refusal(lambda: repeat_box(read_box(document, options), 1))
+        assert "\n" not in refusal(lambda: repeat_box(read_amd_smi(document, options), 1))

@@ -15,7 +15,7 @@ from collopt.topologies import (
     diamond,
     modified_de_bruijn,
 )
-from collopt.topologies.graphs.stored_broadcasts import base_schedule_names, base_transpose_names
+from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names, base_transpose_names
 from graph_symmetry import is_reverse_symmetric
 
 

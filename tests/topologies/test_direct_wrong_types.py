@@ -27,8 +27,8 @@ from collopt.topologies import (
     parallel,
     reverse_symmetry,
 )
-from collopt.topologies.graphs.isomorphism import as_permutation
-from collopt.topologies.graphs.names import offset_names
+from collopt.topologies.direct_connect.arcs import offset_names
+from collopt.topologies.symmetry.isomorphism import as_permutation
 
 K3 = complete(3).graph
 assert K3 is not None

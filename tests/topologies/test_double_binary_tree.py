@@ -6,7 +6,7 @@ import pytest
 
 from collopt.errors import TopologyError
 from collopt.topologies import double_binary_tree
-from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
+from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_parents
 
 SIZES = [2, 3, 4, 5, 6, 9, 16, 31, 64]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from collopt.errors import TopologyError
 from collopt.topologies import Failure, Topology, dgx_a100, dgx_h100, failure_cases, fat_tree, ring, torus
-from collopt.topologies.failures.failure import Fault
-from collopt.topologies.failures.orbits import Symmetries
+from collopt.topologies.network.failures import Fault
+from collopt.topologies.symmetry.failure_orbits import Symmetries
 from sample_sizes import examples
 
 

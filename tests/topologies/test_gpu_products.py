@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from collopt.topologies.importing.nccl.pcie_speeds import LANE_RATES
-from collopt.topologies.importing.sources.options import ALIASES, PRODUCTS, find_product, product_of
+from collopt.topologies.importing.options import ALIASES, PRODUCTS, find_product, product_of
+from collopt.topologies.importing.pcie_tree import LANE_RATES
 from nccl_texts import GPU, box_of, cpu, gpu, link, pci, slot, switched, system
 
 

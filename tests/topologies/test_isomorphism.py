@@ -27,8 +27,8 @@ from collopt.topologies import (
     line_graph,
     unidirectional_ring,
 )
-from collopt.topologies.graphs import isomorphism as isomorphism_search
-from collopt.topologies.graphs.isomorphism import preserves_arcs
+from collopt.topologies.symmetry import isomorphism as isomorphism_search
+from collopt.topologies.symmetry.isomorphism import preserves_arcs
 from graph_symmetry import orbits
 from regular_graphs import BASES, regular_graphs, renumbered
 from sample_sizes import examples

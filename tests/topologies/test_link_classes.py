@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from collopt.errors import TopologyError
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, leaf_spine, mi250, ring, torus
-from collopt.topologies.network.link_classes import link_classes, matching_classes
+from collopt.topologies.network.link_costs import link_classes, matching_classes
 from sample_sizes import examples
 from strategies import eulerian_topologies
 

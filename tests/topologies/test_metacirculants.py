@@ -9,7 +9,7 @@ from collopt.errors import TopologyError
 from collopt.planners.finder.costs import low_hop_metacirculants
 from collopt.solvers.bfb.circulant_loads import UNREACHABLE, hop_sums
 from collopt.topologies import automorphisms, metacirculant_digraph
-from collopt.topologies.direct_connect.metacirculants import Group
+from collopt.topologies.direct_connect.circulants import Group
 
 GROUPS = [(3, 2, 2), (8, 2, 7), (5, 4, 2), (4, 4, 3), (6, 3, 1), (7, 6, 3)]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
 from collopt.topologies import Topology
-from collopt.topologies.importing.other_planners.msccl_tools import matches, read_network
-from collopt.topologies.importing.sources.document import Document, Imported
-from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.importing.documents import Document, Imported
+from collopt.topologies.importing.options import BoxOptions
+from collopt.topologies.importing.planner_inputs import matches_msccl, read_msccl
 from sample_sizes import examples
 from vendor_tables import refusal
 
@@ -42,8 +42,8 @@ def mesh(nodes: int, units: int = 1) -> list[list[int]]:
 def read(text: str, **options: str) -> Imported:
     """Read the text with options as people write them."""
     document = Document("msccl.json", text)
-    assert matches(document)
-    return read_network(document, BoxOptions.of(**options))  # type: ignore[arg-type]
+    assert matches_msccl(document)
+    return read_msccl(document, BoxOptions.of(**options))  # type: ignore[arg-type]
 
 
 def test_rows_are_receivers() -> None:
@@ -132,4 +132,4 @@ def test_what_is_damaged_or_has_no_counterpart_is_refused(text: str, message: st
 def test_any_content_gives_one_clear_error_or_a_network(links: object, switches: object, name: str) -> None:
     """Never another exception."""
     document = Document("msccl.json", topology(links, switches, name=name))
-    assert "\n" not in refusal(lambda: read_network(document, BoxOptions()))
+    assert "\n" not in refusal(lambda: read_msccl(document, BoxOptions()))

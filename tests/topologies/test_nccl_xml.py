@@ -9,9 +9,9 @@ import pytest
 from collopt import plan
 from collopt.errors import FileFormatError
 from collopt.topologies import dgx1_v100, dgx_a100, mi250, mi300x
-from collopt.topologies.importing.nccl.nccl_xml import matches, read_box
-from collopt.topologies.importing.sources.document import Document
-from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.importing.documents import Document
+from collopt.topologies.importing.nccl_xml import matches_nccl, read_nccl
+from collopt.topologies.importing.options import BoxOptions
 from collopt.topologies.network.topology import Topology
 from collopt.topologies.switched.scale_out import Box, join_boxes
 from nccl_texts import GPU, SWITCH, box_of, cpu, gpu, link, nic, pci, port, real_file, slot, switched, system, tag
@@ -49,7 +49,7 @@ def test_real_dumps_are_read(
     name: str, gpus: str, links: int, cards: int, switches: tuple[str, ...], figures: str
 ) -> None:
     """All GPUs of each can reach each other, so there is a plan."""
-    box = read_box(real_file(name), BoxOptions.of(figures=figures))
+    box = read_nccl(real_file(name), BoxOptions.of(figures=figures))
     assert (box.name, len(box.links), len(box.nics), box.switches) == (gpus, links, cards, switches)
     assert joined(box, 2).num_ranks == 2 * box.gpus
     assert plan(joined(box, 1), "allgather", trees_per_root=1).algbw > 0
@@ -70,9 +70,9 @@ def test_real_dumps_are_read(
 def test_real_files_without_links_are_refused_with_the_reason(name: str, message: str) -> None:
     """Clouds hand NCCL files that lack what it finds by itself."""
     document = real_file(name)
-    assert matches(document)
+    assert matches_nccl(document)
     with pytest.raises(FileFormatError, match=message):
-        read_box(document, BoxOptions())
+        read_nccl(document, BoxOptions())
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_real_files_of_clouds_are_read_once_the_gpu_is_named(
     name: str, product: str, near: list[tuple[str, ...]]
 ) -> None:
     """What is assumed is said; the network cards are where the file has them."""
-    box = read_box(real_file(name), BoxOptions.of(gpu=product, nic_bandwidth=25))
+    box = read_nccl(real_file(name), BoxOptions.of(gpu=product, nic_bandwidth=25))
     assert [card.near for card in box.nics[:2]] == near
     assert any(note.startswith("assumed: ") for note in box.notes)
     assert joined(box, 2).num_ranks == 16
@@ -96,7 +96,7 @@ def test_real_files_of_clouds_are_read_once_the_gpu_is_named(
 
 def test_rccls_mi250x_file_is_the_catalogues_mi250() -> None:
     """The same links with the same bandwidths, number by number; two cards are on a switch of Broadcom with 4 GPUs."""
-    box = read_box(real_file("rccl-topo_mi250x-16gcd-8nic.xml"), BoxOptions())
+    box = read_nccl(real_file("rccl-topo_mi250x-16gcd-8nic.xml"), BoxOptions())
     assert sorted(joined(box, 1).links) == sorted(mi250().links)
     near = [tuple(f"gpu{4 * (number // 2) + gpu}" for gpu in range(4)) for number in range(8)]
     assert [card.near for card in box.nics] == near
@@ -105,13 +105,13 @@ def test_rccls_mi250x_file_is_the_catalogues_mi250() -> None:
 
 def test_rccls_mi300x_file_is_the_catalogues_mi300x() -> None:
     """With the network cards as well, each next to its own GPU."""
-    box = read_box(real_file("rccl-topo_mi300x-8gpu-8nic.xml"), BoxOptions())
+    box = read_nccl(real_file("rccl-topo_mi300x-8gpu-8nic.xml"), BoxOptions())
     assert sorted(joined(box, 2).links) == sorted(mi300x(boxes=2).links)
 
 
 def test_two_real_h100_hosts_plan_to_their_bound() -> None:
     """18 NVLinks of 25 GB/s over four NVSwitches, and a card of 200 Gb/s for each GPU."""
-    box = read_box(real_file("nccl-topo-dump_h100-8gpu-8nic-vm.xml"), BoxOptions())
+    box = read_nccl(real_file("nccl-topo-dump_h100-8gpu-8nic-vm.xml"), BoxOptions())
     network = joined(box, 2)
     assert network.link("box0/gpu3", "box0/nvswitch").bandwidth == 450
     assert {network.egress(rank) for rank in network.compute_nodes} == {475}
@@ -330,15 +330,15 @@ def test_hosts_need_ranks_that_differ() -> None:
 def test_other_kinds_of_xml_are_named(text: str, message: str) -> None:
     """They look alike from outside."""
     document = Document("topology.xml", text)
-    assert matches(document)
+    assert matches_nccl(document)
     with pytest.raises(FileFormatError, match=message):
-        read_box(document, BoxOptions())
+        read_nccl(document, BoxOptions())
 
 
 @pytest.mark.parametrize("text", ["", "{}", "\tGPU0\tGPU1", "  << a >>", "a<system/>"])
 def test_what_is_no_xml_is_left_to_others(text: str) -> None:
     """The content decides."""
-    assert not matches(Document("topology.xml", text))
+    assert not matches_nccl(Document("topology.xml", text))
 
 
 def test_a_header_and_comments_are_no_matter() -> None:

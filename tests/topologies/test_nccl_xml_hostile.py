@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError, TopologyError
-from collopt.topologies.importing.nccl.elements import MAX_DEPTH, MAX_ELEMENTS, MAX_VALUE
-from collopt.topologies.importing.nccl.nccl_xml import matches, read_box
-from collopt.topologies.importing.sources.document import MAX_BYTES, Document
-from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.importing.documents import MAX_BYTES, Document
+from collopt.topologies.importing.nccl_machine import MAX_ELEMENTS, MAX_VALUE, MAX_XML_DEPTH
+from collopt.topologies.importing.nccl_xml import matches_nccl, read_nccl
+from collopt.topologies.importing.options import BoxOptions
 from collopt.topologies.switched.scale_out import join_boxes
 from nccl_texts import GPU, SWITCH, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system, tag
 from sample_sizes import examples
@@ -99,9 +99,9 @@ def test_broken_files_are_refused_in_one_sentence_with_their_line(text: str, mes
     [
         (
             "<system version='1'><cpu numaid='0'>" + "<pci busid='1'>" * 10**5,
-            f"more than {MAX_DEPTH} elements stand inside",
+            f"more than {MAX_XML_DEPTH} elements stand inside",
         ),
-        ("<system version='1'><x>" + "<x>" * 10**5, f"more than {MAX_DEPTH} elements stand inside"),
+        ("<system version='1'><x>" + "<x>" * 10**5, f"more than {MAX_XML_DEPTH} elements stand inside"),
         ("<system version='1'>" + "<x/>" * 10**6, f"more than {MAX_ELEMENTS} elements"),
         (f"<system version='{'1' * 10**6}'/>", f"'version' is too long; expected at most {MAX_VALUE} characters"),
         (f"<system {'v' * 10**6}='1'/>", f"is too long; expected at most {MAX_VALUE} characters"),
@@ -149,11 +149,11 @@ def test_changed_files_are_read_or_refused(data: st.DataObject) -> None:
 def read_and_join(text: str) -> None:
     """Read a text in several ways; what is read makes a network, or is refused for a reason."""
     document = Document("topo.xml", text)
-    matches(document)
+    matches_nccl(document)
     refusals = []
     for options in OPTIONS:
         try:
-            box = read_box(document, options)
+            box = read_nccl(document, options)
             join_boxes([box, box], "two", fabric_switch=lambda _box, _nic: "ib")
         except FileFormatError as error:
             refusals.append(str(error))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collopt import bound
 from collopt.errors import FileFormatError
 from collopt.topologies import compose
-from collopt.topologies.importing.nccl.pcie_speeds import LANE_RATES
+from collopt.topologies.importing.pcie_tree import LANE_RATES
 from collopt.topologies.switched.scale_out import Box
 from nccl_texts import GPU, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system, tag
 from sample_sizes import examples

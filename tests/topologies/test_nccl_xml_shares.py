@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.topologies import compose
-from collopt.topologies.importing.nccl.elements import read_tree
-from collopt.topologies.importing.nccl.machine import read_machine
-from collopt.topologies.importing.nccl.pcie_tree import Node, read_pcie
-from collopt.topologies.importing.sources.document import Document
-from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.importing.documents import Document
+from collopt.topologies.importing.nccl_machine import read_machine, read_tree
+from collopt.topologies.importing.options import BoxOptions
+from collopt.topologies.importing.pcie_tree import Node, read_pcie
 from collopt.topologies.switched.scale_out import Box
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
 from sample_sizes import examples

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from collopt import plan, read_topology
 from collopt.errors import ColloptError, FileFormatError
 from collopt.topologies import Topology, read_box
-from collopt.topologies.importing.other_planners.ns3 import matches, read_network
-from collopt.topologies.importing.sources.document import Document
-from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.importing.documents import Document
+from collopt.topologies.importing.options import BoxOptions
+from collopt.topologies.importing.simulators import matches_ns3, read_ns3
 from sample_sizes import examples
 
 LEAVES = """\
@@ -34,7 +34,7 @@ src0 dst0 rate delay error_rate
 
 def network(text: str) -> Topology:
     """Read a text."""
-    return read_network(Document("topology.txt", text), BoxOptions()).topology
+    return read_ns3(Document("topology.txt", text), BoxOptions()).topology
 
 
 def refusal(text: str) -> str:
@@ -63,9 +63,9 @@ def test_a_file_is_known_by_its_content_and_becomes_its_graph(tmp_path: Path) ->
 
 def test_what_is_left_out_is_told() -> None:
     """Packets that are lost are nothing that a schedule could plan with."""
-    made = read_network(Document("topology.txt", LEAVES), BoxOptions())
+    made = read_ns3(Document("topology.txt", LEAVES), BoxOptions())
     assert made.notes == ("error rates of 1 of its links were left out: schedules lose nothing",)
-    assert read_network(Document("x", LEAVES.replace("0.000001", "0")), BoxOptions()).notes == ()
+    assert read_ns3(Document("x", LEAVES.replace("0.000001", "0")), BoxOptions()).notes == ()
 
 
 def test_line_ends_count_like_spaces() -> None:
@@ -73,7 +73,7 @@ def test_line_ends_count_like_spaces() -> None:
     head, _, _ = LEAVES.partition("First")
     ordered = head.replace("4 5\n0 4", "4\n5 0 4").replace("0\n1 4", "0 1\n4")
     assert network(ordered) == network(LEAVES)
-    assert not matches(Document("x", head.replace("\n", " ")))
+    assert not matches_ns3(Document("x", head.replace("\n", " ")))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_files_made_to_harm_are_refused_at_once() -> None:
         network("65536 0 999999999\n0 1 1Gbps 1us 0\n")
     assert "is '999" in refusal(f"2 0 1\n0 1 {'9' * 10**6}Gbps 1us 0")
     assert "is '" in refusal(f"2 0 1\n{'9' * 10**6} 1 1Gbps 1us 0")
-    assert not matches(Document("x", "1 " * 10**6))
+    assert not matches_ns3(Document("x", "1 " * 10**6))
 
 
 WORDS = st.sampled_from([*LEAVES.split(), "\n", "-1", "1e9", "0.5", "9" * 40, "Gbps", "٣", "1Gbps", "0", "1"])
@@ -156,7 +156,7 @@ def test_changed_files_are_read_or_refused(words: list[str], begin: int, end: in
     """Words taken out and put in: never another error."""
     known = LEAVES.split(" ")
     text = " ".join([*known[:begin], *words, *known[end:]])
-    matches(Document("x", text))
+    matches_ns3(Document("x", text))
     message = ""
     try:
         network(text)

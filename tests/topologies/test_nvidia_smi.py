@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from collopt import bound
 from collopt.errors import ColloptError, FileFormatError, TopologyError
 from collopt.topologies import compose, dgx1_v100, dgx_a100, dgx_b200, dgx_b300, dgx_h100, read_topology
-from collopt.topologies.importing.sources.document import Document, read_document
-from collopt.topologies.importing.sources.options import BoxOptions
-from collopt.topologies.importing.vendor_tools.nvidia_smi import matches, read_box
+from collopt.topologies.importing.documents import Document, read_document
+from collopt.topologies.importing.nvidia_smi import matches_nvidia_smi, read_nvidia_smi
+from collopt.topologies.importing.options import BoxOptions
 from collopt.topologies.switched.box_files import stored_fields
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
@@ -32,8 +32,8 @@ HALVES = ["CPU Affinity\tNUMA Affinity", *["0-31\t0"] * 4, *["32-63\t1"] * 4]
 def read(text: str, **options: str | int) -> Box:
     """Read the text with options as people write them."""
     document = Document("topo.txt", text)
-    assert matches(document)
-    return read_box(document, BoxOptions.of(**options))  # type: ignore[arg-type]
+    assert matches_nvidia_smi(document)
+    return read_nvidia_smi(document, BoxOptions.of(**options))  # type: ignore[arg-type]
 
 
 def table(kinds: list[str], tails: list[str] | None = None) -> str:
@@ -65,7 +65,7 @@ def link_set(box: Box) -> set[tuple[frozenset[str], Fraction]]:
 def test_the_real_table_of_a_dgx1_gives_our_dgx1() -> None:
     """The same links, and the one NIC next to two GPUs."""
     document = read_document(sample("nvidia-smi-topo_v100-hybrid-cube-mesh.txt"))
-    box = read_box(document, BoxOptions.of(gpu="v100", nic_bandwidth="12.5"))
+    box = read_nvidia_smi(document, BoxOptions.of(gpu="v100", nic_bandwidth="12.5"))
     assert repeat_box(box, 1) == dgx1_v100()
     assert [nic.near for nic in box.nics] == [("gpu2", "gpu3")]
     assert (box.name, box.nics[0].bandwidth) == ("v100-8gpu", Fraction(25, 2))
@@ -74,7 +74,7 @@ def test_the_real_table_of_a_dgx1_gives_our_dgx1() -> None:
 def test_the_real_table_of_eight_a100_gives_our_dgx_a100() -> None:
     """Twelve links into one switch; two NICs next to every two GPUs, whose speed the table does not say."""
     document = read_document(sample("nvidia-smi-topo_a100-8gpu-8nic.txt"))
-    box = read_box(document, BoxOptions.of(gpu="a100"))
+    box = read_nvidia_smi(document, BoxOptions.of(gpu="a100"))
     assert repeat_box(box, 1) == dgx_a100()
     assert [nic.near for nic in box.nics] == [(f"gpu{nic // 2 * 2}", f"gpu{nic // 2 * 2 + 1}") for nic in range(8)]
     assert {nic.bandwidth for nic in box.nics} == {None}
@@ -85,7 +85,7 @@ def test_the_real_table_of_eight_a100_gives_our_dgx_a100() -> None:
 def test_the_real_table_of_two_gpus_on_one_cpu_gives_two_links_to_it() -> None:
     """With tabs, and with the column GPU NUMA ID."""
     document = read_document(sample("nvidia-smi-topo_2gpu-phb-tabs.txt"))
-    box = read_box(document, BoxOptions.of(pcie_bandwidth=63))
+    box = read_nvidia_smi(document, BoxOptions.of(pcie_bandwidth=63))
     assert link_set(box) == {(frozenset((f"gpu{gpu}", "cpu0")), Fraction(63)) for gpu in range(2)}
     assert (box.name, box.switches) == ("nvidia-2gpu", ("cpu0",))
 
@@ -290,7 +290,7 @@ def test_nvlinks_to_a_nic_are_refused() -> None:
 )  # fmt: skip
 def test_what_is_no_such_table_does_not_match(text: str) -> None:
     """So that another format is tried."""
-    assert not matches(Document("a", text))
+    assert not matches_nvidia_smi(Document("a", text))
 
 
 @settings(max_examples=examples(200))
@@ -306,8 +306,8 @@ def test_damage_of_any_kind_gives_one_clear_error_or_a_box(data: st.DataObject) 
         )
         text = text[:start] + piece + text[end:]
     document = Document("topo.txt", text)
-    if matches(document):
-        assert "\n" not in refusal(lambda: repeat_box(read_box(document, BoxOptions.of(gpu="v100")), 1))
+    if matches_nvidia_smi(document):
+        assert "\n" not in refusal(lambda: repeat_box(read_nvidia_smi(document, BoxOptions.of(gpu="v100")), 1))
 
 
 def test_a_slot_counts_no_more_than_the_nic_in_it() -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from collopt import plan, read_topology
 from collopt.errors import ColloptError, FileFormatError, TopologyError
 from collopt.topologies import compose, read_box, torus
+from collopt.topologies.importing.documents import Document
 from collopt.topologies.importing.read import import_network
-from collopt.topologies.importing.sources.document import Document
 from sample_sizes import examples
 
 PROFILE: dict[str, Any] = {

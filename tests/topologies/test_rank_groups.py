@@ -20,7 +20,7 @@ from collopt.topologies import (
     ring,
     torus,
 )
-from collopt.topologies.graphs.rank_groups import UNREACHED, rank_distances, rank_groups
+from collopt.topologies.symmetry.rank_groups import UNREACHED, rank_distances, rank_groups
 
 SIZES = [
     (dgx_a100(boxes=1), (8,)),

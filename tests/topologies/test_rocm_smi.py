@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from fractions import Fraction
-from types import ModuleType
 
 import networkx as nx
 import pytest
@@ -13,24 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
-from collopt.topologies.importing.sources.document import Document, read_document
-from collopt.topologies.importing.sources.options import BoxOptions
-from collopt.topologies.importing.vendor_tools import amd_sysfs, rocm_smi_bandwidth, rocm_smi_topology
+from collopt.topologies.importing.documents import Document, read_document
+from collopt.topologies.importing.formats import FORMATS, Format
+from collopt.topologies.importing.options import BoxOptions
 from collopt.topologies.switched.box_files import stored_fields
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from sample_files import sample
 from sample_sizes import examples
 from vendor_tables import FRONTIER, node_bandwidths, refusal, rocm_topology, two_hives
 
+READERS = {each.reader: each for each in FORMATS}
+BANDWIDTHS, TYPES, COUNTS = (READERS[name] for name in ("bandwidths", "topology_tables", "link_counts"))
 SYSFS = "".join(" ".join(f"{count:02x}" for count in row) + "\n" for row in FRONTIER)
 NO_LINKS = [[0] * 4 for _ in range(4)]
 
 
-def read(reader: ModuleType, text: str, **options: str | int) -> Box:
+def read(reader: Format, text: str, **options: str | int) -> Box:
     """Read the text with options as people write them."""
     document = Document("rocm.txt", text)
     assert reader.matches(document)
-    box = reader.read_box(document, BoxOptions.of(**options))  # type: ignore[arg-type]
+    box = reader.read(document, BoxOptions.of(**options))  # type: ignore[arg-type]
     assert isinstance(box, Box)
     return box
 
@@ -45,10 +46,8 @@ def counts_of(box: Box, link: int) -> tuple[tuple[int, ...], ...]:
 
 def test_the_real_tables_of_four_mi250x_agree_with_the_count_of_the_driver() -> None:
     """Two tools, one graph of 4, 2 and 1 links."""
-    table = rocm_smi_bandwidth.read_box(
-        read_document(sample("rocm-smi-shownodesbw_mi250x-8gcd.txt")), BoxOptions.of(gpu="mi250x")
-    )
-    driver = amd_sysfs.read_box(
+    table = BANDWIDTHS.read(read_document(sample("rocm-smi-shownodesbw_mi250x-8gcd.txt")), BoxOptions.of(gpu="mi250x"))
+    driver = COUNTS.read(
         read_document(sample("amd-sysfs-xgmi_num_links_frontier-8gcd.txt")), BoxOptions.of(gpu="mi250x")
     )
     assert table.links == driver.links
@@ -57,7 +56,7 @@ def test_the_real_tables_of_four_mi250x_agree_with_the_count_of_the_driver() -> 
 
 def test_links_are_counted_by_the_quotient_of_the_bandwidths() -> None:
     """50000-200000 is four links, 0-0 is none."""
-    box = read(rocm_smi_bandwidth, node_bandwidths(FRONTIER))
+    box = read(BANDWIDTHS, node_bandwidths(FRONTIER))
     assert counts_of(box, 50) == FRONTIER
     assert box.name == "amd-8gpu"
     assert box.notes[0] == "an xGMI link is modeled with 50 GB/s in each direction, which the driver states unmeasured"
@@ -65,10 +64,10 @@ def test_links_are_counted_by_the_quotient_of_the_bandwidths() -> None:
 
 def test_the_driver_s_own_count_gives_the_same_box() -> None:
     """Its file says no bandwidth, so it takes that of the GPU."""
-    table = read(rocm_smi_bandwidth, node_bandwidths(FRONTIER), gpu="mi250")
-    assert read(amd_sysfs, SYSFS, gpu="mi250") == table
+    table = read(BANDWIDTHS, node_bandwidths(FRONTIER), gpu="mi250")
+    assert read(COUNTS, SYSFS, gpu="mi250") == table
     with pytest.raises(FileFormatError, match="does not state the speed of an xGMI link; say which GPU it is"):
-        read(amd_sysfs, SYSFS)
+        read(COUNTS, SYSFS)
 
 
 def test_four_mi250x_are_no_part_of_the_machine_with_eight() -> None:
@@ -86,15 +85,15 @@ def test_four_mi250x_are_no_part_of_the_machine_with_eight() -> None:
 def test_a_gpu_brings_its_own_figure_and_the_file_s_is_told() -> None:
     """The driver states 50 GB/s for every GPU."""
     mesh = [[int(a != b) for b in range(8)] for a in range(8)]
-    box = read(rocm_smi_bandwidth, node_bandwidths(mesh), gpu="mi300x")
+    box = read(BANDWIDTHS, node_bandwidths(mesh), gpu="mi300x")
     assert {link.bandwidth for link in box.links} == {Fraction(64)}
     assert "the file states 50 GB/s for a link, which the driver does not measure" in box.notes
-    planned = read(rocm_smi_bandwidth, node_bandwidths(mesh), gpu="mi300x", figures="nccl")
+    planned = read(BANDWIDTHS, node_bandwidths(mesh), gpu="mi300x", figures="nccl")
     assert {link.bandwidth for link in planned.links} == {Fraction(48)}
     with pytest.raises(
         FileFormatError, match="the bandwidth that RCCL plans with for an xGMI link; say which GPU it is"
     ):
-        read(rocm_smi_bandwidth, node_bandwidths(mesh), figures="nccl")
+        read(BANDWIDTHS, node_bandwidths(mesh), figures="nccl")
 
 
 @pytest.mark.parametrize(
@@ -118,27 +117,27 @@ def test_a_gpu_brings_its_own_figure_and_the_file_s_is_told() -> None:
 def test_a_table_of_bandwidths_that_makes_no_sense_is_refused(text: str, message: str) -> None:
     """With the line, and what to take instead."""
     with pytest.raises(FileFormatError, match=re.escape(message)):
-        read(rocm_smi_bandwidth, text)
+        read(BANDWIDTHS, text)
 
 
 def test_more_links_than_the_gpu_has_are_refused() -> None:
     """An MI300X has seven, one to each peer."""
     with pytest.raises(FileFormatError, match="gpu0 would have 7 links to others, but mi100 has 3"):
-        read(rocm_smi_bandwidth, node_bandwidths(FRONTIER), gpu="mi100")
+        read(BANDWIDTHS, node_bandwidths(FRONTIER), gpu="mi100")
 
 
 def test_the_real_table_of_two_hives_gives_two_meshes_joined_by_pcie() -> None:
     """Each hive on the CPU of its NUMA node."""
     document = read_document(sample("rocm-smi-showtopo_8gpu-two-hives.txt"))
-    box = rocm_smi_topology.read_box(document, BoxOptions.of(gpu="mi100", pcie_bandwidth=24))
-    assert box == read(rocm_smi_topology, rocm_topology(two_hives(), [0] * 4 + [1] * 4), gpu="mi100", pcie_bandwidth=24)
+    box = TYPES.read(document, BoxOptions.of(gpu="mi100", pcie_bandwidth=24))
+    assert box == read(TYPES, rocm_topology(two_hives(), [0] * 4 + [1] * 4), gpu="mi100", pcie_bandwidth=24)
     assert Counter(link.bandwidth for link in box.links) == {Fraction(46): 12, Fraction(24): 9}
 
 
 @pytest.mark.parametrize("numa", [[], [-1] * 8, [0] * 4], ids=["absent", "unknown", "cut"])
 def test_weights_place_gpus_on_cpus_where_numa_nodes_are_not_known(numa: list[int]) -> None:
     """72 is a path between CPUs."""
-    box = read(rocm_smi_topology, rocm_topology(two_hives(), numa), gpu="mi100", pcie_bandwidth=24)
+    box = read(TYPES, rocm_topology(two_hives(), numa), gpu="mi100", pcie_bandwidth=24)
     assert box.switches == ("cpu0", "cpu1")
     assert any("weight of their path is at most 40" in note for note in box.notes)
     assert repeat_box(box, 1).num_ranks == 8
@@ -147,14 +146,14 @@ def test_weights_place_gpus_on_cpus_where_numa_nodes_are_not_known(numa: list[in
 def test_a_weight_of_two_pcie_segments_is_within_a_cpu() -> None:
     """40, and no more."""
     for weight, cpus in ((40, ("cpu0",)), (41, ("cpu0", "cpu1"))):
-        box = read(rocm_smi_topology, rocm_topology([[0, weight], [weight, 0]]), pcie_bandwidth=32)
+        box = read(TYPES, rocm_topology([[0, weight], [weight, 0]]), pcie_bandwidth=32)
         assert box.switches == cpus
 
 
 def test_numa_nodes_count_more_than_weights() -> None:
     """By their weights all GPUs would be on one CPU."""
     weights = [[40 if weight == 72 else weight for weight in row] for row in two_hives()]
-    box = read(rocm_smi_topology, rocm_topology(weights, [8] * 4 + [1] * 4), gpu="mi100", pcie_bandwidth=24)
+    box = read(TYPES, rocm_topology(weights, [8] * 4 + [1] * 4), gpu="mi100", pcie_bandwidth=24)
     assert {(link.tail, link.head) for link in box.links if link.bandwidth == 24} == {
         ("cpu0", "cpu1"),
         *((f"gpu{gpu}", f"cpu{gpu < 4:d}") for gpu in range(8)),
@@ -165,7 +164,7 @@ def test_numa_nodes_count_more_than_weights() -> None:
 def test_only_weight_15_is_a_direct_link() -> None:
     """The hops are 1 on every xGMI path, so a ring of four looks like a mesh by hops."""
     ring = [[0 if a == b else 15 if (a - b) % 2 else 30 for b in range(4)] for a in range(4)]
-    box = read(rocm_smi_topology, rocm_topology(ring), gpu="mi100")
+    box = read(TYPES, rocm_topology(ring), gpu="mi100")
     assert {frozenset((link.tail, link.head)) for link in box.links} == {
         frozenset((f"gpu{gpu}", f"gpu{(gpu + 1) % 4}")) for gpu in range(4)
     }
@@ -174,7 +173,7 @@ def test_only_weight_15_is_a_direct_link() -> None:
 
 def test_pcie_only_needs_no_gpu() -> None:
     """A box without xGMI."""
-    box = read(rocm_smi_topology, rocm_topology([[0, 40], [40, 0]], [0, 0]), pcie_bandwidth=32)
+    box = read(TYPES, rocm_topology([[0, 40], [40, 0]], [0, 0]), pcie_bandwidth=32)
     assert {(link.tail, link.head, link.bandwidth) for link in box.links} == {
         ("gpu0", "cpu0", Fraction(32)),
         ("gpu1", "cpu0", Fraction(32)),
@@ -215,7 +214,7 @@ TWO_HIVES = rocm_topology(two_hives())
 def test_topology_tables_that_make_no_sense_are_refused(text: str, gpu: str | None, message: str) -> None:
     """With what to take or to say instead."""
     with pytest.raises(FileFormatError, match=re.escape(message)):
-        read(rocm_smi_topology, text, pcie_bandwidth=24, **({} if gpu is None else {"gpu": gpu}))
+        read(TYPES, text, pcie_bandwidth=24, **({} if gpu is None else {"gpu": gpu}))
 
 
 @pytest.mark.parametrize(
@@ -230,24 +229,24 @@ def test_topology_tables_that_make_no_sense_are_refused(text: str, gpu: str | No
 def test_counts_that_make_no_sense_are_refused(text: str, message: str) -> None:
     """Of the driver's own file."""
     with pytest.raises(FileFormatError, match=re.escape(message)):
-        read(amd_sysfs, text, gpu="mi250")
+        read(COUNTS, text, gpu="mi250")
 
 
 @pytest.mark.parametrize("text", ["", "00", "00 01\n01 00 00\n", "00 01\n", "00 0x\n0x 00", "zz zz\nzz zz", "0 1\n1 0"])
 def test_what_is_no_square_of_counts_does_not_match(text: str) -> None:
     """So that another format is tried."""
-    assert not amd_sysfs.matches(Document("a", text))
+    assert not COUNTS.matches(Document("a", text))
 
 
-@pytest.mark.parametrize("reader", [rocm_smi_bandwidth, rocm_smi_topology, amd_sysfs])
+@pytest.mark.parametrize("reader", [BANDWIDTHS, TYPES, COUNTS])
 @settings(max_examples=examples(150))
 @given(data=st.data())
-def test_damage_of_any_kind_gives_one_clear_error_or_a_box(reader: ModuleType, data: st.DataObject) -> None:
+def test_damage_of_any_kind_gives_one_clear_error_or_a_box(reader: Format, data: st.DataObject) -> None:
     """Never another exception."""
     text = {
-        rocm_smi_bandwidth: node_bandwidths(FRONTIER),
-        rocm_smi_topology: rocm_topology(two_hives(), [0] * 4 + [1] * 4),
-        amd_sysfs: SYSFS,
+        BANDWIDTHS: node_bandwidths(FRONTIER),
+        TYPES: rocm_topology(two_hives(), [0] * 4 + [1] * 4),
+        COUNTS: SYSFS,
     }[reader]
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
@@ -257,4 +256,4 @@ def test_damage_of_any_kind_gives_one_clear_error_or_a_box(reader: ModuleType, d
     document = Document("rocm.txt", text)
     if reader.matches(document):
         options = BoxOptions.of(gpu=data.draw(st.sampled_from(["mi100", "mi250", "mi300x"])))
-        assert "\n" not in refusal(lambda: repeat_box(reader.read_box(document, options), 1))
+        assert "\n" not in refusal(lambda: repeat_box(reader.read(document, options), 1))

@@ -20,7 +20,7 @@ from collopt.topologies import (
     ring,
     write_topology,
 )
-from collopt.topologies.network.assumed_costs import as_costs
+from collopt.topologies.network.link_costs import as_costs
 
 
 def test_numbers_are_exact() -> None:

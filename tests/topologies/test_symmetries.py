@@ -28,7 +28,7 @@ from collopt.topologies import (
     torus,
 )
 from collopt.topologies import symmetries as find_symmetries
-from collopt.topologies.graphs.orbits import LinkOrbits, link_images, link_orbits, trivial_link_orbits
+from collopt.topologies.symmetry.automorphisms import LinkOrbits, link_images, link_orbits, trivial_link_orbits
 from sample_sizes import examples
 
 Mapping = tuple[int, ...]
@@ -178,7 +178,7 @@ def test_a_search_that_gives_up_keeps_what_it_found(monkeypatch: pytest.MonkeyPa
     """What is found is right with any number of attempts; with none, nothing is known."""
     import sys
 
-    module = sys.modules["collopt.topologies.graphs.automorphisms"]
+    module = sys.modules["collopt.topologies.symmetry.automorphisms"]
     cube, found = hypercube(4), []
     for attempts in range(40):
         monkeypatch.setattr(module, "MAX_WORK", attempts * (module.FIXED_COST + len(cube.links)))

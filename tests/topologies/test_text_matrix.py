@@ -7,8 +7,8 @@ import re
 import pytest
 
 from collopt.errors import FileFormatError
-from collopt.topologies.importing.sources.document import Document
-from collopt.topologies.importing.sources.text_matrix import (
+from collopt.topologies.importing.documents import Document
+from collopt.topologies.importing.text_matrix import (
     MAX_LABELS,
     CellKind,
     TextMatrix,

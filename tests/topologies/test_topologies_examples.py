@@ -8,37 +8,43 @@ from fractions import Fraction
 import numpy as np
 
 from collopt.topologies import dgx1_v100
-from collopt.topologies.direct_connect.arcs import arcs_to, bidirectional_arcs, circulant_arcs
+from collopt.topologies.direct_connect.arcs import (
+    arcs_to,
+    bidirectional_arcs,
+    circulant_arcs,
+    line_graph_name,
+    offset_names,
+    operand,
+)
+from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_parents
 from collopt.topologies.direct_connect.circulants import (
     bidirectional_offset_sets,
     digraph_offset_sets,
     sampled_offset_sets,
 )
 from collopt.topologies.direct_connect.distance_regular import incidence_edges
-from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
-from collopt.topologies.graphs.names import line_graph_name, offset_names, operand
-from collopt.topologies.graphs.orbits import link_images, link_orbits
-from collopt.topologies.importing.formats import latencies_note, unsupported_format
-from collopt.topologies.importing.nccl.nccl_xml import read_box
-from collopt.topologies.importing.other_planners import msccl_tools, ns3
-from collopt.topologies.importing.sources.document import Document
-from collopt.topologies.importing.sources.json_text import as_decimal
-from collopt.topologies.importing.sources.options import BoxOptions, find_product, is_always_linked, product_of
-from collopt.topologies.importing.sources.text_matrix import find_headers, line_below, plain_lines
-from collopt.topologies.importing.vendor_tools.box_from_links import (
+from collopt.topologies.importing.box_from_links import (
     PcieLocation,
     box_name,
     directly_linked,
     pcie_link_bandwidth,
     pcie_path_tree,
 )
-from collopt.topologies.network.hop_distances import hop_distances, partial_hop_distances
-from collopt.topologies.network.link_classes import link_classes, matching_classes
+from collopt.topologies.importing.documents import Document, as_decimal
+from collopt.topologies.importing.formats import latencies_note, unsupported_format
+from collopt.topologies.importing.nccl_xml import read_nccl
+from collopt.topologies.importing.options import BoxOptions, find_product, is_always_linked, product_of
+from collopt.topologies.importing.planner_inputs import read_msccl
+from collopt.topologies.importing.simulators import read_ns3
+from collopt.topologies.importing.text_matrix import find_headers, line_below, plain_lines
+from collopt.topologies.network.direct_graph import hop_distances, partial_hop_distances
+from collopt.topologies.network.link_costs import link_classes, matching_classes
 from collopt.topologies.network.links import node_kind, rank_number
 from collopt.topologies.network.topology import Topology
 from collopt.topologies.network.topology_json import topology_from_json, topology_to_json
 from collopt.topologies.switched.nic_shares import max_min_shares
 from collopt.topologies.switched.scale_out import SharedLink
+from collopt.topologies.symmetry.automorphisms import link_images, link_orbits
 
 
 def test_arcs_to() -> None:
@@ -138,14 +144,14 @@ def test_read_box() -> None:
         '<pci busid="0:1:0"><gpu dev="0" sm="80"><nvlink target="0:2:0" count="4" tclass="0x03"/></gpu></pci>',
         '<pci busid="0:2:0"><gpu dev="1" sm="80"><nvlink target="0:1:0" count="4" tclass="0x03"/></gpu></pci>',
     )
-    box = read_box(Document("pair.xml", pair), BoxOptions())
+    box = read_nccl(Document("pair.xml", pair), BoxOptions())
     assert (box.name, box.links[0].bandwidth) == ("a100-2gpu", Fraction(100, 1))
 
 
 def test_read_msccl_tools_network() -> None:
     """Read a topology of msccl-tools."""
     text = '{"msccl_type": "topology", "name": "pair", "links": [[0, 2], [2, 0]], "switches": []}'
-    read = msccl_tools.read_network(Document("pair.json", text), BoxOptions.of(gpu="a100"))
+    read = read_msccl(Document("pair.json", text), BoxOptions.of(gpu="a100"))
     assert read.topology.egress("gpu0") == 50
 
 
@@ -153,7 +159,7 @@ def test_read_ns3_network() -> None:
     """Read a topology of ns-3."""
     text = "3 1 2\n2\n0 2 200Gbps 0.005ms 0\n1 2 200Gbps 0.005ms 0\n"
     assert (
-        repr(ns3.read_network(Document("topology.txt", text), BoxOptions()).topology.link("npu0", "switch2"))
+        repr(read_ns3(Document("topology.txt", text), BoxOptions()).topology.link("npu0", "switch2"))
         == "Link(tail='npu0', head='switch2', bandwidth=Fraction(25, 1), latency=Fraction(5, 1))"
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from collopt.errors import FileFormatError
+from collopt.topologies.importing.documents import Document
 from collopt.topologies.importing.formats import PREFIX_CHARACTERS, find_format, unsupported_format
-from collopt.topologies.importing.sources.document import Document
 
 
 @pytest.mark.parametrize(

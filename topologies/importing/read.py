@@ -15,10 +15,9 @@ from ..network.topology import Link, Topology
 from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..switched.nic_shares import with_port_bandwidth
 from ..switched.scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes
-from .formats import Format, find_format, latencies_note, network_latencies, read_box, read_format
-from .sources import box_file
-from .sources.document import Document, Imported, read_document
-from .sources.options import OPTIONS, PRODUCTS, BoxOptions
+from .documents import Document, Imported, read_document
+from .formats import Format, find_format, latencies_note, matches_own_box, network_latencies, read_box, read_format
+from .options import OPTIONS, PRODUCTS, BoxOptions
 
 FABRICS = {"full": "fabric", "rail": "rail{nic}", "leaf_spine": "leaf{leaf}"}
 """Name of the switch of a NIC, by its position in its box and the leaf of that box."""
@@ -176,7 +175,7 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
     """Import a network from collopt's JSON or a file of one of `FORMATS`."""
     given: dict[str, Any] = dict(options)
     document = read_document(path)
-    own = OWN_FORMAT_MARK in document.text and not box_file.matches(document)
+    own = OWN_FORMAT_MARK in document.text and not matches_own_box(document)
     format_ = None if own else find_format(document)
     if format_ is None:
         _refuse(given, document)

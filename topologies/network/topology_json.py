@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import FileFormatError, TopologyError
 from ...support.array_text import decode_integers, encode_integers
 from ...support.json_files import check_header
-from .link_classes import link_classes, matching_classes
+from .link_costs import link_classes, matching_classes
 from .links import LinkColumns
 from .topology import Topology
 

@@ -1,7 +1,7 @@
 """Kernel of the vector clocks that credits and acknowledgements are left out by."""
 
 from ....support.arrays import IntArray, ShortArray, SmallArray
-from ....support.compiling.kernels import kernel
+from ....support.kernels import kernel
 
 
 @kernel

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....support.arrays import IntArray, ShortArray, SmallArray
-from ....support.compiling.kernels import kernel
+from ....support.kernels import kernel
 from . import fields
 from .code import Code
 from .state import State

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ....support.arrays import IntArray
-from ....support.compiling.kernels import kernel
+from ....support.kernels import kernel
 from . import fields
 from .clocks import access, closed_row, joined_row, part, segments, thread_token, token, wait_for
 from .code import Code

@@ -1,1 +1,0 @@
-"""Schedules of expanded graphs, reversal."""

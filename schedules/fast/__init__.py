@@ -1,1 +1,0 @@
-"""`AllToAllvSchedule` and its two-tier cost."""

@@ -1,0 +1,1 @@
+"""FAST's all-to-allv in stages: data, checks and the two-tier model of its time."""

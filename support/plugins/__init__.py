@@ -1,1 +1,0 @@
-"""Functions that packages register by entry points, and views of objects that are such functions."""
