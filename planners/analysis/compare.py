@@ -176,11 +176,11 @@ def _internal_error(error: Exception) -> str:
 
 def _pattern_filter(collective: Collective) -> Callable[[str], bool]:
     """Return a predicate: whether a planner or bound, by name, is for collectives with this pattern."""
-    kind = [each.name for each in (PAIR_COLLECTIVES if collective.in_pairs else TREE_COLLECTIVES)]
+    kind = PAIR_COLLECTIVES if collective.in_pairs else TREE_COLLECTIVES
 
     def has_pattern(name: str) -> bool:
         if name in PLANNERS:
-            return name != "auto" and not PLANNERS[name].options.keys().isdisjoint(kind)
+            return name != "auto" and any(map(PLANNERS[name].plans, kind))
         return not collective.in_pairs
 
     return has_pattern

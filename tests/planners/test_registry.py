@@ -117,7 +117,7 @@ def test_options_of_other_collectives_are_refused_without_a_planner_too() -> Non
 
 def test_an_option_of_a_planner_that_takes_none_is_refused() -> None:
     """In one sentence that ends."""
-    message = r"^planner 'recursive-halving-doubling' has no option 'chunks'; its options: none$"
+    message = r"^planner 'recursive-halving-doubling' has no option 'chunks'; its options: none; "
     with pytest.raises(UnsupportedError, match=message):
         plan(ring(4), "allreduce", planner="recursive-halving-doubling", chunks=1)
 
@@ -186,7 +186,6 @@ def test_other_spellings_of_a_collective_are_recognized(ask: Callable[..., objec
         ({"traffic": [[1]]}, "allgather takes no traffic; all_to_allv does"),
         ({"planner": "ring", "size": "many"}, "size"),
         ({"chunks": 2}, "'forestcoll' has no option 'chunks'; .*planners with chunks: bfb, greedy, milp$"),
-        ({"in_network": 1}, "in_network is 1"),
     ],
 )
 def test_what_a_planner_does_not_take_is_refused(options: dict[str, Any], message: str) -> None:
@@ -198,7 +197,8 @@ def test_what_a_planner_does_not_take_is_refused(options: dict[str, Any], messag
 
 def test_sizes_that_do_not_matter_to_a_planner_are_part_of_the_problem() -> None:
     """Rings are the same for all sizes."""
-    assert plan(ring(3), "allgather", planner="ring", size="1M") == plan(ring(3), "allgather", planner="ring")
+    made, sized = (plan(ring(3), "allgather", planner="ring", size=size) for size in (None, "1M"))
+    assert made.to_json()["schedule"] == sized.to_json()["schedule"]
 
 
 def test_a_registered_planner_is_asked() -> None:
