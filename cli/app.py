@@ -15,30 +15,28 @@ import typer
 
 from ..errors import CertificateError, ColloptError, ProgramError
 from ..support.validation import shown
-from .arguments.parameters import Command, UsageError, described, option
-from .arguments.runtime_files import RuntimeFiles
-from .arguments.shared import NetworkOptions, ShardOptions
-from .inspecting.explore import explore
-from .inspecting.import_network import import_network
-from .inspecting.lint import lint
-from .inspecting.plan_files import export, report, verify
-from .inspecting.score import score
-from .inspecting.show import show
-from .inspecting.topologies import topologies
-from .planning.bound import bound
-from .planning.compare import compare
-from .planning.family import family
-from .planning.find import find
-from .planning.groups import groups
-from .planning.plan import plan
-from .planning.sensitivity import sensitivity
-from .planning.survive import survive
-from .running.bench import bench
-from .running.calibrate import calibrate
-from .running.doctor import doctor
-from .running.run import run
-from .terminal.exit_status import CHECK_FAILED, INTERRUPTED, UNUSABLE
-from .terminal.output import Formats, emit, give_up_output, note
+from .commands.bench import bench
+from .commands.bound import bound
+from .commands.calibrate import calibrate
+from .commands.compare import compare
+from .commands.doctor import doctor
+from .commands.explore import explore
+from .commands.family import family
+from .commands.find import find
+from .commands.groups import groups
+from .commands.lint import lint
+from .commands.network_files import import_network, topologies
+from .commands.plan import plan
+from .commands.plan_files import export, report, verify
+from .commands.run import run
+from .commands.score import score
+from .commands.sensitivity import sensitivity
+from .commands.show import show
+from .commands.survive import survive
+from .terminal.options import NetworkOptions, ShardOptions
+from .terminal.output import CHECK_FAILED, INTERRUPTED, UNUSABLE, Formats, emit, give_up_output, note
+from .terminal.parameters import Command, UsageError, described, option
+from .terminal.runtime_files import RuntimeFiles
 
 GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles, Formats)
 """Groups of options; a command has one parameter for each group."""

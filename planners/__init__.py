@@ -19,7 +19,7 @@ from .pairs.dispatch import DispatchBound, DispatchPlan, schedule_dispatch
 from .pairs.dispatch_counts import DispatchCounts, count_dispatch
 from .pairs.fast import schedule_all_to_allv
 from .plans.files import load_plan
-from .plans.plan import Plan
+from .plans.plan import Plan, exporter
 from .plans.stages import on_stage
 from .registry import PLANNERS, Planner, plan, register_planner
 from .trees.logical import LogicalTopology, Route, Split, logical_topology
@@ -29,6 +29,7 @@ __all__ = ["PLANNERS", "Plan", "Planner", "bound", "bound_sizes", "load_plan", "
 __all__ += ["register_planner"]
 __all__ += ["Synthesis", "compare", "lp_bound", "scan_trees_per_root", "sensitivity", "steiner_bound"]
 __all__ += ["LogicalTopology", "Route", "Split", "logical_topology"]
+__all__ += ["exporter"]
 __all__ += ["PlanFolder", "survive", "synthesis_frontier", "synthesise"]
 __all__ += ["bfb_cost", "bfb_schedule", "plan_bfb"]
 __all__ += ["Candidate", "Frontier", "find_topologies", "sweep_topologies"]

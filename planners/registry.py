@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ..errors import UnsupportedError
 from ..schedules import Collective, as_bytes
-from ..schedules.traffic.collective import AnyCollective, as_collective
+from ..schedules.collective import AnyCollective, as_collective
 from ..support.validation import as_flag, hint, shown
 from ..topologies import RuntimeCosts, Topology
 from ..topologies.files import NetworkLike, refuse_network_options

@@ -16,9 +16,9 @@ import pytest
 
 from cli_calls import call, process, refusal
 from collopt.cli.app import COMMANDS, GROUPS
-from collopt.cli.arguments import parameters
-from collopt.cli.arguments.parameters import complete_collective, complete_planner, complete_topology
+from collopt.cli.terminal import parameters
 from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
+from collopt.cli.terminal.parameters import complete_collective, complete_planner, complete_topology
 from collopt.planners import PLANNERS
 from collopt.planners.plans.stages import Trace, on_stage
 from collopt.support import progress
@@ -215,7 +215,7 @@ def test_other_words_after_completion_are_refused(capsys: pytest.CaptureFixture[
 def test_importing_the_completions_loads_nothing_heavy() -> None:
     """A shell waits for them at every press of a key."""
     program = (
-        "import sys; from collopt.cli.arguments import parameters as p; "
+        "import sys; from collopt.cli.terminal import parameters as p; "
         "p.complete_topology('m'); p.complete_planner('m'); "
         "print([name for name in ('numba', 'scipy', 'pandas', 'torch') if name in sys.modules])"
     )

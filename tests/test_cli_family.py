@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_calls import call, netfile, refusal
-from collopt.runtime.msccl.format.limits import RUNTIMES
+from collopt.runtime.msccl.limits import RUNTIMES
 from collopt.topologies import Topology, write_topology
 from switched_forests import switched_boxes
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli_calls import call, netfile, refusal
-from collopt.cli.arguments.networks import find_network, flag_of
-from collopt.cli.arguments.shared import NetworkOptions
+from collopt.cli.terminal.networks import find_network, flag_of
+from collopt.cli.terminal.options import NetworkOptions
 from collopt.topologies import Topology, catalogue, fat_tree, mi250, rail, ring, torus
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cli_calls import call, refusal
-from collopt.cli.arguments import shared
-from collopt.cli.arguments.shared import read_traffic
+from collopt.cli.terminal import options as shared
+from collopt.cli.terminal.options import read_traffic
 from collopt.errors import FileFormatError
 
 TRAFFIC = np.ones((8, 8), dtype=np.int64) + 4 * np.eye(8, k=1, dtype=np.int64)

@@ -53,7 +53,7 @@ WIDE_CELLS_LEFT = {
     "docs/reference/plan-json.md": 5,
     "docs/reference/planners.md": 4,
     "docs/reference/topology-json.md": 2,
-    "cli/arguments/options.toml": 5,
+    "cli/terminal/options.toml": 5,
 }
 WITH_EXAMPLES = 0.5
 """Share of the exported functions whose docstring has a doctest."""
@@ -149,9 +149,9 @@ def test_finds_names_that_name_nothing(source: str, names: int, tmp_path: Path) 
 
 def test_table_cells_are_short() -> None:
     """At most 25 words in a cell of the documentation, and in the help of an option."""
-    help_texts = tomllib.loads((ROOT / "cli/arguments/options.toml").read_text(encoding="utf-8")).values()
+    help_texts = tomllib.loads((ROOT / "cli/terminal/options.toml").read_text(encoding="utf-8")).values()
     cells = {
-        "cli/arguments/options.toml": [
+        "cli/terminal/options.toml": [
             about["help"] for group in help_texts for about in group.values() if isinstance(about, dict)
         ]
     }

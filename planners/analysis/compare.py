@@ -19,8 +19,8 @@ from ...schedules import (
     Collective,
     as_bytes,
 )
+from ...schedules.collective import AnyCollective, as_collective
 from ...schedules.timing.predict import MANY_EVENTS, Predictor
-from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...support import progress
 from ...support.misses import timed_compilation
 from ...support.validation import shown

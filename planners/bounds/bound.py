@@ -6,7 +6,7 @@ from typing import Any, overload
 
 from ...errors import UnsupportedError
 from ...schedules import COLLECTIVES, Bound, SizeBound
-from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...schedules.collective import AnyCollective, as_collective
 from ...support.quantities import as_several_bytes
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ...topologies.files import NetworkLike, refuse_options

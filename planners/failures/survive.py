@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BoundError, ColloptError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import COLLECTIVES, Collective
-from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...schedules.collective import AnyCollective, as_collective
 from ...solvers.highs.options import as_here
 from ...support import progress
 from ...support.quantities import Exact

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from ... import topologies
 from ...schedules import StepSchedule, base_reduce_scatter, base_schedule, reversed_schedule
+from ...schedules.collective import Direction
 from ...schedules.steps import expansions as schedule_expansions
-from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 from ...topologies import DirectGraph, Topology
 from ...topologies.direct_connect import expansions as graph_expansions

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...schedules import ALLREDUCE, BROADCAST, REDUCE, Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...topologies import Topology
 from ...topologies.direct_connect.basic_graphs import double_binary_tree_parents
 from ..plans.plan import Plan

@@ -15,7 +15,6 @@ from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, StagedFlow, s
 from ...schedules.stages.as_flow import LocalParts, Routes, all_pieces, as_flow, at_once
 from ...schedules.stages.segments import StagedArrays, lane_rate
 from ...schedules.steps.flow_verify import check_partners
-from ...schedules.traffic.collective import AnyCollective
 from ...support import progress
 from ...support.arrays import IntArray, joined_rows
 from ...support.lookup import rows_with_repeats

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
+from ...schedules.collective import EVERY_ROOT, AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..registry import register_planner

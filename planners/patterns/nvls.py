@@ -22,7 +22,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import ALLREDUCE, Forest
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective
+from ...schedules.collective import EVERY_ROOT, AnyCollective
 from ...topologies import Topology
 from ...topologies.direct_connect.basic_graphs import double_binary_tree_parents
 from ..plans.plan import Plan

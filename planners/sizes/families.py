@@ -16,7 +16,7 @@ import numpy as np
 
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Forest, StepAllreduce, StepExchange, StepSchedule
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
+from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
 from ...topologies.symmetry.rank_groups import RankGroups, rank_groups

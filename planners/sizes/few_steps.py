@@ -5,8 +5,8 @@ from functools import partial
 
 from ...errors import UnsupportedError
 from ...schedules import as_bytes
+from ...schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...schedules.timing.predict import Predictor
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.validation import shown
 from ...topologies import LINKS_ONLY, Topology
 from ...topologies.network.link_costs import as_costs

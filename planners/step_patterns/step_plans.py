@@ -8,8 +8,8 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import StepAllreduce, StepExchange, StepSchedule
+from ...schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...schedules.steps.expansions import DirectSends
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.arrays import IntArray, distinct
 from ...topologies import Topology
 from ...topologies.network.direct_graph import partial_hop_distances

@@ -14,7 +14,7 @@ from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Collective, Cut
 from ...schedules.bounds.witness import Witness
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
+from ...schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest, link_orbits
 from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
 from ...support.arrays import IntArray, orbits

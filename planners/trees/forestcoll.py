@@ -23,7 +23,7 @@ from ...schedules import (
     TreeSchedule,
 )
 from ...schedules import in_network as branched_at_switches
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...solvers.trees.bottleneck import Bottleneck
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan

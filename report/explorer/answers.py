@@ -10,13 +10,13 @@ from ...errors import UnsupportedError
 from ...planners import PLANNERS, Plan, bound, bound_sizes, plan
 from ...planners.plans.plan import document_text
 from ...schedules import EVERY_SCHEDULE, Bound, Collective
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.validation import shown
 from ...topologies import Topology, link_classes, write_topology
 from ...topologies.network.link_costs import as_costs
 from ..html.scene import scene
-from ..tables.summary import check_rows, schedule_rows
+from ..summary import check_rows, schedule_rows
 from .scenario import Scenario
 
 BOUNDED_RANKS = 256  # up to which bounding the time of a size takes a second

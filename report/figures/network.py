@@ -13,13 +13,14 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Bound
+from ...schedules.bounds.witness import WitnessView
 from ...support.arrays import FloatArray
 from ...support.formatting import bandwidth_text, count_text
 from ...support.validation import as_kind
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..layout import Places, box_of_nodes, link_curves, places
-from ..tables.plan_tables import WitnessView, witness_view
+from ..plan_tables import witness_view
 from .style import COLORS, empty_figure, legend, shortened, tint
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from ...planners import Plan
 from ...runtime import Calibration
 from ...schedules import as_bytes
 from ...support.formatting import bandwidth_text, count_text, time_text
-from ..tables.busy_times import busiest, busy_times, step_run
-from ..tables.plan_tables import link_table
+from ..busy_times import busiest, busy_times, step_run
+from ..plan_tables import link_table
 from .style import COLORS, check_table, color, draw_series, empty_figure, finish, legend, series_label, shortened, style
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ...planners import Plan
 from ...support.formatting import percentage_text
 from ...support.validation import shown
 from ..layout import box_of_nodes
-from ..tables.plan_tables import tree_table
+from ..plan_tables import tree_table
 from .style import COLORS, color, empty_figure, legend, shortened
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.packages import check_extra
 from ...support.validation import as_flag, as_kind, as_list, as_path, shown
 from ...support.writing import write_whole
-from ..tables.plan_tables import is_predictable, link_table, predicted_times
-from ..tables.summary import check_rows, hop_heights, schedule_rows
+from ..plan_tables import is_predictable, link_table, predicted_times
+from ..summary import check_rows, schedule_rows
 from .certificate import certificate
 from .outlook import baselines, class_chart, class_rows, failure_chart, rates_chart, sizes_data
 from .scene import MAX_MOVES, scene, shares_of
@@ -257,7 +257,7 @@ def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
 
 def _schedule_tile(plan: Plan) -> tuple[str, str, str]:
     if plan.schedule.num_trees:
-        return "trees", str(plan.schedule.num_trees), hop_heights(plan).partition(",")[0]
+        return "trees", str(plan.schedule.num_trees), plan.heights.text.partition(",")[0]
     if plan.schedule.num_steps:
         return "steps", str(plan.num_steps), ""
     return "size", plan.schedule.size_text, ""

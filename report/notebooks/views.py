@@ -20,7 +20,7 @@ from ..figures.network import topology_figure
 from ..figures.plan import bandwidth_figure, gantt_figure, residual_figure, utilization_figure
 from ..figures.style import image_of
 from ..figures.trees import tree_figure
-from ..tables.plan_tables import Model, curve_table, link_table, step_table, tree_table
+from ..plan_tables import Model, curve_table, link_table, step_table, tree_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import Collective, Schedule
-from ...schedules.traffic.collective import CollectiveName, as_collective
+from ...schedules.collective import CollectiveName, as_collective
 from ...topologies import Topology
 from ..lowering.lower import lower
 from ..programs.program import Program

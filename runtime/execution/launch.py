@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...schedules import ALLGATHER, Collective
-from ...schedules.traffic.collective import collective_or_given
+from ...schedules.collective import collective_or_given
 from ...support.formatting import bandwidth_text, time_text
 from ...support.seed import as_seed
 from ..interpreter.check import check_program

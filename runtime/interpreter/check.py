@@ -6,16 +6,16 @@ its result is right; see docs/explanation/programs.md.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import ProgramError
-from ...support.arrays import IntArray
+from ...support.arrays import BoolArray, IntArray
 from ..programs.checks import check_structure
 from ..programs.ordering import Order, Site, global_order
 from ..programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, copies_onto_itself
+from .happens_before import Accesses, EventGraph, Steps
 
 
 def check_program(program: Program) -> None:
@@ -134,44 +134,75 @@ def _check_range(rank: RankProgram, site: Site, name: str, end: ChunkRange, coun
         )
 
 
-class _Accesses(NamedTuple):
-    """Accesses of one buffer of one rank, one row per segment touched, sorted by segment and then by time."""
-
-    segments: IntArray
-    steps: IntArray
-    writes: npt.NDArray[np.bool_]
-    chunks: IntArray  # First chunk of each segment.
-
-
 def check_hazards(program: Program, order: Order) -> None:
     """Refuse races, reads of chunks that nobody wrote, and output chunks that stay unwritten."""
     position = np.empty(len(order.sequence), dtype=np.int64)
     position[order.sequence] = np.arange(len(order.sequence))
-    mine: list[list[int]] = [[] for _ in program.ranks]
+    hazards = _Hazards(order, position)
+    steps_of: list[list[int]] = [[] for _ in program.ranks]
+    event_of = np.zeros(len(order.sequence), dtype=np.int64)
     for number in order.sequence:
-        mine[order.sites[number].rank].append(number)
-    for rank in program.ranks:
-        steps = mine[rank.rank]
-        found = _accesses(order, steps)
-        places = _alias_in_place(found, order, program, rank.rank) if program.in_place else found
-        for buffer, rows in places.items():
-            accesses = _by_segment(rows, position)
-            for earlier, later in _unordered(accesses, order, rank, steps):
-                ways = ["writes" if accesses.writes[row] else "reads" for row in (earlier, later)]
-                first, second = (order.sites[int(accesses.steps[row])] for row in (earlier, later))
-                raise ProgramError(
-                    f"race: {first} {ways[0]} {buffer} chunk {accesses.chunks[earlier]} and {second} {ways[1]} it, but "
-                    "nothing makes one wait for the other; add a dependency"
-                )
-        for buffer, rows in found.items():
-            accesses = _by_segment(rows, position)
-            poisoned_memory = (_neighbors(accesses)[0] < 0) & ~accesses.writes
-            for row in np.flatnonzero(poisoned_memory)[:1] if buffer != "input" else ():
-                raise ProgramError(
-                    f"{order.sites[int(accesses.steps[row])]} reads {buffer} chunk {accesses.chunks[row]}, which "
-                    "nothing has written by then"
-                )
+        steps_of[order.sites[number].rank].append(number)
+    for rank, steps in zip(program.ranks, steps_of, strict=True):
+        buffers = _accesses(order, steps)
+        memories = _alias_in_place(buffers, order, program, rank.rank) if program.in_place else buffers
+        own = hazards.steps.events(steps)
+        event_of[steps] = np.arange(len(steps))
+        for memory, rows in memories.items():
+            hazards.check_races(memory, rows, own, event_of)
+        for buffer, rows in buffers.items():
+            if buffer != "input":
+                hazards.check_reads(buffer, rows)
         _check_output_written(order, rank, steps)
+
+
+class _Hazards:
+    """Checks of accesses as in `_accesses`; `position`: place of each step in the order, (steps,)."""
+
+    def __init__(self, order: Order, position: IntArray) -> None:
+        self.order, self.position, self.steps = order, position, Steps.of(order)
+
+    @cached_property
+    def events(self) -> EventGraph:
+        """All steps, in the order."""
+        return self.steps.events(self.order.sequence)
+
+    def check_races(self, memory: str, rows: IntArray, own: EventGraph, event_of: IntArray) -> None:
+        """Refuse conflicting accesses with no path between them.
+
+        `own`: steps of the rank alone; `event_of`: number of each step there, (steps,).
+        """
+        accesses = self._by_segment(rows)
+        earlier, later = accesses.conflicts()
+        before, after = rows[accesses.numbers[earlier], 2], rows[accesses.numbers[later], 2]
+        # Most are ordered by what happens on the rank itself, which takes far smaller clocks.
+        unordered = np.flatnonzero(~self._know(own, event_of[after], before))
+        if len(unordered):
+            known = self._know(self.events, self.position[after[unordered]], before[unordered])
+            unordered = unordered[~known]
+        for pair in unordered[:1].tolist():
+            ways = ["writes" if accesses.writes[row] else "reads" for row in (earlier[pair], later[pair])]
+            first, second = (self.order.sites[int(number)] for number in (before[pair], after[pair]))
+            raise ProgramError(
+                f"race: {first} {ways[0]} {memory} chunk {accesses.firsts[earlier[pair]]} and {second} {ways[1]} it, "
+                "but nothing makes one wait for the other; add a dependency"
+            )
+
+    def check_reads(self, buffer: str, rows: IntArray) -> None:
+        """Refuse a step that reads what nobody has written by then."""
+        accesses = self._by_segment(rows)
+        for row in np.flatnonzero((accesses.last_writes() < 0) & ~accesses.writes)[:1].tolist():
+            raise ProgramError(
+                f"{self.order.sites[int(rows[accesses.numbers[row], 2])]} reads {buffer} chunk {accesses.firsts[row]}, "
+                "which nothing has written by then"
+            )
+
+    def _by_segment(self, rows: IntArray) -> Accesses:
+        return Accesses.of(rows[:, 0], rows[:, 0] + rows[:, 1], self.position[rows[:, 2]], rows[:, 3])
+
+    def _know(self, events: EventGraph, later: IntArray, earlier: IntArray) -> BoolArray:
+        """Whether events come after steps."""
+        return events.knows(later, self.steps.processes[earlier], self.steps.steps[earlier])
 
 
 def _accesses(order: Order, steps: Sequence[int]) -> dict[str, IntArray]:
@@ -199,70 +230,6 @@ def _alias_in_place(found: dict[str, IntArray], order: Order, program: Program, 
     idle = [copies_onto_itself(program, rank, order.instructions[number]) for number in together[:, 2].tolist()]
     kept = together[~np.array(idle)]
     return {"in-place": kept, **others} if len(kept) else others
-
-
-def _by_segment(rows: IntArray, position: IntArray) -> _Accesses:
-    starts, ends, steps, writes = rows[:, 0], rows[:, 0] + rows[:, 1], rows[:, 2], rows[:, 3].astype(np.bool_)
-    boundaries = np.unique(np.concatenate([starts, ends]))
-    first = np.searchsorted(boundaries, starts)
-    length = np.searchsorted(boundaries, ends) - first
-    row = np.repeat(np.arange(len(rows)), length)
-    offset = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
-    segments = first[row] + offset
-    # What a step both reads and writes it reads first.
-    ranking = np.lexsort((writes[row], position[steps[row]], segments))
-    row, segments = row[ranking], segments[ranking]
-    return _Accesses(segments, steps[row], writes[row], boundaries[segments])
-
-
-def _neighbors(accesses: _Accesses) -> tuple[IntArray, IntArray]:
-    """Row numbers (last write before, next write after) of each row within its segment; -1 for none."""
-    rows, beyond = np.arange(len(accesses.segments)), len(accesses.segments)
-    last = np.concatenate([[-1], np.maximum.accumulate(np.where(accesses.writes, rows, -1))[:-1]])
-    following = np.minimum.accumulate(np.where(accesses.writes, rows, beyond)[::-1])[::-1]
-    after = np.concatenate([following[1:], [beyond]])
-    after[after == beyond] = -1
-    for found in (last, after):
-        found[(found < 0) | (accesses.segments[found] != accesses.segments)] = -1
-    return last, after
-
-
-def _unordered(accesses: _Accesses, order: Order, rank: RankProgram, steps: Sequence[int]) -> list[tuple[int, int]]:
-    """Rows (earlier, later) of conflicting accesses with no path between them."""
-    last, after = _neighbors(accesses)
-    has_last = np.flatnonzero(last >= 0)
-    reads = np.flatnonzero((after >= 0) & ~accesses.writes)
-    earlier = np.concatenate([last[has_last], reads])
-    later = np.concatenate([has_last, after[reads]])
-    if not len(earlier):
-        return []
-    width = len(rank.thread_blocks)
-    for scope in (steps, order.sequence):
-        clocks, row_of = _clocks(order, scope, rank.rank, width)
-        blocks = np.array([order.sites[number].thread_block for number in accesses.steps])
-        done = np.array([order.sites[number].step for number in accesses.steps])
-        rows = np.array([row_of[int(number)] for number in accesses.steps[later]])
-        open_pairs = clocks[rows, blocks[earlier]] < done[earlier]
-        earlier, later = earlier[open_pairs], later[open_pairs]
-        if not len(earlier):
-            return []
-    return list(zip(earlier.tolist(), later.tolist(), strict=True))
-
-
-def _clocks(order: Order, scope: Sequence[int], rank: int, width: int) -> tuple[npt.NDArray[np.int32], dict[int, int]]:
-    """Vector clocks over the thread blocks of one rank, following only the steps in `scope` (in order)."""
-    row_of = {number: row for row, number in enumerate(scope)}
-    clocks = np.full((len(scope), width), -1, dtype=np.int32)
-    for row, number in enumerate(scope):
-        clock = clocks[row]
-        for earlier in order.before[number]:
-            np.maximum(clock, clocks[row_of[earlier]], out=clock)
-        if order.instructions[number].receives and (send := row_of.get(order.partners[number])) is not None:
-            np.maximum(clock, clocks[send], out=clock)
-        site = order.sites[number]
-        if site.rank == rank:
-            clock[site.thread_block] = site.step
-    return clocks, row_of
 
 
 def _check_output_written(order: Order, rank: RankProgram, steps: Sequence[int]) -> None:

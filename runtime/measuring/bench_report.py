@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
 from ...schedules import Collective
-from ...schedules.traffic.collective import collective_or_given
+from ...schedules.collective import collective_or_given
 from ..programs.layout import Layout
 
 DATATYPES = {

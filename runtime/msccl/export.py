@@ -15,8 +15,8 @@ from ..programs.channels import check_channels
 from ..programs.checks import check_counts
 from ..programs.program import Program
 from ..programs.transformations import document_steps, packed, without_receive_reduce
-from .format.limits import RuntimeLimits, check_limits, runtime_limits
-from .format.writer import to_xml_text
+from .limits import RuntimeLimits, check_limits, runtime_limits
+from .writer import to_xml_text
 
 __all__ = ["export_msccl_xml"]
 

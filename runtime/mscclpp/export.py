@@ -16,9 +16,9 @@ from ..lowering.tree_transfers import branches_at_switches
 from ..programs.channels import check_channels
 from ..programs.checks import check_choice, check_counts
 from ..programs.program import Program
-from .format import executor
-from .format.execution_plan import ExecutionPlan, to_mscclpp_text
-from .lowering.lower import (
+from . import executor
+from .execution_plan import ExecutionPlan, to_mscclpp_text
+from .lower import (
     DEFAULT_SLICE_BYTES,
     DEFAULT_THREAD_BLOCKS,
     PlanOptions,
@@ -27,9 +27,9 @@ from .lowering.lower import (
     common_count,
     converted,
 )
-from .lowering.multicasts import switch_groups
-from .lowering.needs import BlockUsage, block_usage, first_replica, least_needs, max_unmerged_replicas
-from .lowering.star_plans import check_sums, is_star_schedule, star_plan
+from .multicasts import switch_groups
+from .needs import BlockUsage, block_usage, first_replica, least_needs, max_unmerged_replicas
+from .star_plans import check_sums, is_star_schedule, star_plan
 
 __all__ = ["as_executed", "boxes_of", "export_mscclpp_json", "mscclpp_notes"]
 

@@ -11,13 +11,13 @@ from ...support.reading import name_of, read_bytes
 from ...support.seed import current_seed
 from ...support.validation import shown
 from ..interpreter.findings import Finding, LintReport, Window
-from .format import executor
-from .format.execution_plan import ExecutionPlan
-from .format.loader import decoded, load
-from .format.operations import PlanError
-from .format.reader import MAX_BYTES_OF_FILE, parse_document
-from .lowering.lower import DEFAULT_THREAD_BLOCKS
-from .machine.machine import run_execution_plan
+from . import executor
+from .execution_plan import ExecutionPlan
+from .interpret import run_execution_plan
+from .loader import decoded, load
+from .lower import DEFAULT_THREAD_BLOCKS
+from .operations import PlanError
+from .reader import MAX_BYTES_OF_FILE, parse_document
 
 RUNTIME = "mscclpp"
 STORE = "gstore"  # Which versions before 0.10.0 refuse as an invalid operation

@@ -15,9 +15,9 @@ from ...planners import Plan
 from ...schedules import ALLREDUCE, TREE_COLLECTIVES, as_bytes
 from ...support.validation import as_kind, is_int, shown
 from ...support.writing import write_whole
-from ..families.write import fastest_windows
 from ..mscclpp.export import boxes_of
 from ..programs.checks import check_choice
+from .families import fastest_windows
 from .graph import MAX_CHANNELS, ring_channels
 
 __all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]

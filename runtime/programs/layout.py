@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import COLLECTIVES, Collective
-from ...schedules.traffic.collective import CollectiveName, collective_or_given
+from ...schedules.collective import CollectiveName, collective_or_given
 from ...support.arrays import IntArray
 
 

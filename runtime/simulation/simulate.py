@@ -15,7 +15,7 @@ from ...planners import Plan
 from ...schedules import Collective, as_bytes
 from ...schedules.timing.message_times import Clock, PieceTimes
 from ...schedules.timing.run import Forwarding, Rules, Service, TimedSchedule, Waiting
-from ...schedules.timing.transfers import Transfers
+from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text
 from ...support.validation import as_kind

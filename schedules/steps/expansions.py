@@ -18,7 +18,7 @@ from ...topologies.direct_connect.expansions import MAX_TIMES
 from ...topologies.direct_connect.optimal_broadcasts import base_schedule_rows, base_transpose_names
 from ...topologies.network.direct_graph import as_direct_graph
 from ...topologies.symmetry.isomorphism import as_permutation, preserves_arcs
-from ..traffic.collective import Direction
+from ..collective import Direction
 from .allreduce import StepAllreduce
 from .step_schedule import StepSchedule
 

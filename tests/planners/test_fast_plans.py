@@ -179,7 +179,7 @@ def test_plans_come_back_from_files(tmp_path: Path) -> None:
     text = path.read_text()
     for old, new, message in (
         ('"servers": [0', '"servers": [-1', "field schedule.servers has the negative number -1"),
-        ('"servers"', '"homes"', "is not a flow in stages; expected the fields"),
+        ('"servers"', '"homes"', "is not of the kind .staged-flow.; expected the fields"),
     ):
         path.write_text(text.replace(old, new))
         with pytest.raises(FileFormatError, match=message):

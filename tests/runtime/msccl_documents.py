@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from collopt.runtime.interpreter.findings import Findings
-from collopt.runtime.msccl.format.document import Block, Document, Gpu, Step
+from collopt.runtime.msccl.document import Block, Document, Gpu, Step
 
 MSCCL, AZURE, RCCL = "msccl", "msccl-executor-nccl", "rccl"
 Found = list[tuple[str, str]]

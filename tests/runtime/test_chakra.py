@@ -22,7 +22,7 @@ from collopt.runtime import (
     simulate,
     write_trace,
 )
-from collopt.runtime.chakra import trace as reader
+from collopt.runtime.simulation import chakra_trace as reader
 from collopt.topologies import complete, dgx_a100, kautz, mi250, ring, torus
 from sample_files import sample
 

@@ -16,8 +16,8 @@ import collopt
 from collopt.errors import TopologyError, UnsupportedError
 from collopt.planners import Plan
 from collopt.runtime import interpret_mscclpp, lint_family, read_mscclpp, write_family
-from collopt.runtime.families.write import fastest_windows, format_of, loading_notes
 from collopt.runtime.mscclpp.export import as_executed
+from collopt.runtime.nccl.families import fastest_windows, format_of, loading_notes
 from collopt.topologies import dgx1_v100, dgx_h100, ring, torus
 from sample_sizes import examples
 

@@ -31,9 +31,9 @@ from collopt.runtime import (
     without_receive_reduce,
 )
 from collopt.runtime.lowering import lower as lowering
-from collopt.runtime.mscclpp.format.execution_plan import flat
-from collopt.runtime.mscclpp.lowering.lower import common_count
-from collopt.runtime.mscclpp.lowering.needs import least_needs
+from collopt.runtime.mscclpp.execution_plan import flat
+from collopt.runtime.mscclpp.lower import common_count
+from collopt.runtime.mscclpp.needs import least_needs
 from collopt.runtime.programs import transformations as replication
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.schedules import AnyStepSchedule, FlowSchedule, Send, StepSchedule, TreeSchedule

@@ -15,9 +15,9 @@ from runtime_forests import random_schedule, ring_forest
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.runtime import lower, to_xml_text
 from collopt.runtime.interpreter.findings import Findings, LintReport
-from collopt.runtime.msccl.format.limits import dialect_of
-from collopt.runtime.msccl.lint import rules
-from collopt.runtime.msccl.lint.lint import lint_file
+from collopt.runtime.msccl import lint_rules as rules
+from collopt.runtime.msccl.limits import dialect_of
+from collopt.runtime.msccl.linter import lint_file
 from sample_sizes import examples
 
 AZURE = "msccl-executor-nccl"

@@ -8,9 +8,10 @@ import pytest
 from msccl_documents import AZURE, MSCCL, RCCL, Found, block, document, gpu, listed, step
 
 from collopt.runtime.interpreter.findings import Findings
-from collopt.runtime.msccl.format.document import Block, Document
-from collopt.runtime.msccl.format.limits import dialect_of
-from collopt.runtime.msccl.lint import lint, rules
+from collopt.runtime.msccl import lint_rules as rules
+from collopt.runtime.msccl import linter as lint
+from collopt.runtime.msccl.document import Block, Document
+from collopt.runtime.msccl.limits import dialect_of
 
 AT_ONCE = ("note", "loading it allocates 2097152 bytes of scratch, for maxBytes at once")
 LATER = f"expected one of {', '.join((*dialect_of(AZURE).collectives, *dialect_of(AZURE).other_collectives))}"

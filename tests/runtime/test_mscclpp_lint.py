@@ -12,7 +12,7 @@ from mscclpp_plans import TWO_BOXES, Document, operations, small_document
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.runtime import lint_family, read_mscclpp
-from collopt.runtime.mscclpp.format import reader
+from collopt.runtime.mscclpp import reader
 from collopt.runtime.mscclpp.lint import EQUAL_OFFSETS, lint_plan
 
 

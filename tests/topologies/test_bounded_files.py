@@ -15,7 +15,7 @@ from compute_trace import read_compute_trace
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.planners import load_plan
 from collopt.runtime import lint_file, read_mscclpp, read_trace, read_xml
-from collopt.runtime.families.windows import lint_family
+from collopt.runtime.nccl.windows import lint_family
 from collopt.support.reading import read_bytes, read_text
 from collopt.topologies import read_topology
 

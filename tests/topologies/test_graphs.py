@@ -158,7 +158,7 @@ def test_to_networkx_writes_kinds_abilities_and_exact_numbers() -> None:
     graph = dgx_h100(2).to_networkx()
     assert list(graph)[:16] == [f"box{box}/gpu{gpu}" for box in range(2) for gpu in range(8)]
     assert graph.nodes["box0/gpu0"] == {"kind": "compute"}
-    limits = dgx_h100(2).limits[1].given
+    limits = dgx_h100(2).limits[1].stated
     assert graph.nodes["box1/nvswitch"] == {"kind": "switch", "multicast": True, "aggregation": True} | limits
     assert graph.nodes["ib"] == {"kind": "switch"}
     assert graph.edges["box0/nic0", "ib"] == {"bandwidth": Fraction(50), "latency": Fraction(1, 2)}

@@ -41,12 +41,15 @@ def test_no_link_can_be_exceeded_and_none_is_wasted(
     near, ports, links = case
     shares = max_min_shares(near, ports, links)
     for way in links:
-        assert sum(min(shares[card].bandwidth, count * shares[card].each) for card, count in way.paths) <= way.bandwidth
+        assert (
+            sum(min(shares[card].bandwidth, count * shares[card].near_bandwidth) for card, count in way.paths)
+            <= way.bandwidth
+        )
     for card, share in enumerate(shares):
         most = UNLIMITED if ports[card] is None else ports[card]
         assert most is not None
         assert 0 < share.bandwidth <= most
-        assert share.each <= share.bandwidth <= share.each * near[card]
+        assert share.near_bandwidth <= share.bandwidth <= share.near_bandwidth * near[card]
         assert (share.limit is None) is (share.bandwidth == most)
         if share.limit is not None:
             ways = dict(share.limit.paths)

@@ -190,7 +190,7 @@ def test_as_decimal() -> None:
 
 def test_boxoptions_given() -> None:
     """Return the names of options that differ from their defaults."""
-    assert BoxOptions.of(gpu="h100", figures="line").given() == ("gpu",)
+    assert BoxOptions.of(gpu="h100", figures="line").changed() == ("gpu",)
 
 
 def test_boxoptions_of() -> None:

@@ -134,9 +134,9 @@ def _network(
     order, speed, delay = np.argsort(first), as_bandwidth(bandwidth, name), as_latency(latency, name)
     rates = [(speed * count, delay) for count in range(1, int(counts.max()) + 1)]
     tails, heads = arcs[first[order]].T
-    made = Topology.from_arrays(tails, heads, counts[order] - 1, rates, compute=names, name=name)
-    object.__setattr__(made, "graph", DirectGraph.from_arcs(len(names), arcs, graph_name))
-    return made
+    topology = Topology.from_arrays(tails, heads, counts[order] - 1, rates, compute=names, name=name)
+    object.__setattr__(topology, "graph", DirectGraph.from_arcs(len(names), arcs, graph_name))
+    return topology
 
 
 def _with_routers(arcs: IntArray, names: list[str], name: str, bandwidth: Exact, latency: Exact) -> Topology:
@@ -145,7 +145,7 @@ def _with_routers(arcs: IntArray, names: list[str], name: str, bandwidth: Exact,
     ports, speed = len(arcs) // len(names), as_bandwidth(bandwidth, "every link")
     links = [(routers[tail], routers[head], speed, latency) for tail, head in arcs.tolist()]
     for ends in zip(names, routers, strict=True):
-        links += [(*each, ROUTER_WIDTH * ports * speed, 0) for each in (ends, ends[::-1])]
+        links += [(*pair, ROUTER_WIDTH * ports * speed, 0) for pair in (ends, ends[::-1])]
     return Topology.from_links(links, compute=names, switches=routers, name=name)
 
 
@@ -289,9 +289,9 @@ def double_binary_tree_parents(count: int) -> tuple[list[int], list[int]]:
     The first tree numbers the nodes below the root, whose parent is -1, in order, so odd nodes are leaves.  The second
     tree is its mirror image, or for an even `count` its shift by one, which exchanges odd and even nodes.
     """
-    others = count - 1
-    first = [-1, *(_parent_in_order(node, others) for node in range(1, count))]
-    moved = [0, *(others + 1 - node if others % 2 == 0 else node % others + 1 for node in range(1, count))]
+    below_root = count - 1
+    first = [-1, *(_parent_in_order(node, below_root) for node in range(1, count))]
+    moved = [0, *(below_root + 1 - node if below_root % 2 == 0 else node % below_root + 1 for node in range(1, count))]
     second = [-1] * count
     for node in range(1, count):
         second[moved[node]] = moved[first[node]]

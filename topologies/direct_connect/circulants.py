@@ -114,30 +114,30 @@ def _as_degree(degree: object) -> int:
 def _offset_sets(largest: int, size: int, tries: int) -> Iterator[tuple[int, ...]]:
     """Yield sets of `size` offsets that contain 1: all if they are at most `tries`, else an even sample."""
     if comb(largest - 1, size - 1) <= tries:
-        yield from ((1, *rest) for rest in combinations(range(2, largest + 1), size - 1))
+        yield from ((1, *offsets) for offsets in combinations(range(2, largest + 1), size - 1))
         return
     for first in range(0, tries, SAMPLE_SIZE):
         sample = sampled_offset_sets(largest, size, range(first, min(first + SAMPLE_SIZE, tries)))
         yield from map(tuple, sample.tolist())
 
 
-def digraph_offset_sets(n: int, degree: int, most: int) -> IntArray:
+def digraph_offset_sets(n: int, degree: int, limit: int) -> IntArray:
     """List sets of offsets of circulant digraphs, int64 (sets, degree).
 
     First come geometric sequences 1, h, h**2, ... modulo n, those with h**degree = 1 before the others: multiplication
     by such an h is an automorphism that permutes the arcs of a node, so that broadcasts and all-to-all can load all
-    arcs evenly.  Then come all sets, if they are at most `most`; else all with the offset 1, which represent all that
+    arcs evenly.  Then come all sets, if they are at most `limit`; else all with the offset 1, which represent all that
     have an offset prime to n; else the sample of `sampled_offset_sets`.
     """
-    return np.concatenate((_geometric(n, degree, n - 1), _subsets(n - 1, degree, most)))
+    return np.concatenate((_geometric(n, degree, n - 1), _subsets(n - 1, degree, limit)))
 
 
-def bidirectional_offset_sets(n: int, degree: int, most: int) -> IntArray:
+def bidirectional_offset_sets(n: int, degree: int, limit: int) -> IntArray:
     """List sets of offsets as `digraph_offset_sets`, with -a for each a, modulo n, so that links have opposite ones."""
     pairs, below = degree // 2, (n - 1) // 2
     if degree % 2 and n % 2:
         return np.empty((0, degree), dtype=np.int64)
-    halves = np.concatenate((_geometric(n, pairs, below), _subsets(below, pairs, most)))
+    halves = np.concatenate((_geometric(n, pairs, below), _subsets(below, pairs, limit)))
     middle = np.full((len(halves), degree % 2), n // 2, dtype=np.int64)
     return np.concatenate((halves, n - halves, middle), axis=1)
 
@@ -158,20 +158,20 @@ def sampled_offset_sets(largest: int, size: int, numbers: range) -> IntArray:
     return rows
 
 
-def _completed(chosen: set[int], size: int, largest: int) -> list[int]:
+def _completed(offsets: set[int], size: int, largest: int) -> list[int]:
     """Add the least missing numbers until there are `size`."""
-    free = (number for number in range(2, largest + 1) if number not in chosen)
-    return sorted(chosen | set(islice(free, size - len(chosen))))
+    free = (number for number in range(2, largest + 1) if number not in offsets)
+    return sorted(offsets | set(islice(free, size - len(offsets))))
 
 
-def _subsets(largest: int, size: int, most: int) -> IntArray:
-    """Return all sets of numbers from 1 to `largest`, all with 1, or a sample: the first that has at most `most`."""
-    if comb(largest, size) <= most:
+def _subsets(largest: int, size: int, limit: int) -> IntArray:
+    """Return all sets of numbers from 1 to `largest`, all with 1, or a sample: the first that has at most `limit`."""
+    if comb(largest, size) <= limit:
         return _combinations(range(1, largest + 1), size)
-    if comb(largest - 1, size - 1) <= most:
-        rest = _combinations(range(2, largest + 1), size - 1)
-        return np.concatenate((np.ones((len(rest), 1), dtype=np.int64), rest), axis=1)
-    return sampled_offset_sets(largest, size, range(most))
+    if comb(largest - 1, size - 1) <= limit:
+        subsets = _combinations(range(2, largest + 1), size - 1)
+        return np.concatenate((np.ones((len(subsets), 1), dtype=np.int64), subsets), axis=1)
+    return sampled_offset_sets(largest, size, range(limit))
 
 
 def _combinations(numbers: range, size: int) -> IntArray:
@@ -194,8 +194,8 @@ def _geometric(n: int, size: int, largest: int) -> IntArray:
     powers.sort(axis=1)
     # An offset of 0 or n / 2 is not a pair of links.
     usable = (powers[:, 0] > 0) & (powers[:, -1] <= largest) & (powers[:, 1:] != powers[:, :-1]).all(axis=1)
-    found: IntArray = powers[usable]
-    return found
+    sequences: IntArray = powers[usable]
+    return sequences
 
 
 MAX_DEGREE = 1022
@@ -393,8 +393,8 @@ class Group(NamedTuple):
         """Return the products of each element of the group and each of some, int64 (m * k, some)."""
         m, k, _ = self
         first, second = (part[:, None] for part in np.divmod(np.arange(m * k), k))
-        found: IntArray = (first + self.powers[second] * (elements // k)) % m * k + (second + elements) % k
-        return found
+        products: IntArray = (first + self.powers[second] * (elements // k)) % m * k + (second + elements) % k
+        return products
 
     def graph(self, elements: Sequence[int]) -> DirectGraph:
         """Make the graph of `metacirculant_digraph`, unchecked."""
@@ -432,7 +432,7 @@ def metacirculant_digraph(
     r, count = as_size(r, "r of the group", most=m - 1), m * k
     if pow(r, k, m) != 1:
         raise TopologyError(f"r is {r}, and its power {k} is {pow(r, k, m)} modulo {m}; expected 1")
-    listed = [as_size(each, "an element", most=count - 1) for each in as_list(elements, "the elements")]
+    listed = [as_size(element, "an element", most=count - 1) for element in as_list(elements, "the elements")]
     if not listed or len(set(listed)) < len(listed):
         raise TopologyError(f"the elements are {shown(listed)}; expected one or more, all different")
     group, name = Group(m, k, r), f"MetaCirc({m}, {k}, {r})"

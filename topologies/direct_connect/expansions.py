@@ -155,8 +155,8 @@ def bidirectional(graph: DirectGraph) -> DirectGraph:
     Direct-connect paper, A.6.  Two nodes with arcs in both directions get two in each.
     """
     as_direct_graph(graph)
-    each = operand(graph.name)
-    name = f"{each} ∪ {each}^T"
+    base = operand(graph.name)
+    name = f"{base} ∪ {base}^T"
     check_links(2 * graph.num_arcs, name)
     tails, heads = np.concatenate([graph.tails, graph.heads]), np.concatenate([graph.heads, graph.tails])
     return DirectGraph(graph.num_nodes, tails, heads, name)

@@ -52,24 +52,28 @@ def read_amd_smi(document: Document, options: BoxOptions) -> Box:
         return locations_by_weight(weights, len(types.labels))
 
     pairs = check_types(document, types)
-    found = {} if bandwidths is None else link_bandwidths(document, bandwidths)
+    links = {} if bandwidths is None else link_bandwidths(document, bandwidths)
     if weights is not None:
         weights.check_symmetry(document)
-    if not found:
+    if not links:
         return box_of_types(document, options, types, weights, locations)
-    _check_agreement(document, types, weights, pairs, found)
-    return box_of_bandwidths(document, options, types, found, locations)
+    _check_agreement(document, types, weights, pairs, links)
+    return box_of_bandwidths(document, options, types, links, locations)
 
 
 def _check_agreement(
-    document: Document, types: TextMatrix, weights: TextMatrix | None, pairs: list[Pair], found: Mapping[Pair, object]
+    document: Document,
+    types: TextMatrix,
+    weights: TextMatrix | None,
+    pairs: list[Pair],
+    linked_pairs: Mapping[Pair, object],
 ) -> None:
     """Raise `FileFormatError` for bandwidths of other link types, and for direct links without one."""
-    for pair in sorted({*pairs, *found}):
+    for pair in sorted({*pairs, *linked_pairs}):
         name, line = types.cell_name(*pair), types.lines[pair[0]]
         if pair not in pairs:
             raise document.error(f"{name} is {types.cells[pair[0]][pair[1]]}, but has a bandwidth; expected XGMI", line)
-        if pair not in found and weights is not None and weights.cells[pair[0]][pair[1]] == DIRECT_WEIGHT:
+        if pair not in linked_pairs and weights is not None and weights.cells[pair[0]][pair[1]] == DIRECT_WEIGHT:
             raise document.error(f"{name} is XGMI of weight {DIRECT_WEIGHT}, but has no bandwidth as others have", line)
 
 

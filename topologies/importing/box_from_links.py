@@ -34,12 +34,12 @@ Locations = Callable[[], tuple[Sequence[PcieLocation], str]]  # where GPUs, then
 
 def needed_product(document: Document, options: BoxOptions, vendor: str, why: str) -> GpuProduct:
     """Return the GPU model of the options, or raise `FileFormatError` if it is missing or has no such links."""
-    known = ", ".join(product.name for product in PRODUCTS.values() if product.vendor == vendor and product.links)
+    names = ", ".join(product.name for product in PRODUCTS.values() if product.vendor == vendor and product.links)
     if options.gpu is None:
-        raise document.error(f"{why}; say which GPU it is (gpu), one of {known}")
+        raise document.error(f"{why}; say which GPU it is (gpu), one of {names}")
     if options.gpu.vendor != vendor or not options.gpu.links:
         raise document.error(
-            f"{why}, and {options.gpu.name} has no such links; say which GPU it is (gpu), one of {known}"
+            f"{why}, and {options.gpu.name} has no such links; say which GPU it is (gpu), one of {names}"
         )
     return options.gpu
 

@@ -83,53 +83,53 @@ class Fields:
         """Return the fields of an object inside this one."""
         value = self._data.get(name)
         if not isinstance(value, dict):
-            raise self._wrong(name, value, "an object")
+            raise self._error(name, value, "an object")
         return Fields(self._document, value, f"{self._within}{name}.")
 
     def text(self, name: str) -> str:
         """Read a text."""
         value = self._data.get(name)
         if not isinstance(value, str) or not value.isprintable():
-            raise self._wrong(name, value, "printable text")
+            raise self._error(name, value, "printable text")
         return value
 
-    def count(self, name: str, *, most: int, least: int = 1, default: int | None = None) -> int:
-        """Read a whole number from `least` to `most`."""
+    def count(self, name: str, *, maximum: int, minimum: int = 1, default: int | None = None) -> int:
+        """Read a whole number from `minimum` to `maximum`."""
         value = self._data.get(name, default)
-        if not is_int(value) or not least <= value <= most:
-            raise self._wrong(name, value, f"a whole number from {least} to {most}")
+        if not is_int(value) or not minimum <= value <= maximum:
+            raise self._error(name, value, f"a whole number from {minimum} to {maximum}")
         return value
 
-    def number(self, name: str, *, least: int = 0) -> Decimal:
-        """Read a number that is at least `least`."""
-        return self._number(name, self._data.get(name), least)
+    def number(self, name: str, *, minimum: int = 0) -> Decimal:
+        """Read a number that is at least `minimum`."""
+        return self._number(name, self._data.get(name), minimum)
 
-    def numbers(self, name: str, *, least: int = 0) -> list[Decimal]:
-        """Read a list of numbers, each at least `least`."""
+    def numbers(self, name: str, *, minimum: int = 0) -> list[Decimal]:
+        """Read a list of numbers, each at least `minimum`."""
         value = self._data.get(name)
         if not isinstance(value, list):
-            raise self._wrong(name, value, "a list of numbers")
-        return [self._number(f"{name}[{place}]", number, least) for place, number in enumerate(value)]
+            raise self._error(name, value, "a list of numbers")
+        return [self._number(f"{name}[{place}]", number, minimum) for place, number in enumerate(value)]
 
     def square(self, name: str, size: int) -> list[list[Decimal]]:
         """Read a square matrix of numbers of at least 0."""
         value = self._data.get(name)
         rows = value if isinstance(value, list) else []
         if len(rows) != size or not all(isinstance(row, list) and len(row) == size for row in rows):
-            raise self._wrong(name, value, f"{size} lists of {size} numbers")
+            raise self._error(name, value, f"{size} lists of {size} numbers")
         return [
             [self._number(f"{name}[{i}][{j}]", number, 0) for j, number in enumerate(row)] for i, row in enumerate(rows)
         ]
 
-    def _number(self, name: str, value: object, least: int) -> Decimal:
-        right = not isinstance(value, bool) and isinstance(value, (int, Decimal)) and least <= value <= MAX_NUMBER
+    def _number(self, name: str, value: object, minimum: int) -> Decimal:
+        right = not isinstance(value, bool) and isinstance(value, (int, Decimal)) and minimum <= value <= MAX_NUMBER
         if not right:
-            raise self._wrong(name, value, f"a number from {least} to {MAX_NUMBER}")
+            raise self._error(name, value, f"a number from {minimum} to {MAX_NUMBER}")
         return Decimal(value)  # type: ignore[arg-type]
 
-    def _wrong(self, name: str, value: object, expected: str) -> Exception:
-        found = "missing" if value is None else shown(value)
-        return self._document.error(f"field {self._within}{name} is {found}; expected {expected}")
+    def _error(self, name: str, value: object, expected: str) -> Exception:
+        content = "missing" if value is None else shown(value)
+        return self._document.error(f"field {self._within}{name} is {content}; expected {expected}")
 
 
 def as_decimal(text: str) -> Decimal:

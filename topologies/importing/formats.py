@@ -150,10 +150,10 @@ def box_latencies(box: Box) -> Iterator[tuple[str, Fraction]]:
 
 def network_latencies(network: Topology, box: Box, *, stated: bool) -> Iterator[tuple[str, Fraction]]:
     """Yield the link classes of a network of boxes without stated latencies, and the assumed latency in µs."""
-    for each in link_classes(network):
-        ends = each.kinds.split("-")
+    for link_class in link_classes(network):
+        ends = link_class.kinds.split("-")
         if not stated or "spine" in ends or ("nic" in ends and not box.nics):
-            yield each.kinds, each.latency
+            yield link_class.kinds, link_class.latency
 
 
 MAX_CHARACTERS = 16 * 2**20
@@ -193,20 +193,20 @@ def read_box(
         raise document.error(
             "it describes a whole network, not a box that could be joined to others; read_topology reads it"
         )
-    made = read_format(document, format_, options)
-    assert isinstance(made, Box), "that is what its reader makes"
-    assumed = None if format_.states_latencies else latencies_note(box_latencies(made))
-    more = (assumed, nic_unit_warning(nic_bandwidth, options.nic_bandwidth))
-    return replace(made, notes=(*made.notes, *(note for note in more if note is not None)))
+    box = read_format(document, format_, options)
+    assert isinstance(box, Box), "that is what its reader makes"
+    assumed = None if format_.states_latencies else latencies_note(box_latencies(box))
+    notes = (assumed, nic_unit_warning(nic_bandwidth, options.nic_bandwidth))
+    return replace(box, notes=(*box.notes, *(note for note in notes if note is not None)))
 
 
 def read_format(document: Document, format_: Format, options: BoxOptions) -> Box | Imported:
     """Read a document with the reader of its format, after checking size and options."""
     if len(document.text) > MAX_CHARACTERS:
         raise document.error(f"it has more than {MAX_CHARACTERS} characters; expected the description of one network")
-    if unused := [name for name in options.given() if name not in format_.options]:
-        taken = f"takes {', '.join(format_.options)} only" if format_.options else "describes its network completely"
+    if unused := [name for name in options.changed() if name not in format_.options]:
+        usage = f"takes {', '.join(format_.options)} only" if format_.options else "describes its network completely"
         raise document.error(
-            f"{unused[0]} does not go with a file of the format {format_.name}, which {taken}; leave it out"
+            f"{unused[0]} does not go with a file of the format {format_.name}, which {usage}; leave it out"
         )
     return format_.read(document, options)

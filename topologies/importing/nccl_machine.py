@@ -71,14 +71,15 @@ class Element:
             raise self.error(f"<{self.tag}> has no {name}; dump the file again")
         return value
 
-    def integer(self, name: str, least: int, most: int, *, default: int | None = None) -> int:
+    def integer(self, name: str, minimum: int, maximum: int, *, default: int | None = None) -> int:
         """Return an attribute as an integer; `default`, if any, where it is missing or empty."""
         value = self.get(name).strip()
         if not value and default is not None:
             return default
-        if not _INTEGER.fullmatch(value) or not least <= int(value) <= most:
+        if not _INTEGER.fullmatch(value) or not minimum <= int(value) <= maximum:
             raise self.error(
-                f"{name} of <{self.tag}> is {shown(self.get(name))}; expected a whole number from {least} to {most}"
+                f"{name} of <{self.tag}> is {shown(self.get(name))}; "
+                f"expected a whole number from {minimum} to {maximum}"
             )
         return int(value)
 
@@ -275,13 +276,13 @@ def _bandwidth_notes(nics: list[NcclNic]) -> Iterator[str]:
 
 
 def _check_addresses(system: Element) -> None:
-    found: dict[tuple[str, str, str], Element] = {}
+    owners: dict[tuple[str, str, str], Element] = {}
     for element in system.descendants("cpu", "pci"):
         name = "numaid" if element.tag == "cpu" else "busid"
         number = element.required(name)
         if element.tag == "cpu":
             number = str(element.integer(name, -1, MAX_NUMA))
-        other = found.setdefault((name, host_of(element), number.lower()), element)
+        other = owners.setdefault((name, host_of(element), number.lower()), element)
         if other is not element:
             raise element.error(f"{name} {shown(number)} is also that of line {other.line}; expected one of its own")
 

@@ -129,8 +129,8 @@ def listed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
     for gpu, bandwidth in listing.coherent.items():
         to_cpu[gpu] = to_cpu.get(gpu, Fraction(0)) + bandwidth
     limits = product.switch_limits if switched and product else ()
-    able = tuple(each.switch for each in limits)
-    return GpuLinks(product, tuple(links), (NVSWITCH,) if switched else (), able, to_cpu, tuple(notes), limits)
+    reducing = tuple(limit.switch for limit in limits)
+    return GpuLinks(product, tuple(links), (NVSWITCH,) if switched else (), reducing, to_cpu, tuple(notes), limits)
 
 
 def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
@@ -150,9 +150,9 @@ def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
             f"assumed: {product.links} NVLinks from every {product.name} to NVSwitches, of which the file says nothing"
         )
         limits = product.switch_limits
-        able = tuple(each.switch for each in limits)
+        reducing = tuple(limit.switch for limit in limits)
         notes = (note, product.rate_note(options.figures))
-        return GpuLinks(product, tuple(star), (NVSWITCH,), able, notes=notes, limits=limits)
+        return GpuLinks(product, tuple(star), (NVSWITCH,), reducing, notes=notes, limits=limits)
     if product.name == "v100" and count == 8:
         pairs = stored_fields("dgx1-v100")["links"]["pairs"]
         mesh = [Link(f"gpu{a}", f"gpu{b}", links * rate, SCALE_UP_LATENCY) for a, b, links in pairs]
@@ -169,23 +169,23 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
     for gpu, other in pairwise(machine.gpus):
         if linked and gpu.kind != other.kind:
             raise other.pci.error("the GPUs are of different kinds, so their links are as well; expected one kind")
-    known = {gpu.kind for gpu in machine.gpus}
-    kind = known.pop() if len(known) == 1 else None
-    found = product_of(*kind) if kind else None
-    given, vendor = options.gpu, _vendor(machine, kind)
-    if given and vendor and given.vendor != vendor:
+    kinds = {gpu.kind for gpu in machine.gpus}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    listed_product = product_of(*kind) if kind else None
+    option, vendor = options.gpu, _vendor(machine, kind)
+    if option and vendor and option.vendor != vendor:
         maker = "NVIDIA" if vendor == "nvidia" else "AMD"
-        raise machine.system.error(f"gpu is {given.name!r}, but the GPUs of this file are {maker}'s; leave out gpu")
-    if found and given and found.code == given.code:
-        found = given  # the file says of which generation it is, and the caller which one of it
-    if found and given and found != given:
-        return found, [f"ignored: gpu={given.name!r}, as the file itself says {found.name}"]
-    if not linked and given is None:
-        return (found if kind and is_always_linked(*kind) else None), []
-    if found or not linked:
-        return found or (given if kind is None else None), []
-    if given:
-        return given, [f"the file names the GPU in an unknown way; taken as the given {given.name}"]
+        raise machine.system.error(f"gpu is {option.name!r}, but the GPUs of this file are {maker}'s; leave out gpu")
+    if listed_product and option and listed_product.code == option.code:
+        listed_product = option  # the file says of which generation it is, and the caller which one of it
+    if listed_product and option and listed_product != option:
+        return listed_product, [f"ignored: gpu={option.name!r}, as the file itself says {listed_product.name}"]
+    if not linked and option is None:
+        return (listed_product if kind and is_always_linked(*kind) else None), []
+    if listed_product or not linked:
+        return listed_product or (option if kind is None else None), []
+    if option:
+        return option, [f"the file names the GPU in an unknown way; taken as the given {option.name}"]
     what = (
         "does not say which GPU it is" if kind is None else f"has GPUs that are not in the table of links ({kind[1]})"
     )
@@ -220,14 +220,14 @@ def matches_nccl(document: Document) -> bool:
 def read_nccl(document: Document, options: BoxOptions) -> Box:
     """Read the box that a topology file of NCCL or RCCL describes."""
     machine = read_machine(read_tree(document), options)
-    found = assumed_links(machine, options) if machine.partial else listed_links(machine, options)
+    gpu_links = assumed_links(machine, options) if machine.partial else listed_links(machine, options)
     pcie = read_pcie(machine, options)
     inside: list[Link] = []
-    if _joined(len(machine.gpus), found.links):
-        attached = nics_of_nearest_gpus(machine, pcie, found.to_cpu)
+    if _joined(len(machine.gpus), gpu_links.links):
+        attached = nics_of_nearest_gpus(machine, pcie, gpu_links.to_cpu)
     else:
-        inside, attached = pcie_network(machine, pcie, found.to_cpu, options)
-        if not _joined(len(machine.gpus), [*found.links, *inside]):
+        inside, attached = pcie_network(machine, pcie, gpu_links.to_cpu, options)
+        if not _joined(len(machine.gpus), [*gpu_links.links, *inside]):
             hosts = len({host_of(gpu.pci) for gpu in machine.gpus})
             raise machine.system.error(
                 f"the file has GPUs of {hosts} hosts, and no links that join all of them; dump each host by itself "
@@ -235,15 +235,15 @@ def read_nccl(document: Document, options: BoxOptions) -> Box:
             )
     names = dict.fromkeys(node for link in inside for node in link[:2] if not node.startswith("gpu"))
     return Box(
-        _name(machine, found),
+        _name(machine, gpu_links),
         len(machine.gpus),
-        (*found.links, *inside),
+        (*gpu_links.links, *inside),
         attached.nics,
-        (*found.switches, *names),
-        found.abilities,
-        (*found.notes, *machine.notes, *pcie.notes, *attached.notes),
+        (*gpu_links.switches, *names),
+        gpu_links.abilities,
+        (*gpu_links.notes, *machine.notes, *pcie.notes, *attached.notes),
         attached.shared,
-        found.limits,
+        gpu_links.limits,
     )
 
 
@@ -256,11 +256,11 @@ def _joined(gpus: int, links: Collection[Link]) -> bool:
     return all(f"gpu{gpu}" in reached for gpu in range(gpus))
 
 
-def _name(machine: Machine, found: GpuLinks) -> str:
+def _name(machine: Machine, gpu_links: GpuLinks) -> str:
     kinds = {gpu.kind for gpu in machine.gpus}
     kind = kinds.pop() if len(kinds) == 1 else None
-    if found.product:
-        word = found.product.name
+    if gpu_links.product:
+        word = gpu_links.product.name
     elif kind is None:
         word = "mixed" if kinds else "unknown"
     else:

@@ -74,12 +74,12 @@ def _nvlinks(document: Document, table: Table) -> dict[Pair, int]:
 
 def _switched(table: Table, counts: dict[Pair, int], product: GpuProduct) -> int | None:
     """Return the number of NVLinks from each GPU to an NVSwitch, or None if there is no NVSwitch."""
-    others = len(table.gpus) - 1
-    same = set(counts.values())
-    if len(same) > 1 or 2 * len(counts) < others * (others + 1):
+    peers = len(table.gpus) - 1
+    distinct_counts = set(counts.values())
+    if len(distinct_counts) > 1 or 2 * len(counts) < peers * (peers + 1):
         return None
-    count = same.pop()
-    return count if product.links >= count > product.links / others else None
+    count = distinct_counts.pop()
+    return count if product.links >= count > product.links / peers else None
 
 
 def _switch_box(
@@ -103,7 +103,7 @@ def _switch_box(
         tuple(Link(f"gpu{gpu}", "nvswitch", rate, SCALE_UP_LATENCY / 2) for gpu in range(gpus)),
         attached.nics,
         ("nvswitch",),
-        tuple(each.switch for each in limits),
+        tuple(limit.switch for limit in limits),
         (*all_notes, *attached.notes),
         attached.shared,
         limits,
@@ -145,8 +145,8 @@ def _locations(document: Document, table: Table) -> tuple[list[PcieLocation], st
     ]
     bridges, cpus = (components(len(devices), pairs).tolist() for pairs in (below, near))
     for (one, other), kind in kinds.items():
-        apart = cpus if kind in FAR else bridges if kind in CPU else None
-        if apart is not None and apart[one] == apart[other]:
+        groups = cpus if kind in FAR else bridges if kind in CPU else None
+        if groups is not None and groups[one] == groups[other]:
             row, column = devices[one], devices[other]
             raise document.error(
                 f"{table.matrix.cell_name(row, column)} is {kind}, but both are nearer than that to the same others; "
@@ -246,8 +246,8 @@ def _split_affinities(document: Document, matrix: TextMatrix) -> TextMatrix:
             _refuse_more_cells(document, matrix, row)
             continue
         mirror = rows[last][row]
-        rest = word[len(mirror) :]
-        if not word.startswith(mirror) or not _AFFINITY.fullmatch(rest):
+        affinity = word[len(mirror) :]
+        if not word.startswith(mirror) or not _AFFINITY.fullmatch(affinity):
             raise document.error(
                 f"{matrix.cell_name(row, last)} is {shown(word)}; expected {_CELL.expected}", matrix.lines[row]
             )

@@ -134,8 +134,8 @@ def find_product(name: str) -> GpuProduct:
     word = name.lower().replace("-", "").replace(" ", "") if isinstance(name, str) else ""
     word = ALIASES.get(word, word)
     if word not in PRODUCTS:
-        known = ", ".join([*PRODUCTS, *ALIASES])
-        raise TopologyError(f"there is no GPU {shown(name)} in the table of links; expected one of {known}")
+        names = ", ".join([*PRODUCTS, *ALIASES])
+        raise TopologyError(f"there is no GPU {shown(name)} in the table of links; expected one of {names}")
     return PRODUCTS[word]
 
 
@@ -168,7 +168,7 @@ class BoxOptions:
     # GB/s of every PCIe link in each direction; overrules the file, which in virtual machines is often false
     pcie_bandwidth: Fraction | None = None
 
-    def given(self) -> tuple[str, ...]:
+    def changed(self) -> tuple[str, ...]:
         """Return the names of options that differ from their defaults."""
         unsaid = BoxOptions()
         return tuple(name for name in OPTIONS if getattr(self, name) != getattr(unsaid, name))

@@ -35,8 +35,8 @@ def nearest_gpus(pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> dict[int, tuple[
     below: dict[Node, _NearestGpus | None] = {}
     for cpu in pcie.cpus:
         _find_below(cpu, to_cpu, below)
-    found = {number: _nearest_to(node, pcie, below) for number, node in pcie.nics.items()}
-    return {number: subtrees for number, subtrees in found.items() if subtrees}
+    subtrees_of = {number: _nearest_to(node, pcie, below) for number, node in pcie.nics.items()}
+    return {number: subtrees for number, subtrees in subtrees_of.items() if subtrees}
 
 
 def shared_links(
@@ -86,35 +86,37 @@ def _path(
 def _nearest_to(nic: Node, pcie: Pcie, below: Mapping[Node, _NearestGpus | None]) -> tuple[_GpuSubtree, ...]:
     node = nic.parent
     while node is not None:
-        if (found := below[node]) is not None:
-            return (_GpuSubtree(node, found),)
+        if (near := below[node]) is not None:
+            return (_GpuSubtree(node, near),)
         if node.parent is None:
             break
         node = node.parent
     assert node is not None  # every NIC has a CPU above it
     host = host_of(node.element)
-    others = [
-        _GpuSubtree(other, found)
+    subtrees = [
+        _GpuSubtree(other, near)
         for other in pcie.cpus
-        if other is not node and host_of(other.element) == host and (found := below[other]) is not None
+        if other is not node and host_of(other.element) == host and (near := below[other]) is not None
     ]
-    hops = min((subtree.near.hops for subtree in others), default=0)
-    return tuple(subtree for subtree in others if subtree.near.hops == hops)
+    hops = min((subtree.near.hops for subtree in subtrees), default=0)
+    return tuple(subtree for subtree in subtrees if subtree.near.hops == hops)
 
 
 def _find_below(node: Node, to_cpu: Mapping[int, Fraction], below: dict[Node, _NearestGpus | None]) -> None:
     """Find the nearest GPUs below a node and all nodes below it."""
     for child in node.children:
         _find_below(child, to_cpu, below)
-    found = [near for child in node.children if (near := below[child]) is not None]
+    near_children = [near for child in node.children if (near := below[child]) is not None]
     joined = [leaf.gpu for leaf in node.leaves() if leaf.gpu in to_cpu] if node.parent is None else []
     if node.gpu is not None:
         below[node] = _NearestGpus(0, (node.gpu,))
     elif joined:
         below[node] = _NearestGpus(1, tuple(gpu for gpu in joined if gpu is not None), by_cpu=True)
-    elif found:
-        hops = min(near.hops for near in found)
-        below[node] = _NearestGpus(hops + 1, tuple(gpu for near in found if near.hops == hops for gpu in near.gpus))
+    elif near_children:
+        hops = min(near.hops for near in near_children)
+        below[node] = _NearestGpus(
+            hops + 1, tuple(gpu for near in near_children if near.hops == hops for gpu in near.gpus)
+        )
     else:
         below[node] = None
 
@@ -193,10 +195,10 @@ def _between_cpus(cpus: list[Node]) -> Iterator[tuple[Node, Node, Fraction]]:
     """Yield all pairs of CPUs of each host and the GB/s between them."""
     hosts: dict[str, list[tuple[Node, Fraction]]] = {}
     for cpu in cpus:
-        others = hosts.setdefault(host_of(cpu.element), [])
+        cpus_of_host = hosts.setdefault(host_of(cpu.element), [])
         speed = inter_cpu_bandwidth(cpu.element)
-        yield from ((other, cpu, min(speed, its)) for other, its in others)
-        others.append((cpu, speed))
+        yield from ((other, cpu, min(speed, its)) for other, its in cpus_of_host)
+        cpus_of_host.append((cpu, speed))
 
 
 def _notes(left_out: bool, several_cpus: bool, options: BoxOptions) -> list[str]:

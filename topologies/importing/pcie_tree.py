@@ -194,8 +194,8 @@ def pcie_bandwidth(pci: Element, figures: str) -> Fraction:
 
 
 def _transfers(pci: Element) -> str:
-    found = _TRANSFERS.fullmatch(pci.get("link_speed").strip())
-    return found[1].removesuffix(".0") if found else ""
+    match = _TRANSFERS.fullmatch(pci.get("link_speed").strip())
+    return match[1].removesuffix(".0") if match else ""
 
 
 AMD_CPUS = {0x8F: 16, 0xAF: 24, 0xBF: 32, 25: 24, 26: 32}

@@ -46,7 +46,7 @@ def matches_taccl(document: Document) -> bool:
 def read_taccl(document: Document, options: BoxOptions) -> Box:
     """Read the box of a profile, whose name ends in its buffer size, such as ``NDv2_1MB``."""
     fields = Fields(document, decode(document))
-    gpus = fields.count("gpus_per_node", least=2, most=MAX_TACCL_GPUS)
+    gpus = fields.count("gpus_per_node", minimum=2, maximum=MAX_TACCL_GPUS)
     size, alpha = _buffer_size(fields, document), Fraction(fields.number("alpha"))
 
     def rate(beta: Decimal) -> Fraction:
@@ -81,12 +81,12 @@ def read_taccl(document: Document, options: BoxOptions) -> Box:
 
 def _taccl_nics(fields: Fields, gpus: int, rate: Rate, options: BoxOptions) -> tuple[Nic, ...]:
     """Assign GPUs to NICs evenly, as the profile does not state their distances."""
-    count = fields.count("nics_per_node", most=gpus)
+    count = fields.count("nics_per_node", maximum=gpus)
     speed = options.nic_bandwidth or rate(fields.number("remote_beta"))
     # The path from GPU to GPU has two NICs and one switch.
     hop = Fraction(fields.number("remote_alpha")) / 2
     near = [tuple(f"gpu{gpu}" for gpu in range(gpus) if gpu * count // gpus == nic) for nic in range(count)]
-    return tuple(Nic(each, speed, speed, Fraction(0), hop) for each in near)
+    return tuple(Nic(gpus_near, speed, speed, Fraction(0), hop) for gpus_near in near)
 
 
 def _links_of_matrices(fields: Fields, gpus: int, alpha: Fraction, rate: Rate, document: Document) -> Iterator[Link]:
@@ -107,13 +107,13 @@ def _links_of_matrices(fields: Fields, gpus: int, alpha: Fraction, rate: Rate, d
 def _buffer_size(fields: Fields, document: Document) -> Fraction:
     """Parse the buffer size, in bytes, which is only in the name."""
     name = fields.text("name")
-    found = re.search(r"(?:^|[_-])([0-9]{1,6})([KMG])B?$", name, re.IGNORECASE)
-    if found is None or int(found[1]) == 0:
+    match = re.search(r"(?:^|[_-])([0-9]{1,6})([KMG])B?$", name, re.IGNORECASE)
+    if match is None or int(match[1]) == 0:
         raise document.error(
             f"its times are for a buffer of some size, and the name {name!r} does not end in it; write it there, such "
             "as 'lab_1MB'"
         )
-    return Fraction(int(found[1]) * UNITS[found[2].upper()])
+    return Fraction(int(match[1]) * UNITS[match[2].upper()])
 
 
 AMD_LINKS = {
@@ -153,13 +153,13 @@ def read_teccl(document: Document, options: BoxOptions) -> Imported:
             f"it names the network {name!r}, whose links are in TE-CCL's program and not in the file; known are "
             f"{', '.join(TECCL_NETWORKS)}"
         )
-    made = TECCL_NETWORKS[name](fields)
-    return Imported(made, (f"links of {name} are those of TE-CCL's program; the file has only its name",))
+    topology = TECCL_NETWORKS[name](fields)
+    return Imported(topology, (f"links of {name} are those of TE-CCL's program; the file has only its name",))
 
 
 def _ndv2(fields: Fields) -> Topology:
     """Build cube meshes whose GPU 0 sends to other boxes, and whose GPU 1 receives, over one 100 Gb/s NIC."""
-    chassis, mesh = fields.count("chassis", most=MAX_CHASSIS), Fraction(7, 10)
+    chassis, mesh = fields.count("chassis", maximum=MAX_CHASSIS), Fraction(7, 10)
     nic = (Fraction(25, 2), Fraction(13, 10))
     links = list(_both_ways(_mesh_of_cubes(chassis, mesh)))
     if chassis == 2:
@@ -191,7 +191,7 @@ def _dgx2(fields: Fields) -> Topology:
 
 
 def _amd(fields: Fields) -> Topology:
-    chassis = fields.count("chassis", most=MAX_CHASSIS)
+    chassis = fields.count("chassis", maximum=MAX_CHASSIS)
     alphas = _alphas(fields, 1 if chassis == 1 else 2)
     pairs = [
         Link(f"box{box}/gpu{a}", f"box{box}/gpu{b}", Fraction(50 * count), alphas[0])
@@ -214,7 +214,7 @@ def _amd(fields: Fields) -> Topology:
 
 def _mesh(fields: Fields) -> Topology:
     """Build a 2D mesh; like TE-CCL, also link the end of each row to the beginning of the next."""
-    side, alpha = fields.count("side_length", least=2, most=64), _alphas(fields, 1)[0]
+    side, alpha = fields.count("side_length", minimum=2, maximum=64), _alphas(fields, 1)[0]
     nodes = side * side
     pairs = [
         Link(f"gpu{node}", f"gpu{node + step}", Fraction(100), alpha)
@@ -248,10 +248,10 @@ def _both_ways(links: Iterable[Link]) -> Iterator[Link]:
         yield link._replace(tail=link.head, head=link.tail)
 
 
-def _alphas(fields: Fields, least: int) -> list[Fraction]:
+def _alphas(fields: Fields, count: int) -> list[Fraction]:
     """Read the latencies of links and of the switch, in seconds, and return them in µs."""
     values = [Fraction(alpha) * MICROSECONDS for alpha in fields.numbers("alpha")]
-    if len(values) < least:
+    if len(values) < count:
         fields.numbers(f"alpha[{len(values)}]")
     return values
 
@@ -347,8 +347,8 @@ def _shared_bounds(document: Document, entries: object, nodes: int) -> list[Shar
     return bounds
 
 
-def _is_whole(value: object, least: int, most: int) -> bool:
-    return is_int(value) and least <= value <= most
+def _is_whole(value: object, minimum: int, maximum: int) -> bool:
+    return is_int(value) and minimum <= value <= maximum
 
 
 def _unit_of_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, Fraction, str]:

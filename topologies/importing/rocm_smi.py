@@ -49,22 +49,24 @@ MAX_DIGITS = 9  # of a bandwidth in MB/s, or of a weight
 def link_bandwidths(document: Document, matrix: TextMatrix) -> dict[Pair, tuple[int, int]]:
     """Return the MB/s of a link and the number of links of each pair with direct links."""
     matrix.check_symmetry(document)
-    found: dict[Pair, tuple[int, int]] = {}
+    links: dict[Pair, tuple[int, int]] = {}
     for row, cells in enumerate(matrix.cells):
         for column, cell in enumerate(cells):
             if row == column or cell == "N/A":
                 if row == column and cell not in {"N/A", "0-0"}:
                     raise matrix.wrong_cell(document, row, column, "N/A")
                 continue
-            least, most = (int(part[: MAX_DIGITS + 1]) for part in cell.split("-"))
-            if max(len(part) for part in cell.split("-")) > MAX_DIGITS or (most and (not least or most % least)):
+            one_link, all_links = (int(part[: MAX_DIGITS + 1]) for part in cell.split("-"))
+            if max(len(part) for part in cell.split("-")) > MAX_DIGITS or (
+                all_links and (not one_link or all_links % one_link)
+            ):
                 expected = "MB/s of one link and, a multiple of it, of all links of this pair"
                 raise matrix.wrong_cell(document, row, column, expected)
-            if least > most:
+            if one_link > all_links:
                 raise matrix.wrong_cell(document, row, column, "the smaller number first")
-            if most and row < column:
-                found[row, column] = (least, most // least)
-    return found
+            if all_links and row < column:
+                links[row, column] = (one_link, all_links // one_link)
+    return links
 
 
 def no_bandwidths(document: Document) -> Exception:
@@ -87,14 +89,14 @@ def box_of_bandwidths(
     document: Document,
     options: BoxOptions,
     matrix: TextMatrix,
-    found: Mapping[Pair, tuple[int | None, int]],
+    links: Mapping[Pair, tuple[int | None, int]],
     locations: Locations,
 ) -> Box:
     """Make a box from the number of links of each pair."""
-    stated = sorted({least for least, _ in found.values() if least is not None})
-    counts = {pair: count for pair, (_, count) in found.items()}
+    stated = sorted({megabytes for megabytes, _ in links.values() if megabytes is not None})
+    counts = {pair: count for pair, (_, count) in links.items()}
     if options.gpu is None and options.figures == "line" and stated:
-        direct = {pair: Fraction(least or 0, 1000) * count for pair, (least, count) in found.items()}
+        direct = {pair: Fraction(megabytes or 0, 1000) * count for pair, (megabytes, count) in links.items()}
         notes = [
             f"an xGMI link is modeled with {_listed(stated)} GB/s in each direction, which the driver states unmeasured"
         ]
@@ -105,7 +107,7 @@ def box_of_bandwidths(
         rate = product.link(options.figures)
         direct = {pair: count * rate for pair, count in counts.items()}
         notes = [product.rate_note(options.figures)]
-        if other := [least for least in stated if Fraction(least, 1000) != rate]:
+        if other := [megabytes for megabytes in stated if Fraction(megabytes, 1000) != rate]:
             notes.append(f"the file states {_listed(other)} GB/s for a link, which the driver does not measure")
     return linked_box(document, options, "amd", len(matrix.labels), direct, locations, notes=notes)
 
@@ -185,11 +187,11 @@ def matches_bandwidths(document: Document) -> bool:
 def read_bandwidths(document: Document, options: BoxOptions) -> Box:
     """Read the table."""
     matrix = _bandwidth_matrix(document)
-    found = link_bandwidths(document, matrix)
-    if not found:
+    links = link_bandwidths(document, matrix)
+    if not links:
         raise no_bandwidths(document)
 
-    return box_of_bandwidths(document, options, matrix, found, lambda: refuse_pcie(document))
+    return box_of_bandwidths(document, options, matrix, links, lambda: refuse_pcie(document))
 
 
 def _bandwidth_header(document: Document) -> Header | None:
@@ -248,10 +250,10 @@ def _locations(
     """Assign GPUs to the CPUs of their NUMA nodes, or by weight where those are missing."""
     nodes: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
-        found = _NUMA.search(line)
-        if found is None:
+        match = _NUMA.search(line)
+        if match is None:
             continue
-        label, node = f"GPU{int(found.group(1))}", int(found.group(2))
+        label, node = f"GPU{int(match.group(1))}", int(match.group(2))
         if nodes.setdefault(label, node) != node:
             raise document.error(f"{label} is on two NUMA nodes, {nodes[label]} and {node}; expected one", number)
     if not nodes.keys() >= set(types.labels) or min(nodes.values()) < 0:
@@ -284,8 +286,8 @@ def read_link_counts(document: Document, options: BoxOptions) -> Box:
             raise matrix.wrong_cell(document, row, row, "00")
         counts.update({(row, column): int(cells[column], 16) for column in range(row + 1, len(cells))})
 
-    found = {pair: (None, count) for pair, count in counts.items() if count}
-    return box_of_bandwidths(document, options, matrix, found, lambda: refuse_pcie(document))
+    links = {pair: (None, count) for pair, count in counts.items() if count}
+    return box_of_bandwidths(document, options, matrix, links, lambda: refuse_pcie(document))
 
 
 def _count_matrix(document: Document) -> TextMatrix | None:

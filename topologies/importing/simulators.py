@@ -57,7 +57,10 @@ def read_astra_sim(document: Document, options: BoxOptions) -> Imported:
     if npus > MAX_NPUS:
         raise document.error(f"npus_count gives {npus} NPUs; expected at most {MAX_NPUS}")
     per_line = {"Ring": lambda n: 2 * n, "Switch": lambda n: 2 * n, "FullyConnected": lambda n: n * (n - 1)}
-    check_links(sum(npus // each.npus * per_line[each.kind](each.npus) for each in dimensions), document.where)
+    check_links(
+        sum(npus // axis.npus * per_line[axis.kind](axis.npus) for axis in dimensions),
+        document.where,
+    )
     links: list[Link] = []
     switches: list[str] = []
     stride = 1
@@ -70,8 +73,10 @@ def read_astra_sim(document: Document, options: BoxOptions) -> Imported:
         stride *= dimension.npus
     name = "-".join(f"{dimension.kind.lower()}{dimension.npus}" for dimension in dimensions)
     ranks = [f"npu{npu}" for npu in range(npus)]
-    made = Topology.from_links(links, compute=ranks, switches=switches, bidirectional=True, name=f"astra-sim-{name}")
-    return Imported(made, ("bandwidths are read as GiB/s, as ASTRA-sim computes, although its files say GB/s",))
+    topology = Topology.from_links(
+        links, compute=ranks, switches=switches, bidirectional=True, name=f"astra-sim-{name}"
+    )
+    return Imported(topology, ("bandwidths are read as GiB/s, as ASTRA-sim computes, although its files say GB/s",))
 
 
 def _line_of_npus(dimension: Dimension, members: list[str], switch: str) -> Iterator[Link]:
@@ -196,20 +201,20 @@ def read_ns3(document: Document, options: BoxOptions) -> Imported:
     r"""Read the topology; ranks are ``npu0`` ... and switches ``switch8`` ..., by the numbers of the file."""
     del options  # everything is in the file
     reader = _WordReader(document)
-    nodes = reader.whole("the number of nodes", 2, MAX_NODES)
-    switches = reader.whole("the number of switches", 0, nodes - 2)
-    count = reader.whole("the number of links", 1, None)
+    nodes = reader.integer("the number of nodes", 2, MAX_NODES)
+    switches = reader.integer("the number of switches", 0, nodes - 2)
+    count = reader.integer("the number of links", 1, None)
     check_links(2 * count, document.where)
     numbers: dict[int, int] = {}
     for _ in range(switches):
         line = reader.line
-        number = reader.whole("the number of a switch", 0, nodes - 1)
+        number = reader.integer("the number of a switch", 0, nodes - 1)
         if number in numbers:
             raise document.error(f"switch {number} appears twice, first on line {numbers[number]}; keep one", line)
         numbers[number] = line
     names = [f"switch{node}" if node in numbers else f"npu{node}" for node in range(nodes)]
-    links = [Link(names[tail], names[head], *rest) for tail, head, *rest in reader.links(count, nodes)]
-    made = Topology.from_links(
+    links = [Link(names[tail], names[head], *rates) for tail, head, *rates in reader.links(count, nodes)]
+    topology = Topology.from_links(
         links,
         compute=[name for node, name in enumerate(names) if node not in numbers],
         switches=[names[node] for node in sorted(numbers)],
@@ -217,7 +222,7 @@ def read_ns3(document: Document, options: BoxOptions) -> Imported:
         name=f"ns3-{nodes - switches}npus",
     )
     lossy = f"error rates of {reader.lossy} of its links were left out: schedules lose nothing"
-    return Imported(made, (lossy,) if reader.lossy else ())
+    return Imported(topology, (lossy,) if reader.lossy else ())
 
 
 class _WordReader:
@@ -240,36 +245,36 @@ class _WordReader:
     def _words(self) -> Iterator[Word]:
         line = 0
         for line, text in enumerate(self.document.text.split("\n"), 1):
-            yield from (Word(found.group(), line) for found in _WORD.finditer(text))
+            yield from (Word(word.group(), line) for word in _WORD.finditer(text))
         while True:
             yield Word("", line)
 
-    def whole(self, what: str, least: int, most: int | None) -> int:
+    def integer(self, what: str, minimum: int, maximum: int | None) -> int:
         """Read a whole number."""
         word = self._word(what, _WHOLE, "a whole number")
         number = int(word.text)
-        if number < least or (most is not None and number > most):
-            limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        if number < minimum or (maximum is not None and number > maximum):
+            limits = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
             self._refuse(what, word, f"a whole number {limits}")
         return number
 
     def links(self, count: int, nodes: int) -> Iterator[tuple[int, int, Fraction, Fraction]]:
         """Read the ends, GB/s and µs of links."""
-        known: dict[tuple[int, int], int] = {}
+        first_lines: dict[tuple[int, int], int] = {}
         for number in range(count):
             line = self.line
-            tail, head = (self.whole(f"an end of link {number}", 0, nodes - 1) for _ in range(2))
+            tail, head = (self.integer(f"an end of link {number}", 0, nodes - 1) for _ in range(2))
             ends = min(tail, head), max(tail, head)
             if tail == head:
                 raise self.document.error(f"a link leads from node {tail} to itself; expected two nodes", line)
-            if ends in known:
+            if ends in first_lines:
                 # The simulators keep one port for each neighbor, so of several links they use the last.
                 raise self.document.error(
-                    f"nodes {tail} and {head} are linked twice, first on line {known[ends]}; expected one link with "
-                    "the sum of their rates",
+                    f"nodes {tail} and {head} are linked twice, first on line {first_lines[ends]}; expected one link "
+                    "with the sum of their rates",
                     line,
                 )
-            known[ends] = line
+            first_lines[ends] = line
             yield tail, head, self._rate(), self._delay()
             self.lossy += self._error_rate() > 0
 
@@ -277,10 +282,10 @@ class _WordReader:
         word = self._word("a data rate", _RATE, "one such as 200Gbps")
         if word.text in self.rates:
             return self.rates[word.text]
-        found = _RATE.fullmatch(word.text)
-        assert found is not None, "_word has matched it"
+        match = _RATE.fullmatch(word.text)
+        assert match is not None, "_word has matched it"
         # Like ns-3, keep whole bits per second.
-        bits = int(Fraction(found[1]) * PREFIXES[found[2] or ""] * (8 if found[3] in ("Bps", "B/s") else 1))
+        bits = int(Fraction(match[1]) * PREFIXES[match[2] or ""] * (8 if match[3] in ("Bps", "B/s") else 1))
         if not 0 < bits <= MAX_BANDWIDTH * BITS_PER_GIGABYTE:
             self._refuse("a data rate", word, f"more than 0, up to {float(MAX_BANDWIDTH):g} GB/s")
         rate = self.rates[word.text] = Fraction(bits, BITS_PER_GIGABYTE)
@@ -290,9 +295,9 @@ class _WordReader:
         word = self._word("a delay", _DELAY, "one such as 0.005ms")
         if word.text in self.delays:
             return self.delays[word.text]
-        found = _DELAY.fullmatch(word.text)
-        assert found is not None, "_word has matched it"
-        delay = Fraction(found[1]) * MICROSECONDS[found[2]]
+        match = _DELAY.fullmatch(word.text)
+        assert match is not None, "_word has matched it"
+        delay = Fraction(match[1]) * MICROSECONDS[match[2]]
         if delay > LONGEST or delay.denominator > FINEST:
             self._refuse("a delay", word, "at most 1000s, in whole femtoseconds")
         self.delays[word.text] = delay

@@ -48,8 +48,8 @@ class TextMatrix(NamedTuple):
 
     def wrong_cell(self, document: Document, row: int, column: int, expected: str) -> FileFormatError:
         """Return the error for a cell that is not as expected."""
-        found = shown(self.cells[row][column])
-        return document.error(f"{self.cell_name(row, column)} is {found}; expected {expected}", self.lines[row])
+        cell = shown(self.cells[row][column])
+        return document.error(f"{self.cell_name(row, column)} is {cell}; expected {expected}", self.lines[row])
 
     def check_symmetry(self, document: Document) -> None:
         """Raise `FileFormatError` if the table is not symmetric."""
@@ -105,7 +105,7 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
     labels = header.labels
     if len(labels) > MAX_LABELS:
         raise document.error(f"the table has {len(labels)} columns; expected at most {MAX_LABELS}", header.line)
-    known = set(labels)
+    names = set(labels)
     if twice := [label for label, count in Counter(labels).items() if count > 1]:
         raise document.error(f"two columns are called {shown(twice[0])}; expected different names", header.line)
     rows: dict[str, tuple[tuple[str, ...], int, str]] = {}
@@ -113,7 +113,7 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
         line = lines[number - 1]
         if len(line) > MAX_LINE:
             raise document.error(f"it has {len(line)} characters; expected at most {MAX_LINE} in a table", number)
-        labelled = ((word.group(), word.end()) for word in _WORD.finditer(line) if word.group() in known)
+        labelled = ((word.group(), word.end()) for word in _WORD.finditer(line) if word.group() in names)
         start = next(labelled, None)
         if start is None:
             if not line.strip():
@@ -125,7 +125,7 @@ def read_rows(document: Document, lines: Sequence[str], header: Header, cell: Ce
         label, position = start
         if label in rows:
             following = _WORD.search(line, position)
-            if following is not None and following.group() in known:
+            if following is not None and following.group() in names:
                 break  # the header of the next table
             raise document.error(f"row {label} appears twice, first on line {rows[label][1]}; keep one", number)
         cells, tail = _cells(document, number, line, (label, position), labels, cell)
@@ -152,11 +152,11 @@ def _cells(
                 "wrapped?",
                 number,
             )
-        found = cell.pattern.match(line, word.start())
-        if found is None:
+        match = cell.pattern.match(line, word.start())
+        if match is None:
             raise document.error(f"cell {row}-{column} is {shown(word.group())}; expected {cell.expected}", number)
-        cells.append(found.group())
-        position = found.end()
+        cells.append(match.group())
+        position = match.end()
     return tuple(cells), line[position:]
 
 

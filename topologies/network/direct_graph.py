@@ -216,8 +216,8 @@ def partial_hop_distances(
     With `num_ranks`, the sources are the first nodes, and these do not pass anything on.
     """
     sources = num_nodes if num_ranks is None else num_ranks
-    found = np.full((num_nodes, sources), -1, dtype=np.int16)  # [node, source]
-    np.fill_diagonal(found, 0)
+    by_node = np.full((num_nodes, sources), -1, dtype=np.int16)  # [node, source]
+    np.fill_diagonal(by_node, 0)
     reached = np.packbits(np.eye(num_nodes, sources, dtype=np.bool_), axis=1)
     frontier, distance = reached.copy(), 0
     by_head = np.argsort(heads, kind="stable")
@@ -229,8 +229,8 @@ def partial_hop_distances(
         arrived[nodes] = np.bitwise_or.reduceat(frontier[tails], starts, axis=0)
         frontier = arrived & ~reached
         reached |= frontier
-        found[np.unpackbits(frontier, axis=1, count=sources).astype(np.bool_)] = distance
+        by_node[np.unpackbits(frontier, axis=1, count=sources).astype(np.bool_)] = distance
         frontier[: num_ranks or 0] = 0
-    distances = np.ascontiguousarray(found.T)
+    distances = np.ascontiguousarray(by_node.T)
     distances.flags.writeable = False
     return distances

@@ -57,9 +57,9 @@ class Failure:
         ``intact`` has none.
         """
         as_topology(topology, TopologyError)
-        given = [failures] if isinstance(failures, str | Failure) else as_several(failures, "the failures")
-        faults = [fault for each in given for fault in _faults(topology, each)]
-        if twice := [fault for fault in faults if [each.nodes for each in faults].count(fault.nodes) > 1]:
+        listed = [failures] if isinstance(failures, str | Failure) else as_several(failures, "the failures")
+        faults = [fault for failure in listed for fault in _faults(topology, failure)]
+        if twice := [fault for fault in faults if [failure.nodes for failure in faults].count(fault.nodes) > 1]:
             raise TopologyError(f"the failure names {'--'.join(twice[0].nodes)!r} twice; name every part once")
         return cls.of(topology, faults)
 
@@ -71,11 +71,11 @@ class Failure:
 
     def applied(self, topology: Topology) -> Topology:
         """Return what is left of a network; `TopologyError` if fewer than two ranks are."""
-        known = topology.node_index
+        intact_nodes = topology.node_index
         # Links before nodes, which take their links with them, and switches that have no others.
         for nodes, factor in sorted(self.faults, key=lambda fault: -len(fault.nodes)):
             if len(nodes) == 1:
-                gone = nodes[0] in known and nodes[0] not in topology.node_index
+                gone = nodes[0] in intact_nodes and nodes[0] not in topology.node_index
                 topology = topology if gone else topology.without_node(nodes[0])
                 continue
             tail, head = nodes if _has_link(topology, nodes) else nodes[::-1]
@@ -89,7 +89,7 @@ class Failure:
 def _faults(topology: Topology, failure: object) -> tuple[Fault, ...]:
     """Read the parts of a failure, or check that they are of this network."""
     if isinstance(failure, Failure):
-        return tuple(_found(topology, *fault) for fault in failure.faults)
+        return tuple(_checked_fault(topology, *fault) for fault in failure.faults)
     if not isinstance(failure, str):
         raise TopologyError(f"the failure is {shown(failure)}; expected text such as 'nic0', 'gpu0--nic0 x 1/2'")
     if failure in ("", INTACT) and failure not in topology.node_index:
@@ -101,11 +101,11 @@ def _faults(topology: Topology, failure: object) -> tuple[Fault, ...]:
 
 def _fault(topology: Topology, text: str) -> Fault:
     if text in topology.node_index or "--" not in text:
-        return _found(topology, (text,))
+        return _checked_fault(topology, (text,))
     ends, (link, _, left) = _ends(topology, text), text.rpartition(TIMES)
     if ends is None and "--" in link:
-        return _found(topology, _ends(topology, link) or tuple(link.split("--", 1)), as_left(left))
-    return _found(topology, ends or tuple(text.split("--", 1)))
+        return _checked_fault(topology, _ends(topology, link) or tuple(link.split("--", 1)), as_left(left))
+    return _checked_fault(topology, ends or tuple(text.split("--", 1)))
 
 
 def _ends(topology: Topology, text: str) -> tuple[str, ...] | None:
@@ -115,7 +115,7 @@ def _ends(topology: Topology, text: str) -> tuple[str, ...] | None:
     return next((ends for ends in splits if topology.node_index.keys() >= {*ends}), None)
 
 
-def _found(topology: Topology, nodes: tuple[str, ...], factor: Fraction = Fraction(0)) -> Fault:
+def _checked_fault(topology: Topology, nodes: tuple[str, ...], factor: Fraction = Fraction(0)) -> Fault:
     """Find a node, or the link between two, which may be of another network or from a file."""
     ends = tuple(sorted((_node(topology, node) for node in nodes), key=topology.node_index.__getitem__))
     linked = len(ends) == 2 and (_has_link(topology, ends) or _has_link(topology, ends[::-1]))
@@ -134,8 +134,8 @@ def as_left(value: Exact) -> Fraction:
 
 def _node(topology: Topology, text: str) -> str:
     """Find a node by its name, or a unique suffix of it."""
-    if (found := found_node(topology, text)) is not None:
-        return found
+    if (node := found_node(topology, text)) is not None:
+        return node
     raise TopologyError(
         f"{shown(text)} is not a node of this network; write the name of one node, such as {topology.nodes[0]}"
     )
@@ -195,7 +195,9 @@ class Scaling(NamedTuple):
             return tuple(
                 link for link in topology.out_links(min(ends)) + topology.in_links(min(ends)) if {*link[:2]} == ends
             )
-        return tuple(link for each in matching_classes(link_classes(topology), [self.target]) for link in each.links)
+        return tuple(
+            link for link_class in matching_classes(link_classes(topology), [self.target]) for link in link_class.links
+        )
 
     def __str__(self) -> str:
         return f"{self.target}{TIMES}{self.factor}"
@@ -218,13 +220,13 @@ def scaled_links(topology: Topology, scalings: Iterable[Scaling | str]) -> Topol
     >>> [str(faster.link(f"box0/gpu{rank}", f"box0/nic{rank}").bandwidth) for rank in range(2)]
     ['25', '50']
     """
-    taken = tuple(Scaling.read(each) if isinstance(each, str) else each for each in scalings)
+    listed = tuple(Scaling.read(entry) if isinstance(entry, str) else entry for entry in scalings)
     bandwidths = dict[tuple[str, str], Fraction]()
-    for scaling in taken:
+    for scaling in listed:
         for link in scaling.links(topology):
             ends = link.tail, link.head
             bandwidths[ends] = bandwidths.get(ends, link.bandwidth) * scaling.factor
-    if not taken:
+    if not listed:
         return topology
-    how = ", ".join(map(str, taken)) if len(taken) <= FEW else f"{len(taken)} other bandwidths"
+    how = ", ".join(map(str, listed)) if len(listed) <= FEW else f"{len(listed)} other bandwidths"
     return replace(topology.with_bandwidths(bandwidths), name=f"{topology.name} with {how}")

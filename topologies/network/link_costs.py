@@ -59,16 +59,17 @@ def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
 
 def matching_classes(classes: Sequence[LinkClass], names: Iterable[str]) -> tuple[LinkClass, ...]:
     """Look up classes by name; kinds without a bandwidth, such as ``gpu-gpu``, select all classes between them."""
-    found: dict[str, LinkClass] = {}
+    matches: dict[str, LinkClass] = {}
     for name in names:
-        meant = [each for each in classes if name in (each.name, each.kinds)]
-        if not meant:
-            known = [each.name for each in classes]
+        classes_of_name = [link_class for link_class in classes if name in (link_class.name, link_class.kinds)]
+        if not classes_of_name:
+            class_names = [link_class.name for link_class in classes]
             raise TopologyError(
-                f"there is no link class {shown(name)}{hint(name, known)}; expected one of {', '.join(known)}"
+                f"there is no link class {shown(name)}{hint(name, class_names)}; "
+                f"expected one of {', '.join(class_names)}"
             )
-        found |= {each.name: each for each in meant}
-    return tuple(each for each in classes if each.name in found)
+        matches |= {link_class.name: link_class for link_class in classes_of_name}
+    return tuple(link_class for link_class in classes if link_class.name in matches)
 
 
 CostsName = Literal["links", "generic", "fused"]
@@ -114,7 +115,7 @@ def guessed_costs(name: CostsName, topology: Topology) -> RuntimeCosts:
     if not isinstance(name, str) or name not in GUESSES:
         expected = "one of" if isinstance(name, str) else "RuntimeCosts, or one of"
         raise UnsupportedError(f"there are no costs {shown(name)}; expected {expected} links, {', '.join(GUESSES)}")
-    kinds = dict.fromkeys(each.kinds for each in link_classes(topology))
+    kinds = dict.fromkeys(link_class.kinds for link_class in link_classes(topology))
     shares = {kind: next((SHARES[part] for part in SHARES if part in kind), OTHER_SHARE) for kind in kinds}
     return RuntimeCosts(*GUESSES[name], efficiency=shares)
 
@@ -160,7 +161,9 @@ def _reached(topology: Topology, costs: RuntimeCosts, name: str, stated: Runtime
     shares, classes = dict(costs.efficiency), link_classes(topology)
     matching_classes(classes, shares)  # a misspelt name would make times too short
     reached = {
-        link[:2]: shares.get(each.name, shares.get(each.kinds, Fraction(1))) for each in classes for link in each.links
+        link[:2]: shares.get(link_class.name, shares.get(link_class.kinds, Fraction(1)))
+        for link_class in classes
+        for link in link_class.links
     }
     if all(share == 1 for share in reached.values()):
         return topology
@@ -171,9 +174,9 @@ def _reached(topology: Topology, costs: RuntimeCosts, name: str, stated: Runtime
 @lru_cache(maxsize=CACHED)
 def timed_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     """Return links of `reached_network`, those that leave ranks with the times of alpha and of starting a message."""
-    network, more = reached_network(topology, costs), costs.alpha + costs.send
-    if not more:
+    network, delay = reached_network(topology, costs), costs.alpha + costs.send
+    if not delay:
         return network
     ranks = set(topology.compute_nodes)
-    links = (link._replace(latency=link.latency + more) if link.tail in ranks else link for link in network.links)
+    links = (link._replace(latency=link.latency + delay) if link.tail in ranks else link for link in network.links)
     return replace(network, links=tuple(links))

@@ -80,12 +80,12 @@ class RuntimeCosts:
         return {**times, **shares, **({"calibrated": True} if self.calibrated else {})}
 
     def __repr__(self) -> str:
-        given = [f"{name}={getattr(self, name)}" for name in TIMES if getattr(self, name)]
+        fields = [f"{name}={getattr(self, name)}" for name in TIMES if getattr(self, name)]
         if self.efficiency:
-            given.append("efficiency={" + ", ".join(f"{name!r}: {share}" for name, share in self.efficiency) + "}")
+            fields.append("efficiency={" + ", ".join(f"{name!r}: {share}" for name, share in self.efficiency) + "}")
         if self.calibrated:
-            given.append("calibrated=True")
-        return f"RuntimeCosts({', '.join(given)})"
+            fields.append("calibrated=True")
+        return f"RuntimeCosts({', '.join(fields)})"
 
 
 def _as_efficiency(value: object) -> tuple[tuple[str, Fraction], ...]:

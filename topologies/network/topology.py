@@ -205,7 +205,7 @@ class Topology(WhatIf, Viewed):
         limits: object,
         name: str,
     ) -> Topology:
-        made = cls(
+        topology = cls(
             as_list(compute, "compute nodes"),
             as_list(switches, "switch nodes"),
             links,
@@ -214,8 +214,8 @@ class Topology(WhatIf, Viewed):
             name,
             as_list(limits, "the switches' limits"),
         )
-        made.check_ports()
-        return made
+        topology.check_ports()
+        return topology
 
     @classmethod
     def from_networkx(
@@ -328,9 +328,9 @@ class Topology(WhatIf, Viewed):
         times, kinds = np.unique(counts, return_inverse=True)
         rates = [(speed * count, delay) for count in times.tolist()]
         title = graph.name if name is None else name
-        made = cls.from_arrays(tails, heads, kinds, rates, compute=ranks, name=title)
-        object.__setattr__(made, "graph", graph)
-        return made
+        topology = cls.from_arrays(tails, heads, kinds, rates, compute=ranks, name=title)
+        object.__setattr__(topology, "graph", graph)
+        return topology
 
     def direct_graph(self) -> DirectGraph:
         """Return a network without switches as a multigraph; k units of bandwidth become k parallel arcs.
@@ -380,11 +380,11 @@ class Topology(WhatIf, Viewed):
         """Compare everything that counts, without making links of columns."""
         if not isinstance(other, Topology):
             return NotImplemented
-        mine, others = (
-            (each.compute_nodes, each.switch_nodes, each.multicast, each.aggregation, each.limits)
-            for each in (self, other)
+        mine, theirs = (
+            (topology.compute_nodes, topology.switch_nodes, topology.multicast, topology.aggregation, topology.limits)
+            for topology in (self, other)
         )
-        return mine == others and self.columns.equal(other.columns)
+        return mine == theirs and self.columns.equal(other.columns)
 
     def __hash__(self) -> int:
         """Equal for equal networks."""
@@ -476,7 +476,7 @@ class Topology(WhatIf, Viewed):
     @cached_property
     def limits_of(self) -> Mapping[str, dict[str, object]]:
         """By switch, the limits that it has, under their names."""
-        return {limits.switch: limits.given for limits in self.limits}
+        return {limits.switch: limits.stated for limits in self.limits}
 
     def without_abilities(self) -> Topology:
         """Return the network with switches that only pass data on."""
@@ -492,8 +492,8 @@ class Topology(WhatIf, Viewed):
     def digest(self) -> str:
         """SHA-256 of the network itself (not of its name): equal digests mean equal networks."""
         nodes = [self.compute_nodes, self.switch_nodes]
-        rest = [sorted(self.multicast), sorted(self.aggregation), *([self.limits] if self.limits else [])]
-        before, after = (json.dumps(each, separators=(",", ":")) for each in (nodes, rest))
+        abilities = [sorted(self.multicast), sorted(self.aggregation), *([self.limits] if self.limits else [])]
+        before, after = (json.dumps(part, separators=(",", ":")) for part in (nodes, abilities))
         digest = hashlib.sha256()
         for text in chain((before[:-1], ",["), sorted_rows(self.columns, self.nodes), ("],", after[1:])):
             digest.update(text.encode())

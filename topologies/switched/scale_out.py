@@ -114,7 +114,9 @@ def join_boxes(
     joined = len(boxes) > 1
     count = sum(len(box.links) + joined * sum(len(nic.near) + 1 for nic in box.nics) for box in boxes)
     check_links(2 * (count + joined * len(backbone)), f"{boxes[0].name} with {len(boxes)} boxes", MAX_SWITCHED_LINKS)
-    ports = [tuple(fabric_switch(box, nic) for nic in range(joined * len(each.nics))) for box, each in enumerate(boxes)]
+    ports = [
+        tuple(fabric_switch(box, nic) for nic in range(joined * len(content.nics))) for box, content in enumerate(boxes)
+    ]
     parts = {key: _parts(box, joined=joined) for key, box in {id(box): box for box in boxes}.items()}
     compute, inside, nics, capable = (
         [f"box{number}/{node}" for number, box in enumerate(boxes) for node in parts[id(box)][part]]
@@ -149,9 +151,9 @@ def join_boxes(
         multicast=capable,
         aggregation=capable,
         limits=[
-            each._replace(switch=f"box{number}/{each.switch}")
+            limit._replace(switch=f"box{number}/{limit.switch}")
             for number, box in enumerate(boxes)
-            for each in box.limits
+            for limit in box.limits
         ],
         name=name,
     )
@@ -175,7 +177,7 @@ class _Tiles:
 
     def add(self, links: Iterable[Link], place: Mapping[str, tuple[int, int]], boxes: Sequence[int]) -> None:
         """Add links in both directions, for each of some boxes in a row; `place` has the part and number of a node."""
-        both = (each for link in links for each in (link, link._replace(tail=link.head, head=link.tail)))
+        both = (directed for link in links for directed in (link, link._replace(tail=link.head, head=link.tail)))
         merged = merged_links(both, place)
         codes = np.array([place[node] for link in merged for node in link[:2]], dtype=np.int64).reshape(-1, 2, 2)
         starts = self._starts[:, boxes[0] : boxes[-1] + 1]

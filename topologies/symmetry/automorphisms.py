@@ -62,8 +62,8 @@ def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntA
     graph, colors = _colored_graph(topology, _as_traffic(traffic, topology.num_ranks))
     attempts = MAX_WORK // (FIXED_COST + graph.num_arcs)
     search = NodeMatching(graph, graph, colors, max_attempts=attempts)
-    found = list(_until_limit(orbit_mappings(search)))
-    return np.array(found, dtype=np.int64).reshape(-1, graph.num_nodes)
+    mappings = list(_until_limit(orbit_mappings(search)))
+    return np.array(mappings, dtype=np.int64).reshape(-1, graph.num_nodes)
 
 
 def _until_limit(mappings: Iterator[IntArray]) -> Iterator[IntArray]:
@@ -133,15 +133,15 @@ def link_orbits(
 ) -> LinkOrbits:
     """Return the orbits that symmetries, (generators, nodes), generate; `UnsupportedError` if one is none."""
     num_ranks = len(demands)
-    apart = ~np.eye(num_ranks, dtype=np.bool_)
-    different = bool((demands != demands[0, -1]).any(where=apart))
+    off_diagonal = ~np.eye(num_ranks, dtype=np.bool_)
+    different = bool((demands != demands[0, -1]).any(where=off_diagonal))
     images = link_images(tails, heads, capacities, symmetries)
     for row, mapping in enumerate(symmetries):
         if (mapping[:num_ranks] >= num_ranks).any():
             raise UnsupportedError(
                 f"row {row} of the symmetries takes a rank to a switch; expected ranks to go to ranks"
             )
-        if different and (demands[np.ix_(mapping[:num_ranks], mapping[:num_ranks])] != demands).any(where=apart):
+        if different and (demands[np.ix_(mapping[:num_ranks], mapping[:num_ranks])] != demands).any(where=off_diagonal):
             raise UnsupportedError(f"row {row} of the symmetries does not take every demand to an equal one")
     kinds, classes = orbits(symmetries[:, :num_ranks]), orbits(images)
     _, first, counts = np.unique(kinds, return_index=True, return_counts=True)
@@ -159,7 +159,7 @@ def link_images(tails: IntArray, heads: IntArray, capacities: IntArray, symmetri
             raise UnsupportedError(f"row {row} of the symmetries is no permutation of the nodes")
         image = np.lexsort((capacities, mapping[heads], mapping[tails]))
         mapped = mapping[tails][image], mapping[heads][image], capacities[image]
-        if any((side != found).any() for side, found in zip(links, mapped, strict=True)):
+        if any((side != image_side).any() for side, image_side in zip(links, mapped, strict=True)):
             raise UnsupportedError(f"row {row} of the symmetries does not take every link to one of the same capacity")
         images[row, image] = order
     return images

@@ -72,30 +72,30 @@ def failure_cases(
     from .failure_orbits import Symmetries
 
     as_topology(topology, TopologyError)
-    known = symmetries or Symmetries(topology)
-    if not known.generators:
-        known.find()
-    found: list[FailureCase] = []
+    group = symmetries or Symmetries(topology)
+    if not group.generators:
+        group.find()
+    cases: list[FailureCase] = []
     listed: set[Failure] = set()
     for kind, failures in _failures(
-        topology, kinds, [as_left(each) for each in as_options(derate, "the factors of derate")], pairs
+        topology, kinds, [as_left(factor) for factor in as_options(derate, "the factors of derate")], pairs
     ):
         fresh = [failure for failure in dict.fromkeys(failures) if failure not in listed]
         listed.update(fresh)
-        found += _cases(kind, fresh, known)
-    return tuple(found)
+        cases += _cases(kind, fresh, group)
+    return tuple(cases)
 
 
 def _cases(kind: str, failures: Sequence[Failure], symmetries: Symmetries) -> Iterator[FailureCase]:
     by_width: dict[int, list[Failure]] = {}
     for failure in failures:
         by_width.setdefault(len(failure.faults), []).append(failure)
-    for alike in by_width.values():
-        labels = symmetries.orbits(np.array([symmetries.row(failure) for failure in alike]))
+    for same_width in by_width.values():
+        labels = symmetries.orbits(np.array([symmetries.row(failure) for failure in same_width]))
         members: dict[int, list[Failure]] = {}
-        for failure, label in zip(alike, labels.tolist(), strict=True):
+        for failure, label in zip(same_width, labels.tolist(), strict=True):
             members.setdefault(label, []).append(failure)
-        yield from (FailureCase(kind, tuple(each)) for each in members.values())
+        yield from (FailureCase(kind, tuple(case)) for case in members.values())
 
 
 def _failures(
@@ -110,18 +110,18 @@ def _failures(
         yield kind, (Failure((fault,)) for fault in faults[kind])
     for left in derate:
         yield f"link x {left}", (Failure((fault._replace(factor=left),)) for fault in faults["link"])
-    chosen = []
+    named = []
     for pair in as_options(pairs, "the pairs of failures"):
         words = [word.strip() for word in pair.split("+")] if isinstance(pair, str) else []
         if len(words) != 2 or not set(words) <= set(FAILURE_KINDS):
-            chosen.append(Failure.read(topology, pair))
+            named.append(Failure.read(topology, pair))
             continue
         here, there = (faults[word] for word in words)
         if prod(map(len, (here, there))) > MAX_FAILURES:
             raise TopologyError(f"{topology} has too many pairs {shown(pair)}; name those that matter")
         both = combinations(here, 2) if here is there else product(here, there)
-        yield " + ".join(words), (Failure.of(topology, each) for each in both)
-    yield "chosen", chosen
+        yield " + ".join(words), (Failure.of(topology, faults_of_pair) for faults_of_pair in both)
+    yield "chosen", named
 
 
 def _faults_by_kind(topology: Topology) -> dict[str, list[Fault]]:

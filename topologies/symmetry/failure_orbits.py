@@ -78,25 +78,25 @@ class Symmetries:
         for item, cell in enumerate(cells.tolist()):
             if self._work > MAX_WORK:
                 break
-            known = first.setdefault(cell, [])
-            if any(labels[item] == labels[like] for like in known):
+            representatives = first.setdefault(cell, [])
+            if any(labels[item] == labels[like] for like in representatives):
                 continue
-            for like in known:
-                if (found := self._mapping(rows[like], rows[item])) is not None:
-                    self.generators.append(found)
-                    labels = self._merged(rows, labels, found)
+            for like in representatives:
+                if (symmetry := self._mapping(rows[like], rows[item])) is not None:
+                    self.generators.append(symmetry)
+                    labels = self._merged(rows, labels, symmetry)
                     break
             else:
-                known.append(item)
+                representatives.append(item)
         return labels
 
-    def carried(self, failure: Failure, known: Mapping[tuple[int, ...], Value]) -> tuple[Value, IntArray] | None:
+    def known_image(self, failure: Failure, values: Mapping[tuple[int, ...], Value]) -> tuple[Value, IntArray] | None:
         """Find one of the known failures, by `row`, that is like this one, and a symmetry that takes it to this one."""
         images = [mapping.tolist() for mapping in self.generators]
         start = self.row(failure)
         before: dict[tuple[int, ...], tuple[tuple[int, ...], int]] = {}
         for row in (queue := [start]):
-            if row in known:
+            if row in values:
                 mapping = np.arange(self._size)
                 last = row
                 while last != start:
@@ -104,7 +104,7 @@ class Symmetries:
                     mapping = mapping[self.generators[number]]
                 inverse = np.argsort(mapping)
                 assert self._network.has_symmetry(inverse), "products of symmetries are symmetries"
-                return known[row], inverse
+                return values[row], inverse
             for number, image in enumerate(images):
                 moved = self._moved(row, image)
                 if moved != start and moved not in before:

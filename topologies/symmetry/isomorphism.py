@@ -46,9 +46,9 @@ def isomorphism(graph: DirectGraph, other: DirectGraph) -> IntArray | None:
     as_direct_graph(other)
     if graph.num_nodes != other.num_nodes or graph.num_arcs != other.num_arcs:
         return None
-    same = np.arange(graph.num_nodes)
-    if preserves_arcs(graph, other, same):
-        return same
+    identity = np.arange(graph.num_nodes)
+    if preserves_arcs(graph, other, identity):
+        return identity
     return NodeMatching(graph, other).run()
 
 
@@ -86,8 +86,8 @@ def automorphisms(graph: DirectGraph) -> IntArray:
     array([[1, 2, 0]])
     """
     as_direct_graph(graph)
-    found = list(orbit_mappings(NodeMatching(graph, graph)))
-    return np.array(found, dtype=np.int64).reshape(-1, graph.num_nodes)
+    mappings = list(orbit_mappings(NodeMatching(graph, graph)))
+    return np.array(mappings, dtype=np.int64).reshape(-1, graph.num_nodes)
 
 
 def orbit_mappings(search: NodeMatching) -> Iterator[IntArray]:
@@ -130,7 +130,7 @@ class NodeMatching:
 
         self.graph, self.other, self.size, self.colors = graph, other, graph.num_nodes, colors
         self.max_attempts, self.attempts = max_attempts, 0
-        self.twins = np.concatenate([_twins(each, colors) for each in (graph, other)])
+        self.twins = np.concatenate([_twins(side, colors) for side in (graph, other)])
         hashes = np.concatenate([_first_hashes(graph), _first_hashes(other)])
         kinds = np.zeros(graph.num_arcs, dtype=np.int64) if colors is None else colors.arcs
         if colors is not None:
@@ -191,10 +191,10 @@ class NodeMatching:
         if colors[node] != colors[self.size + candidate]:
             return None
         self.attempts += 1
-        most = MAX_ATTEMPTS if self.max_attempts is None else self.max_attempts
-        if self.attempts > most:
+        limit = MAX_ATTEMPTS if self.max_attempts is None else self.max_attempts
+        if self.attempts > limit:
             raise NoAnswerError(
-                f"{most} attempts to map {self.graph.name} to {self.other.name} neither found an "
+                f"{limit} attempts to map {self.graph.name} to {self.other.name} neither found an "
                 "isomorphism nor ruled it out; give one that you know"
             )
         colors = colors.copy()

@@ -66,9 +66,9 @@ def rank_distances(topology: Topology) -> IntArray:
     The longer direction counts; `UNREACHED` where one has no such path.
     """
     ranks, (tails, heads, _, _) = topology.num_ranks, topology.arrays
-    found = partial_hop_distances(len(topology.nodes), tails, heads, ranks)[:, :ranks]
-    found = np.where(found < 0, np.int16(UNREACHED), found)
-    return np.maximum(found, found.T)
+    distances = partial_hop_distances(len(topology.nodes), tails, heads, ranks)[:, :ranks]
+    distances = np.where(distances < 0, np.int16(UNREACHED), distances)
+    return np.maximum(distances, distances.T)
 
 
 def _nested_labels(distances: IntArray) -> list[IntArray]:
@@ -102,10 +102,10 @@ def _cliques(near: BoolArray, inside: IntArray) -> IntArray:
     touching = np.logical_or.reduceat(touching, starts, axis=1)
     common = np.where(touching, touching.astype(np.float32) @ touching.astype(np.float32), 0)
     np.fill_diagonal(common, 0)
-    for least in np.unique(common[common > 2])[::-1]:  # two that touch have both themselves in common
-        chosen = (common >= least) | np.eye(len(first), dtype=np.bool_)
-        labels = components(len(chosen), np.argwhere(chosen))
-        if chosen.sum() == (np.bincount(labels) ** 2).sum() and labels.any():
+    for threshold in np.unique(common[common > 2])[::-1]:  # two that touch have both themselves in common
+        joined = (common >= threshold) | np.eye(len(first), dtype=np.bool_)
+        labels = components(len(joined), np.argwhere(joined))
+        if joined.sum() == (np.bincount(labels) ** 2).sum() and labels.any():
             return labels[inside]
     return np.zeros_like(inside)
 
@@ -133,9 +133,9 @@ def _peers(digits: IntArray, sizes: tuple[int, ...], distances: IntArray) -> Int
     groups = order.reshape(-1, sizes[-1])
     for group in groups[1:]:
         lengths = distances[np.ix_(groups[0], group)]
-        least = lengths == lengths.min(axis=1, keepdims=True)
-        if (least.sum(axis=0) == 1).all() and (least.sum(axis=1) == 1).all():
-            places[group[least.argmax(axis=1)]] = np.arange(sizes[-1])
+        nearest = lengths == lengths.min(axis=1, keepdims=True)
+        if (nearest.sum(axis=0) == 1).all() and (nearest.sum(axis=1) == 1).all():
+            places[group[nearest.argmax(axis=1)]] = np.arange(sizes[-1])
     return places
 
 
@@ -146,7 +146,7 @@ def _grid_strides(places: IntArray, size: int, distances: IntArray) -> tuple[int
     strides = [1]
     for stride in range(2, size):
         if size % stride == 0 and stride % strides[-1] == 0:
-            apart = (tails // stride != heads // stride) & (tails % stride != heads % stride)
-            if not apart.any():
+            diagonal = (tails // stride != heads // stride) & (tails % stride != heads % stride)
+            if not diagonal.any():
                 strides.append(stride)
     return tuple(strides[:0:-1])

@@ -21,11 +21,11 @@ from ..network.topology import Topology
 def node_kinds(topology: Topology) -> IntArray:
     """Number nodes, 0 for ranks, switches by what they can do, int64 (nodes,)."""
     kinds = (np.arange(len(topology.nodes)) >= topology.num_ranks).astype(np.int64)
-    limits = {each.switch: each[1:] for each in topology.limits}
+    limits = {limit.switch: limit[1:] for limit in topology.limits}
     numbers: dict[object, int] = {}
     for node in topology.multicast.union(topology.aggregation, limits):
-        able = node in topology.multicast, node in topology.aggregation, limits.get(node)
-        kinds[topology.node_index[node]] = numbers.setdefault(able, len(numbers) + 2)
+        abilities = node in topology.multicast, node in topology.aggregation, limits.get(node)
+        kinds[topology.node_index[node]] = numbers.setdefault(abilities, len(numbers) + 2)
     return kinds
 
 
@@ -119,19 +119,19 @@ def hops_from(network: ColoredNetwork, start: int) -> IntArray:
 
 @kernel
 def _hops(starts: IntArray, neighbors: IntArray, start: int) -> IntArray:
-    found = np.full(len(starts) - 1, -1, dtype=np.int64)
-    queue = np.empty(len(found), dtype=np.int64)
-    found[start], queue[0], end = 0, start, 1
-    for place in range(len(found)):
+    distances = np.full(len(starts) - 1, -1, dtype=np.int64)
+    queue = np.empty(len(distances), dtype=np.int64)
+    distances[start], queue[0], end = 0, start, 1
+    for place in range(len(distances)):
         if place == end:
             break
         node = queue[place]
         for link in range(starts[node], starts[node + 1]):
-            if found[neighbors[link]] < 0:
-                found[neighbors[link]] = found[node] + 1
+            if distances[neighbors[link]] < 0:
+                distances[neighbors[link]] = distances[node] + 1
                 queue[end] = neighbors[link]
                 end += 1
-    return found
+    return distances
 
 
 @kernel

@@ -33,20 +33,24 @@ class CyclicGroups:
 
     def added(self, mapping: IntArray) -> bool:
         """Add a permutation that commutes with the others if the group still fixes no rank."""
-        known = np.full(self.num_ranks, -1)
-        known[self.orbit] = np.arange(len(self.orbit))
+        exponents_of = np.full(self.num_ranks, -1)
+        exponents_of[self.orbit] = np.arange(len(self.orbit))
         image, order = int(mapping[0]), 1
-        while known[image] < 0:
+        while exponents_of[image] < 0:
             image, order = int(mapping[image]), order + 1
         size = order * len(self.orbit)
-        exponents = [int(each) for each in np.unravel_index(known[image], tuple(self.orders))] if self.orders else []
+        exponents = (
+            [int(exponent) for exponent in np.unravel_index(exponents_of[image], tuple(self.orders))]
+            if self.orders
+            else []
+        )
         member = product_of_powers(self.generators, exponents, np.arange(len(mapping)))
         # The group has at most `size` members: none but the identity fixes a rank if all orbits are that large.
         if (power(mapping, order) != member).any() or (self._orbit_sizes(mapping) != size).any():
             return False
         for row in self.relations:
             row.append(0)
-        self.relations.append([*(-each for each in exponents), order])
+        self.relations.append([*(-exponent for exponent in exponents), order])
         images = [self.orbit]
         for _ in range(order - 1):
             images.append(mapping[images[-1]])
@@ -65,7 +69,7 @@ class CyclicGroups:
 
     def _orbit_sizes(self, mapping: IntArray) -> IntArray:
         ranks = np.arange(self.num_ranks)
-        pairs = [np.column_stack([ranks, each[ranks]]) for each in (*self.generators, mapping)]
+        pairs = [np.column_stack([ranks, generator[ranks]]) for generator in (*self.generators, mapping)]
         return np.bincount(components(self.num_ranks, np.concatenate(pairs)))
 
 
@@ -106,14 +110,14 @@ def translations(network: ColoredNetwork, num_ranks: int) -> list[IntArray]:
     if not len(network.tails):
         return []
     targets = list(_targets(network, num_ranks))
-    group = _group(network, num_ranks, targets, least=2)
+    group = _group(network, num_ranks, targets, least_order=2)
     if len(group.orbit) == 2:  # such as a reflection, which commutes with no translation
-        other = _group(network, num_ranks, targets, least=3)
+        other = _group(network, num_ranks, targets, least_order=3)
         group = other if len(other.orbit) > 2 else group
     return group.independent()
 
 
-def _group(network: ColoredNetwork, num_ranks: int, targets: list[int], *, least: int) -> CyclicGroups:
+def _group(network: ColoredNetwork, num_ranks: int, targets: list[int], *, least_order: int) -> CyclicGroups:
     """Find commuting symmetries that take rank 0 to some of the targets, the first of at least this order."""
     group = CyclicGroups(num_ranks)
     distances = hops_from(network, 0)
@@ -129,7 +133,7 @@ def _group(network: ColoredNetwork, num_ranks: int, targets: list[int], *, least
         for seed in range(SEEDS):
             mapping, pairs = _translation(network, both, target, distances, seed, left)
             left -= pairs
-            fits = mapping is not None and (len(group.orbit) > 1 or least == 2 or mapping[mapping[0]] != 0)
+            fits = mapping is not None and (len(group.orbit) > 1 or least_order == 2 or mapping[mapping[0]] != 0)
             if mapping is not None and fits and network.has_symmetry(mapping) and group.added(mapping):
                 both = two_copies(network, group.generators)
                 failed = 0
@@ -146,12 +150,12 @@ def _targets(network: ColoredNetwork, num_ranks: int) -> Iterator[int]:
     order = order[distances[order] > 0]
     _, first = np.unique(distances[order], return_index=True)
     own = signature(network, _seen_from(network, 0))
-    alike = 0
+    yielded = 0
     for target in list(dict.fromkeys([*order[:NEAR].tolist(), *order[first].tolist(), *order.tolist()]))[:MAX_LOOKS]:
         if (signature(network, _seen_from(network, target)) == own).all():
             yield target
-            alike += 1
-            if alike == MAX_TARGETS:
+            yielded += 1
+            if yielded == MAX_TARGETS:
                 return
 
 
@@ -160,18 +164,18 @@ def _seen_from(network: ColoredNetwork, node: int) -> IntArray:
     return network.colors * (network.num_nodes + 1) + hops_from(network, node) + 1
 
 
-def two_copies(network: ColoredNetwork, known: list[IntArray]) -> ColoredNetwork:
+def two_copies(network: ColoredNetwork, mappings: list[IntArray]) -> ColoredNetwork:
     """Return a network twice, with links of a kind of their own from each node to its image under each mapping."""
     size, kinds = network.num_nodes, network.kinds.max() + 1
-    tails = np.concatenate([network.tails, *([np.arange(size)] * len(known))])
-    heads = np.concatenate([network.heads, *known])
-    links = np.concatenate([network.kinds, *(np.full(size, kinds + number) for number in range(len(known)))])
-    twice = [np.concatenate([each, each + size]) for each in (tails, heads)]
+    tails = np.concatenate([network.tails, *([np.arange(size)] * len(mappings))])
+    heads = np.concatenate([network.heads, *mappings])
+    links = np.concatenate([network.kinds, *(np.full(size, kinds + number) for number in range(len(mappings)))])
+    twice = [np.concatenate([ends, ends + size]) for ends in (tails, heads)]
     return ColoredNetwork(twice[0], twice[1], np.tile(links, 2), np.tile(network.colors, 2))
 
 
 def _translation(
-    network: ColoredNetwork, both: ColoredNetwork, target: int, distances: IntArray, seed: int, most: int
+    network: ColoredNetwork, both: ColoredNetwork, target: int, distances: IntArray, seed: int, limit: int
 ) -> tuple[IntArray | None, int]:
     """Match a network with itself so that rank 0 goes to `target`, by at most so many individualized pairs.
 
@@ -181,8 +185,8 @@ def _translation(
     random = np.random.default_rng(seed)
     colors = both.colors.copy()
     node, image = 0, target
-    apart = distances[target]
-    for pairs in range(1, most + 1):
+    distance = distances[target]
+    for pairs in range(1, limit + 1):
         # Distances from both nodes say at once what refinement would find out one hop at a time.
         hops = np.concatenate([hops_from(network, node), hops_from(network, image)])
         for colors in refinements(both, colors * (hops.max() + 2) + hops + 1):  # noqa: B020
@@ -200,24 +204,24 @@ def _translation(
         node = target if target in open_nodes else int(open_nodes[distances[open_nodes].argmin()])
         choices = np.flatnonzero(colors[size:] == colors[node])
         lengths = hops_from(network, node)[choices]
-        alike = choices[lengths == apart]
-        if not len(alike):
+        candidates = choices[lengths == distance]
+        if not len(candidates):
             return None, pairs
         # Far from rank 0, so that it takes many steps to get back.
-        image = int(alike[distances[alike].argmax()] if seed == 0 else random.choice(alike))
-    return None, most
+        image = int(candidates[distances[candidates].argmax()] if seed == 0 else random.choice(candidates))
+    return None, limit
 
 
 def power(mapping: IntArray, exponent: int) -> IntArray:
     """Apply a permutation several times; its inverse for a negative exponent."""
     if exponent < 0:
         mapping, exponent = np.argsort(mapping), -exponent
-    found = np.arange(len(mapping))
+    product = np.arange(len(mapping))
     while exponent:
         if exponent % 2:
-            found = mapping[found]
+            product = mapping[product]
         mapping, exponent = mapping[mapping], exponent // 2
-    return found
+    return product
 
 
 def _smith_rows(relations: list[list[int]]) -> list[tuple[list[int], int]]:
@@ -235,8 +239,8 @@ def _smith_rows(relations: list[list[int]]) -> list[tuple[list[int], int]]:
             ]
             _, row, column = min(entries)
             rows[step], rows[row] = rows[row], rows[step]
-            for each in rows:
-                each[step], each[column] = each[column], each[step]
+            for line in rows:
+                line[step], line[column] = line[column], line[step]
             inverse[step], inverse[column] = inverse[column], inverse[step]
             pivot = rows[step][step]
             for row in range(step + 1, size):
@@ -244,8 +248,8 @@ def _smith_rows(relations: list[list[int]]) -> list[tuple[list[int], int]]:
                 rows[row] = [value - factor * top for value, top in zip(rows[row], rows[step], strict=True)]
             for column in range(step + 1, size):
                 factor = rows[step][column] // pivot
-                for each in rows:
-                    each[column] -= factor * each[step]
+                for line in rows:
+                    line[column] -= factor * line[step]
                 # A column operation on the relations is the opposite row operation on the generators.
                 inverse[step] = [
                     value + factor * other for value, other in zip(inverse[step], inverse[column], strict=True)

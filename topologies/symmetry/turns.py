@@ -96,7 +96,7 @@ def _equal_parts(network: ColoredNetwork, inside: IntArray, num_ranks: int, *, a
         tied = _ties(colors[rows])
         if tied is None:
             return rows if (colors[rows] == colors[rows[0]]).all() else None
-        nodes, places = rows[tied.chosen], tied.places
+        nodes, places = rows[tied.mask], tied.places
         if not at_once:
             nodes, places = nodes[places == 0], places[places == 0]
         colors[nodes] = colors.max() + 1 + places
@@ -104,8 +104,8 @@ def _equal_parts(network: ColoredNetwork, inside: IntArray, num_ranks: int, *, a
 
 
 class _Ties(NamedTuple):
-    chosen: BoolArray  # bool (parts, nodes): the nodes of one color that ties some in each part
-    places: IntArray  # int64 (chosen,): their places among those of their part
+    mask: BoolArray  # bool (parts, nodes): the nodes of one color that ties some in each part
+    places: IntArray  # int64 (mask,): their places among those of their part
 
 
 def _ties(rows: IntArray) -> _Ties | None:
@@ -115,5 +115,5 @@ def _ties(rows: IntArray) -> _Ties | None:
         return None
     tied = np.unique(rows[:, 1:][repeats])
     sizes = [(rows == color).sum(axis=1).max() for color in tied.tolist()]
-    chosen = rows == tied[np.argmin(sizes)]
-    return _Ties(chosen, (np.cumsum(chosen, axis=1) - 1)[chosen])
+    mask = rows == tied[np.argmin(sizes)]
+    return _Ties(mask, (np.cumsum(mask, axis=1) - 1)[mask])
