@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import CertificateError, UnsupportedError
 from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, StagedFlow, schedule_time
+from ...schedules.collective import AnyCollective
 from ...schedules.stages.as_flow import LocalParts, Routes, all_pieces, as_flow, at_once
 from ...schedules.stages.segments import StagedArrays, lane_rate
 from ...schedules.steps.flow_verify import check_partners
