@@ -10,7 +10,7 @@ from ..schedules import ALLREDUCE, COLLECTIVES, Collective
 from ..topologies import Topology
 from .fastest import plan_for_size
 from .plans.plan import Plan
-from .registry import PLANNERS, checked_keywords, register_planner
+from .plans.registry import PLANNERS, checked_keywords, register_planner
 from .trees.problem import has_few_trees, shard_weights
 
 MANY_RANKS = 64

@@ -18,9 +18,9 @@ from ..schedules.schedule import NS_PER_US, rate_of_loads
 from ..schedules.timing.predict import Predictor
 from ..topologies import Topology, reached_network
 from ..topologies.network.link_costs import as_costs
-from .from_schedule import plan_of_schedule
+from .bounds.from_schedule import plan_of_schedule
 from .plans.plan import Plan
-from .registry import PLANNERS
+from .plans.registry import PLANNERS
 from .trees.problem import has_few_trees, shard_weights, tree_problem
 
 NEAR = Fraction(101, 100)  # of the bound: no other plan is sought for less

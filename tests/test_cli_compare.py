@@ -11,7 +11,7 @@ import pytest
 import collopt
 from cli_calls import call, netfile, refusal, uneven_torus
 from collopt.planners import PLANNERS
-from collopt.planners.analysis.compare import BOUNDS
+from collopt.planners.what_if.compare import BOUNDS
 from collopt.topologies import SwitchLimits, Topology
 
 A100 = ("dgx-a100", "--boxes", 2, "allgather")

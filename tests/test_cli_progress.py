@@ -19,7 +19,7 @@ from collopt.cli.terminal.progress import computing
 from collopt.cli.terminal.progress_bar import progress_shown
 from collopt.formulations import all_to_all
 from collopt.planners import plan
-from collopt.planners.analysis.compare import iter_outcomes
+from collopt.planners.what_if.compare import iter_outcomes
 from collopt.solvers import solve
 from collopt.solvers.highs import callbacks
 from collopt.solvers.trees.bottleneck import bottleneck_cut

@@ -24,7 +24,7 @@ MAX_BYTES = 32 * MAX_RANKS**2  # Numbers of 24 characters, as numpy.savetxt writ
 
 def check_planners(names: Iterable[str]) -> None:
     """Raise `UnsupportedError` for an unknown planner, before any other work."""
-    from ...planners.registry import as_planner
+    from ...planners.plans.registry import as_planner
 
     for name in names:
         as_planner(name)

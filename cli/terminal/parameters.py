@@ -30,7 +30,7 @@ class Command(TyperCommand):
         super().format_help(ctx, formatter)
         if self.name == "plan":
             from ...planners import PLANNERS
-            from ..terminal.output import emit_rows
+            from .output import emit_rows
 
             emit_rows("Planners", {planner.name: planner.summary for planner in PLANNERS.values()})
 

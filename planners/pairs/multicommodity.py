@@ -27,8 +27,8 @@ from ...topologies import Topology
 from ...topologies.network.direct_graph import partial_hop_distances
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from ..registry import register_planner
 from ..trees.problem import shard_weights
 from .flows import PairAnswer, check_pairs_reachable, node_demands, solve_pairs
 

@@ -10,10 +10,10 @@ from ...schedules.timing.predict import Predictor
 from ...support.validation import shown
 from ...topologies import LINKS_ONLY, Topology
 from ...topologies.network.link_costs import as_costs
-from ..from_schedule import bound_of_schedule
+from ..bounds.from_schedule import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from ..registry import register_planner
 from ..trees.problem import check_request
 from .families import MUCH, Family, families
 

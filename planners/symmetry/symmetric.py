@@ -24,8 +24,8 @@ from ...topologies.symmetry.refinement import ColoredNetwork
 from ...topologies.symmetry.translations import site_symmetries
 from ...topologies.symmetry.turns import hosts_of_sites, nested_turns
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from ..registry import register_planner
 from ..trees.problem import TreeProblem, tree_problem
 from ..trees.strength import allreduce_bound, node_names, partition
 from .levels import direct_forest

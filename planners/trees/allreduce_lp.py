@@ -28,8 +28,8 @@ from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from ..registry import register_planner
 from .forest import best_forest, bottleneck
 from .problem import checked_count, network_options, tree_problem, whole_numbers
 from .spanned_switches import in_original_numbers, spannable, spanning_network

@@ -27,8 +27,8 @@ from ...schedules.collective import AnyCollective
 from ...solvers.trees.bottleneck import Bottleneck
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from ..registry import register_planner
 from .forest import best_forest, bottleneck
 from .problem import (
     TreeProblem,

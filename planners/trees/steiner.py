@@ -32,8 +32,8 @@ from ...support import progress
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from ..registry import register_planner
 from .problem import check_abilities, check_request, check_size, shard_weights, whole_numbers
 
 MAX_ROUNDS = 1000

@@ -24,8 +24,8 @@ from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray, components
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from ..registry import register_planner
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, cut_problem, network_options, tree_problem
 from .spanned_switches import (

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS, Plan
-from collopt.planners.patterns.double_binary_tree import plan_double_binary_tree
-from collopt.planners.patterns.multitree import plan_multitree
-from collopt.planners.patterns.recursive_halving_doubling import plan_recursive_doubling
+from collopt.planners.literature.double_binary_tree import plan_double_binary_tree
+from collopt.planners.literature.multitree import plan_multitree
+from collopt.planners.literature.recursive_halving_doubling import plan_recursive_doubling
 from collopt.runtime import lower, run_program
 from collopt.schedules import TREE_COLLECTIVES, StepSchedule
 from collopt.topologies import (

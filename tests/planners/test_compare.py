@@ -13,7 +13,7 @@ import pytest
 import collopt
 from collopt.errors import BoundError, CertificateError, SolverError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, Planner
-from collopt.planners.analysis.compare import BOUNDS, compare
+from collopt.planners.what_if.compare import BOUNDS, compare
 from collopt.schedules import ALLGATHER
 from collopt.topologies import Topology, complete, dgx_a100, dgx_h100, mi250, ring
 

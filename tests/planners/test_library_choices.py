@@ -9,7 +9,7 @@ import pytest
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS
-from collopt.planners.step_patterns.nccl_choice import Machine, machine_of
+from collopt.planners.literature.nccl_choice import Machine, machine_of
 from collopt.runtime import lower, run_program
 from collopt.topologies import (
     Topology,

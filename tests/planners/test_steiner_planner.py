@@ -15,7 +15,7 @@ from in_network_optimum import main, results
 import collopt
 from collopt.errors import BoundError, ColloptError, NoAnswerError, UnsupportedError
 from collopt.planners import load_plan, steiner_bound
-from collopt.planners.registry import PLANNERS
+from collopt.planners.plans.registry import PLANNERS
 from collopt.planners.trees import steiner
 from collopt.schedules import ALLREDUCE, COLLECTIVES, EVERY_SCHEDULE, TreeDual
 from collopt.solvers import Solution

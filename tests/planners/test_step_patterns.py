@@ -16,7 +16,7 @@ import collopt
 from collopt import Plan
 from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS
-from collopt.planners.step_patterns.torus_shapes import find_torus
+from collopt.planners.literature.torus_shapes import find_torus
 from collopt.runtime import lower, run_program
 from collopt.schedules import StepAllreduce, StepExchange, StepSchedule
 from collopt.topologies import (

@@ -8,7 +8,7 @@ import pytest
 from runtime_steps import TESTBED, random_steps, schedule_for
 from sixteen_tasks import Case, compared
 
-from collopt.planners.bfb.bfb import plan_bfb
+from collopt.planners.direct_connect.bfb import plan_bfb
 from collopt.runtime import lower, run_local
 from collopt.runtime.execution.execute import program_of
 from collopt.runtime.execution.local_ranks import run_ranks

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, FileFormatError, UnsupportedError
-from collopt.planners.from_schedule import plan_of_schedule
+from collopt.planners.bounds.from_schedule import plan_of_schedule
 from collopt.planners.sizes.families import families
 from collopt.schedules import (
     StepExchange,

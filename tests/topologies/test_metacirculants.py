@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collopt.errors import TopologyError
-from collopt.planners.finder.costs import low_hop_metacirculants
+from collopt.planners.direct_connect.costs import low_hop_metacirculants
 from collopt.solvers.bfb.circulant_loads import UNREACHABLE, hop_sums
 from collopt.topologies import automorphisms, metacirculant_digraph
 from collopt.topologies.direct_connect.circulants import Group
