@@ -2,14 +2,14 @@
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
-from pkgutil import iter_modules
-from threading import RLock
+from importlib.resources import files
 from typing import Any, TypeVar
 
 from ...errors import UnsupportedError
@@ -24,10 +24,9 @@ from .plan import Plan
 
 PROBLEM = ("root", "weights", "traffic", "size")
 """Keywords of planners that are about the problem: what to plan, not how."""
-ROOMS = ("exact", "trees", "symmetry", "pairs", "sizes", "direct_connect", "literature")
-"""Packages and modules of collopt's own planners."""
 PACKAGE = ENTRY_POINTS = "collopt.planners"
 """Where collopt's own planners are, and the entry point group of other packages'."""
+DECORATOR = re.compile(r'^@register_planner\(\s*"([^"]+)"', re.MULTILINE)
 
 PlannerFunction = TypeVar("PlannerFunction", bound=Callable[..., Plan])
 _log = logging.getLogger("collopt.planners.plans.registry")
@@ -92,56 +91,53 @@ class Planner:
 
 
 class _Planners(MutableMapping[str, Planner]):
-    """Planners by name, in alphabetical order; rooms are imported one after the other until a name is found."""
+    """Planners by name, in alphabetical order; the module of each of collopt's own is imported when it is looked up."""
 
     def __init__(self) -> None:
-        self._planners: dict[str, Planner] = {}
-        self._rooms = [*ROOMS, ENTRY_POINTS]
-        self._lock = RLock()
+        self._registered: dict[str, Planner] = {}
+
+    @cached_property
+    def _modules(self) -> dict[str, str]:
+        """Modules of collopt's own planners by name, from their sources, because imports take long."""
+        rooms = [room for room in files(PACKAGE).iterdir() if room.is_dir()]
+        modules = [(room, file) for room in rooms for file in room.iterdir() if file.name.endswith(".py")]
+        return {
+            name: f"{PACKAGE}.{room.name}.{file.name.removesuffix('.py')}"
+            for room, file in modules
+            for name in DECORATOR.findall(file.read_text(encoding="utf-8"))
+        }
+
+    @cached_property
+    def _entries(self) -> int:
+        """Load the planners of other packages, and count them."""
+        entries = entry_points(group=ENTRY_POINTS)
+        for entry in entries:
+            try:
+                entry.load()
+            except Exception as error:  # noqa: BLE001 - whatever another package raises costs its own planners only
+                _log.warning("the planner %s of %s cannot be loaded: %r", entry.name, entry.value, error)
+        return len(entries)
 
     def __getitem__(self, name: str) -> Planner:
-        if name not in self._planners:
-            self._load(name)
-        return self._planners[name]
+        if name not in self._registered:
+            if name in self._modules:
+                import_module(self._modules[name])
+            else:
+                _ = self._entries
+        return self._registered[name]
 
     def __setitem__(self, name: str, planner: Planner) -> None:
-        self._planners[name] = planner
+        self._registered[name] = planner
 
     def __delitem__(self, name: str) -> None:
-        del self._planners[name]
+        del self._registered[name]
 
     def __iter__(self) -> Iterator[str]:
-        self._load()
-        return iter(sorted(self._planners))
+        _ = self._entries
+        return iter(sorted({*self._registered, *self._modules}))
 
     def __len__(self) -> int:
-        self._load()
-        return len(self._planners)
-
-    def _load(self, name: str | None = None) -> None:
-        """Import rooms until one has this planner, by default all."""
-        with self._lock:
-            while self._rooms and (name is None or name not in self._planners):
-                room = self._rooms.pop(0)
-                try:
-                    _load_room(room)
-                except BaseException:
-                    self._rooms.insert(0, room)
-                    raise
-
-
-def _load_room(room: str) -> None:
-    """Import the modules of a room, whose decorators register planners."""
-    if room != ENTRY_POINTS:
-        package = import_module(f"{PACKAGE}.{room}")
-        for module in iter_modules(getattr(package, "__path__", ())):
-            import_module(f"{PACKAGE}.{room}.{module.name}")
-        return
-    for entry in entry_points(group=ENTRY_POINTS):
-        try:
-            entry.load()
-        except Exception as error:  # noqa: BLE001 - whatever another package raises costs its own planners only
-            _log.warning("the planner %s of %s cannot be loaded: %r", entry.name, entry.value, error)
+        return sum(1 for _ in self)
 
 
 PLANNERS: MutableMapping[str, Planner] = _Planners()
