@@ -80,19 +80,6 @@ def test_the_seed_reaches_the_heuristics(capsys: pytest.CaptureFixture[str], tmp
     assert contents[0] == contents[1] != contents[2] == contents[3]
 
 
-@pytest.mark.parametrize("seed", ["-1", "1.5", "many", 2**31])
-@pytest.mark.parametrize("words", [("plan", *RING), ("lint", "x.xml"), ("run", "x.json"), ("bench", "x.json")])
-def test_other_seeds_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], seed: object) -> None:
-    """In one line, before a file is looked at."""
-    assert "expected a whole number from 0 to 2147483647" in refusal(call(capsys, *words, f"--seed={seed}"))
-
-
-@pytest.mark.parametrize("count", ["0", "-1", "1.5", "many", "4096"])
-def test_other_threads_are_refused(capsys: pytest.CaptureFixture[str], count: str) -> None:
-    """In one line."""
-    assert "expected a whole number from 1 to 1024" in refusal(call(capsys, "bound", *RING, f"--threads={count}"))
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -203,13 +190,6 @@ def test_completion_is_shown_for_the_shell_that_is_named(
     answer = call(capsys, "--show-completion", shell)
     assert (answer.status, answer.err) == (0, "")
     assert sign in answer.out
-
-
-@pytest.mark.parametrize("words", [("csh",), ("zsh", "fish"), ("plan",)])
-def test_other_words_after_completion_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    """With the shells that are known."""
-    message = refusal(call(capsys, "--show-completion", *words))
-    assert f"followed by '{words[-1]}'; expected one of bash, zsh, fish, powershell, pwsh, or no shell" in message
 
 
 def test_importing_the_completions_loads_nothing_heavy() -> None:

@@ -16,12 +16,12 @@ ALLOWED = {
     # What messages and pictures call a direction, a rate, or a task; the article in front of a collective.
     "schedules.steps.flow": ["{'all-to-all' if equal else 'all-to-allv'} of"],
     "schedules.steps.step_schedule": ['"allgather" if self.direction == "broadcast" else "reduce-scatter"'],
-    "planners.finder.candidate": ['"allgather" if direction == "broadcast" else "reduce-scatter"'],
+    "planners.direct_connect.candidate": ['"allgather" if direction == "broadcast" else "reduce-scatter"'],
     "schedules.steps.allreduce": ['reduce-scatter, {self.broadcast.num_steps} allgather"'],
     "runtime.interpreter.check": ["'an' if program.collective.name.startswith('a') else 'a'"],
     # Headers of columns, a field of the output, a stage, and a flag of `find_topologies`.
     "cli.commands.find": ['"all_to_all": float(', '["exact", "reduce-scatter"]', 'else ["all-to-all"]'],
-    "planners.finder.find": ['trace.stage("all-to-all")', 'as_flag(all_to_all, "all_to_all")'],
+    "planners.direct_connect.find": ['trace.stage("all-to-all")', 'as_flag(all_to_all, "all_to_all")'],
     # The words of a state in addresses and commands.
     "report.explorer.scenario": ["collective: str = ALLGATHER.name"],
     # How MSCCL spells names.

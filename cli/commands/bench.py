@@ -58,15 +58,15 @@ def bench(
     rank = launched_rank()
     compared: dict[str, Plan] = {}
     named = [(str(path), load_plan(path)) for path in plans or []]
-    named += [(made.planner, made) for made in _planned(topology, collective, planner or [], described, data)]
-    for name, made in named:
+    named += [(planned.planner, planned) for planned in _planned(topology, collective, planner or [], described, data)]
+    for name, loaded in named:
         if name in compared:
             raise UsageError(f"{name} is given twice; keep one")
-        compared[name] = made
+        compared[name] = loaded
     if not compared:
         raise UsageError("there is nothing to measure; give plan files, or --topology and --collective")
-    for name, each in compared.items():
-        check_op(op, each.collective, name)
+    for name, compared_plan in compared.items():
+        check_op(op, compared_plan.collective, name)
     what = ", ".join(compared)
     table = LiveTable(f"measuring {what}", prints=not any(formats))
     # Under torchrun all ranks have the whole report, and one of them is enough.
@@ -121,16 +121,16 @@ def _planned(
 
     if topology is None:
         described = {"--collective": collective, "--planner": planners}
-        if stray := [flag for flag, value in described.items() if value] + shards.given() + options.given():
+        if stray := [flag for flag, value in described.items() if value] + shards.flags() + options.flags():
             raise UsageError(f"{stray[0]} applies to plans made for --topology; give --topology too, or leave it out")
         return []
     if collective is None:
         raise UsageError(f"--topology {topology} needs --collective, the collective to plan")
-    known = as_collective(collective)
+    as_known = as_collective(collective)
     check_planners(planners)
-    network, given = find_network(topology, options), shards.read()
+    network, shard_options = find_network(topology, options), shards.read()
     with computing(f"planning {collective} on {network.name}"):
-        return [plan(network, known, planner=name, **given) for name in planners or ["auto"]]
+        return [plan(network, as_known, planner=name, **shard_options) for name in planners or ["auto"]]
 
 
 class LiveTable:

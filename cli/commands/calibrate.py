@@ -62,25 +62,26 @@ def calibrate(
     network = None if topology is None else find_network(topology, described)
     with working("fitting"):
         measured = [(_read(file, collective, by), names) for file, names in runs]
-        found = None
+        calibration = None
         if network and measured:
-            found = calibrated(network, [Measurement(*each) for each in measured], planner=planner)
-        rows = _lines(measured) if network is None else _classes(network) if found is None else found.rows()
-    if found and output:
+            calibration = calibrated(network, [Measurement(*run) for run in measured], planner=planner)
+        rows = _lines(measured) if network is None else _classes(network) if calibration is None else calibration.rows()
+    if calibration and output:
         with name_errors_after(output):
-            write_topology(found.topology, output)
+            write_topology(calibration.topology, output)
         note(f"wrote {output}")
-    if found and figure:
+    if calibration and figure:
         with name_errors_after(figure):
-            save_figure(found.plot(), figure)
+            save_figure(calibration.plot(), figure)
         note(f"wrote {figure}")
     document: Any = rows
-    if found:
-        document = {"runs": [each._asdict() for each in found.runs], "costs": rows, "notes": list(found.notes)}
+    if calibration:
+        runs = [run._asdict() for run in calibration.runs]
+        document = {"runs": runs, "costs": rows, "notes": list(calibration.notes)}
     if formats.emit(lambda: rows, lambda: document):
         return
-    if found:
-        _print(found)
+    if calibration:
+        _print(calibration)
         return
     unknown = dict.fromkeys(("alpha_us", "algbw"), NOT_IDENTIFIABLE)
     emit(plain_table([row | {name: unknown.get(name) for name in row if row[name] is None} for row in rows]))
@@ -88,29 +89,29 @@ def calibrate(
 
 def _tie(text: str) -> tuple[Path, tuple[str, ...]]:
     names, equals, file = text.partition("=")
-    known = tuple(filter(None, (name.strip() for name in names.split(","))))
-    if not equals or not file or not known:
+    class_names = tuple(filter(None, (name.strip() for name in names.split(","))))
+    if not equals or not file or not class_names:
         raise UsageError(f"--class {shown(text)} is not of the form NAMES=FILE, such as gpu-nic,nic-ib=times.txt")
-    return Path(file), known
+    return Path(file), class_names
 
 
 def _check_request(
     runs: Sequence[tuple[Path, tuple[str, ...]]],
     topology: str | None,
     options: NetworkOptions,
-    further: Mapping[str, object],
+    other_options: Mapping[str, object],
 ) -> None:
-    about = {"--class": any(names for _, names in runs), **further}
-    given = [flag for flag, value in about.items() if value]
+    about = {"--class": any(names for _, names in runs), **other_options}
+    flags = [flag for flag, value in about.items() if value]
     if topology is None:
-        if stray := given + options.given():
+        if stray := flags + options.flags():
             raise UsageError(f"{stray[0]} applies to a network; give --topology too, or leave it out")
         if not runs:
             raise UsageError(
                 "there is nothing to calibrate; give output of nccl-tests, or --topology to list its link classes"
             )
-    elif not runs and given:
-        raise UsageError(f"{given[0]} needs measured times; give output of nccl-tests")
+    elif not runs and flags:
+        raise UsageError(f"{flags[0]} needs measured times; give output of nccl-tests")
 
 
 def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
@@ -165,21 +166,21 @@ def _classes(network: Topology) -> list[dict[str, Any]]:
     from ...topologies.network.link_costs import link_classes
 
     return [
-        {"class": each.name, "links": len(each.links), "bandwidth": float(each.bandwidth)}
-        | {"latency_us": float(each.latency)}
-        for each in link_classes(network)
+        {"class": link_class.name, "links": len(link_class.links), "bandwidth": float(link_class.bandwidth)}
+        | {"latency_us": float(link_class.latency)}
+        for link_class in link_classes(network)
     ]
 
 
-def _print(found: Calibration) -> None:
-    emit(f"{found.topology.name}; rounded by a tenth of their 95 % confidence intervals at most")
-    for run in found.runs:
+def _print(calibration: Calibration) -> None:
+    emit(f"{calibration.topology.name}; rounded by a tenth of their 95 % confidence intervals at most")
+    for run in calibration.runs:
         emit(f"  model for {run.model}")
         emit(f"    {count_text(run.num_points, 'time')}, median error {percentage_text(run.median_residual)}")
-    emit(plain_table([_row(each) for each in found.costs]))
-    for text in found.notes:
+    emit(plain_table([_row(cost) for cost in calibration.costs]))
+    for text in calibration.notes:
         emit(f"  {text}")
-    for run in found.runs:
+    for run in calibration.runs:
         if run.median_residual > MAX_MEDIAN_ERROR or run.worst_residual > MAX_WORST_ERROR:
             off, worst = percentage_text(run.median_residual), percentage_text(run.worst_residual)
             source, _, _ = run.model.partition(": ")
@@ -187,17 +188,17 @@ def _print(found: Calibration) -> None:
             note(f"collopt: note: {what}: median error {off}, worst {worst}")
 
 
-def _row(each: FittedCost) -> dict[str, str]:
-    kind = f", {UNITS[each.name]}" if each.name in UNITS else ""
-    interval = "" if each.low is None or each.high is None else f"{each.low:.4g} to {each.high:.4g}"
+def _row(cost: FittedCost) -> dict[str, str]:
+    kind = f", {UNITS[cost.name]}" if cost.name in UNITS else ""
+    interval = "" if cost.low is None or cost.high is None else f"{cost.low:.4g} to {cost.high:.4g}"
     reached = ""
-    if each.links is not None and each.name == "efficiency" and not each.reason:
-        reached = f"{float(each.value * each.links.bandwidth):.4g} of {float(each.links.bandwidth):g} GB/s"
+    if cost.links is not None and cost.name == "efficiency" and not cost.reason:
+        reached = f"{float(cost.value * cost.links.bandwidth):.4g} of {float(cost.links.bandwidth):g} GB/s"
     return {
-        "cost": each.title + kind,
-        "before": f"{float(each.before):g}",
-        "value": each.reason or f"{float(each.value):g}",
+        "cost": cost.title + kind,
+        "before": f"{float(cost.before):g}",
+        "value": cost.reason or f"{float(cost.value):g}",
         "95 %": interval,
         "reached": reached,
-        "fitted with": ", ".join(name for name in each.together if each.links and name != each.links.name),
+        "fitted with": ", ".join(name for name in cost.together if cost.links and name != cost.links.name),
     }

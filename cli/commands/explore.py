@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import io
 import webbrowser
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from ...schedules.collective import as_collective
 from ...support.packages import check_extra
 from ..terminal.options import NetworkOptions, check_planners
 from ..terminal.output import note
-from ..terminal.parameters import Command, described
+from ..terminal.parameters import Command, described, with_fields
 
 if TYPE_CHECKING:
     from ...topologies import Topology
@@ -37,7 +36,7 @@ def explore(
     port: int = 0,
     no_browser: bool = False,
 ) -> None:
-    """Open a page that shows a network, its bound and a plan, and what changes of the network do to them.
+    """Open a page that shows a network, its bound and a plan, and follows changes of the network.
 
     The page is served on this machine only, until Ctrl-C.
     """
@@ -74,31 +73,26 @@ def find(words: tuple[str, ...], uploads: Mapping[str, Path]) -> tuple[Topology,
     """Build or read a network from words of a command line, dropped files by name; return what was assumed, too."""
     from ..terminal.networks import find_network
 
-    given: dict[str, Any] = {}
+    typed: dict[str, Any] = {}
 
     def keep(**values: Any) -> None:
-        given.update(values)
+        typed.update(values)
 
-    kinds = get_type_hints(NetworkOptions)
-    options = [(name, described("NetworkOptions", name, kind), None) for name, kind in kinds.items()]
-    keep.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-            for name, kind, default in [("topology", described("explore", "topology", str), ""), *options]
-        ]
-    )
+    kinds = get_type_hints(NetworkOptions).items()
+    fields = [(name, described("NetworkOptions", name, kind), None) for name, kind in kinds]
     parser = typer.Typer(add_completion=False, context_settings={"help_option_names": []})
-    parser.command(cls=Command)(keep)
-    path, name, said = "", "", io.StringIO()
+    parser.command(cls=Command)(with_fields(keep, [("topology", described("explore", "topology", str), ""), *fields]))
+    path, name, messages = "", "", io.StringIO()
     try:
         parser(list(words), standalone_mode=False)
-        name = given.pop("topology")
+        name = typed.pop("topology")
         path = str(uploads.get(name, name))
-        with redirect_stderr(said):
-            network = find_network(path, NetworkOptions(**given))
+        with redirect_stderr(messages):
+            network = find_network(path, NetworkOptions(**typed))
     except typer.TyperException as error:
         message = error.format_message().replace(path or name, name)
         raise UnsupportedError(f"the network {' '.join(words)} cannot be read: {message}") from None
     except ColloptError as error:
         raise type(error)(str(error).replace(path, name)) from None
-    return network, [line.removeprefix("collopt: note: ").replace(path, name) for line in said.getvalue().splitlines()]
+    lines = messages.getvalue().splitlines()
+    return network, [line.removeprefix("collopt: note: ").replace(path, name) for line in lines]

@@ -46,8 +46,8 @@ def lint(
         emit_json(_as_json(family))
     else:
         emit("\n".join(_lines(family)))
-    found = [finding for report in family.reports for finding in report.findings]
-    if any(finding.severity in FAILING for finding in (*found, *family.findings)):
+    findings = [finding for report in family.reports for finding in report.findings]
+    if any(finding.severity in FAILING for finding in (*findings, *family.findings)):
         raise typer.Exit(CHECK_FAILED)
 
 

@@ -25,13 +25,13 @@ def topologies(formats: Formats, name: str | None = None) -> None:
         if not formats.emit(lambda: _as_json(entry)["options"], lambda: _as_json(entry)):
             _print_options(entry)
         return
-    options = [{"topology": each.name} | option for each in catalogue() for option in _as_json(each)["options"]]
+    options = [{"topology": entry.name} | option for entry in catalogue() for option in _as_json(entry)["options"]]
     if not formats.emit(lambda: options, lambda: [_as_json(entry) for entry in catalogue()]):
         table = bare_table("name", "summary", "options")
         table.columns[0].no_wrap = True
-        for each in catalogue():
-            words = (option.name + ("" if option.required else f"={_in_words(option)}") for option in each.parameters)
-            table.add_row(each.name, each.summary, " ".join(words))
+        for listed in catalogue():
+            words = (option.name + ("" if option.required else f"={_in_words(option)}") for option in listed.parameters)
+            table.add_row(listed.name, listed.summary, " ".join(words))
         emit(table)
 
 
@@ -120,7 +120,7 @@ def _rows(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, str]:
     from ...support.formatting import abbreviated_names, rate_text
 
     switches = abbreviated_names(network.switch_nodes) if network.switch_nodes else "none"
-    links = {f"{len(each.links)} x {each.name}": rate_text(each.bandwidth) for each in classes}
+    links = {f"{len(link_class.links)} x {link_class.name}": rate_text(link_class.bandwidth) for link_class in classes}
     return {"ranks": f"{network.num_ranks}: {abbreviated_names(network.compute_nodes)}", "switches": switches} | links
 
 
@@ -131,6 +131,7 @@ def _figures(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, Any
         "ranks": list(network.compute_nodes),
         "switches": list(network.switch_nodes),
         "link_classes": [
-            {"name": each.name, "links": len(each.links), "bandwidth_gbps": float(each.bandwidth)} for each in classes
+            {"name": link_class.name, "links": len(link_class.links), "bandwidth_gbps": float(link_class.bandwidth)}
+            for link_class in classes
         ],
     }

@@ -20,8 +20,8 @@ def verify(plan: Path, described: NetworkOptions, topology: str | None = None, a
     from ...planners import load_plan
     from ..terminal.networks import find_network
 
-    if topology is None and described.given():
-        raise UsageError(f"{described.given()[0]} describes a network; give --topology too, or leave it out")
+    if topology is None and described.flags():
+        raise UsageError(f"{described.flags()[0]} describes a network; give --topology too, or leave it out")
     network = None if topology is None else find_network(topology, described)
     try:
         with working(f"verifying {plan}"):
@@ -55,8 +55,8 @@ def report(
         raise UsageError(f"{str(plans[0])!r} is a folder; expected plan files")
     target = plans[0].with_suffix(".html") if output is None else output
     # Whatever can be refused is refused before the work.
-    for given in size or ():
-        as_bytes(given)
+    for text in size or ():
+        as_bytes(text)
     check_targets({"--output": target}, sources=plans)
     names = [path.stem for path in plans]
     # Files of the same name in different folders keep these.
@@ -98,6 +98,6 @@ def _options(settings: Sequence[str]) -> dict[str, object]:
             raise UsageError(f"--set {shown(setting)} is not of the form NAME=VALUE, such as boxes=2")
         if name in options:
             raise UsageError(f"--set {name} is given twice; keep one")
-        values = [int(each) if re.fullmatch(r"-?[0-9]{1,18}", each) else each for each in value.split(",")]
+        values = [int(word) if re.fullmatch(r"-?[0-9]{1,18}", word) else word for word in value.split(",")]
         options[name] = None if value == "none" else values if len(values) > 1 else values[0]
     return options

@@ -114,8 +114,8 @@ def run(
             emit(str(report))
         note_copies({str(plan): loaded})
     if not report.all_correct:
-        wrong = [rank for rank, correct in enumerate(report.correct) if not correct]
-        raise ProgramError(f"{plan} left wrong data on ranks {wrong}; rule out faulty hardware, and report this")
+        wrong_ranks = [rank for rank, correct in enumerate(report.correct) if not correct]
+        raise ProgramError(f"{plan} left wrong data on ranks {wrong_ranks}; rule out faulty hardware, and report this")
 
 
 def _as_json(plan: Path, report: RunReport) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def score(
     check_planners([planner])
     network = _network(file, topology, described)
     with computing(f"scoring {file}"):
-        found = score_file(
+        scored = score_file(
             file,
             network,
             collective=collective,
@@ -51,9 +51,9 @@ def score(
             costs=costs,  # type: ignore[arg-type] # which it checks
             planner=planner,
         )
-    if not formats.emit(lambda: plain_rows(found.to_frame()), lambda: _figures(found)):
-        _print(found, planner)
-    if found.data.outcome == "wrong":
+    if not formats.emit(lambda: plain_rows(scored.to_frame()), lambda: _figures(scored)):
+        _print(scored, planner)
+    if scored.data.outcome == "wrong":
         raise typer.Exit(CHECK_FAILED)
 
 
@@ -64,8 +64,8 @@ def _network(file: Path, topology: str | None, described: NetworkOptions) -> Top
 
     if topology is not None:
         return find_network(topology, described)
-    if described.given():
-        raise UsageError(f"{described.given()[0]} describes a network; give --topology too, or leave it out")
+    if described.flags():
+        raise UsageError(f"{described.flags()[0]} describes a network; give --topology too, or leave it out")
     kind = kind_of(file)
     if kind is None or kind.name != PLAN_KIND:
         raise UsageError(f"--topology is missing; expected the network whose ranks run {file}")
@@ -74,91 +74,91 @@ def _network(file: Path, topology: str | None, described: NetworkOptions) -> Top
     return load_plan(file).topology
 
 
-def _print(found: Score, planner: str) -> None:
-    what = f"{found.kind}, {found.collective or 'collective not known'}"
-    title = f"{found.path}: {what} on {found.topology.name}, {found.topology.num_ranks} ranks"
-    emit_rows(title, _rows(found, planner))
-    if found.times:
-        emit(_time_table(found, planner))
+def _print(scored: Score, planner: str) -> None:
+    what = f"{scored.kind}, {scored.collective or 'collective not known'}"
+    title = f"{scored.path}: {what} on {scored.topology.name}, {scored.topology.num_ranks} ranks"
+    emit_rows(title, _rows(scored, planner))
+    if scored.times:
+        emit(_time_table(scored, planner))
 
 
-def _rows(found: Score, planner: str) -> dict[str, str]:
-    rows = {"data": str(found.data), "routes": found.routes}
-    if found.algbw is not None:
-        rows |= _load_rows(found)
-        rows["algbw"] = f"{rate_text(found.algbw)}, by the busiest link"
-    if found.bound is not None:
-        rows["bound"] = rate_text(found.bound.algbw)
-    if found.gap is not None:
-        rows["optimality gap"] = gap_text(found.gap)
-    if found.plan is not None:
-        missed = "optimal" if found.plan.gap == 0 else f"{percentage_text(found.plan.gap)} below the bound"
-        rows[f"plan by {planner}"] = f"{rate_text(found.plan.algbw)}, {missed}"
-    if found.times:
-        pieces = sorted({each.pieces for each in found.times})
+def _rows(scored: Score, planner: str) -> dict[str, str]:
+    rows = {"data": str(scored.data), "routes": scored.routes}
+    if scored.algbw is not None:
+        rows |= _load_rows(scored)
+        rows["algbw"] = f"{rate_text(scored.algbw)}, by the busiest link"
+    if scored.bound is not None:
+        rows["bound"] = rate_text(scored.bound.algbw)
+    if scored.gap is not None:
+        rows["optimality gap"] = gap_text(scored.gap)
+    if scored.plan is not None:
+        missed = "optimal" if scored.plan.gap == 0 else f"{percentage_text(scored.plan.gap)} below the bound"
+        rows[f"plan by {planner}"] = f"{rate_text(scored.plan.algbw)}, {missed}"
+    if scored.times:
+        pieces = sorted({timed.pieces for timed in scored.times})
         cut = f", each send in {count_text(pieces[-1], 'piece')}" if len(pieces) == 1 else ""
-        rows["times"] = f"simulated, {found.costs.label}{cut}"
-    if found.remark:
-        rows["note"] = found.remark
+        rows["times"] = f"simulated, {scored.costs.label}{cut}"
+    if scored.remark:
+        rows["note"] = scored.remark
     return rows
 
 
-def _load_rows(found: Score) -> dict[str, str]:
+def _load_rows(scored: Score) -> dict[str, str]:
     """Busiest links, and the data on links of each class."""
     from ...topologies import link_classes
 
-    links = found.topology.links
-    busiest = [f"{links[place].tail} -> {links[place].head}" for place in found.busiest_links]
-    share = found.shares[found.busiest_links[0]]
+    links = scored.topology.links
+    busiest = [f"{links[place].tail} -> {links[place].head}" for place in scored.busiest_links]
+    share = scored.shares[scored.busiest_links[0]]
     rows = {
         "busiest links": f"{abbreviated_names(busiest[:3])}{', ...' if len(busiest) > 3 else ''} "
         f"({len(busiest)} of {len(links)}), with {percentage_text(share)} of all data"
     }
-    shares = dict(zip(links, found.shares, strict=True))
-    for each in link_classes(found.topology):
-        own = [shares[link] for link in each.links]
-        most, mean = percentage_text(max(own)), percentage_text(sum(own) / len(own))
+    shares = dict(zip(links, scored.shares, strict=True))
+    for link_class in link_classes(scored.topology):
+        own = [shares[link] for link in link_class.links]
+        largest, mean = percentage_text(max(own)), percentage_text(sum(own) / len(own))
         some = "" if min(own) == max(own) else f"{percentage_text(min(own))} to "
         average = f", {mean} on average" if some else ""
-        rows[each.name] = f"{count_text(len(own), 'link')} with {some}{most} of all data{average}"
+        rows[link_class.name] = f"{count_text(len(own), 'link')} with {some}{largest} of all data{average}"
     return rows
 
 
-def _time_table(found: Score, planner: str) -> Table:
+def _time_table(scored: Score, planner: str) -> Table:
     table = number_table("size in bytes", "time", f"plan by {planner}", "time / plan", "bound", "time / bound")
-    for each in found.times:
-        least = None if each.bound is None else each.bound.microseconds
-        cells = [str(each.num_bytes), time_text(each.microseconds)]
-        for other in (each.plan_microseconds, least):
-            cells += ["", ""] if not other else [time_text(other), f"{each.microseconds / other:.3f}"]
+    for timed in scored.times:
+        bound = None if timed.bound is None else timed.bound.microseconds
+        cells = [str(timed.num_bytes), time_text(timed.microseconds)]
+        for other in (timed.plan_microseconds, bound):
+            cells += ["", ""] if not other else [time_text(other), f"{timed.microseconds / other:.3f}"]
         table.add_row(*cells)
     return table
 
 
-def _figures(found: Score) -> dict[str, Any]:
-    algbw, gap, limit = found.algbw, found.gap, found.bound
+def _figures(scored: Score) -> dict[str, Any]:
+    algbw, gap, limit = scored.algbw, scored.gap, scored.bound
     return {
-        "file": found.path,
-        "kind": found.kind,
-        "topology": found.topology.name,
-        "digest": found.topology.digest,
-        "num_ranks": found.topology.num_ranks,
-        "collective": None if found.collective is None else str(found.collective),
-        "data": found.data.outcome,
-        "reason": found.data.reason,
-        "routes": found.routes,
+        "file": scored.path,
+        "kind": scored.kind,
+        "topology": scored.topology.name,
+        "digest": scored.topology.digest,
+        "num_ranks": scored.topology.num_ranks,
+        "collective": None if scored.collective is None else str(scored.collective),
+        "data": scored.data.outcome,
+        "reason": scored.data.reason,
+        "routes": scored.routes,
         "algbw": None if algbw is None else float(algbw),
         "algbw_exact": None if algbw is None else str(algbw),
         "bound": None if limit is None else float(limit.algbw),
         "bound_exact": None if limit is None else str(limit.algbw),
         "gap": None if gap is None else str(gap),
-        "plan_algbw": None if found.plan is None else float(found.plan.algbw),
-        "remark": found.remark,
-        "costs": found.costs.to_json(),
+        "plan_algbw": None if scored.plan is None else float(scored.plan.algbw),
+        "remark": scored.remark,
+        "costs": scored.costs.to_json(),
         "times": [
-            {"size": each.num_bytes, "time_us": each.microseconds, "plan_time_us": each.plan_microseconds}
-            | {"bound_time_us": None if each.bound is None else each.bound.microseconds, "slices": each.pieces}
-            for each in found.times
+            {"size": timed.num_bytes, "time_us": timed.microseconds, "plan_time_us": timed.plan_microseconds}
+            | {"bound_time_us": None if timed.bound is None else timed.bound.microseconds, "slices": timed.pieces}
+            for timed in scored.times
         ],
-        "links": plain_rows(found.to_frame()),
+        "links": plain_rows(scored.to_frame()),
     }

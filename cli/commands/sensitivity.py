@@ -34,7 +34,7 @@ def sensitivity(
     step: str = "1/10",
     links: bool = False,
 ) -> None:
-    """Compute what more bandwidth of links gains, the most rewarding first.
+    """Compute the gain of more bandwidth, by class of links, the most rewarding first.
 
     Links of a class, such as those from GPUs to NICs, are widened together, and with those of a second class where that
     gains more than each alone, as for links in a row.

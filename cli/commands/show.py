@@ -53,7 +53,7 @@ class Request(NamedTuple):
     model: str | None
     shards: dict[str, Any]
 
-    def given(self) -> dict[str, Any]:
+    def figure_options(self) -> dict[str, Any]:
         """The options that apply to some figures only, by flag."""
         flags = {"--planner": self.planners, "--size": self.sizes, "--tree": self.tree, "--model": self.model}
         return {flag: value for flag, value in flags.items() if value}
@@ -80,24 +80,24 @@ def show(
     kind_of_file = _kind_of_file(file)
     if kind_of_file != "network":
         holds = "contains a plan and its network" if kind_of_file == "plan" else "contains a table"
-        flags = filter(None, [collective, *described.given(), *data.given(), "--planner" if planner else None])
+        flags = filter(None, [collective, *described.flags(), *data.flags(), "--planner" if planner else None])
         if given_too := next(flags, None):
             raise UsageError(f"{given_too} does not go with {what}, which {holds}; leave it out")
     of_network = "topology" if collective is None else "cut"
     # Of a plan it depends on the schedule.
     kind = figure or {"network": of_network, "table": "pareto"}.get(kind_of_file)
-    given = {"--planner": planner, "--size": size, "--tree": tree, "--model": model}
-    _check_kind(kind, kind_of_file, collective, {flag: value for flag, value in given.items() if value})
-    if collective is None and (stray := data.given()):
+    figure_options = {"--planner": planner, "--size": size, "--tree": tree, "--model": model}
+    _check_kind(kind, kind_of_file, collective, {flag: value for flag, value in figure_options.items() if value})
+    if collective is None and (stray := data.flags()):
         raise UsageError(f"{stray[0]} applies to a collective; name one after {what}, or leave {stray[0]} out")
-    known = None if collective is None else as_collective(collective)
+    requested = None if collective is None else as_collective(collective)
     check_planners(planner or ())
     sizes = distinct_sizes(size)
     # What may fail comes before what takes time.
     empty_figure()
     check_figure("--output", output)
     check_targets({"--output": output}, sources=(file, data.traffic))
-    request = Request(known, list(dict.fromkeys(planner or [])), sizes, tree, model, data.read())
+    request = Request(requested, list(dict.fromkeys(planner or [])), sizes, tree, model, data.read())
     drawn, name = _drawn(what, kind_of_file, kind or "", described, request)
     target = output or Path(f"{name}-{drawn[0]}.svg")
     check_targets({"--output": target}, sources=(file, data.traffic))
@@ -116,7 +116,7 @@ def _kind_of_file(file: Path | None) -> str:
     return "plan" if kind is not None and kind.name == PLAN_KIND else "network"
 
 
-def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, given: Mapping[str, Any]) -> None:
+def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, figure_options: Mapping[str, Any]) -> None:
     """Refuse a figure that the input cannot provide, and options that do not apply to it."""
     if kind is not None and kind not in REQUIRED_INPUT:
         raise UsageError(f"--figure is {shown(kind)}; expected one of {', '.join(REQUIRED_INPUT)}")
@@ -134,7 +134,7 @@ def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, giv
             raise UsageError(
                 f"--figure {kind} shows no collective; leave {shown(collective)} out, or choose --figure cut"
             )
-    for flag, value in given.items():
+    for flag, value in figure_options.items():
         if kind is not None and kind not in FIGURE_OPTIONS[flag]:
             raise UsageError(
                 f"{flag} applies to --figure {' or '.join(FIGURE_OPTIONS[flag])}, not to {kind}; leave it out"
@@ -158,7 +158,7 @@ def _drawn(
         with working(f"verifying {what}"):
             plan = load_plan(what)
         kind = kind or ("trees" if plan.schedule.num_trees else "steps")
-        _check_kind(kind, "plan", None, request.given())
+        _check_kind(kind, "plan", None, request.figure_options())
         with computing(f"drawing {what}"):
             return (kind, _figure_of_plan(kind, [plan], request)), _file_name(Path(what).stem)
     network = find_network(what, options)
@@ -167,9 +167,9 @@ def _drawn(
     name = _file_name(f"{network.name}-{request.collective}")
     with computing(f"drawing {request.collective} on {network.name}"):
         if REQUIRED_INPUT[kind] == "bound":
-            found = bound(network, request.collective, **request.shards)
-            found.verify()
-            return (kind, found.plot(kind)), name
+            limit = bound(network, request.collective, **request.shards)
+            limit.verify()
+            return (kind, limit.plot(kind)), name
         return (kind, _figure_of_plan(kind, _plans_of(network, kind, request), request)), name
 
 

@@ -31,7 +31,7 @@ def survive(
     jobs: int | None = None,
     output: Path | None = None,
 ) -> None:
-    """Plan for every failed link, NIC, GPU and switch, and say what each costs.
+    """Plan for every failed link, NIC, GPU and switch, and show the cost of each.
 
     Failures that are alike by symmetry are one case. COLLECTIVE may be several, comma-separated.
     """

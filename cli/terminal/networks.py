@@ -27,7 +27,7 @@ FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}  # Options of files that are w
 def find_network(name: str, options: NetworkOptions) -> Topology:
     """Build or read the topology of a command."""
     file = network_file(name)
-    return _with_failures(_built(name, options) if file is None else _read([file], options), options)
+    return _with_failures(_build(name, options) if file is None else _read([file], options), options)
 
 
 def join_files(files: Sequence[Path], options: NetworkOptions) -> Topology:
@@ -66,20 +66,20 @@ def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
     from ...support.file_kinds import NETWORK_KINDS, wrong_kind
     from ...topologies.importing.read import import_boxes, import_network
 
-    if stray := [flag for flag in options.given() if flag in ("--nodes", "--shape")]:
+    if stray := [flag for flag in options.flags() if flag in ("--nodes", "--shape")]:
         holds = "which describes its network completely"
         raise UsageError(f"{stray[0]} does not go with {files[0]}, {holds}; leave it out")
     typed = {"boxes": options.boxes, "fabric": options.fabric}
-    chosen = _file_options(_merge_settings(options, typed, f"the file {files[0]}"))
+    import_options = _file_options(_merge_settings(options, typed, f"the file {files[0]}"))
     try:
-        made = import_boxes(files, chosen) if len(files) > 1 else import_network(files[0], chosen)
+        imported = import_boxes(files, import_options) if len(files) > 1 else import_network(files[0], import_options)
     except (TopologyError, FileFormatError) as error:
         if problem := next(filter(None, (wrong_kind(file, "a network", NETWORK_KINDS) for file in files)), None):
             raise FileFormatError(problem) from None
         raise type(error)(_with_flags(str(error), files)) from None
-    for said in made.notes:
-        note(f"collopt: note: {_with_flags(said, files)}")
-    return made.topology
+    for message in imported.notes:
+        note(f"collopt: note: {_with_flags(message, files)}")
+    return imported.topology
 
 
 def _with_flags(message: str, files: Sequence[Path]) -> str:
@@ -97,35 +97,35 @@ def _file_options(settings: Mapping[str, object]) -> ImportOptions:
     return cast("ImportOptions", options)
 
 
-def _built(name: str, options: NetworkOptions) -> Topology:
+def _build(name: str, options: NetworkOptions) -> Topology:
     entry = find_entry(name, ", or the path of a file")
     if Path(name).is_file():
         note(f"collopt: note: using {name} from the catalogue; write .{os.sep}{name} for the file of that name")
     values = _values(entry, options)
     # Of an option that there is not, `build` says first which may have been meant.
     understood = values.keys() <= {parameter.name for parameter in entry.parameters}
-    missing = [each for each in entry.parameters if each.required and each.name not in values]
+    missing = [option for option in entry.parameters if option.required and option.name not in values]
     if understood and missing:
-        needed = " and ".join(f"{flag_of(parameter.name)}: {parameter.expected}" for parameter in missing)
-        raise TopologyError(f"{entry.name} needs {needed}")
+        words = " and ".join(f"{flag_of(parameter.name)}: {parameter.expected}" for parameter in missing)
+        raise TopologyError(f"{entry.name} needs {words}")
     try:
-        built = build(entry.name, **values)
+        topology = build(entry.name, **values)
     except TopologyError as error:
         raise TopologyError(as_typed(str(error))) from None
-    if (given := values.get("nic_bandwidth")) is not None and (
-        doubt := nic_unit_warning(given, as_bandwidth(given, "every NIC"))
+    if (bandwidth := values.get("nic_bandwidth")) is not None and (
+        doubt := nic_unit_warning(bandwidth, as_bandwidth(bandwidth, "every NIC"))
     ):
         note(f"collopt: note: {as_typed(doubt)}")
-    return built
+    return topology
 
 
 def _values(entry: CatalogueEntry, options: NetworkOptions) -> dict[str, object]:
     """Collect the builder's options from flags and ``--set``."""
     typed = {"boxes": options.boxes, "n": options.nodes, "shape": options.shape, "fabric": options.fabric}
-    known = [parameter.name for parameter in entry.parameters]
+    names = [parameter.name for parameter in entry.parameters]
     for option, value in typed.items():
-        if value is not None and option not in known:
-            raise UsageError(f"{entry.name} has no option {FLAGS[option]}; expected {', '.join(map(flag_of, known))}")
+        if value is not None and option not in names:
+            raise UsageError(f"{entry.name} has no option {FLAGS[option]}; expected {', '.join(map(flag_of, names))}")
     return _merge_settings(options, typed, entry.name)
 
 
@@ -202,9 +202,9 @@ def as_typed(message: str, file: str = "") -> str:
 
 
 def _value_match(match: re.Match[str]) -> str:
-    option, found = match[1], match.groupdict()
-    value = (found.get("value") or "").strip("'\"")
+    option, groups = match[1], match.groupdict()
+    value = (groups.get("value") or "").strip("'\"")
     if option in FLAGS:
         return f"{FLAGS[option]} {value}" if value else FLAGS[option]
     typed = f"--set {option}={EXAMPLES[option] if value in ('', '...') else value}"
-    return f"{typed} for {EXAMPLES[option]} GB/s" if found.get("unit") else typed
+    return f"{typed} for {EXAMPLES[option]} GB/s" if groups.get("unit") else typed

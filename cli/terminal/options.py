@@ -30,10 +30,10 @@ def check_planners(names: Iterable[str]) -> None:
         as_planner(name)
 
 
-def distinct_sizes(given: Iterable[str] | None) -> list[str]:
+def distinct_sizes(texts: Iterable[str] | None) -> list[str]:
     """Leave out sizes that equal an earlier one, such as 1024 after 1K."""
     firsts: dict[int, str] = {}
-    for size in given or ():
+    for size in texts or ():
         firsts.setdefault(as_bytes(size), size)
     return list(firsts.values())
 
@@ -58,7 +58,7 @@ class NetworkOptions(NamedTuple):
     scale: list[str] | None = None
     without: list[str] | None = None
 
-    def given(self) -> list[str]:
+    def flags(self) -> list[str]:
         """Flags of the options that were given."""
         return list(dict.fromkeys(flag for flag, *_ in self._pairs()))
 
@@ -68,10 +68,10 @@ class NetworkOptions(NamedTuple):
 
     def _pairs(self) -> Iterator[tuple[str, ...]]:
         """Yield the flag of each option that was given, and its value if it takes one."""
-        flags = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--scale", "--without")
-        for flag, value in zip(flags, self, strict=True):
+        names = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--scale", "--without")
+        for flag, value in zip(names, self, strict=True):
             if isinstance(value, list):
-                yield from ((flag, each) for each in value)
+                yield from ((flag, entry) for entry in value)
             elif value not in (None, False):
                 yield (flag,) if value is True else (flag, str(value))
 
@@ -83,7 +83,7 @@ class ShardOptions(NamedTuple):
     weights: str | None = None
     traffic: Path | None = None
 
-    def given(self) -> list[str]:
+    def flags(self) -> list[str]:
         """Flags of the options that were given."""
         return [f"--{name}" for name, value in self._asdict().items() if value is not None]
 

@@ -12,13 +12,13 @@ from .parameters import UsageError
 
 def check_targets(targets: Mapping[str, Path | None], sources: Iterable[Path | None] = ()) -> None:
     """Refuse output files that cannot or must not be written, before the work starts."""
-    taken = [source for source in sources if source is not None]
+    paths = [source for source in sources if source is not None]
     for option, path in targets.items():
         if path is None:
             continue
-        if problem := _problem(path, taken):
+        if problem := _problem(path, paths):
             raise UsageError(f"{option} {path} {problem}")
-        taken.append(path)
+        paths.append(path)
 
 
 def check_figure(option: str, path: Path | None) -> None:
@@ -41,11 +41,11 @@ def write_files(contents: Mapping[Path, str | bytes]) -> None:
     try:
         write_all_whole(contents)
     except OSError as error:
-        path = next((each for each in contents if os.path.realpath(each) == error.filename), error.filename)
+        path = next((target for target in contents if os.path.realpath(target) == error.filename), error.filename)
         raise OSError(error.errno, f"cannot be written: {error.strerror}", os.fspath(path)) from error
 
 
-def _problem(path: Path, taken: list[Path]) -> str:
+def _problem(path: Path, paths: list[Path]) -> str:
     if os.fspath(path) == "-":
         return "does not stand for standard output; expected the name of a file, such as ./-.json"
     folder = path.parent
@@ -59,7 +59,7 @@ def _problem(path: Path, taken: list[Path]) -> str:
         return "is not a regular file; expected a regular file or a new name"
     if path.exists() and _is_standard_output(path):
         return "is the file that standard output is redirected to; expected another file"
-    if any(path.resolve() == other.resolve() or _are_links(path, other) for other in taken):
+    if any(path.resolve() == other.resolve() or _are_links(path, other) for other in paths):
         return "is also read or written by this command; expected another file"
     if not os.access(folder, os.W_OK | os.X_OK):
         return f"cannot be written: the folder {folder} is not writable"

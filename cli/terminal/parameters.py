@@ -1,5 +1,6 @@
 """Options of typer from the table of their usage and help, with completion in shells, and parsers of numbers."""
 
+import inspect
 import math
 import re
 import tomllib
@@ -22,6 +23,19 @@ class UsageError(typer.TyperException):
     """Invalid or incompatible options; the message says which, and how to fix them."""
 
 
+Field = tuple[str, Any, Any]
+"""Name, annotation and default of a parameter."""
+
+
+def with_fields(function: Callable[..., None], fields: Sequence[Field]) -> Callable[..., None]:
+    """Give a function that takes any keywords the signature that typer reads."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, kind, default=default, annotation=hint) for name, hint, default in fields]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {name: hint for name, hint, _ in fields}
+    return function
+
+
 class Command(TyperCommand):
     """A command that refuses two output formats, and options that are repeated wrongly."""
 
@@ -37,27 +51,27 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after a check for repeated options."""
         if not ctx.resilient_parsing:
-            values, unexpected, given = self.make_parser(ctx).parse_args(args=list(args))
-            for each in given:
-                if each.param_type_name == "option" and each.multiple:
-                    _check_repeatable(each.opts[0], values[each.name], unexpected, args)
-                takes_no_value = getattr(each, "is_flag", False) or getattr(each, "count", False)
-                once = each.param_type_name == "option" and not (each.multiple or takes_no_value)
-                if once and given.count(each) > 1:
-                    raise UsageError(f"{each.opts[0]} is given twice; keep one")
-        rest = super().parse_args(ctx, args)
+            values, unexpected, parameters = self.make_parser(ctx).parse_args(args=list(args))
+            for parameter in parameters:
+                if parameter.param_type_name == "option" and parameter.multiple:
+                    _check_repeatable(parameter.opts[0], values[parameter.name], unexpected, args)
+                takes_no_value = getattr(parameter, "is_flag", False) or getattr(parameter, "count", False)
+                once = parameter.param_type_name == "option" and not (parameter.multiple or takes_no_value)
+                if once and parameters.count(parameter) > 1:
+                    raise UsageError(f"{parameter.opts[0]} is given twice; keep one")
+        unparsed = super().parse_args(ctx, args)
         if ctx.params.get("as_json") and ctx.params.get("as_csv"):
             raise UsageError("--json and --csv are mutually exclusive; give one of them")
-        return rest
+        return unparsed
 
 
 def _check_repeatable(name: str, values: Sequence[str], unexpected: Sequence[str], args: Sequence[str]) -> None:
     """Refuse several values behind a repeatable option, such as ``--size 64K 1M`` or ``--size 64K,1M``."""
-    several = next((value.split(",") for value in values if name == "--size" and "," in value), [])
+    parts = next((value.split(",") for value in values if name == "--size" and "," in value), [])
     if unexpected and (values[-1], unexpected[0]) in pairwise(args):
-        several = [values[-1], *unexpected]
-    if several:
-        text = " ".join(f"{name} {part.strip()}" for part in several)
+        parts = [values[-1], *unexpected]
+    if parts:
+        text = " ".join(f"{name} {part.strip()}" for part in parts)
         raise UsageError(f"{name} takes one value at a time; repeat it: {text[:100]}")
 
 
@@ -71,8 +85,8 @@ def complete_topology(incomplete: str) -> list[str]:
         files = sorted(path for path in Path(folder or ("/" if incomplete.startswith("/") else ".")).iterdir())
     except OSError:
         files = []
-    found = [f"{path}/" if path.is_dir() else str(path) for path in files if path.name.startswith(start)]
-    return names or [name for name in found if not name.rpartition("/")[2].startswith(".")]
+    matches = [f"{path}/" if path.is_dir() else str(path) for path in files if path.name.startswith(start)]
+    return names or [name for name in matches if not name.rpartition("/")[2].startswith(".")]
 
 
 def complete_collective(incomplete: str) -> list[str]:
@@ -89,14 +103,14 @@ def complete_planner(incomplete: str) -> list[str]:
     return [name for name in PLANNERS if name.startswith(incomplete)]
 
 
-def whole_number(name: str, least: int | None = None, most: int | None = None) -> Callable[[object], int]:
+def whole_number(name: str, low: int | None = None, high: int | None = None) -> Callable[[object], int]:
     """Return a parser of integers, whose errors name the option and the value."""
-    between = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
+    between = "" if low is None else f" of at least {low}" if high is None else f" from {low} to {high}"
 
     def read(value: object) -> int:
         if re.fullmatch(r"[+-]?[0-9]{1,18}", text := str(value).strip()):
             number = int(text)
-            if (least is None or least <= number) and (most is None or number <= most):
+            if (low is None or low <= number) and (high is None or number <= high):
                 return number
         limit = between or (" of at most 18 digits" if text.lstrip("+-").isdecimal() else "")
         raise UsageError(f"{name} is {shown(value)}; expected a whole number{limit}")
@@ -104,7 +118,7 @@ def whole_number(name: str, least: int | None = None, most: int | None = None) -
     return read
 
 
-def number_between(name: str, least: float, most: float) -> Callable[[object], float]:
+def number_between(name: str, low: float, high: float) -> Callable[[object], float]:
     """Return a parser of decimal numbers; see `whole_number`."""
 
     def read(value: object) -> float:
@@ -112,19 +126,19 @@ def number_between(name: str, least: float, most: float) -> Callable[[object], f
             number = float(str(value)) if str(value).isascii() else math.nan
         except ValueError:
             number = math.nan
-        if least <= number <= most:
+        if low <= number <= high:
             return number
-        raise UsageError(f"{name} is {shown(value)}; expected a number from {least:.10g} to {most:.10g}")
+        raise UsageError(f"{name} is {shown(value)}; expected a number from {low:.10g} to {high:.10g}")
 
     return read
 
 
-def size_in_bytes(name: str, least: int = 1) -> Callable[[object], int]:
+def size_in_bytes(name: str, low: int = 1) -> Callable[[object], int]:
     """Return a parser of sizes in bytes; see `whole_number`."""
 
     def read(value: object) -> int:
         try:
-            return as_bytes(str(value), name, least=least)
+            return as_bytes(str(value), name, least=low)
         except UnsupportedError as error:
             raise UsageError(str(error)) from None
 
@@ -145,21 +159,22 @@ def described(owner: str, name: str, annotation: Any) -> Any:
     own, shared = _descriptions().get(owner, {}), _descriptions()["shared"]
     if (about := own.get(name, shared.get(name))) is None:
         return annotation
-    usage, more = about["usage"], {key: about[key] for key in ("show_default",) if key in about}
+    usage, settings = about["usage"], {key: about[key] for key in ("show_default",) if key in about}
     parser = size_in_bytes if about.get("parser") == "bytes" else PARSERS.get(annotation)
     if parser is not None:
-        more["parser"] = parser(usage.split(maxsplit=1)[0], *about.get("range", ()))
+        settings["parser"] = parser(usage.split(maxsplit=1)[0], *about.get("range", ()))
     if "complete" in about:
-        more["autocompletion"] = COMPLETIONS[about["complete"]]
+        settings["autocompletion"] = COMPLETIONS[about["complete"]]
     if "choices" in about:
-        more["autocompletion"] = lambda incomplete: [each for each in about["choices"] if each.startswith(incomplete)]
+        choices = about["choices"]
+        settings["autocompletion"] = lambda incomplete: [name for name in choices if name.startswith(incomplete)]
     if not usage.startswith("-"):
-        return Annotated[annotation, typer.Argument(metavar=usage, help=about["help"], **more)]
-    return Annotated[annotation, option(usage, about["help"], panel=about.get("panel", own.get("panel")), **more)]
+        return Annotated[annotation, typer.Argument(metavar=usage, help=about["help"], **settings)]
+    return Annotated[annotation, option(usage, about["help"], panel=about.get("panel", own.get("panel")), **settings)]
 
 
-def option(usage: str, text: str, *, panel: str | None = None, **more: Any) -> Any:
+def option(usage: str, text: str, *, panel: str | None = None, **settings: Any) -> Any:
     """Make an option from its usage, such as ``--output -o FILE``, and its help text."""
     flags = [word for word in usage.split() if word.startswith("-")]
     metavar = usage.rsplit(maxsplit=1)[-1] if len(flags) < len(usage.split()) else None
-    return typer.Option(*flags, metavar=metavar, help=text, rich_help_panel=panel, **more)
+    return typer.Option(*flags, metavar=metavar, help=text, rich_help_panel=panel, **settings)

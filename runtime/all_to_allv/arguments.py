@@ -54,7 +54,7 @@ def check_arguments(call: AllToAllCall) -> Terms:
     if call.max_stage_bytes is not None:
         check_counts({"max_stage_bytes": call.max_stage_bytes})
     if call.max_scratch_bytes is not None:
-        check_counts({"max_scratch_bytes": call.max_scratch_bytes}, least=0)
+        check_counts({"max_scratch_bytes": call.max_scratch_bytes}, minimum=0)
     if call.stages is not None:
         check_choice("stages", call.stages, STAGES)
     sizes = _sizes(call, ranks)

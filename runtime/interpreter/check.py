@@ -61,10 +61,10 @@ def _check_sizes(program: Program) -> None:
             ("input", rank.input_chunks, (layout.input_range(number),)),
             ("output", rank.output_chunks, layout.output_ranges(number)),
         ):
-            needed = sum(end - begin for begin, end in ranges)
-            if chunks != needed:
+            expected = sum(end - begin for begin, end in ranges)
+            if chunks != expected:
                 what = f"{'an' if program.collective.name.startswith('a') else 'a'} {program.collective}"
-                raise ProgramError(f"rank {number} has {chunks} {buffer} chunks; {what} needs {needed}")
+                raise ProgramError(f"rank {number} has {chunks} {buffer} chunks; {what} needs {expected}")
         if rank.scratch_chunks < 0:
             raise ProgramError(f"rank {number} has {rank.scratch_chunks} scratch chunks; expected 0 or more")
 
@@ -96,14 +96,17 @@ def _check_instruction(rank: RankProgram, block: ThreadBlock, site: Site, step: 
     sides = CONNECTION_SIDES.get(step.kind)
     if sides is None:
         raise ProgramError(f"{site} is of kind {step.kind!r}; expected one of {', '.join(CONNECTION_SIDES)}")
-    for needed, peer, way in ((step.kind == "send", block.send_peer, "send"), (step.receives, block.recv_peer, "recv")):
-        if needed and peer is None:
+    for required, peer, way in (
+        (step.kind == "send", block.send_peer, "send"),
+        (step.receives, block.recv_peer, "recv"),
+    ):
+        if required and peer is None:
             raise ProgramError(f"{site} is a {step.kind} but its thread block has no {way} peer")
     if step.count < 1:
         raise ProgramError(f"{site} moves {step.count} chunks; expected at least 1")
-    for name, end, needed in zip(("source", "target"), (step.source, step.target), sides, strict=True):
-        if (end is not None) != needed:
-            raise ProgramError(f"{site} is a {step.kind} {'without' if needed else 'with'} a {name}")
+    for name, end, required in zip(("source", "target"), (step.source, step.target), sides, strict=True):
+        if (end is not None) != required:
+            raise ProgramError(f"{site} is a {step.kind} {'without' if required else 'with'} a {name}")
         if end is not None:
             _check_range(rank, site, name, end, step.count)
     if step.target is not None and step.target.buffer == "input":
@@ -178,8 +181,8 @@ class _Hazards:
         # Most are ordered by what happens on the rank itself, which takes far smaller clocks.
         unordered = np.flatnonzero(~self._know(own, event_of[after], before))
         if len(unordered):
-            known = self._know(self.events, self.position[after[unordered]], before[unordered])
-            unordered = unordered[~known]
+            ordered = self._know(self.events, self.position[after[unordered]], before[unordered])
+            unordered = unordered[~ordered]
         for pair in unordered[:1].tolist():
             ways = ["writes" if accesses.writes[row] else "reads" for row in (earlier[pair], later[pair])]
             first, second = (self.order.sites[int(number)] for number in (before[pair], after[pair]))
@@ -207,37 +210,37 @@ class _Hazards:
 
 def _accesses(order: Order, steps: Sequence[int]) -> dict[str, IntArray]:
     """Rows (first chunk, chunks, step, whether it writes) of one rank's accesses to each buffer."""
-    found: dict[str, list[tuple[int, int, int, bool]]] = defaultdict(list)
+    table: dict[str, list[tuple[int, int, int, bool]]] = defaultdict(list)
     for number in steps:
         step = order.instructions[number]
         if step.source:
-            found[step.source.buffer].append((step.source.start, step.count, number, False))
+            table[step.source.buffer].append((step.source.start, step.count, number, False))
         if step.target:
             if step.kind == "reduce":
-                found[step.target.buffer].append((step.target.start, step.count, number, False))
-            found[step.target.buffer].append((step.target.start, step.count, number, True))
-    return {buffer: np.array(rows, dtype=np.int64) for buffer, rows in sorted(found.items())}
+                table[step.target.buffer].append((step.target.start, step.count, number, False))
+            table[step.target.buffer].append((step.target.start, step.count, number, True))
+    return {buffer: np.array(rows, dtype=np.int64) for buffer, rows in sorted(table.items())}
 
 
-def _alias_in_place(found: dict[str, IntArray], order: Order, program: Program, rank: int) -> dict[str, IntArray]:
+def _alias_in_place(buffers: dict[str, IntArray], order: Order, program: Program, rank: int) -> dict[str, IntArray]:
     """Name chunks of input and output by their number in the collective; copies onto themselves do not count."""
     firsts = {"input": program.layout.input_range(rank)[0], "output": program.layout.output_range(rank)[0]}
-    shared = [rows + np.array([firsts[buffer], 0, 0, 0]) for buffer, rows in found.items() if buffer in firsts]
-    others = {buffer: rows for buffer, rows in found.items() if buffer not in firsts}
+    shared = [rows + np.array([firsts[buffer], 0, 0, 0]) for buffer, rows in buffers.items() if buffer in firsts]
+    separate = {buffer: rows for buffer, rows in buffers.items() if buffer not in firsts}
     if not shared:
-        return others
+        return separate
     together = np.concatenate(shared)
     idle = [copies_onto_itself(program, rank, order.instructions[number]) for number in together[:, 2].tolist()]
     kept = together[~np.array(idle)]
-    return {"in-place": kept, **others} if len(kept) else others
+    return {"in-place": kept, **separate} if len(kept) else separate
 
 
 def _check_output_written(order: Order, rank: RankProgram, steps: Sequence[int]) -> None:
     """Refuse an output chunk that no step writes."""
-    written = np.zeros(rank.output_chunks + 1, dtype=np.bool_)
+    is_written = np.zeros(rank.output_chunks + 1, dtype=np.bool_)
     for number in steps:
         step = order.instructions[number]
         if step.target and step.target.buffer == "output":
-            written[step.target.start : step.target.start + step.count] = True
-    if (missing := int(np.argmin(written))) < rank.output_chunks:
+            is_written[step.target.start : step.target.start + step.count] = True
+    if (missing := int(np.argmin(is_written))) < rank.output_chunks:
         raise ProgramError(f"rank {rank.rank} never writes output chunk {missing} of {rank.output_chunks}")

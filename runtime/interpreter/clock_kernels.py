@@ -8,12 +8,7 @@ from ...support.kernels import kernel
 
 @kernel
 def write_clocks(
-    clocks: SmallArray,
-    processes: IntArray,
-    steps: IntArray,
-    starts: IntArray,
-    before: IntArray,
-    column_of: IntArray,
+    clocks: SmallArray, processes: IntArray, steps: IntArray, starts: IntArray, before: IntArray, column_of: IntArray
 ) -> None:
     """Write the last known step of some processes at each event, (events, columns), -1 for none.
 
@@ -44,7 +39,7 @@ def needed_waits(processes: IntArray, steps: IntArray, starts: IntArray, before:
     Shapes: as in `EventGraph`, `width`: number of processes; an event waits for `before`, at most one of each process,
     and for the event before it of its own process.
     """
-    needed = np.zeros(len(before), dtype=np.bool_)
+    is_needed = np.zeros(len(before), dtype=np.bool_)
     # A clock changes only at events that wait, so there is one for each of these, and one that knows of nothing.
     clocks = np.empty((len(steps) + 1, width), dtype=np.int32)
     clocks[0] = -1
@@ -55,8 +50,8 @@ def needed_waits(processes: IntArray, steps: IntArray, starts: IntArray, before:
         # What the process knows already, it need not wait for.
         for place in range(starts[event], starts[event + 1]):
             other = before[place]
-            needed[place] = processes[other] != process and clock[processes[other]] < steps[other]
-            if needed[place]:
+            is_needed[place] = processes[other] != process and clock[processes[other]] < steps[other]
+            if is_needed[place]:
                 if not missing:
                     joined[:] = clock
                 missing = True
@@ -65,11 +60,11 @@ def needed_waits(processes: IntArray, steps: IntArray, starts: IntArray, before:
             # Nor for what comes before others that it waits for.
             for place in range(starts[event], starts[event + 1]):
                 other = before[place]
-                needed[place] = needed[place] and joined[processes[other]] < steps[other]
+                is_needed[place] = is_needed[place] and joined[processes[other]] < steps[other]
             for place in range(starts[event], starts[event + 1]):
-                if needed[place]:
+                if is_needed[place]:
                     joined[processes[before[place]]] = steps[before[place]]
             current[process] = used
             used += 1
         clock_of[event] = current[process]
-    return needed
+    return is_needed

@@ -35,9 +35,9 @@ class EventGraph(NamedTuple):
         from .clock_kernels import write_clocks
 
         columns, numbers = np.unique(processes, return_inverse=True)
-        known = np.zeros(len(events), dtype=np.bool_)
+        answers = np.zeros(len(events), dtype=np.bool_)
         if not len(columns):
-            return known
+            return answers
         column_of = np.full(max(int(columns[-1]), int(self.processes.max(initial=0))) + 2, -1, dtype=np.int64)
         by_column = np.argsort(numbers, kind="stable")
         width = min(len(columns), max(8, MAX_CLOCKS // len(self.steps)))
@@ -48,8 +48,8 @@ class EventGraph(NamedTuple):
             write_clocks(clocks, self.processes, self.steps, self.starts, self.before, column_of)
             low, high = np.searchsorted(numbers, (first, first + width), sorter=by_column)
             queries = by_column[low:high]
-            known[queries] = clocks[events[queries], numbers[queries] - first] >= steps[queries]
-        return known
+            answers[queries] = clocks[events[queries], numbers[queries] - first] >= steps[queries]
+        return answers
 
 
 class Steps(NamedTuple):

@@ -230,8 +230,8 @@ def check_config(
     """Validate the configuration, and name it as in nccl-tests' JSON."""
     counts = {"minbytes": minbytes, "maxbytes": maxbytes, "stepbytes": stepbytes, "iters": iters, "slices": slices}
     check_counts(counts)
-    check_counts({"warmup_iters": warmup_iters, "check": check}, least=0)
-    check_counts({} if stepfactor is None else {"stepfactor": stepfactor}, least=2)
+    check_counts({"warmup_iters": warmup_iters, "check": check}, minimum=0)
+    check_counts({} if stepfactor is None else {"stepfactor": stepfactor}, minimum=2)
     step = {"step_bytes": stepbytes} if stepfactor is None else {"step_factor": stepfactor}
     return {
         "nthreads": 1,

@@ -76,7 +76,7 @@ def check_dispatch(
         check_choice("stages", stages, STAGES)
     servers, gpus = servers_and_gpus(*shape, ranks)
     if relay_rounds is not None:
-        check_counts({"relay_rounds": relay_rounds}, least=0)
+        check_counts({"relay_rounds": relay_rounds}, minimum=0)
         most = MAX_ROUNDS if servers <= MAX_RELAY_SERVERS else 0
         if relay_rounds > most:
             raise UnsupportedError(f"relay_rounds is {relay_rounds}; expected at most {most} among {servers} servers")

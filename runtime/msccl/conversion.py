@@ -106,19 +106,19 @@ class _Waits:
         # A flag says how far a block has come, so that one raised later answers, too.
         later = (place for place in range(awaited, len(steps)) if steps[place].signals == 1)
         signaling = next((place for place in later if steps[place].kind != "nop"), len(steps))
-        wrong = ""
+        problem = ""
         if awaited >= len(steps):
-            wrong = f"{name} of rank {self.gpu.number}, which does not exist"
+            problem = f"{name} of rank {self.gpu.number}, which does not exist"
         elif signaling == len(steps):
             what = "which is a nop and" if steps[awaited].kind == "nop" else 'which has no hasdep="1" and'
-            wrong = f"{name}, {what} never signals that it is done"
+            problem = f"{name}, {what} never signals that it is done"
         elif number == self.block.number and signaling >= position:
-            wrong = f"{name}, which is not before it in its own thread block"
+            problem = f"{name}, which is not before it in its own thread block"
         if number > MAX_AWAITED_BLOCK and awaited < len(steps):
             message = f"the step waits for thread block {number}; numbers up to {MAX_AWAITED_BLOCK} are kept"
             self.findings.add("hangs", message, where)
-        if wrong:
-            self.findings.add("hangs", f"the step waits for {wrong}", where)
+        if problem:
+            self.findings.add("hangs", f"the step waits for {problem}", where)
             return None
         if signaling != awaited:
             message = f"the step waits for {name}, which does not signal; step {signaling} of it does"

@@ -48,7 +48,7 @@ def scan(text: str, findings: Findings, add: Callable[[Element], bool]) -> None:
         line += text.count("\n", position, after)
         if after == len(text):
             break
-        name, found, single, position = _tag(text, after, line, findings)
+        name, attributes, single, position = _tag(text, after, line, findings)
         if name.startswith("/"):
             # Of what the parsers do not keep they do not keep the name either.
             if stack and stack[-1][1] and stack[-1][0] != name[1:]:
@@ -57,10 +57,10 @@ def scan(text: str, findings: Findings, add: Callable[[Element], bool]) -> None:
                 stack.pop()
                 children.pop()
                 continue
-        known = all(inside for *_, inside in stack[-1:]) and name == (*KNOWN, "")[min(len(stack), len(KNOWN))]
+        is_kept = all(inside for *_, inside in stack[-1:]) and name == (*KNOWN, "")[min(len(stack), len(KNOWN))]
         if stack and stack[-1] == (KNOWN[-1], True, True):
             _refuse(findings, "there is an element inside of a step, at which the parsers crash", line)
-        children[-1] += known
+        children[-1] += is_kept
         elements += 1
         if elements > MAX_ELEMENTS:
             _refuse(findings, f"there are more than {MAX_ELEMENTS} elements; no parser stores as many", line)
@@ -68,9 +68,9 @@ def scan(text: str, findings: Findings, add: Callable[[Element], bool]) -> None:
             message = f"<{stack[-1][0]}> has more than {MAX_CHILDREN} elements, for which the parsers have no space"
             findings.add("wrong data", message, at(line))
         path = *(tag for tag, *_ in stack[: len(KNOWN)]), name
-        inside = add(Element(path, line, _attributes(found, line, findings))) and known
+        inside = add(Element(path, line, _attributes(attributes, line, findings))) and is_kept
         if not single:
-            stack.append((name, known, inside))
+            stack.append((name, is_kept, inside))
             children.append(0)
         line += text.count("\n", after, position)
     if stack or not elements:
@@ -116,8 +116,8 @@ def _skip(text: str, position: int, line: int, findings: Findings) -> int:
 
 def _tag(text: str, start: int, line: int, findings: Findings) -> tuple[str, list[tuple[str, str]], bool, int]:
     """Read a tag: name, attributes, whether it has no content, and where it ends."""
-    if found := _TAG.match(text, start):
-        return found[1], _ATTRIBUTE.findall(found[2]), bool(found[3]), found.end()
+    if match := _TAG.match(text, start):
+        return match[1], _ATTRIBUTE.findall(match[2]), bool(match[3]), match.end()
     try:
         return _odd_tag(text, start)
     except ValueError:
@@ -156,10 +156,10 @@ def _odd_tag(text: str, start: int) -> tuple[str, list[tuple[str, str]], bool, i
     return "/" * closing + name, attributes[:MAX_ATTRIBUTES], single, end + 1
 
 
-def _attributes(found: list[tuple[str, str]], line: int, findings: Findings) -> dict[str, str]:
+def _attributes(pairs: list[tuple[str, str]], line: int, findings: Findings) -> dict[str, str]:
     """Attributes by name."""
     attributes: dict[str, str] = {}
-    for name, value in found:
+    for name, value in pairs:
         if len(value) > MAX_TEXT:
             message = (
                 f"attribute {name[:40]} is longer than the {MAX_TEXT} characters that the parsers allocate, and "
@@ -281,9 +281,9 @@ class _Builder:
                 self.document.gpus[-1].blocks.append(Block(line, *self._integers(element, BLOCK)))
         elif path == ("algo", "gpu", "tb", "step"):
             if self._has(element, (*STEP_NUMBERS, *STEP_WORDS)):
-                number, source_start, target_start, *rest = self._integers(element, STEP_NUMBERS)
+                number, source_start, target_start, *numbers = self._integers(element, STEP_NUMBERS)
                 kind, source, target = (element.attributes[name] for name in STEP_WORDS)
-                step = Step(line, number, kind, source, source_start, target, target_start, *rest)
+                step = Step(line, number, kind, source, source_start, target, target_start, *numbers)
                 self.document.gpus[-1].blocks[-1].steps.append(step)
         else:
             self.findings.add("note", f"<{path[-1][:40]}> {IGNORED}", at(line))
@@ -337,27 +337,27 @@ class _Builder:
         text = element.attributes[name]
         if _PLAIN.fullmatch(text) and len(text) < (5 if name in BITS else 10):
             return int(text)
-        found = _INTEGER.match(text)
-        value = 0 if found is None else _read_integer(found)
+        match = _INTEGER.match(text)
+        value = 0 if match is None else _read_integer(match)
         bits = BITS.get(name, 32)
         # strtol gives the largest number instead of a larger one, of which the last bits are kept.
         kept: int = (max(-INT64_MAX - 1, min(value, INT64_MAX)) + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
-        wrong = ""
-        if found is None or found.end() < len(text):
-            wrong = f"which is no whole number; the parsers read {kept} and do not say so"
+        problem = ""
+        if match is None or match.end() < len(text):
+            problem = f"which is no whole number; the parsers read {kept} and do not say so"
         elif value != kept:
-            wrong = f"which does not fit an int of {bits} bits and is read as {kept}"
+            problem = f"which does not fit an int of {bits} bits and is read as {kept}"
         elif text.isdigit() and int(text) != value:
-            wrong = f"which is read as {value}, because numbers that begin with 0 are octal"
-        if wrong:
-            self.findings.add("wrong data", f"{name} is {shown(text)}, {wrong}", at(element.line))
+            problem = f"which is read as {value}, because numbers that begin with 0 are octal"
+        if problem:
+            self.findings.add("wrong data", f"{name} is {shown(text)}, {problem}", at(element.line))
         elif str(value) != text:
             self.findings.add("note", f"{name} {shown(text)} is read as {value}", at(element.line))
         return kept
 
 
-def _read_integer(found: re.Match[str]) -> int:
-    sign, digits = found.groups()
+def _read_integer(match: re.Match[str]) -> int:
+    sign, digits = match.groups()
     if digits[:2] in ("0x", "0X"):
         value = int(digits[:34], 16)
     elif digits[0] == "0":

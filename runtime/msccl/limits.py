@@ -46,7 +46,7 @@ FEWER_CHUNKS = "plan with fewer chunks, such as with chunks=1"  # The same for a
 
 A100_SMS = 108
 
-JOINED = {each: each.nccl_name for each in COLLECTIVES.values() if not each.parts_differ}
+JOINED = {ours: ours.nccl_name for ours in COLLECTIVES.values() if not ours.parts_differ}
 MICROSOFT = JOINED | {REDUCE_SCATTER: REDUCE_SCATTER.name}
 SPELLINGS = {theirs: ours for names in (MICROSOFT, JOINED) for ours, theirs in names.items()}
 
@@ -220,12 +220,12 @@ class Dialect:
 
     def sizes(self, min_bytes: int | None, max_bytes: int | None) -> tuple[int, int]:
         """First size for which a file with these attributes is selected, and the end of the range; equal if none."""
-        least = min_bytes or 0
+        low = min_bytes or 0
         if self.is_microsoft:
-            most = MSCCL_DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
+            high = MSCCL_DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
         else:
-            most = max_bytes + 1 if max_bytes and max_bytes > 0 else UNLIMITED
-        return least, max(least, most)
+            high = max_bytes + 1 if max_bytes and max_bytes > 0 else UNLIMITED
+        return low, max(low, high)
 
 
 def largest_chunk(dialect: Dialect, protocol: str) -> int:
@@ -240,10 +240,10 @@ def dialect_of(runtime: str, version: str | None = None) -> Dialect:
         raise UnsupportedError(f"version is {shown(version)}; expected text such as '6.4'")
     if limits.name == "rccl":
         return _rccl(limits, version)
-    known = {"msccl": "2.12.12", "msccl-executor-nccl": "2.23.4"}[limits.name]
-    if version not in (None, known):
-        raise UnsupportedError(f"version is {shown(version)}; the one known of {limits.name} is {known}")
-    dialect = Dialect(limits, known, 32, limits.hard_thread_blocks, launches_fused=True)
+    release = {"msccl": "2.12.12", "msccl-executor-nccl": "2.23.4"}[limits.name]
+    if version not in (None, release):
+        raise UnsupportedError(f"version is {shown(version)}; the one known of {limits.name} is {release}")
+    dialect = Dialect(limits, release, 32, limits.hard_thread_blocks, launches_fused=True)
     if limits.name != "msccl":
         return dialect
     required, kinds = ("name", *ATTRIBUTES), PLAIN | FUSED | {"ra"}
@@ -269,8 +269,8 @@ def _rccl(limits: RuntimeLimits, version: str | None) -> Dialect:
 
 
 def _release(version: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})(\.[0-9]{1,4})?", version)
+    match = re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})(\.[0-9]{1,4})?", version)
     # RCCL itself counts 2.15 to 2.28, which no release of ROCm that has a RCCL shares.
-    if not found or int(found[1]) < 3:
+    if not match or int(match[1]) < 3:
         raise UnsupportedError(f"version is {shown(version)}; expected a release of ROCm, such as 6.4")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

@@ -36,13 +36,13 @@ def _call(document: Document, dialect: Dialect) -> Problems:
     numbers, collective = document.numbers, document.words["coll"]
     if (protocol := document.words.get("proto", "Simple")) not in PROTOCOLS:
         yield "rejected", f"proto is {shown(protocol)}; expected {', '.join(PROTOCOLS)}"
-    known = SPELLINGS.get(collective)
+    collective_of = SPELLINGS.get(collective)
     names = (*dialect.collectives, *dialect.other_collectives)
     if collective not in names:
-        meant = next((theirs for theirs, ours in dialect.collectives.items() if ours is known), None)
-        hint = f"it is {meant} there" if meant else f"expected one of {', '.join(names)}"
+        spelling = next((theirs for theirs, ours in dialect.collectives.items() if ours is collective_of), None)
+        hint = f"it is {spelling} there" if spelling else f"expected one of {', '.join(names)}"
         yield "rejected", f"coll is {shown(collective)}, which {dialect.name} does not know; {hint}"
-    if known and known.has_one_root:
+    if collective_of and collective_of.has_one_root:
         yield "note", f"the file is for one root, and every {collective} picks it, whatever its root"
     if (chunks := numbers["nchunksperloop"]) < 1:
         yield "wrong data", f"nchunksperloop is {chunks}, by which sizes are divided; expected 1 or more"
@@ -80,40 +80,40 @@ def _placement(document: Document, dialect: Dialect) -> Problems:
 
 
 def _window(document: Document, dialect: Dialect) -> Problems:
-    least, most = document.numbers.get("minBytes"), document.numbers.get("maxBytes")
-    given = {"minBytes": least, "maxBytes": most}
-    negative = {name: value for name, value in given.items() if value is not None and value < 0}
+    low, high = document.numbers.get("minBytes"), document.numbers.get("maxBytes")
+    limits = {"minBytes": low, "maxBytes": high}
+    negative = {name: value for name, value in limits.items() if value is not None and value < 0}
     for name, value in negative.items():
         # Elsewhere they are compared as numbers without a sign, and are larger than any size.
         severity: Severity = "rejected" if dialect.is_microsoft else "ignored" if name == "minBytes" else "note"
         yield severity, f"{name} is {value}; expected 0 or more"
     if negative:
         return
-    first, beyond = dialect.sizes(least, most)
+    first, end = dialect.sizes(low, high)
     if not dialect.is_microsoft:
-        if first >= beyond:
-            yield "ignored", f"no size is at least minBytes {least} and at most maxBytes {most}"
+        if first >= end:
+            yield "ignored", f"no size is at least minBytes {low} and at most maxBytes {high}"
         return
-    if most is None:
-        most = MSCCL_DEFAULT_MAX_BYTES
-        yield "note", f"without maxBytes only sizes below {most} bytes pick the file; give one"
-    if (least or 0) > most:
-        yield "rejected", f"minBytes is {least}, above maxBytes {most}"
-    elif first == beyond:
-        yield "ignored", f"no size is at least {least or 0} and below maxBytes {most}; give a larger maxBytes"
+    if high is None:
+        high = MSCCL_DEFAULT_MAX_BYTES
+        yield "note", f"without maxBytes only sizes below {high} bytes pick the file; give one"
+    if (low or 0) > high:
+        yield "rejected", f"minBytes is {low}, above maxBytes {high}"
+    elif first == end:
+        yield "ignored", f"no size is at least {low or 0} and below maxBytes {high}; give a larger maxBytes"
     chunks, scratch = document.numbers["nchunksperloop"], max((gpu.scratch_chunks for gpu in document.gpus), default=0)
     if chunks > 0 and scratch > 0:
-        size = beyond * scratch // chunks
+        size = end * scratch // chunks
         yield "note", f"loading it allocates {size} bytes of scratch, for maxBytes at once"
 
 
 def check_gpus(document: Document, layout: Layout | None, dialect: Dialect, findings: Findings) -> None:
     """Check that every rank has a gpu element with the right sizes."""
     ranks = document.numbers["ngpus"]
-    found = Counter(gpu.number for gpu in document.gpus)
-    for number in sorted(number for number, times in found.items() if times > 1):
-        findings.add("wrong data", f"there are {found[number]} gpu elements with id {number}; the last one counts")
-    missing = next((number for number in range(ranks) if number not in found), None)
+    counts = Counter(gpu.number for gpu in document.gpus)
+    for number in sorted(number for number, times in counts.items() if times > 1):
+        findings.add("wrong data", f"there are {counts[number]} gpu elements with id {number}; the last one counts")
+    missing = next((number for number in range(ranks) if number not in counts), None)
     if missing is not None:
         message = f"there is no gpu element with id {missing}, but ngpus is {ranks}; that rank launches nothing"
         findings.add("hangs", message)

@@ -33,11 +33,11 @@ def queue_of(document: Document, dialect: Dialect) -> Queue:
     protocol, numbers = document.words.get("proto", ""), document.numbers
     if protocol not in FIFO_DEPTHS:
         return Queue(2, 1)
-    first, beyond = dialect.sizes(numbers.get("minBytes"), numbers.get("maxBytes"))
-    chunk = -(-(beyond - 1) // numbers["nchunksperloop"]) if first < beyond else UNLIMITED
+    first, end = dialect.sizes(numbers.get("minBytes"), numbers.get("maxBytes"))
+    chunk = -(-(end - 1) // numbers["nchunksperloop"]) if first < end else UNLIMITED
     # They count one step where their kernel takes four; see `check_network`.
-    most = dialect.transfer_bytes[protocol] // (4 if uses_one_step(document) else 1)
-    return Queue(FIFO_DEPTHS[protocol], max(1, min(MAX_COUNT, most // max(1, chunk))))
+    capacity = dialect.transfer_bytes[protocol] // (4 if uses_one_step(document) else 1)
+    return Queue(FIFO_DEPTHS[protocol], max(1, min(MAX_COUNT, capacity // max(1, chunk))))
 
 
 def check_rounds(document: Document, dialect: Dialect, findings: Findings) -> None:
@@ -45,9 +45,11 @@ def check_rounds(document: Document, dialect: Dialect, findings: Findings) -> No
     protocol, chunks = document.words.get("proto", ""), document.numbers["nchunksperloop"]
     waits = any(step.wait_block >= 0 for gpu in document.gpus for block in gpu.blocks for step in block.steps)
     if protocol in ("LL", "LL128") and waits and chunks > 0:
-        most = chunks * largest_chunk(dialect, protocol)
-        if dialect.sizes(document.numbers.get("minBytes"), document.numbers.get("maxBytes"))[1] > most + 1:
-            message = f"calls of more than {most} bytes hang with {protocol}, of which maxBytes lets more pick the file"
+        limit = chunks * largest_chunk(dialect, protocol)
+        if dialect.sizes(document.numbers.get("minBytes"), document.numbers.get("maxBytes"))[1] > limit + 1:
+            message = (
+                f"calls of more than {limit} bytes hang with {protocol}, of which maxBytes lets more pick the file"
+            )
             findings.add("note", message, at(document.line))
 
 
@@ -91,9 +93,9 @@ def buffered_order(program: Program, depth: int, chunks: int = 1) -> Order:
         ends = list(accumulate(-(-order.instructions[send].count // chunks) for send in sends))
         for position, send in enumerate(sends):
             waits[partners[send]].add(send)
-            if (needed := ends[position] - depth) > 0:
+            if (taken_before := ends[position] - depth) > 0:
                 # All up to this one has been taken when the last one of this send finds a place.
-                taker = bisect_left(ends, needed)
+                taker = bisect_left(ends, taken_before)
                 waits[send].update([partners[sends[taker]]] if taker < position else before[partners[send]])
     try:
         sequence = list(TopologicalSorter(waits).static_order())
@@ -107,7 +109,7 @@ INTERLEAVINGS = 2  # Enough, because what comes before them proves that all give
 
 def check_execution(program: Program, in_place: bool, out_of_place: bool, queue: Queue, findings: Findings) -> None:
     """Check for deadlocks, races and wrong results."""
-    needed = None
+    used_queue = None
     try:
         global_order(program)
     except ProgramError as error:
@@ -116,18 +118,20 @@ def check_execution(program: Program, in_place: bool, out_of_place: bool, queue:
         except ProgramError:
             findings.add("hangs", str(error))
             return
-        needed = queue
-        held = f"{queue.transfers} chunks" if queue.chunks == 1 else f"{queue.transfers} times {queue.chunks} chunks"
-        message = f"ranks send before they receive, which needs the {held} that a connection holds, no more"
+        used_queue = queue
+        capacity = (
+            f"{queue.transfers} chunks" if queue.chunks == 1 else f"{queue.transfers} times {queue.chunks} chunks"
+        )
+        message = f"ranks send before they receive, which needs the {capacity} that a connection holds, no more"
         findings.add("note", message)
     if in_place and program.layout.in_pairs:
         findings.add("wrong data", "in place, no part of an alltoall is where it was in the input; set inplace to 0")
         in_place = False
     if out_of_place:
-        _check_data(program, "out of place", needed, findings)
+        _check_data(program, "out of place", used_queue, findings)
     if in_place:
         ranks = tuple(_alias_rank(program, rank) for rank in program.ranks)
-        _check_data(replace(program, in_place=True, ranks=ranks), "in place", needed, findings)
+        _check_data(replace(program, in_place=True, ranks=ranks), "in place", used_queue, findings)
 
 
 def _check_data(program: Program, how: str, queue: Queue | None, findings: Findings) -> None:
@@ -168,13 +172,13 @@ def _alias_rank(program: Program, rank: RankProgram) -> RankProgram:
     inputs, outputs = program.layout.input_range(rank.rank), program.layout.output_range(rank.rank)
     begin, end = max(inputs[0], outputs[0]), min(inputs[1], outputs[1])
 
-    def renamed(place: ChunkRange | None, count: int, written: bool) -> ChunkRange | None:
+    def renamed(place: ChunkRange | None, count: int, is_target: bool) -> ChunkRange | None:
         if place is None or place.buffer == "scratch":
             return place
         chunk = place.start + (inputs if place.buffer == "input" else outputs)[0]
         if not begin <= chunk <= end - count:
             return place
-        return ChunkRange("output", chunk - outputs[0]) if written else ChunkRange("input", chunk - inputs[0])
+        return ChunkRange("output", chunk - outputs[0]) if is_target else ChunkRange("input", chunk - inputs[0])
 
     blocks = [
         replace(
@@ -182,8 +186,8 @@ def _alias_rank(program: Program, rank: RankProgram) -> RankProgram:
             instructions=tuple(
                 replace(
                     step,
-                    source=renamed(step.source, step.count, written=False),
-                    target=renamed(step.target, step.count, written=True),
+                    source=renamed(step.source, step.count, is_target=False),
+                    target=renamed(step.target, step.count, is_target=True),
                 )
                 for step in block.instructions
             ),

@@ -186,17 +186,17 @@ def summarize(dialect: Dialect, document: Document | None) -> str:
         return ""
     windows = call_windows(dialect, document)
     places = " and ".join("in place" if window.in_place else "out of place" for window in windows)
-    sizes = sizes_text(windows[0].first, windows[0].beyond) if windows else "of no size"
+    sizes = sizes_text(windows[0].first, windows[0].end) if windows else "of no size"
     return f"{document.words['coll'][:40]} on {document.numbers['ngpus']} ranks, {places or 'for no call'}, {sizes}"
 
 
-def sizes_text(first: int, beyond: int) -> str:
-    """Describe the sizes from `first` up to, not including, `beyond`."""
-    if first >= beyond:
+def sizes_text(first: int, end: int) -> str:
+    """Describe the sizes from `first` up to, not including, `end`."""
+    if first >= end:
         return "of no size"
-    if beyond >= UNLIMITED:
+    if end >= UNLIMITED:
         return f"from {first} bytes" if first else "of any size"
-    return f"from {first} to {beyond - 1} bytes"
+    return f"from {first} to {end - 1} bytes"
 
 
 MAX_RANKS, MAX_RANKS_ALL_TO_ALL = 4096, 1024  # More the parsers do not keep, and make a table of pairs too large
@@ -213,9 +213,9 @@ def layout_of(document: Document, findings: Findings) -> Layout | None:
         return None
     if sorted(gpu.number for gpu in document.gpus) != list(range(len(document.gpus))) or ranks != len(document.gpus):
         return None  # There is a rank without an element, which is a finding of its own.
-    most = MAX_RANKS_ALL_TO_ALL if collective.in_pairs else MAX_RANKS
+    limit = MAX_RANKS_ALL_TO_ALL if collective.in_pairs else MAX_RANKS
     total = sum(max(0, gpu.scratch_chunks) for gpu in document.gpus) + 2 * ranks * max(0, chunks)
-    if ranks > most or chunks < 1 or total > MAX_CHUNKS:
+    if ranks > limit or chunks < 1 or total > MAX_CHUNKS:
         message = f"{total} chunks on {ranks} ranks are too many to interpret, so data is not checked"
         findings.add("not checked", message)
         return None

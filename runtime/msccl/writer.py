@@ -83,15 +83,15 @@ def to_xml_text(
     check_choice("protocol", protocol, PROTOCOLS)
     # Of an all-to-all, the runtimes take the input of one rank for the whole buffer.
     chunks = program.chunks_per_loop // (program.num_ranks if program.layout.in_pairs else 1)
-    least = as_bytes(min_bytes, "min_bytes", least=0)
+    low = as_bytes(min_bytes, "min_bytes", least=0)
     if max_bytes is None:
-        most = DEFAULT_MAX_BYTES if protocol == "Simple" else chunks * largest_chunk(dialect_of(runtime), protocol)
+        limit = DEFAULT_MAX_BYTES if protocol == "Simple" else chunks * largest_chunk(dialect_of(runtime), protocol)
         loads_scratch = limits.name == "msccl" and any(rank.scratch_chunks for rank in program.ranks)
-        max_bytes = max(least, SCRATCH_MAX_BYTES) if loads_scratch else min(DEFAULT_MAX_BYTES, most)
+        max_bytes = max(low, SCRATCH_MAX_BYTES) if loads_scratch else min(DEFAULT_MAX_BYTES, limit)
     # 0 means no limit to one runtime and "never" to another.
     largest = as_bytes(max_bytes, "max_bytes")
-    if largest < least:
-        raise UnsupportedError(f"max_bytes is {largest}; expected at least min_bytes = {least}")
+    if largest < low:
+        raise UnsupportedError(f"max_bytes is {largest}; expected at least min_bytes = {low}")
     if not _NAME.fullmatch(program.name):
         raise UnsupportedError(
             f"program name {program.name[:80]!r} cannot stand in an MSCCL file; expected at most 63 letters, digits, "
@@ -111,7 +111,7 @@ def to_xml_text(
         coll=limits.collectives[program.collective],
         inplace=int(in_place),
         outofplace=int(out_of_place),
-        minBytes=least,
+        minBytes=low,
         maxBytes=largest,
     )
     sends = match_transfers(program)

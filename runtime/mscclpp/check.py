@@ -70,8 +70,8 @@ def _check_order(plan: ExecutionPlan, fail: Fail) -> None:
 
 def check_switch_operation(plan: ExecutionPlan, where: str, rank: int, operation: Operation, fail: Fail) -> None:
     """Refuse an operation that stores at an offset onto what it reads: other threads may not have read it yet."""
-    read, written = operation.copies(plan.gpus[rank])
-    for source, target in product(read, written):
+    read, targets = operation.copies(plan.gpus[rank])
+    for source, target in product(read, targets):
         (one, first), (other, start) = _located(plan, source), _located(plan, target)
         if (source.rank, one) == (target.rank, other) and 0 < abs(first - start) < source.count:
             fail(f"{where} stores chunks at an offset onto what it reads")
@@ -140,27 +140,27 @@ class _Checker:
         plan = self.plan
         ranks = plan.num_ranks
         for rank, gpu in enumerate(plan.gpus):
-            given, kept = gpu.input_chunks, gpu.output_chunks
-            expected = given
+            inputs, kept = gpu.input_chunks, gpu.output_chunks
+            expected = inputs
             if plan.collective.is_sharded:
-                expected = given // ranks if plan.collective.reduces else given * ranks
-            divides = plan.collective not in (REDUCE_SCATTER, ALL_TO_ALL) or given % ranks == 0
+                expected = inputs // ranks if plan.collective.reduces else inputs * ranks
+            divides = plan.collective not in (REDUCE_SCATTER, ALL_TO_ALL) or inputs % ranks == 0
             if kept != expected or not divides:
                 self._fail(
-                    f"gpu {rank} has {given} input chunks and {kept} output chunks, which is no {plan.collective} of "
+                    f"gpu {rank} has {inputs} input chunks and {kept} output chunks, which is no {plan.collective} of "
                     f"{ranks} ranks",
                     # Chunks of the input and the output have other sizes then.
                     "not checked" if kept == expected else "rejected",
                 )
-            if given != plan.gpus[0].input_chunks:
+            if inputs != plan.gpus[0].input_chunks:
                 self._fail(f"gpu {rank} has other numbers of input and output chunks than gpu 0", "not checked")
         if plan.collective.in_pairs and plan.in_place:
             self._fail("inplace is true, but the output of an all-to-all is never its input")
-        least, most = plan.smallest_message, plan.largest_message
-        if max(least, plan.min_bytes) > min(plan.max_bytes, most):
+        low, high = plan.smallest_message, plan.largest_message
+        if max(low, plan.min_bytes) > min(plan.max_bytes, high):
             self._fail(
                 f"min_message_size is {plan.min_bytes} and max_message_size {plan.max_bytes}; expected two sizes in "
-                f"order, from {least}, below which chunks have less than {executor.ALIGNMENT} bytes, to {most}, above "
+                f"order, from {low}, below which chunks have less than {executor.ALIGNMENT} bytes, to {high}, above "
                 "which an offset exceeds 32 bits",
                 "rejected",
             )
@@ -208,7 +208,7 @@ class _Checker:
             self._fail(f"{where} has {count} semaphores; the limit is {executor.MAX_SEMAPHORES_PER_OPERATION}")
         if len(set(operation.semaphores)) < len(operation.semaphores):
             self._fail(f"{where} names a semaphore twice", "hangs")
-        if strange := [each for each in operation.semaphores if each >= len(gpu.semaphores)]:
+        if strange := [semaphore for semaphore in operation.semaphores if semaphore >= len(gpu.semaphores)]:
             self._fail(f"{where} uses semaphore {strange[0]}, but gpu {rank} has {len(gpu.semaphores)}")
         if operation.name not in executor.DATA_OPERATIONS:
             return
@@ -267,14 +267,14 @@ class _Checker:
                 self._fail(f"{where} puts to gpu {target.rank} by a channel to gpu {peer}")
 
     def _check_pipelines(self) -> None:
-        found = {pipeline for _, _, _, _, pipeline in self.steps if pipeline is not None}
-        if len(found) > 1:
+        pipelines = {pipeline for _, _, _, _, pipeline in self.steps if pipeline is not None}
+        if len(pipelines) > 1:
             raise UnsupportedError(
-                f"{self.where}: pipelines have slices of {len(found)} kinds; collopt runs plans in which all have the "
-                "same unit_size and num_chunks"
+                f"{self.where}: pipelines have slices of {len(pipelines)} kinds; collopt runs plans in which all "
+                "have the same unit_size and num_chunks"
             )
         chunk = min(self.plan.max_bytes, self.plan.largest_message) // self.plan.message_chunks
-        for unit, count in found:
+        for unit, count in pipelines:
             if unit % executor.ALIGNMENT:
                 self._fail(f"unit_size is {unit}; expected a multiple of {executor.ALIGNMENT}")
             if (iterations := chunk * count // unit) >= 2**16:
@@ -311,8 +311,8 @@ class _Checker:
         for _, rank, block, operation, pipeline in self.steps:
             for semaphore in operation.semaphores:
                 uses[rank, semaphore][operation.name].append((block, bool(pipeline)))
-        for (rank, semaphore), found in sorted(uses.items()):
-            acquired, released = found["sem_acquire"], found["sem_release"]
+        for (rank, semaphore), operations in sorted(uses.items()):
+            acquired, released = operations["sem_acquire"], operations["sem_release"]
             if any(len({block for block, _ in uses}) != 1 for uses in (acquired, released)):
                 self._fail(
                     f"gpu {rank} semaphore {semaphore} is not acquired by one threadblock and released by one other",

@@ -34,7 +34,7 @@ class Code(NamedTuple):
     to LAST resources, or proxies of a job; at the end of a pipeline LOOP is its first operation, elsewhere -1.
     `firsts`: (blocks + 1,), first operations of blocks.  `places`: (places, 5), first element and size of a slice, the
     rank, and whether the place is SILENT or BEYOND the end of its allocation; it has `slices` slices.  `ranks`:
-    (processes,).  `others`: (port channels,), the resource at the other end; number n that has none is -1 - n.
+    (processes,).  `other_ends`: (port channels,), the resource at the other end; number n that has none is -1 - n.
     """
 
     operations: IntArray
@@ -44,7 +44,7 @@ class Code(NamedTuple):
     slices: int
     ranks: IntArray
     num_ranks: int
-    others: IntArray
+    other_ends: IntArray
 
     @property
     def executions(self) -> IntArray:
@@ -69,9 +69,9 @@ class Encoder:
         firsts = accumulate((size for counts in sizes.values() for size in counts), initial=0)
         self._first = {kind: [next(firsts) for _ in counts] for kind, counts in sizes.items()}
         self.num_ports = sum(sizes["port"])
-        self._others = [-1 - number for number in range(len(self.resources))]
+        self._other_ends = [-1 - number for number in range(len(self.resources))]
         for (rank, kind, number), (peer, _, other) in plan.channel_pairs().items():
-            self._others[self._first[kind][rank] + number] = self._first[kind][peer] + other
+            self._other_ends[self._first[kind][rank] + number] = self._first[kind][peer] + other
         self.operations: list[Operation] = []
         self.places: list[Place] = []
         self._arguments: list[int] = []
@@ -108,7 +108,7 @@ class Encoder:
             self.slices,
             np.array([rank for rank, _ in self.blocks] + ports),
             len(self.plan.gpus),
-            np.array(self._others[: self.num_ports], dtype=np.int64),
+            np.array(self._other_ends[: self.num_ports], dtype=np.int64),
         )
 
     def _row(self, rank: int, operation: Operation) -> tuple[int, ...]:
@@ -117,11 +117,11 @@ class Encoder:
         code, begin, numbers = CODES[name], len(arguments), operation.channels or operation.semaphores
         if code == NOP:
             return NOP, begin, begin, begin, begin, 0, 0
-        read, written = operation.copies(self.plan.gpus[rank])
+        read, targets = operation.copies(self.plan.gpus[rank])
         first = self.memory[rank].first
         self._add_places(read, dict.fromkeys(first, 0) if operation.from_base and kind == "port" else first)
         split = len(arguments)
-        self._add_places(written, first, read[0] if name == "gstore" else None)
+        self._add_places(targets, first, read[0] if name == "gstore" else None)
         end = len(arguments)
         if code in (WAIT, SIGNAL) or kind == "port":
             number = self._first[kind or "semaphore"][rank]
@@ -129,7 +129,7 @@ class Encoder:
                 code, number = JOB, number + len(self.blocks)
             arguments += [number + channel for channel in numbers]
             if code == SIGNAL and kind == "memory":
-                arguments[end:] = [self._others[channel] for channel in arguments[end:]]
+                arguments[end:] = [self._other_ends[channel] for channel in arguments[end:]]
         return code, begin, split, end, len(arguments), name == "rlxsignal", name != "put"
 
     def _add_places(self, places: Sequence[Place], first: Mapping[str, int], stored: Place | None = None) -> None:
@@ -137,7 +137,7 @@ class Encoder:
         for place in places:
             begin, end = self.memory[place.rank].bounds[place.buffer]
             begin += first[place.buffer] + place.start * self.slices
-            # A store of what is there already changes nothing for others who read it.
+            # A store of what is there already changes nothing for whoever reads it.
             silent = stored is not None and same_memory(self.plan, stored, place)
             self._arguments.append(len(self.places))
             self.places.append(place)

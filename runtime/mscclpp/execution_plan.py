@@ -89,11 +89,11 @@ class Operation:
         """All places that it reads and writes on behalf of a GPU: those of switch channels on all of the group."""
         if self.name not in executor.SWITCH_OPERATIONS:
             return self.sources, self.targets
-        read, written = (
+        read, targets = (
             ends if channel is None else tuple(replace(ends[0], rank=rank) for rank in gpu.switches[channel].ranks)
             for channel, ends in zip(self.switch_ends, (self.sources, self.targets), strict=True)
         )
-        return read, written
+        return read, targets
 
 
 class SwitchGroup(NamedTuple):
@@ -122,7 +122,7 @@ class Gpu:
 
     def operations(self) -> Iterator[Operation]:
         """Yield all operations, those inside pipelines too."""
-        return (each for block in self.thread_blocks for each in flat(block))
+        return (operation for block in self.thread_blocks for operation in flat(block))
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class ExecutionPlan:
 
     def operations(self) -> Iterator[Operation]:
         """Yield all operations of all GPUs, those inside pipelines too."""
-        return (each for gpu in self.gpus for each in gpu.operations())
+        return (operation for gpu in self.gpus for operation in gpu.operations())
 
     @property
     def message_chunks(self) -> int:
@@ -226,10 +226,10 @@ def _gpu_text(gpu: dict[str, Any]) -> str:
     lines = []
     for block in gpu["threadblocks"]:
         ops = ",\n".join(f"          {json.dumps(op)}" for op in block["ops"])
-        rest = {key: value for key, value in block.items() if key != "ops"}
-        lines.append(f'        {json.dumps(rest)[:-1]}, "ops": [\n{ops}\n        ]}}')
-    rest = {key: value for key, value in gpu.items() if key != "threadblocks"}
-    return f'    {json.dumps(rest)[:-1]}, "threadblocks": [\n' + ",\n".join(lines) + "\n    ]}"
+        fields = {key: value for key, value in block.items() if key != "ops"}
+        lines.append(f'        {json.dumps(fields)[:-1]}, "ops": [\n{ops}\n        ]}}')
+    fields = {key: value for key, value in gpu.items() if key != "threadblocks"}
+    return f'    {json.dumps(fields)[:-1]}, "threadblocks": [\n' + ",\n".join(lines) + "\n    ]}"
 
 
 def document_of(plan: ExecutionPlan) -> dict[str, Any]:
@@ -324,11 +324,11 @@ def _with_offsets(refs: list[int], offset: set[Buffer], kinds: Mapping[int, str]
     field (``BufferRef``, ``execution_common.hpp`` of 0.9.0, line 87), and these are the values of the two types.
     """
     # Prefer those that the block puts into anyway.
-    first = {buffer: next(each for each in (*refs, *kinds) if kinds[each] == buffer) for buffer in offset}
-    lead = [first.get("input", next((each for each in refs if each != first.get("output")), refs[0]))]
+    first = {buffer: next(number for number in (*refs, *kinds) if kinds[number] == buffer) for buffer in offset}
+    lead = [first.get("input", next((number for number in refs if number != first.get("output")), refs[0]))]
     if "output" in first:
         lead.append(first["output"])
-    return [*lead, *(each for each in refs if each not in lead)]
+    return [*lead, *(number for number in refs if number not in lead)]
 
 
 class _Numbers(NamedTuple):
@@ -342,7 +342,7 @@ class _Numbers(NamedTuple):
 def _positions(numbers: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], int]:
     """First position of each number in its list; sets are listed in order."""
     listed = {kind: sorted(ids) if isinstance(ids, set) else [*ids] for kind, ids in numbers.items()}
-    return {(kind, each): at for kind, ids in listed.items() for at, each in reversed([*enumerate(ids)])}
+    return {(kind, number): at for kind, ids in listed.items() for at, number in reversed([*enumerate(ids)])}
 
 
 def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, Any]:
@@ -352,7 +352,7 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
         fields["iter_context"] = {"unit_size": operation.unit_bytes, "num_chunks": operation.num_chunks}
         fields["ops"] = [_operation_document(inner, numbers) for inner in operation.body]
     if kind and kind != "switch":
-        fields["channel_ids"] = [numbers.channels[kind, each] for each in operation.channels]
+        fields["channel_ids"] = [numbers.channels[kind, channel] for channel in operation.channels]
     if kind:
         fields["channel_type"] = kind
     on_switches = operation.switch_ends if kind == "switch" else (None, None)

@@ -15,7 +15,7 @@ ALIGNMENT = 16
 """Bytes; chunks start at multiples of it.  The executor adds 16 bytes at once and the rest of a chunk wrongly."""
 MAX_THREADS = 1024
 
-WRITTEN = tuple(each for each in COLLECTIVES.values() if not each.parts_differ)
+WRITTEN = tuple(collective for collective in COLLECTIVES.values() if not collective.parts_differ)
 """Collectives of plan files; the executor treats allgather differently and ignores the names of the others."""
 
 SWITCH_OPERATIONS = ("glres", "gstore")

@@ -57,8 +57,8 @@ def plan_transfers(program: Program, order: Order, on_ports: set[tuple[int, int]
         """Receives of those (receive, earlier step, later step) whose steps nothing else keeps in order."""
         table = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 3)
         earlier, later = accesses.position[table[:, 1]], accesses.position[table[:, 2]]
-        known = events.knows(later, events.processes[earlier], events.steps[earlier])
-        return set(table[~known, 0].tolist())
+        is_ordered = events.knows(later, events.processes[earlier], events.steps[earlier])
+        return set(table[~is_ordered, 0].tolist())
 
     return replace(
         bare,
@@ -162,14 +162,14 @@ class Connections:
     @classmethod
     def of(cls, program: Program, on_ports: set[tuple[int, int]]) -> Connections:
         """Assign every connection a pair of channels: one for data and signals, one for credits."""
-        found = [
+        keys = [
             (rank.rank, block.send_peer, block.channel)
             for rank in program.ranks
             for block in rank.thread_blocks
             if block.send_peer is not None
         ]
         connections = cls({}, {}, [{"memory": [], "port": []} for _ in program.ranks])
-        for connection in sorted(found, key=lambda each: (sorted(each[:2]), each)):
+        for connection in sorted(keys, key=lambda key: (sorted(key[:2]), key)):
             sender, receiver, _ = connection
             kind: ChannelType = "port" if (sender, receiver) in on_ports else "memory"
             for ends, here, there in (

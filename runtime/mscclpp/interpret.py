@@ -45,7 +45,7 @@ def run_execution_plan(
 ) -> ExecutionReport:
     """Run a plan in random interleavings, with races detected; `pads`: elements in front of input and output."""
     check_counts({"interleavings": interleavings, "slices": slices})
-    check_counts({"seed": seed}, least=0)
+    check_counts({"seed": seed}, minimum=0)
     chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
     if chunks * slices > MAX_NUMBERS:
         raise TooLargeError(

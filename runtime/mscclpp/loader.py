@@ -54,7 +54,7 @@ def load(document: object, version: str, ignored: set[str]) -> Json:
 
 def _channels(values: list[Any], where: str, ignored: set[str]) -> list[Json]:
     """Lines 313 to 337, with the channels of one type in one entry, as the executor lists them."""
-    found: dict[str, list[int]] = {}
+    ends_of: dict[str, list[int]] = {}
     switches = []
     for value in values:
         kind = _kind(_object(value, where, ignored).get("channel_type"), where, ignored)
@@ -63,19 +63,19 @@ def _channels(values: list[Any], where: str, ignored: set[str]) -> list[Json]:
             for group in switches[-1]["rank_groups"]:
                 group["size"] = len(group["ranks"])  # The size goes into a field that nothing reads.
         else:
-            found.setdefault(kind, []).extend(_CHANNEL(value, where, ignored)["connected_to"])
-    found.pop("none", None)
-    return [*({"channel_type": kind, "connected_to": ends} for kind, ends in found.items()), *switches]
+            ends_of.setdefault(kind, []).extend(_CHANNEL(value, where, ignored)["connected_to"])
+    ends_of.pop("none", None)
+    return [*({"channel_type": kind, "connected_to": ends} for kind, ends in ends_of.items()), *switches]
 
 
 def _operation(value: object, where: str, version: str, ignored: set[str]) -> Json:
     """Lines 474 to 595: only what the operation itself uses is kept."""
     op = _OPERATION(value, where, ignored)
     name = op["name"]
-    known = name in FIELDS or name in OTHER_OPERATIONS
-    if not known or executor.VERSIONS.index(ADDED_OPERATIONS.get(name, executor.VERSIONS[0])) > executor.VERSIONS.index(
-        version
-    ):
+    is_listed = name in FIELDS or name in OTHER_OPERATIONS
+    if not is_listed or executor.VERSIONS.index(
+        ADDED_OPERATIONS.get(name, executor.VERSIONS[0])
+    ) > executor.VERSIONS.index(version):
         _refuse(f"{where} has name {shown(name)}, which is an invalid operation for MSCCL++ {version}")
     ends = (*op["src_buff"], *op["dst_buff"])
     if op["channel_type"] not in ("memory", "port") and any("buffer_id" in end for end in ends):
@@ -87,7 +87,7 @@ def _operation(value: object, where: str, version: str, ignored: set[str]) -> Js
     if op["tbg_info"] != _WHOLE:
         raise UnsupportedError(f"{where} is a part of an operation (tbg_info), which collopt does not run")
     op["channel_ids"] = [channel & 255 for channel in op["channel_ids"]]
-    op["ops"] = [_operation(each, f"{where} op {at}", version, ignored) for at, each in enumerate(op["ops"])]
+    op["ops"] = [_operation(operation, f"{where} op {at}", version, ignored) for at, operation in enumerate(op["ops"])]
     if name in executor.DATA_OPERATIONS:
         _cut_to_what_runs(op)
     return {key: item for key, item in op.items() if key in ("name", *FIELDS.get(name, ()))}
@@ -108,8 +108,8 @@ def _cut_to_what_runs(op: Json) -> None:
         return
     del sources[len(targets) :]
     # Memory is written by its address, so which channel is named does not matter there.
-    given = op["channel_ids"] if op["channel_type"] == "port" else []
-    op["channel_ids"] = [*given, *[0] * len(targets)][: len(targets)]
+    channels = op["channel_ids"] if op["channel_type"] == "port" else []
+    op["channel_ids"] = [*channels, *[0] * len(targets)][: len(targets)]
     for source, target in zip(sources, targets, strict=False):
         source["size"] = target["size"]
         if source.get("buffer_id", 9) < len(BUFFER_TYPES):  # One byte is both
@@ -136,7 +136,7 @@ def _size(value: Any, where: str, ignored: set[str]) -> int:
     return int(_number("true" if isinstance(value, bool) else value, where, ignored)) % 2**64
 
 
-def _each(reader: Reader, *, looped: bool = True) -> Reader:
+def _list_of(reader: Reader, *, looped: bool = True) -> Reader:
     """Return a reader of what a loop over a value has: entries of objects too, and any other value itself."""
 
     def read(value: Any, where: str, ignored: set[str]) -> list[Any]:
@@ -152,14 +152,14 @@ def _record(required: Mapping[str, Reader], optional: Mapping[str, tuple[Reader,
     """Return a reader of objects; keys without a default stay away."""
 
     def read(value: Any, where: str, ignored: set[str]) -> Json:
-        given = _object(value, where, ignored)
-        ignored.update(given.keys() - {*required, *optional, *unused})
-        if missing := [key for key in required if key not in given]:
+        fields = _object(value, where, ignored)
+        ignored.update(fields.keys() - {*required, *optional, *unused})
+        if missing := [key for key in required if key not in fields]:
             _refuse(f"{where} has no {missing[0]}")
         readers = {**required, **{key: reader for key, (reader, _) in optional.items()}}
-        found = {key: default for key, (_, default) in optional.items() if key not in given and default is not None}
-        return found | {
-            key: reader(given[key], f"{key} of {where}", ignored) for key, reader in readers.items() if key in given
+        record = {key: default for key, (_, default) in optional.items() if key not in fields and default is not None}
+        return record | {
+            key: reader(fields[key], f"{key} of {where}", ignored) for key, reader in readers.items() if key in fields
         }
 
     return read
@@ -173,7 +173,7 @@ _boolean = _typed(bool, "true or false")
 _number = _typed((int, float), "a number")
 _kind = _typed(str, "memory, port, none or switch", ("memory", "port", "none", "switch"))
 _buffer = _typed(str, "i, o or s", BUFFER_TYPES)
-_numbers, _all = _each(_number), _each(_as_is)
+_numbers, _all = _list_of(_number), _list_of(_as_is)
 _PLAN = _record(
     {"name": _text, "collective": _text, "protocol": _text, "inplace": _boolean, "gpus": _as_is},
     {
@@ -184,29 +184,29 @@ _PLAN = _record(
         "max_message_size": (_size, 2**64 - 1),
     },
 )
-_REFERENCE = _record({"access_channel_type": _kind, "remote_buffer_ids": _each(_size)}, {})
+_REFERENCE = _record({"access_channel_type": _kind, "remote_buffer_ids": _list_of(_size)}, {})
 _BLOCK = _record(
     {
         "id": _size,
         "ops": _all,
-        "channels": _each(_record({"channel_type": _kind, "channel_ids": _numbers}, {}, "buff")),
+        "channels": _list_of(_record({"channel_type": _kind, "channel_ids": _numbers}, {}, "buff")),
     },
-    {"remote_buffer_refs": (_each(_REFERENCE), [])},
+    {"remote_buffer_refs": (_list_of(_REFERENCE), [])},
 )
-_REMOTE = _record({"rank": _number, "type": _buffer, "access_channel_types": _each(_kind)}, {})
+_REMOTE = _record({"rank": _number, "type": _buffer, "access_channel_types": _list_of(_kind)}, {})
 _GPU = _record(
     {
         **dict.fromkeys(("input_chunks", "output_chunks", "scratch_chunks"), _number),
         "id": _as_is,
         "channels": _all,
-        "remote_buffers": _each(_REMOTE),
-        "threadblocks": _each(_BLOCK),
+        "remote_buffers": _list_of(_REMOTE),
+        "threadblocks": _list_of(_BLOCK),
     },
-    {"semaphores": (_each(_record({"init_value": _number}, {})), [])},
+    {"semaphores": (_list_of(_record({"init_value": _number}, {})), [])},
 )
 _CHANNEL = _record({"channel_type": _kind, "connected_to": _numbers}, {})
 _GROUP = _record({"size": _number, "ranks": _numbers}, {})
-_SWITCH = _record({"channel_type": _kind, "buffer_type": _buffer, "rank_groups": _each(_GROUP)}, {})
+_SWITCH = _record({"channel_type": _kind, "buffer_type": _buffer, "rank_groups": _list_of(_GROUP)}, {})
 _END = _record(
     {"index": _number, "size": _number},
     {"type": (_buffer, None), "buffer_id": (_number, None), "switch_channel_id": (_size, None)},
@@ -215,8 +215,8 @@ _OPERATION = _record(
     {"name": _text},
     {
         "channel_type": (_kind, "none"),
-        **dict.fromkeys(("channel_ids", "semaphore_ids"), (_each(_number, looped=False), [])),
-        **dict.fromkeys(("src_buff", "dst_buff"), (_each(_END, looped=False), [])),
+        **dict.fromkeys(("channel_ids", "semaphore_ids"), (_list_of(_number, looped=False), [])),
+        **dict.fromkeys(("src_buff", "dst_buff"), (_list_of(_END, looped=False), [])),
         "tbg_info": (_record({"tb_id": _number, "tbg_size": _number}, {}), _WHOLE),
         "iter_context": (_record({"unit_size": _number, "num_chunks": _number}, {}), None),
         "ops": (_all, []),

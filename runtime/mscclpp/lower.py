@@ -93,9 +93,9 @@ def finished(
     return plan
 
 
-def _check_multiple(name: str, value: object, unit: int, most: int) -> None:
-    if not is_int(value) or value % unit or not unit <= value <= most:
-        raise UnsupportedError(f"{name} is {shown(value)}; expected a multiple of {unit} of at most {most}")
+def _check_multiple(name: str, value: object, unit: int, limit: int) -> None:
+    if not is_int(value) or value % unit or not unit <= value <= limit:
+        raise UnsupportedError(f"{name} is {shown(value)}; expected a multiple of {unit} of at most {limit}")
 
 
 def _check_window(low: object, high: object, smallest: int, largest: int) -> None:
@@ -114,8 +114,8 @@ def check_collective(program: Program, *, in_place: bool) -> None:
     if program.in_place:
         raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
     if program.collective not in executor.WRITTEN:
-        known = ", ".join(map(str, executor.WRITTEN))
-        raise UnsupportedError(f"the program is for {program.collective}; MSCCL++ plans are written for {known}")
+        names = ", ".join(map(str, executor.WRITTEN))
+        raise UnsupportedError(f"the program is for {program.collective}; MSCCL++ plans are written for {names}")
     if program.collective.in_pairs and in_place:
         raise UnsupportedError(
             "the program is an all_to_all, whose output is never its input; use placement='out-of-place'"
@@ -173,8 +173,8 @@ def _with_equal_counts(program: Program, count: int) -> Program:
     return replace(program, ranks=ranks)
 
 
-def _groups(given: Sequence[Sequence[int]], on_ports: set[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    groups = tuple(tuple(group) for group in given)
+def _groups(switch_groups: Sequence[Sequence[int]], on_ports: set[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    groups = tuple(tuple(group) for group in switch_groups)
     ranks = [rank for group in groups for rank in group]
     if len(set(ranks)) < len(ranks) or any(
         (one, other) in on_ports for group in groups for one in group for other in group

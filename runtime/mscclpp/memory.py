@@ -77,30 +77,32 @@ def layout_of(plan: ExecutionPlan) -> Layout:
 def check_data(plan: ExecutionPlan, layout: Layout, memory: Sequence[Memory], inputs: Sequence[Data]) -> None:
     """Compare the results of all ranks with the expected ones, slice by slice."""
     slices = memory[0].slices
-    given = []
-    for rank, held in enumerate(inputs):
+    chunks = []
+    for rank, own in enumerate(inputs):
         begin, end = layout.input_range(rank)
-        given.append(held.reshape(-1, slices)[: end - begin])
-    for rank, expected in enumerate(expected_outputs(layout, given)):
+        chunks.append(own.reshape(-1, slices)[: end - begin])
+    for rank, expected in enumerate(expected_outputs(layout, chunks)):
         arrays = memory[rank].arrays
         if not plan.in_place and not np.array_equal(arrays["input"], inputs[rank]):
             raise ProgramError(f"rank {rank} ends with a changed input")
-        wrong = np.argwhere(arrays["output"].reshape(-1, slices)[: len(expected)] != expected)
-        if len(wrong):
-            raise ProgramError(f"rank {rank} ends with wrong data in output chunk {wrong[0][0]}, slice {wrong[0][1]}")
+        mistakes = np.argwhere(arrays["output"].reshape(-1, slices)[: len(expected)] != expected)
+        if len(mistakes):
+            raise ProgramError(
+                f"rank {rank} ends with wrong data in output chunk {mistakes[0][0]}, slice {mistakes[0][1]}"
+            )
 
 
 def _root(plan: ExecutionPlan) -> int:
     """Return the only rank whose input is read, in a broadcast, or whose output is written, in a reduce."""
-    found = set()
+    roots = set()
     for operation in plan.operations():
         if plan.collective.reduces:
-            found |= {place.rank for place in operation.targets if place.buffer == "output"}
+            roots |= {place.rank for place in operation.targets if place.buffer == "output"}
         else:
-            found |= {place.rank for place in operation.sources if place.buffer == "input"}
-    if not found and plan.in_place and plan.num_ranks == 1:
+            roots |= {place.rank for place in operation.sources if place.buffer == "input"}
+    if not roots and plan.in_place and plan.num_ranks == 1:
         return 0
-    if len(found) != 1:
+    if len(roots) != 1:
         what = "have their output written" if plan.collective.reduces else "read their input"
-        raise ProgramError(f"{len(found)} ranks of the {plan.collective} {what}; expected one, the root")
-    return found.pop()
+        raise ProgramError(f"{len(roots)} ranks of the {plan.collective} {what}; expected one, the root")
+    return roots.pop()

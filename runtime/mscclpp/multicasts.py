@@ -38,29 +38,33 @@ class Multicasts:
 
 def switch_groups(schedule: Schedule, boxes: Sequence[int]) -> tuple[Group, ...]:
     """Ranks beside each switch that multicasts: disjoint groups of one box, to which one thread block can signal."""
-    beside: dict[int, set[int]] = defaultdict(set)
+    neighbors: dict[int, set[int]] = defaultdict(set)
     for forest in getattr(schedule, "forests", ()):
         if forest.direction == "broadcast" and len(forest.switches):
             switches = set(forest.switches.tolist())
             for number in range(len(forest.path_starts) - 1):
                 path = forest.path(number)
                 if len(path) == 2 and (on := switches & set(path)):
-                    beside[min(on)].update(set(path) - on)
-    found: list[Group] = []
-    for ranks in sorted({tuple(sorted(each)) for each in beside.values()}, key=lambda each: (-len(each), each)):
-        alone = not any(set(ranks) & set(other) for other in found)
+                    neighbors[min(on)].update(set(path) - on)
+    groups: list[Group] = []
+    for ranks in sorted({tuple(sorted(group)) for group in neighbors.values()}, key=lambda group: (-len(group), group)):
+        alone = not any(set(ranks) & set(other) for other in groups)
         signalled = 1 <= len(ranks) - 1 <= executor.MAX_CHANNELS  # All by the thread block that stores
         if alone and signalled and len({boxes[rank] for rank in ranks}) == 1:
-            found.append(ranks)
-    return tuple(sorted(found))
+            groups.append(ranks)
+    return tuple(sorted(groups))
 
 
 def plan_multicasts(program: Program, order: Order, groups: Sequence[Group]) -> Multicasts:
     """Find the sends that one store can make; `groups` share no rank."""
-    found = _suited(program, order, groups)
+    multicasts = _suited(program, order, groups)
     dropped: set[int] = set()
-    while found:
-        covered = {cell for each in found for cell in cells(program, each.target.rank, each.target, each.target.count)}
+    while multicasts:
+        covered = {
+            cell
+            for multicast in multicasts
+            for cell in cells(program, multicast.target.rank, multicast.target, multicast.target.count)
+        }
         split: set[Cell] = set()
         dropped = set()
         for number, step in enumerate(order.instructions):
@@ -73,18 +77,20 @@ def plan_multicasts(program: Program, order: Order, groups: Sequence[Group]) -> 
                     split |= own & covered
         if not split:
             break
-        found = [
-            each for each in found if not split & set(cells(program, each.target.rank, each.target, each.target.count))
+        multicasts = [
+            multicast
+            for multicast in multicasts
+            if not split & set(cells(program, multicast.target.rank, multicast.target, multicast.target.count))
         ]
     joined = order
     try:
-        if found:
-            joined = with_joined_sends(order, [each.sends for each in found])
+        if multicasts:
+            joined = with_joined_sends(order, [multicast.sends for multicast in multicasts])
     except ProgramError:
         # Programs of other origin may send in an order in which no rank can store for all.
-        found, dropped = [], set()
-    used = {each.target.rank for each in found}
-    by_send = {send: each for each in found for send in each.sends}
+        multicasts, dropped = [], set()
+    used = {multicast.target.rank for multicast in multicasts}
+    by_send = {send: multicast for multicast in multicasts for send in multicast.sends}
     # What stays in place is no copy, so nothing of it is dropped.
     return Multicasts(joined, by_send, frozenset(dropped), tuple(group for group in groups if used & set(group)))
 
@@ -105,7 +111,7 @@ def _suited(program: Program, order: Order, groups: Sequence[Group]) -> list[Mul
         peer = order.sites[order.partners[number]].rank
         if receive.kind == "recv" and receive.target is not None and receive.target.buffer == "output":
             sends[rank, step.source, receive.target, step.count].setdefault(peer, number)
-    found = []
+    multicasts = []
     for (rank, source, target, count), numbers in sends.items():
         own = {peer: number for peer, number in numbers.items() if peer in group_of.get(rank, ())}
         if len(own) + 1 != len(group_of.get(rank, ())):
@@ -113,8 +119,8 @@ def _suited(program: Program, order: Order, groups: Sequence[Group]) -> list[Mul
         pairs = zip(*(cells(program, rank, end, count) for end in (source, target)), strict=True)
         if all(here == there or _only_copied(program, order, writers[there], here, there) for here, there in pairs):
             place = Place(rank, target.buffer, target.start, count)
-            found.append(Multicast(tuple(sorted(own.values())), place))
-    return _within_channels(order, found)
+            multicasts.append(Multicast(tuple(sorted(own.values())), place))
+    return _within_channels(order, multicasts)
 
 
 def _only_copied(program: Program, order: Order, writers: Iterable[int], source: Cell, target: Cell) -> bool:
@@ -130,14 +136,14 @@ def _only_copied(program: Program, order: Order, writers: Iterable[int], source:
     )
 
 
-def _within_channels(order: Order, found: Sequence[Multicast]) -> list[Multicast]:
+def _within_channels(order: Order, multicasts: Sequence[Multicast]) -> list[Multicast]:
     """Leave out multicasts by thread blocks that would need too many channels together."""
     component: dict[tuple[int, int], set[tuple[int, int]]] = {}
     kept = []
-    for each in found:
-        blocks = {(order.sites[send].rank, order.sites[send].thread_block) for send in each.sends}
+    for multicast in multicasts:
+        blocks = {(order.sites[send].rank, order.sites[send].thread_block) for send in multicast.sends}
         merged = blocks.union(*(component.get(block, ()) for block in blocks))
         if len(merged) <= executor.MAX_CHANNELS:
             component.update(dict.fromkeys(merged, merged))
-            kept.append(each)
+            kept.append(multicast)
     return kept

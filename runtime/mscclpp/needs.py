@@ -17,18 +17,18 @@ def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None)
     """Lower bounds on what each rank needs, without copies; `unit`: chunks of the parts that steps are cut into."""
     on_ports = port_pairs(program, boxes)
     ends = Connections.of(program, on_ports)
-    found = []
+    rows = []
     for rank in program.ranks:
         steps = [(block.send_peer, step) for block in rank.thread_blocks for step in block.instructions]
         # Each is a put or a wait; after a put into memory there is a signal, and after some waits a sum is made.
         operations = 0
         for peer, step in steps:
-            each = (step.kind == "send" or step.receives) + (step.kind == "recv_reduce")
-            each += step.kind == "send" and (rank.rank, peer) not in on_ports
-            operations += each * _parts(step, unit)
+            count = (step.kind == "send" or step.receives) + (step.kind == "recv_reduce")
+            count += step.kind == "send" and (rank.rank, peer) not in on_ports
+            operations += count * _parts(step, unit)
         channels = {f"{kind} channels": len(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}
-        found.append({"operations": operations} | channels)
-    return found
+        rows.append({"operations": operations} | channels)
+    return rows
 
 
 class BlockUsage(NamedTuple):
@@ -47,8 +47,8 @@ def first_replica(pair: Program) -> Program:
 
 def max_unmerged_replicas(program: Program, max_thread_blocks: int) -> int:
     """Largest number of replicas with thread blocks of their own; at least 1."""
-    most = max((len(rank.thread_blocks) for rank in program.ranks), default=1)
-    return max(1, max_thread_blocks // max(1, most))
+    blocks = max((len(rank.thread_blocks) for rank in program.ranks), default=1)
+    return max(1, max_thread_blocks // max(1, blocks))
 
 
 def block_usage(
@@ -56,7 +56,7 @@ def block_usage(
 ) -> BlockUsage:
     """Compute the usage of thread blocks by replicas of a program, without operations of switches; `unit` as above."""
     merges = instances > max_unmerged_replicas(program, max_thread_blocks)
-    most, refusal = 0, ""
+    longest, refusal = 0, ""
     for rank in program.ranks:
         # As in `replicated`, the replicas of a block follow one another.
         parts = [
@@ -66,11 +66,11 @@ def block_usage(
         needs = [_min_operations(program, block, rank.rank, boxes, unit) for block in rank.thread_blocks]
         syncs = _semaphore_operations(rank) if instances == 1 and len(weights) <= max_thread_blocks else []
         for at, group in enumerate(merge_blocks(weights, max_thread_blocks)):
-            most = max(most, sum(weights[block] for block in group))
+            longest = max(longest, sum(weights[block] for block in group))
             counts = sum((needs[block // instances] for block in group), Counter())
             length = _length(counts, unit) + sum(syncs[block] for block in group if syncs)
             refusal = refusal or _refusal(f"rank {rank.rank} thread block {at}", counts, length)
-    return BlockUsage(most if merges else 0, refusal)
+    return BlockUsage(longest if merges else 0, refusal)
 
 
 def _refusal(where: str, counts: Counter[str], length: int) -> str:
@@ -117,24 +117,24 @@ def _min_operations(
     # Between a put into memory and its signal, and between a wait and a sum, all threads wait for each other.
     of_kind = {"send": 3 if near else 1, "recv_reduce": 3}
     for step in block.instructions:
-        least = 0 if stays_in_place(program, rank, step) else of_kind.get(step.kind, 1)
-        counts["operations"] += least * _parts(step, unit)
+        minimum = 0 if stays_in_place(program, rank, step) else of_kind.get(step.kind, 1)
+        counts["operations"] += minimum * _parts(step, unit)
     return counts
 
 
 def _semaphore_operations(rank: RankProgram) -> list[int]:
     """Operations of each thread block that acquire and release semaphores, and that follow from them."""
-    found = [0] * len(rank.thread_blocks)
+    counts = [0] * len(rank.thread_blocks)
     released: Counter[tuple[int, int]] = Counter()
     for at, block in enumerate(rank.thread_blocks):
         waited = {at: len(block.instructions)}
         for step in block.instructions:
-            needed = dict(sorted((wait.thread_block, wait.step) for wait in step.depends))
-            new = {source: index for source, index in needed.items() if waited.get(source, -1) < index}
+            awaited = dict(sorted((wait.thread_block, wait.step) for wait in step.depends))
+            new = {source: index for source, index in awaited.items() if waited.get(source, -1) < index}
             waited |= new
             released.update(new.items())
             # All threads wait for the first before they copy.
-            found[at] += -(-len(new) // executor.MAX_SEMAPHORES_PER_OPERATION) + bool(new and step.kind == "copy")
+            counts[at] += -(-len(new) // executor.MAX_SEMAPHORES_PER_OPERATION) + bool(new and step.kind == "copy")
     for (source, _), number in released.items():
-        found[source] += -(-number // executor.MAX_SEMAPHORES_PER_OPERATION)
-    return found
+        counts[source] += -(-number // executor.MAX_SEMAPHORES_PER_OPERATION)
+    return counts

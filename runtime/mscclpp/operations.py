@@ -63,30 +63,32 @@ class Fields:
                 self.fail(f"{where} has {shown(key)}, which the executor does not read; remove it")
         return value
 
-    def entries(self, value: object, where: str, least: int = 0, most: int = MAX_ENTRIES) -> list[Any]:
-        """Read a list of `least` to `most` entries."""
-        if not isinstance(value, list) or len(value) < least:
-            self.fail(f"{where} is {shown(value)}; expected a list{' with entries' if least else ''}")
-        if len(value) > most:
-            self.fail(f"{where} has {len(value)} entries; the limit is {most}")
+    def entries(self, value: object, where: str, minimum: int = 0, limit: int = MAX_ENTRIES) -> list[Any]:
+        """Read a list of `minimum` to `limit` entries."""
+        if not isinstance(value, list) or len(value) < minimum:
+            self.fail(f"{where} is {shown(value)}; expected a list{' with entries' if minimum else ''}")
+        if len(value) > limit:
+            self.fail(f"{where} has {len(value)} entries; the limit is {limit}")
         return value
 
-    def integers(self, value: object, where: str, most: int, least: int = 0) -> tuple[int, ...]:
-        """Read a list of at least `least` integers from 0 to `most`."""
-        return tuple(self.integer(each, f"an entry of {where}", 0, most) for each in self.entries(value, where, least))
+    def integers(self, value: object, where: str, limit: int, minimum: int = 0) -> tuple[int, ...]:
+        """Read a list of at least `minimum` integers from 0 to `limit`."""
+        return tuple(
+            self.integer(entry, f"an entry of {where}", 0, limit) for entry in self.entries(value, where, minimum)
+        )
 
-    def integer(self, value: object, where: str, least: int, most: int) -> int:
-        """Read an integer from `least` to `most`."""
-        if not is_whole(value) or not least <= value <= most:
-            self.fail(f"{where} is {shown(value)}; expected a whole number from {least} to {most}")
+    def integer(self, value: object, where: str, low: int, high: int) -> int:
+        """Read an integer from `low` to `high`."""
+        if not is_whole(value) or not low <= value <= high:
+            self.fail(f"{where} is {shown(value)}; expected a whole number from {low} to {high}")
         return value
 
     def channel_type(self, value: object, where: str, kinds: tuple[ChannelType, ...] = CHANNEL_TYPES) -> ChannelType:
         """Read a channel type, one of `kinds`."""
-        found = next((kind for kind in kinds if value == kind), None)
-        if found is None:
+        kind_read = next((kind for kind in kinds if value == kind), None)
+        if kind_read is None:
             self.fail(f"{where} has channel type {shown(value)}; expected {' or '.join(kinds)}")
-        return found
+        return kind_read
 
     def buffer(self, value: object, where: str) -> Buffer:
         """Read a buffer by its letter."""
@@ -128,55 +130,57 @@ class OperationReader:
             raise UnsupportedError(f"{fields.where}: {where} is {name}, which collopt does not run")
         if not isinstance(name, str) or name not in FIELDS:
             fields.fail(f"{where} has name {shown(name)}; expected one of {', '.join(FIELDS)}")
-        found = fields.mapping(value, where, ("name", *FIELDS[name]), ("reduce_op",) if name == "glres" else ())
+        entry = fields.mapping(value, where, ("name", *FIELDS[name]), ("reduce_op",) if name == "glres" else ())
         if name in executor.SWITCH_OPERATIONS:
-            return self._switch_operation(name, found, where)
+            return self._switch_operation(name, entry, where)
         if name == "pipeline":
             if inside:
                 fields.fail(f"{where} is a pipeline in a pipeline")
-            return self._pipeline(found, where)
+            return self._pipeline(entry, where)
         kind: ChannelType | None = None
         channels: tuple[int, ...] = ()
         semaphores: tuple[int, ...] = ()
-        if "channel_type" in found:
-            kind = fields.channel_type(found["channel_type"], where)
+        if "channel_type" in entry:
+            kind = fields.channel_type(entry["channel_type"], where)
             own = self.channels[kind]
-            at = fields.integers(found["channel_ids"], f"channel_ids of {where}", len(own) - 1, 1)
-            channels = tuple(own[each] for each in at)
+            at = fields.integers(entry["channel_ids"], f"channel_ids of {where}", len(own) - 1, 1)
+            channels = tuple(own[end] for end in at)
         if name in executor.SEMAPHORE_OPERATIONS:
-            semaphores = fields.integers(found["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
+            semaphores = fields.integers(entry["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
         if name not in executor.DATA_OPERATIONS:
             return Operation(name, kind, channels, semaphores=semaphores)
-        given, put = fields.entries(found["src_buff"], f"src_buff of {where}", 1), found["dst_buff"]
-        with_ids = [isinstance(each, dict) and "buffer_id" in each for each in given] if kind == "port" else [False]
+        listed, put = fields.entries(entry["src_buff"], f"src_buff of {where}", 1), entry["dst_buff"]
+        with_ids = [isinstance(end, dict) and "buffer_id" in end for end in listed] if kind == "port" else [False]
         local = self._offset_place if any(with_ids) else self._place
-        sources = tuple(local(each, f"src_buff of {where}", None) for each in given)
+        sources = tuple(local(end, f"src_buff of {where}", None) for end in listed)
         targets = tuple(
-            self._place(each, f"dst_buff of {where}", kind) for each in fields.entries(put, f"dst_buff of {where}", 1)
+            self._place(end, f"dst_buff of {where}", kind) for end in fields.entries(put, f"dst_buff of {where}", 1)
         )
         from_base = kind == "port" and not any(with_ids) and any(place.buffer != "scratch" for place in sources)
         return Operation(name, kind, channels, sources, targets, semaphores, from_base)
 
-    def _pipeline(self, found: Mapping[str, Any], where: str) -> Operation:
-        context = self.fields.mapping(found["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))
-        inner = self.fields.entries(found["ops"], f"ops of {where}", 1)
+    def _pipeline(self, entry: Mapping[str, Any], where: str) -> Operation:
+        context = self.fields.mapping(entry["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))
+        inner = self.fields.entries(entry["ops"], f"ops of {where}", 1)
         return Operation(
             "pipeline",
             unit_bytes=self.fields.integer(context["unit_size"], f"unit_size of {where}", 1, UINT32_MAX),
             num_chunks=self.fields.integer(context["num_chunks"], f"num_chunks of {where}", 1, MAX_CHUNKS),
-            body=tuple(self.operation(each, f"{where} op {at}", inside=True) for at, each in enumerate(inner)),
+            body=tuple(
+                self.operation(operation, f"{where} op {at}", inside=True) for at, operation in enumerate(inner)
+            ),
         )
 
-    def _switch_operation(self, name: str, found: Mapping[str, Any], where: str) -> Operation:
+    def _switch_operation(self, name: str, entry: Mapping[str, Any], where: str) -> Operation:
         """Read a ``glres`` or ``gstore``, of which the executor looks at the first source and target only."""
-        kind = self.fields.channel_type(found["channel_type"], where, ("switch",))
-        if (operator := found.get("reduce_op", "sum")) != "sum":
+        kind = self.fields.channel_type(entry["channel_type"], where, ("switch",))
+        if (operator := entry.get("reduce_op", "sum")) != "sum":
             self.fields.fail(f"{where} has reduce_op {shown(operator)}, but the executor's glres always sums")
         channels: list[int] = []
         places: list[Place] = []
         for key, on_switch in (("src_buff", name == "glres"), ("dst_buff", True)):
             what = f"{key} of {where}"
-            value = self.fields.entries(found[key], what, 1, 1)[0]
+            value = self.fields.entries(entry[key], what, 1, 1)[0]
             if not on_switch:
                 places.append(self._place(value, what, None))
                 continue
@@ -187,28 +191,29 @@ class OperationReader:
         return Operation(name, kind, tuple(channels), (places[0],), (places[1],))
 
     def _place(self, value: object, where: str, remote: ChannelType | None) -> Place:
-        found = self.fields.mapping(value, where, ("type" if remote is None else "buffer_id", "index", "size"))
+        entry = self.fields.mapping(value, where, ("type" if remote is None else "buffer_id", "index", "size"))
         if remote is None:
-            owner, buffer = self.rank, self.fields.buffer(found["type"], where)
+            owner, buffer = self.rank, self.fields.buffer(entry["type"], where)
         else:
-            known = self.remote[remote]
-            number = self.fields.integer(found["buffer_id"], f"buffer_id of {where}", 0, len(known) - 1)
-            owner, buffer, _ = known[number]
-        return self._range(found, owner, buffer, where)
+            buffers = self.remote[remote]
+            number = self.fields.integer(entry["buffer_id"], f"buffer_id of {where}", 0, len(buffers) - 1)
+            owner, buffer, _ = buffers[number]
+        return self._range(entry, owner, buffer, where)
 
     def _offset_place(self, value: object, where: str, _: None) -> Place:
         """Read a source of a port channel that gets the offset of its buffer; see `Operation.from_base`."""
-        found = self.fields.mapping(value, where, ("type", "index", "size"), ("buffer_id",))
-        buffer, known = self.fields.buffer(found["type"], where), self.remote["port"]
-        if "buffer_id" in found or buffer != "scratch":
-            number = self.fields.integer(found.get("buffer_id"), f"buffer_id of {where}", 0, len(known) - 1)
-            if number != executor.OFFSET_IDS.get(buffer) or known[number][1] != buffer:
+        entry = self.fields.mapping(value, where, ("type", "index", "size"), ("buffer_id",))
+        buffer, buffers = self.fields.buffer(entry["type"], where), self.remote["port"]
+        if "buffer_id" in entry or buffer != "scratch":
+            number = self.fields.integer(entry.get("buffer_id"), f"buffer_id of {where}", 0, len(buffers) - 1)
+            if number != executor.OFFSET_IDS.get(buffer) or buffers[number][1] != buffer:
                 self.fields.fail(
-                    f"{where} has type {buffer[0]} and buffer_id {number}, of type {known[number][1][0]}; the executor "
-                    "takes the number for the type, 0 for i and 1 for o, and the remote buffer's offset for its own"
+                    f"{where} has type {buffer[0]} and buffer_id {number}, of type {buffers[number][1][0]}; the "
+                    "executor takes the number for the type, 0 for i and 1 for o, and "
+                    "the remote buffer's offset for its own"
                 )
-        return self._range(found, self.rank, buffer, where)
+        return self._range(entry, self.rank, buffer, where)
 
-    def _range(self, found: Mapping[str, Any], owner: int, buffer: Buffer, where: str) -> Place:
-        start = self.fields.integer(found["index"], f"index of {where}", 0, MAX_CHUNKS)
-        return Place(owner, buffer, start, self.fields.integer(found["size"], f"size of {where}", 1, MAX_CHUNKS))
+    def _range(self, entry: Mapping[str, Any], owner: int, buffer: Buffer, where: str) -> Place:
+        start = self.fields.integer(entry["index"], f"index of {where}", 0, MAX_CHUNKS)
+        return Place(owner, buffer, start, self.fields.integer(entry["size"], f"size of {where}", 1, MAX_CHUNKS))

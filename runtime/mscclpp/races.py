@@ -54,15 +54,15 @@ class RunOrder:
         segments = self._segments
         earlier, later = segments.conflicts()
         turns = self._turns[segments.numbers[earlier]], self._turns[segments.numbers[later]]
-        wrong = np.flatnonzero(~(self._know(self._event_of[turns[1]], turns[0]) | (turns[0] == turns[1])))
-        numbers = segments.numbers[later[wrong]]
+        unordered = np.flatnonzero(~(self._know(self._event_of[turns[1]], turns[0]) | (turns[0] == turns[1])))
+        numbers = segments.numbers[later[unordered]]
         unstarted = self._before_starts()
-        if len(unstarted) and (not len(wrong) or unstarted[0] <= numbers.min()):
+        if len(unstarted) and (not len(unordered) or unstarted[0] <= numbers.min()):
             number = int(unstarted[0])
             return Race(*self._access(number))
-        if not len(wrong):
+        if not len(unordered):
             return None
-        pair = wrong[np.lexsort((later[wrong], numbers))[0]]
+        pair = unordered[np.lexsort((later[unordered], numbers))[0]]
         before = int(segments.numbers[earlier[pair]])
         process, _, writes = self._access(before)
         element = int(segments.firsts[later[pair]])
@@ -74,11 +74,11 @@ class RunOrder:
         turns = self._turns[segments.numbers]
         owners = np.searchsorted(bounds, segments.firsts, side="right") - 1
         ends = len(self._events.steps) - ranks + owners
-        wrong = np.flatnonzero(~self._know(ends, turns))
-        if not len(wrong):
+        unordered = np.flatnonzero(~self._know(ends, turns))
+        if not len(unordered):
             return None
-        processes = self._processes[turns[wrong]]
-        row = wrong[np.lexsort((-self._step_of[turns[wrong]], processes, owners[wrong]))[0]]
+        processes = self._processes[turns[unordered]]
+        row = unordered[np.lexsort((-self._step_of[turns[unordered]], processes, owners[unordered]))[0]]
         return Unfinished(int(owners[row]), int(self._processes[turns[row]]), int(segments.firsts[row]))
 
     def _access(self, number: int) -> tuple[int, int, bool]:
@@ -89,8 +89,8 @@ class RunOrder:
         """Accesses to the memory of GPUs that need not have started."""
         ranks, turns, code = self._code.places[self._places, RANK], self._turns, self._code
         starts = np.full(len(turns), 1)
-        known = self._events.knows(self._event_of[turns], len(code.ranks) + ranks, starts)
-        return np.flatnonzero((ranks != code.ranks[self._processes[turns]]) & ~known)
+        has_started = self._events.knows(self._event_of[turns], len(code.ranks) + ranks, starts)
+        return np.flatnonzero((ranks != code.ranks[self._processes[turns]]) & ~has_started)
 
     def _know(self, events: IntArray, turns: IntArray) -> BoolArray:
         """Whether events come after turns."""

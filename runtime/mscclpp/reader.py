@@ -20,7 +20,7 @@ from .operations import MAX_BLOCKS, MAX_CHUNKS, Fields, OperationReader, PlanErr
 
 ALL_CHANNEL_TYPES: tuple[ChannelType, ...] = (*CHANNEL_TYPES, "switch")
 Positions = dict[ChannelType, tuple[int, ...]]  # Of channels or remote buffers, in the lists of their GPU
-SPELLINGS = {each.nccl_name: each for each in executor.WRITTEN}
+SPELLINGS = {ours.nccl_name: ours for ours in executor.WRITTEN}
 UINT64_MAX = 2**64 - 1
 MAX_BYTES_OF_FILE = 2**25  # Six times what a plan for 64 GPUs takes; a larger file is refused before it is decoded
 MAX_TOKENS = 2**16  # In all semaphores of a GPU together
@@ -45,11 +45,11 @@ def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"key {shown(twice)} is repeated in one object")
-    return found
+    return entries
 
 
 def parse_document(document: object, where: str) -> ExecutionPlan:
@@ -88,7 +88,10 @@ class _Parser(Fields):
             self.integer(
                 top.get("num_threads_per_block", executor.MAX_THREADS), "num_threads_per_block", 1, executor.MAX_THREADS
             ),
-            tuple(self._gpu(gpu, known, rank) for rank, (gpu, known) in enumerate(zip(listed, resolved, strict=True))),
+            tuple(
+                self._gpu(gpu, resources, rank)
+                for rank, (gpu, resources) in enumerate(zip(listed, resolved, strict=True))
+            ),
         )
 
     def _check_modes(self, top: Mapping[str, Any]) -> None:
@@ -154,12 +157,12 @@ class _Parser(Fields):
             self.integer(group["size"], f"size of {where}", len(members), len(members))
             yield SwitchGroup(buffer, members)
 
-    def _gpu(self, gpu: Mapping[str, Any], known: dict[str, Any], rank: int) -> Gpu:
+    def _gpu(self, gpu: Mapping[str, Any], resources: dict[str, Any], rank: int) -> Gpu:
         where = f"gpu {rank}"
         semaphores = []
-        for each in self.entries(gpu.get("semaphores", []), f"semaphores of {where}"):
-            self.mapping(each, f"a semaphore of {where}", ("init_value",))
-            semaphores.append(self.integer(each["init_value"], f"init_value of {where}", 0, MAX_TOKENS))
+        for semaphore in self.entries(gpu.get("semaphores", []), f"semaphores of {where}"):
+            self.mapping(semaphore, f"a semaphore of {where}", ("init_value",))
+            semaphores.append(self.integer(semaphore["init_value"], f"init_value of {where}", 0, MAX_TOKENS))
         if sum(semaphores) > MAX_TOKENS:
             self.fail(f"semaphores of {where} begin with {sum(semaphores)} in all; the limit is {MAX_TOKENS}")
         blocks = self.entries(gpu["threadblocks"], f"threadblocks of {where}", 1, MAX_BLOCKS)
@@ -167,46 +170,48 @@ class _Parser(Fields):
             self.integer(gpu["input_chunks"], f"input_chunks of {where}", 1, MAX_CHUNKS),
             self.integer(gpu["output_chunks"], f"output_chunks of {where}", 1, MAX_CHUNKS),
             self.integer(gpu["scratch_chunks"], f"scratch_chunks of {where}", 0, MAX_CHUNKS),
-            known["peers"],
+            resources["peers"],
             tuple(semaphores),
-            tuple(self._block(block, known, rank, number) for number, block in enumerate(blocks)),
-            known["switches"],
+            tuple(self._block(block, resources, rank, number) for number, block in enumerate(blocks)),
+            resources["switches"],
         )
 
-    def _block(self, block: object, known: dict[str, Any], rank: int, number: int) -> tuple[Operation, ...]:
+    def _block(self, block: object, resources: dict[str, Any], rank: int, number: int) -> tuple[Operation, ...]:
         where = f"gpu {rank} threadblock {number}"
         fields = self.mapping(block, where, ("id", "ops", "channels"), ("remote_buffer_refs",))
         self.check_position(fields["id"], where, number)
-        channels, remote = self._channels(fields, known, where), self._remote(fields, known, where)
+        channels, remote = self._channels(fields, resources, where), self._remote(fields, resources, where)
         for kind in ALL_CHANNEL_TYPES:
             for what, ids in (("channels", channels[kind]), ("remote buffers", remote[kind])):
                 if len(ids) > executor.MAX_CHANNELS:
                     self.fail(f"{where} has {len(ids)} {kind} {what}; expected at most {executor.MAX_CHANNELS}")
-        buffers = {kind: [known["remote"][at] for at in remote[kind]] for kind in remote}
-        reader = OperationReader(self, rank, channels, buffers, known["switches"])
+        buffers = {kind: [resources["remote"][at] for at in remote[kind]] for kind in remote}
+        reader = OperationReader(self, rank, channels, buffers, resources["switches"])
         operations = self.entries(fields["ops"], f"ops of {where}", 1)
         if len(operations) > executor.MAX_OPERATIONS:
             self.fail(f"{where} has {len(operations)} operations; the limit is {executor.MAX_OPERATIONS}", "rejected")
-        return tuple(reader.operation(each, f"{where} op {at}", inside=False) for at, each in enumerate(operations))
+        return tuple(
+            reader.operation(operation, f"{where} op {at}", inside=False) for at, operation in enumerate(operations)
+        )
 
-    def _channels(self, block: Mapping[str, Any], known: dict[str, Any], where: str) -> Positions:
+    def _channels(self, block: Mapping[str, Any], resources: dict[str, Any], where: str) -> Positions:
         """Channels that a block uses."""
         channels: Positions = dict.fromkeys(ALL_CHANNEL_TYPES, ())
-        for each in self.entries(block["channels"], f"channels of {where}"):
-            self.mapping(each, f"channels of {where}", ("channel_type", "channel_ids"))
-            kind = self.channel_type(each["channel_type"], where, ALL_CHANNEL_TYPES)
-            listed = known["switches"] if kind == "switch" else known["peers"][kind]
-            channels[kind] += self.integers(each["channel_ids"], f"{kind} channels of {where}", len(listed) - 1)
+        for entry in self.entries(block["channels"], f"channels of {where}"):
+            self.mapping(entry, f"channels of {where}", ("channel_type", "channel_ids"))
+            kind = self.channel_type(entry["channel_type"], where, ALL_CHANNEL_TYPES)
+            listed = resources["switches"] if kind == "switch" else resources["peers"][kind]
+            channels[kind] += self.integers(entry["channel_ids"], f"{kind} channels of {where}", len(listed) - 1)
         return channels
 
-    def _remote(self, block: Mapping[str, Any], known: dict[str, Any], where: str) -> Positions:
+    def _remote(self, block: Mapping[str, Any], resources: dict[str, Any], where: str) -> Positions:
         """Remote buffers that a block uses, with their channels."""
         refs: Positions = dict.fromkeys(ALL_CHANNEL_TYPES, ())
-        for each in self.entries(block.get("remote_buffer_refs", []), f"remote_buffer_refs of {where}"):
-            self.mapping(each, f"remote_buffer_refs of {where}", ("access_channel_type", "remote_buffer_ids"))
-            kind = self.channel_type(each["access_channel_type"], where)
-            ids = self.integers(each["remote_buffer_ids"], f"{kind} buffers of {where}", len(known["remote"]) - 1)
-            if strange := [each for each in ids if kind not in known["remote"][each][2]]:
+        for entry in self.entries(block.get("remote_buffer_refs", []), f"remote_buffer_refs of {where}"):
+            self.mapping(entry, f"remote_buffer_refs of {where}", ("access_channel_type", "remote_buffer_ids"))
+            kind = self.channel_type(entry["access_channel_type"], where)
+            ids = self.integers(entry["remote_buffer_ids"], f"{kind} buffers of {where}", len(resources["remote"]) - 1)
+            if strange := [entry for entry in ids if kind not in resources["remote"][entry][2]]:
                 self.fail(f"{where} uses remote buffer {strange[0]} by {kind} channels, which its entry does not allow")
             refs[kind] += ids
         return refs

@@ -56,15 +56,15 @@ def star_plan(
     firsts = list(accumulate(shards, initial=0))
     group = tuple(range(ranks))
     reduces = collective is ALLREDUCE
-    given: tuple[Buffer, ...] = ("input",) if reduces and not in_place else ()
-    switches = tuple(SwitchGroup(buffer, group) for buffer in (*given, "output"))
+    inputs: tuple[Buffer, ...] = ("input",) if reduces and not in_place else ()
+    switches = tuple(SwitchGroup(buffer, group) for buffer in (*inputs, "output"))
     gpus = []
     for rank in range(ranks):
         rounds = _barrier(rank, ranks)
         peers = sorted({peer for both in rounds for end in both for peer in end})
         count, begin = shards[rank] // blocks, 0 if collective.is_sharded else firsts[rank]
         source: Buffer = "output" if reduces and in_place else "input"
-        written = []
+        thread_blocks = []
         for block in range(blocks):
             ends = {peer: block * len(peers) + at for at, peer in enumerate(peers)}
             operation = Operation(
@@ -74,10 +74,10 @@ def star_plan(
                 (Place(rank, source, begin + block * count, count),),
                 (Place(rank, "output", firsts[rank] + block * count, count),),
             )
-            written.append(_block(operation if count else None, rounds, ends))
+            thread_blocks.append(_block(operation if count else None, rounds, ends))
         own = shards[rank] if collective.is_sharded else firsts[-1]
         gpus.append(
-            Gpu(own, firsts[-1], 0, {"memory": tuple(peers) * blocks, "port": ()}, (), tuple(written), switches)
+            Gpu(own, firsts[-1], 0, {"memory": tuple(peers) * blocks, "port": ()}, (), tuple(thread_blocks), switches)
         )
     return finished(name, collective, tuple(gpus), options)
 
@@ -85,8 +85,8 @@ def star_plan(
 def _barrier(rank: int, ranks: int) -> list[Round]:
     """Rounds after which a GPU knows of all others: one of all pairs, or those of a dissemination barrier."""
     if ranks - 1 <= executor.MAX_CHANNELS:
-        others = [peer for peer in range(ranks) if peer != rank]
-        return [(others, others)]
+        peers = [peer for peer in range(ranks) if peer != rank]
+        return [(peers, peers)]
     rounds = [([(rank + 2**step) % ranks], [(rank - 2**step) % ranks]) for step in range((ranks - 1).bit_length())]
     if 2 * len(rounds) > executor.MAX_CHANNELS:
         raise TooLargeError(
@@ -121,9 +121,12 @@ def check_sums(schedule: TreeSchedule, topology: Topology) -> None:
     for limits in topology.limits:
         if limits.switch not in used:
             continue
-        for what, able, asked in (("operators", limits.operators, ("sum",)), ("types", limits.types, ADDED_TYPES)):
-            if able and not set(able) & set(asked):
+        for what, supported, executed in (
+            ("operators", limits.operators, ("sum",)),
+            ("types", limits.types, ADDED_TYPES),
+        ):
+            if supported and not set(supported) & set(executed):
                 raise UnsupportedError(
-                    f"switch {limits.switch!r} has the {what} {', '.join(able)} only, MSCCL++ adds at switches with "
-                    f"{', '.join(asked)}; plan with in_network=False (--no-in-network)"
+                    f"switch {limits.switch!r} has the {what} {', '.join(supported)} only, MSCCL++ adds there with "
+                    f"{', '.join(executed)}; plan with in_network=False (--no-in-network)"
                 )

@@ -134,11 +134,11 @@ class RankWriter:
         ]
         self._exchange()
         # A block of nothing but copies onto themselves comes to nothing.
-        written = tuple(filter(None, (self._block(own, unit_bytes, num_chunks) for own in self.blocks)))
-        for at, operations in enumerate(written):
+        thread_blocks = tuple(filter(None, (self._block(own, unit_bytes, num_chunks) for own in self.blocks)))
+        for at, operations in enumerate(thread_blocks):
             self._check(at, operations)
         # A kernel without thread blocks cannot be launched.
-        return written or ((Operation("nop"),),)
+        return thread_blocks or ((Operation("nop"),),)
 
     def _exchange(self) -> None:
         """Find the semaphores that blocks acquire before, and release after, each step."""
@@ -146,8 +146,8 @@ class RankWriter:
         for at, own in enumerate(self.blocks):
             waited: dict[int, int] = {}
             for number in own:
-                needed = [place[other] for other in self.order.before[number] if other in place]
-                for source, index in sorted(needed, reverse=True):
+                awaited = [place[other] for other in self.order.before[number] if other in place]
+                for source, index in sorted(awaited, reverse=True):
                     # A block runs in order, so a later step of it stands for the earlier ones too.
                     if source == at or waited.get(source, -1) >= index:
                         continue
@@ -275,16 +275,16 @@ class RankWriter:
                 )
 
 
-def merge_blocks(weights: Sequence[int], most: int) -> list[list[int]]:
+def merge_blocks(weights: Sequence[int], limit: int) -> list[list[int]]:
     """Merge the two lightest thread blocks until there are few enough."""
     groups = {block: [block] for block in range(len(weights))}
     heap = [(weight, block) for block, weight in enumerate(weights)]
     heapify(heap)
-    while len(heap) > max(1, most):
-        (weight, one), (more, other) = heappop(heap), heappop(heap)
+    while len(heap) > max(1, limit):
+        (weight, one), (other_weight, other) = heappop(heap), heappop(heap)
         first, second = sorted((one, other))
         groups[first] = sorted(groups[first] + groups.pop(second))
-        heappush(heap, (weight + more, first))
+        heappush(heap, (weight + other_weight, first))
     return [groups[first] for first in sorted(groups)]
 
 
@@ -293,7 +293,9 @@ def _grouped(name: str, ends: Sequence[End]) -> list[Operation]:
     return [
         Operation(name, kind, part)
         for kind in CHANNEL_TYPES
-        for part in batches([channel for each, channel in ends if each == kind], executor.MAX_CHANNELS_PER_OPERATION)
+        for part in batches(
+            [channel for end_kind, channel in ends if end_kind == kind], executor.MAX_CHANNELS_PER_OPERATION
+        )
     ]
 
 

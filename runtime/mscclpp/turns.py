@@ -111,7 +111,7 @@ class Run(NamedTuple):
             runnable=np.arange(len(code.ranks)),
             signals=initial.copy(),
             sleepers=np.full(resources, -1),
-            requests=Queues.of(len(code.others), room),
+            requests=Queues.of(len(code.other_ends), room),
             counts=np.array([blocks, 0, -1]),
         )
 
@@ -176,7 +176,7 @@ def _proxy_turn(code: Code, run: Run, proxy: int) -> bool:
     row[PROCESS], row[THREAD] = proxy, request % THREADS
     run.counts[TURNS] += 1
     if code.operations[row[OPERATION], SIGNALS]:
-        _signal(run, code.others[port])
+        _signal(run, code.other_ends[port])
     return bool(run.requests.firsts[port] >= 0)
 
 
@@ -244,7 +244,7 @@ class Events(NamedTuple):
     """Events of a run, the first four fields as in `EventGraph`: starts of GPUs first, their ends last.
 
     `of_turns`, `steps_of_turns` (turns,): the event with what each turn knows, and its number among the turns of its
-    process; `known` (blocks, threads + 1): the event with what each thread of a block knows, and all of them;
+    process; `knowledge` (blocks, threads + 1): the event with what each thread of a block knows, and all of them;
     `tokens`: events of the signals of each resource and the requests to each proxy; `used` (2,): events and `before`.
     """
 
@@ -254,7 +254,7 @@ class Events(NamedTuple):
     before: IntArray
     of_turns: IntArray
     steps_of_turns: IntArray
-    known: IntArray
+    knowledge: IntArray
     tokens: Queues
     used: IntArray
 
@@ -273,8 +273,8 @@ class Events(NamedTuple):
             before=np.empty(3 * waits + len(turns) + 2 * blocks, dtype=np.int64),
             of_turns=np.full(len(turns), -1),
             steps_of_turns=np.zeros(len(turns), dtype=np.int64),
-            known=np.repeat(code.ranks[:blocks, None], threads + 1, axis=1),
-            tokens=Queues.of(len(initial) + len(code.others), int(initial.sum() + lengths.sum()) + len(turns)),
+            knowledge=np.repeat(code.ranks[:blocks, None], threads + 1, axis=1),
+            tokens=Queues.of(len(initial) + len(code.other_ends), int(initial.sum() + lengths.sum()) + len(turns)),
             used=np.zeros(2, dtype=np.int64),
         )
 
@@ -294,14 +294,14 @@ def write_events(code: Code, turns: SmallArray, initial: IntArray, events: Event
         events.steps_of_turns[turn] = counts[process]
         if process < blocks:
             # All threads do a share of the work, so it knows what all of them know, and not what the first one does.
-            events.of_turns[turn] = events.known[process, -1]
+            events.of_turns[turn] = events.knowledge[process, -1]
             _block_events(code, events, process, operation, counts[process], resources)
             continue
         # A proxy knows what the thread does that has requested this, and its own turns.
         _after(events, pop(events.tokens, resources + process - blocks))
         events.of_turns[turn] = _event(events, process, counts[process])
         if operation[SIGNALS]:
-            _give(events, code.others[process - blocks], events.of_turns[turn])
+            _give(events, code.other_ends[process - blocks], events.of_turns[turn])
     _write_ends(code, counts, events)
 
 
@@ -316,7 +316,7 @@ def _block_events(code: Code, events: Events, block: int, operation: IntArray, s
         offset = resources - len(code.firsts) + 1 if operation[CODE] == JOB else 0
         for thread, number in enumerate(code.arguments[operation[END] : operation[LAST]]):
             # A relaxed signal keeps no accesses in order; its arrival alone shows that this GPU has started.
-            token = code.ranks[block] if operation[RELAXED] else events.known[block, thread]
+            token = code.ranks[block] if operation[RELAXED] else events.knowledge[block, thread]
             _give(events, number + offset, token)
 
 
@@ -329,7 +329,7 @@ def _write_ends(code: Code, counts: IntArray, events: Events) -> None:
     for rank in range(code.num_ranks):
         for block in range(blocks):
             if code.ranks[block] == rank:
-                _after(events, events.known[block, -1])
+                _after(events, events.knowledge[block, -1])
         _event(events, -1, 0)
 
 
@@ -339,9 +339,9 @@ def _take(code: Code, events: Events, block: int, operation: IntArray) -> None:
     for thread, number in enumerate(code.arguments[operation[END] : operation[LAST]]):
         token = pop(events.tokens, number)
         if token >= 0:
-            _after(events, events.known[block, thread])
+            _after(events, events.knowledge[block, thread])
             _after(events, token)
-            events.known[block, thread] = _event(events, -1, 0)
+            events.knowledge[block, thread] = _event(events, -1, 0)
 
 
 @kernel
@@ -362,12 +362,12 @@ def _after(events: Events, event: int) -> None:
 @kernel
 def _meet(events: Events, block: int, step: int) -> None:
     """Let all threads of a block know what each of them knows, and what they have done up to a turn."""
-    known = events.known[block]
-    _after(events, known[-1])
-    for thread in range(len(known) - 1):
-        if known[thread] != known[-1]:
-            _after(events, known[thread])
-    known[:] = _event(events, block, step)
+    row = events.knowledge[block]
+    _after(events, row[-1])
+    for thread in range(len(row) - 1):
+        if row[thread] != row[-1]:
+            _after(events, row[thread])
+    row[:] = _event(events, block, step)
 
 
 @kernel

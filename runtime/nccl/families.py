@@ -47,7 +47,7 @@ def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeW
     Raises `UnsupportedError` if the plans were made with different costs, with which their estimates do not compare.
     """
     costs = [as_costs(None, plan.topology) for plan in plans]
-    if other := next((each for each in costs if each != costs[0]), None):
+    if other := next((cost for cost in costs if cost != costs[0]), None):
         raise UnsupportedError(
             f"the times of the plans do not compare, for some were made with {costs[0]} and some with {other}; plan "
             "all with the same costs"
@@ -130,7 +130,7 @@ def write_family(
     overlooked if its time is no straight line.
     """
     check_choice("format", format, FORMATS)
-    given = _checked_plans(plans)
+    planned = _checked_plans(plans)
     runtime = DEFAULT_RUNTIMES[format] if runtime is None else runtime
     if format_of(runtime) != format:
         raise UnsupportedError(f"runtime is {shown(runtime)}, which does not load {format}")
@@ -138,12 +138,12 @@ def write_family(
         if name in options:
             raise UnsupportedError(f"{name} is {shown(options[name])}; leave it out, sizes are for the whole family")
     switches = {name: options[name] for name in ("boxes", "version") if name in options}
-    run = [as_executed(plan, **switches) if format == "mscclpp-json" else plan for plan in given]
+    run = [as_executed(plan, **switches) if format == "mscclpp-json" else plan for plan in planned]
     windows = fastest_windows(run, *size_range(sizes))
-    files = {id(plan): made for plan, made in zip(run, given, strict=True)}
+    files = {id(plan): original for plan, original in zip(run, planned, strict=True)}
     target = free_folder(folder)
     planners = [re.sub(r"[^A-Za-z0-9.+-]+", "-", window.plan.planner)[:40] for window in windows]
-    collective, ending = given[0].collective, FORMATS[format]
+    collective, ending = planned[0].collective, FORMATS[format]
     names = [f"{number:02}-{collective}-{planner}{ending}" for number, planner in enumerate(planners)]
     try:
         with _all_or_none(target, names) as temporary:
@@ -172,12 +172,12 @@ def loading_notes(runtime: str, files: Sequence[str]) -> tuple[dict[str, str], l
 
 
 def _checked_plans(plans: object) -> list[Plan]:
-    given = list(as_list(plans, "the plans", most=MAX_PLANS))
-    if not given:
+    checked = list(as_list(plans, "the plans", most=MAX_PLANS))
+    if not checked:
         raise UnsupportedError("there is no plan; expected at least one")
-    for plan in given:
+    for plan in checked:
         as_kind(plan, Plan, "one of the plans")
-        first = given[0]
+        first = checked[0]
         if plan.topology.digest != first.topology.digest:
             raise TopologyError(
                 f"the plans are for different networks, {first.topology} and {plan.topology}; expected one network"
@@ -187,7 +187,7 @@ def _checked_plans(plans: object) -> list[Plan]:
             raise UnsupportedError(
                 f"the plans are for different {what}: {first!r} and {plan!r}; make a family for each"
             )
-    return given
+    return checked
 
 
 def size_range(sizes: object) -> tuple[int, int]:
@@ -231,15 +231,15 @@ def _all_or_none(target: Path, names: Sequence[str]) -> Iterator[Path]:
             if [path.name for path in target.iterdir()] != [name]:
                 raise FileExistsError(errno.EEXIST, "is not empty any more", str(target))
             moving = True
-            for each in names:
-                (temporary / each).rename(target / each)
+            for file in names:
+                (temporary / file).rename(target / file)
             temporary.rmdir()
         else:
             temporary.replace(target)
     except BaseException:
-        for each in names if moving else ():
-            if not (temporary / each).exists():
-                (target / each).unlink(missing_ok=True)
+        for file in names if moving else ():
+            if not (temporary / file).exists():
+                (target / file).unlink(missing_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
@@ -257,16 +257,16 @@ def _export(window: SizeWindow, path: Path, format: str, runtime: str, options: 
 
 def _check(report: FamilyReport, names: Sequence[str], windows: Sequence[SizeWindow]) -> None:
     """Refuse files unless the runtime selects each for exactly its sizes."""
-    found = [(Path(each.path).name, finding) for each in report.reports for finding in each.findings]
-    found += [(Path(finding.where).name, finding) for finding in report.findings]
-    for name, finding in found:
+    findings = [(Path(report_of.path).name, finding) for report_of in report.reports for finding in report_of.findings]
+    findings += [(Path(finding.where).name, finding) for finding in report.findings]
+    for name, finding in findings:
         if finding.severity in FAILING:
             fate = finding.severity if finding.severity in ("rejected", "ignored") else f"wrong ({finding.severity})"
             raise UnsupportedError(f"{name or 'the family'} would be {fate}: {finding.message}")
     expected = [(window.first, window.last + 1, name, ()) for window, name in zip(windows, names, strict=True)]
     for call in {span[:3] for span in report.spans}:
         mine = [span for span in report.spans if span[:3] == call and span.path]
-        picked = [(span.first, span.beyond, Path(span.path).name, span.others) for span in mine]
+        picked = [(span.first, span.end, Path(span.path).name, span.later_paths) for span in mine]
         if picked != expected:
             raise UnsupportedError(f"{report.runtime} would pick {shown(picked)}; expected {shown(expected)}")
 

@@ -31,17 +31,17 @@ class Span(NamedTuple):
     num_ranks: int
     in_place: bool
     first: int  # bytes of the whole buffer, from the first up to, not including, the other
-    beyond: int
+    end: int
     path: str  # Empty where no file is picked, and the library's own algorithms run
-    others: tuple[str, ...]  # Files that are for the same sizes and come later
+    later_paths: tuple[str, ...]  # Files that are for the same sizes and come later
 
     def __str__(self) -> str:
         """Describe the range in one line."""
         place = "in place" if self.in_place else "out of place"
         picked = self.path or "the library's own algorithms"
-        others = f", before {', '.join(self.others)}" if self.others else ""
-        sizes = sizes_text(self.first, self.beyond)
-        return f"{self.collective} on {self.num_ranks} ranks, {place}, {sizes}: {picked}{others}"
+        later = f", before {', '.join(self.later_paths)}" if self.later_paths else ""
+        sizes = sizes_text(self.first, self.end)
+        return f"{self.collective} on {self.num_ranks} ranks, {place}, {sizes}: {picked}{later}"
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class FamilyReport:
     findings: tuple[Finding, ...]  # About the files together
     environment: Mapping[str, str] = field(default_factory=dict)  # Variables to set so that the runtime picks them up
 
-    def chosen(self, collective: str, num_ranks: int, size: int, *, in_place: bool = False) -> str:
+    def path_for(self, collective: str, num_ranks: int, size: int, *, in_place: bool = False) -> str:
         """Path of the file selected for a call of `size` bytes; empty if the library's own algorithms run."""
         for span in self.spans:
-            if span[:3] == (collective, num_ranks, in_place) and span.first <= size < span.beyond:
+            if span[:3] == (collective, num_ranks, in_place) and span.first <= size < span.end:
                 return span.path
         return ""
 
@@ -120,10 +120,10 @@ def _files(paths: Iterable[str | os.PathLike[str]], runtime: str) -> list[Path]:
     """List the files, those of a folder by name."""
     files: list[Path] = []
     searched: list[str] = []
-    for given in paths:
-        path = as_path(given)
+    for name in paths:
+        path = as_path(name)
         searched.append(str(path))
-        if not os.fspath(given):
+        if not os.fspath(name):
             raise FileFormatError("the path is empty; expected the name of a file or folder")
         in_folder = "\0" not in str(path) and path.is_dir()
         files.extend(sorted(entry for entry in path.iterdir() if entry.is_file()) if in_folder else [path])
@@ -156,17 +156,17 @@ def _neighbor_findings(
     if dialect.is_microsoft or dialect.absent:
         return []
     try:
-        others = sorted(entry for entry in path.parent.iterdir() if entry.is_file() and entry.name != path.name)
+        neighbors = sorted(entry for entry in path.parent.iterdir() if entry.is_file() and entry.name != path.name)
     except OSError:
         # A file can be read in a folder that cannot be listed.
         return []
     stopping = [
-        entry.name for entry in others[:MAX_NEIGHBORS] if _stops(entry, dialect.name, version, max_thread_blocks)
+        entry.name for entry in neighbors[:MAX_NEIGHBORS] if _stops(entry, dialect.name, version, max_thread_blocks)
     ]
     if not stopping:
         return []
-    more = f" and {len(stopping) - 1} more" if len(stopping) > 1 else ""
-    stopped = f"other files in this folder keep the communicator from starting, {stopping[0]}{more}"
+    suffix = f" and {len(stopping) - 1} more" if len(stopping) > 1 else ""
+    stopped = f"other files in this folder keep the communicator from starting, {stopping[0]}{suffix}"
     return [Finding("note", f"{stopped}: move this one to a folder of its own", "")]
 
 
@@ -183,14 +183,14 @@ def _stops(path: Path, runtime: str, version: str | None, max_thread_blocks: int
 
 def window_report(reports: Iterable[LintReport]) -> tuple[Span, ...]:
     """List which of several files is selected for every size of every call."""
-    windows = [(window, report.path) for report in reports for window in report.windows if window.first < window.beyond]
+    windows = [(window, report.path) for report in reports for window in report.windows if window.first < window.end]
     spans: list[Span] = []
     for call in sorted({window[:3] for window, _ in windows}):
         mine = [(window, path) for window, path in windows if window[:3] == call]
-        edges = sorted({0, UNLIMITED, *(edge for window, _ in mine for edge in (window.first, window.beyond))})
+        edges = sorted({0, UNLIMITED, *(edge for window, _ in mine for edge in (window.first, window.end))})
         picked = [
-            (first, beyond, tuple(path for window, path in mine if window.first <= first and beyond <= window.beyond))
-            for first, beyond in pairwise(edges)
+            (first, end, tuple(path for window, path in mine if window.first <= first and end <= window.end))
+            for first, end in pairwise(edges)
         ]
         for paths, group in groupby(picked, key=lambda entry: entry[2]):
             run = list(group)
@@ -207,11 +207,11 @@ def _check_spans(spans: tuple[Span, ...], runtime: str, findings: Findings) -> N
     }
     picked = {span.path for span in spans}
     for before, span, after in zip((None, *spans), spans, (*spans[1:], None), strict=False):
-        if span.others:
+        if span.later_paths:
             findings.add("note", f"{span}: several files are for these sizes; {order[runtime]}")
-        same = [other is not None and other[:3] == span[:3] and bool(other.path) for other in (before, after)]
-        if not span.path and all(same):
+        has_files = [other is not None and other[:3] == span[:3] and bool(other.path) for other in (before, after)]
+        if not span.path and all(has_files):
             findings.add("note", f"{span}, because there is a gap between the files")
-    for path in sorted({other for span in spans for other in span.others} - picked):
+    for path in sorted({other for span in spans for other in span.later_paths} - picked):
         if runtime == "msccl-executor-nccl":
             findings.add("ignored", "other files come first for all of its sizes", path)

@@ -106,7 +106,7 @@ def plan_traces(
     refuse_switches(plan.schedule, "a Chakra trace")
     refuse_relays(plan.schedule, plan.topology, "a Chakra trace")
     slices = as_whole(slices, "slices")
-    check_counts({"reduce_us": reduce_us}, least=0)
+    check_counts({"reduce_us": reduce_us}, minimum=0)
     check_choice("order", order, ("control", "data"))
     num_bytes, transfers = as_bytes(size), ordered_transfers(plan.schedule, plan.topology)
     if len(transfers.senders) * slices > MAX_MESSAGES:
@@ -142,8 +142,8 @@ class _Writer:
         """Total number of chunks if newer versions of ASTRA-sim compute the right bytes from it, otherwise -1."""
         ranks, total = self.plan.topology.num_ranks, self.slices / self.transfers.unit
         # Of an allgather they are given the bytes of one rank, and divide these by the chunks of all first.
-        given = Fraction(self.num_bytes, ranks if self.plan.collective is ALLGATHER else 1)
-        if total.denominator != 1 or total >= MAX_CHUNKS or total % ranks or given % total:
+        own = Fraction(self.num_bytes, ranks if self.plan.collective is ALLGATHER else 1)
+        if total.denominator != 1 or total >= MAX_CHUNKS or total % ranks or own % total:
             return -1
         return int(total)
 
@@ -167,8 +167,8 @@ class _Writer:
         self.tags[sender, receiver] += 1
         amounts = (*self._amounts(transfer, piece), Attribute("comm_tag", "int32", tag))
         what = f"transfer {transfer} slice {piece}"
-        needed = tuple(sorted({self.arrived[before, piece] for before in self.before[transfer]}))
-        turn = self._turn(sender, int(transfers.hop_links[transfers.hop_starts[transfer]]), needed)
+        awaited = tuple(sorted({self.arrived[before, piece] for before in self.before[transfer]}))
+        turn = self._turn(sender, int(transfers.hop_links[transfers.hop_starts[transfer]]), awaited)
 
         def message(name: str, kind: NodeKind, peer: Attribute) -> TraceNode:
             about = (Attribute("is_cpu_op", "bool", False), Attribute("comm_type", "int64", int(kind)))
@@ -176,7 +176,7 @@ class _Writer:
 
         send = message(f"send {what} to {receiver}", NodeKind.COMM_SEND, Attribute("comm_dst", "int32", receiver))
         receive = message(f"recv {what} from {sender}", NodeKind.COMM_RECV, Attribute("comm_src", "int32", sender))
-        self._append(sender, send, needed, turn)
+        self._append(sender, send, awaited, turn)
         arrived = self._append(receiver, receive)
         if transfers.adds[transfer]:
             added = TraceNode(0, f"add {what}", NodeKind.COMP, duration=self.reduce_us)
@@ -203,12 +203,12 @@ class _Writer:
             Attribute("total_chunk_cnt", "int32", self.total),
         )
 
-    def _turn(self, sender: int, link: int, needed: tuple[int, ...]) -> tuple[int, ...]:
+    def _turn(self, sender: int, link: int, awaited: tuple[int, ...]) -> tuple[int, ...]:
         """Add the node after which it is a send's turn on its first link; the first send over a link has none."""
         controls: tuple[int, ...] = ()
         if link in self.last:
             controls = (self._append(sender, TraceNode(0, "turn", NodeKind.COMP), controls=self.last[link]),)
-        self.last[link] = (*needed, *controls)
+        self.last[link] = (*awaited, *controls)
         return controls
 
     def _append(self, rank: int, node: TraceNode, waits: tuple[int, ...] = (), controls: tuple[int, ...] = ()) -> int:
@@ -226,11 +226,11 @@ def _before(transfers: Transfers) -> dict[int, list[int]]:
     for before, after in zip(transfers.before.tolist(), transfers.after.tolist(), strict=True):
         direct[after].append(before)
     turns = set(np.flatnonzero(transfers.senders == transfers.receivers).tolist())
-    found: defaultdict[int, list[int]] = defaultdict(list)
+    sources: defaultdict[int, list[int]] = defaultdict(list)
     for after, befores in direct.items():
         for before in befores:
-            found[after].extend(direct[before] if before in turns else [before])
-    return found
+            sources[after].extend(direct[before] if before in turns else [before])
+    return sources
 
 
 def _send_order(plan: Plan, num_bytes: int, slices: int) -> list[tuple[int, int]]:

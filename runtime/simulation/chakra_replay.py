@@ -72,7 +72,7 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     from .message_events import replay_nodes
 
     as_topology(topology)
-    if not isinstance(traces, Sequence) or not all(isinstance(each, Trace) for each in traces):
+    if not isinstance(traces, Sequence) or not all(isinstance(item, Trace) for item in traces):
         raise UnsupportedError(f"the traces are {shown(traces)}; expected a list of one Trace for each rank")
     if len(traces) != topology.num_ranks:
         raise UnsupportedError(f"there are {len(traces)} traces; expected one for each of {topology.num_ranks} ranks")

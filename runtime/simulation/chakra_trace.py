@@ -98,7 +98,7 @@ class TraceNode:
 
     def value(self, name: str) -> Value | None:
         """Value of the attribute of this name; None if there is none."""
-        return next((each.value for each in self.attributes if each.name == name), None)
+        return next((attribute.value for attribute in self.attributes if attribute.name == name), None)
 
 
 @dataclass(frozen=True)
@@ -221,16 +221,16 @@ def _message(kind: Any, file: io.BytesIO) -> Any:
 
 
 def _attributes(message: Any) -> tuple[Attribute, ...]:
-    kinds = [(each, each.WhichOneof("value")) for each in message.attributes]
-    return tuple(Attribute(each.name, kind, getattr(each, kind)) for each, kind in kinds if kind)
+    kinds = [(attribute, attribute.WhichOneof("value")) for attribute in message.attributes]
+    return tuple(Attribute(attribute.name, kind, getattr(attribute, kind)) for attribute, kind in kinds if kind)
 
 
 def _check_nodes(nodes: Sequence[TraceNode]) -> None:
     """Refuse repeated ids and dependencies on missing nodes."""
-    known = {node.number for node in nodes}
-    if len(known) < len(nodes):
-        raise FileFormatError(f"of {len(nodes)} nodes, only {len(known)} have ids of their own")
+    numbers = {node.number for node in nodes}
+    if len(numbers) < len(nodes):
+        raise FileFormatError(f"of {len(nodes)} nodes, only {len(numbers)} have ids of their own")
     for node in nodes:
         for other in (*node.waits, *node.controls):
-            if other not in known:
+            if other not in numbers:
                 raise FileFormatError(f"node {node.number} waits for node {other}, which does not exist")

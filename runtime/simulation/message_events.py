@@ -59,7 +59,7 @@ PENDING, SCHEDULED, ENDED, FINISH = range(4)
 def replay_nodes(nodes: Nodes, num_links: int) -> tuple[int, int]:
     """Run all nodes; return when the last ended, and how many never did."""
     count, hops = len(nodes.kinds), len(nodes.hop_links)
-    most = 2 * hops + 2 * count
+    capacity = 2 * hops + 2 * count
     state = _State(
         waits=np.bincount(nodes.followers, minlength=count).astype(np.int64),
         is_posted=np.zeros(count, dtype=np.bool_),
@@ -68,9 +68,9 @@ def replay_nodes(nodes: Nodes, num_links: int) -> tuple[int, int]:
         first=np.full(num_links, NONE),
         last=np.full(num_links, NONE),
         following=np.full(hops, NONE),
-        times=np.empty(most, dtype=np.int64),
-        events=np.empty(most, dtype=np.int64),
-        targets=np.empty(most, dtype=np.int64),
+        times=np.empty(capacity, dtype=np.int64),
+        events=np.empty(capacity, dtype=np.int64),
+        targets=np.empty(capacity, dtype=np.int64),
         sizes=np.zeros(4, dtype=np.int64),
     )
     _replay(nodes, state)

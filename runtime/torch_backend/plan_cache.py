@@ -1,7 +1,5 @@
 """Plan cache of a group of the ``collopt`` backend: plan selection, and the switch to other plans after failures."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence

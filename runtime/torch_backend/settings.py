@@ -1,7 +1,5 @@
 """Settings of the groups of the ``collopt`` backend, what each rank is told of failures, and comparison of both."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path

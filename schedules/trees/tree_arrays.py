@@ -1,7 +1,5 @@
 """Weighted spanning trees with their routes through switches, as arrays, and what follows from these."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property

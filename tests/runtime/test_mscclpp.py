@@ -21,13 +21,7 @@ import collopt
 from collopt.errors import ProgramError, TooLargeError, UnsupportedError
 from collopt.runtime import lower
 from collopt.runtime.mscclpp import interpret as machine
-from collopt.runtime.mscclpp.execution_plan import (
-    ExecutionPlan,
-    Gpu,
-    Operation,
-    Place,
-    to_mscclpp_text,
-)
+from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, Gpu, Operation, Place, to_mscclpp_text
 from collopt.runtime.mscclpp.export import boxes_of, export_mscclpp_json
 from collopt.runtime.mscclpp.interpret import run_execution_plan
 from collopt.runtime.mscclpp.reader import read_mscclpp

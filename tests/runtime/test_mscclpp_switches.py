@@ -16,16 +16,7 @@ from hypothesis import strategies as st
 from mscclpp_plans import Document, operations, run_document, to_execution_plan
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, TooLargeError, UnsupportedError
-from collopt.runtime import (
-    ChunkRange,
-    Dependency,
-    Instruction,
-    Program,
-    RankProgram,
-    ThreadBlock,
-    lower,
-    read_mscclpp,
-)
+from collopt.runtime import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock, lower, read_mscclpp
 from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, document_of
 from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
 from collopt.runtime.mscclpp.interpret import run_execution_plan

@@ -402,8 +402,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_switches_that_branch_trees_are_links_ends_too(collective: str, loopback: bool) -> None:
     """What links carry is what the schedule says, copies that are looped back included; the rate follows."""
     topology = replace(
-        dgx_h100(boxes=2),
-        limits=tuple(SwitchLimits(f"box{box}/nvswitch", loopback=loopback) for box in range(2)),
+        dgx_h100(boxes=2), limits=tuple(SwitchLimits(f"box{box}/nvswitch", loopback=loopback) for box in range(2))
     )
     made = collopt.plan(topology, collective)
     assert collective != "allreduce" or len(made.trees.forests[0].switches) == 2

@@ -437,6 +437,7 @@ def metacirculant_digraph(
         raise TopologyError(f"the elements are {shown(listed)}; expected one or more, all different")
     group, name = Group(m, k, r), f"MetaCirc({m}, {k}, {r})"
     check_graph(name, count, len(listed))
+    # The elements generate the group if products of them reach all of it from the identity.
     heads, reached, before = group.heads(np.array(listed)), np.arange(count) == 0, 0
     while (now := int(reached.sum())) > before:
         reached[heads[reached]], before = True, now

@@ -46,7 +46,7 @@ def read_document(path: str | os.PathLike[str]) -> Document:
 
 
 class Imported(NamedTuple):
-    """An imported network; `notes` are sentences on what was assumed, left out or overridden."""
+    """An imported network; `notes` are sentences on assumptions, omissions and overrides."""
 
     topology: Topology
     notes: tuple[str, ...] = ()

@@ -231,7 +231,7 @@ class Machine(NamedTuple):
     system: Element  # the root element
     gpus: tuple[Gpu, ...]  # ``gpu0``, ``gpu1``, ...
     nics: tuple[NcclNic, ...]  # ``nic0``, ``nic1``, ...
-    notes: tuple[str, ...]  # what was left out or overruled
+    notes: tuple[str, ...]  # on parts that were left out or overruled
 
     @property
     def partial(self) -> bool:

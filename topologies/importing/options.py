@@ -66,7 +66,7 @@ class GpuProduct(NamedTuple):
         return self.line if figures == "line" else self.nccl
 
     def rate_note(self, figures: str) -> str:
-        """Return the note on what its links are modeled with."""
+        """Return the note on the bandwidth that its links are modeled with."""
         kind, library = ("NVLink", "NCCL") if self.vendor == "nvidia" else ("xGMI link", "RCCL")
         whose = "its line rate" if figures == "line" else f"the bandwidth that {library} plans with"
         return (

@@ -66,7 +66,7 @@ def compose(
     >>> compose([server, server], nic_bandwidth=25)
     <Topology 'server-2boxes': 4 ranks, 3 switches, 16 links>
     """
-    # A file that does not say how fast its NICs are may ask for it.
+    # A file that does not state the speed of its NICs may need it.
     boxes = [node if isinstance(node, Box) else read_box(node, nic_bandwidth=nic_bandwidth) for node in _listed(nodes)]
     taper, per_leaf = _checked(fabric, oversubscription, boxes_per_leaf)
     speed = None if nic_bandwidth is None else as_bandwidth(nic_bandwidth, "every NIC")
@@ -252,7 +252,7 @@ def _check_known(options: dict[str, Any]) -> None:
 
 
 def _lacks_besides_the_gpu(document: Document, format_: Format, options: BoxOptions, values: dict[str, Any]) -> str:
-    """Say what the network of a file would lack that were readable with some GPU, so that all is asked at once."""
+    """List the options that a file lacks besides its GPU, by reading it with some GPU, to ask for all at once."""
     for product in PRODUCTS.values():
         with suppress(FileFormatError):
             box = read_format(document, format_, replace(options, gpu=product))
@@ -263,7 +263,7 @@ def _lacks_besides_the_gpu(document: Document, format_: Format, options: BoxOpti
 
 
 def _lacks(box: Box, options: dict[str, Any]) -> str:
-    """Say what the network of several boxes lacks."""
+    """List the options that the network of several boxes lacks, in one sentence."""
     if as_size(options.get("boxes", 1), "boxes", most=MAX_BOXES) == 1:
         return ""
     lacks = []

@@ -35,7 +35,7 @@ class Adjacency(NamedTuple):
 class DirectGraph:
     """A directed graph whose arcs are the links of a direct-connect network.
 
-    Numbers and ends that are not of this form, and a name that is not printable text, raise `TopologyError`.
+    `from_arcs` makes one of checked arcs; the constructor only sorts them.
 
     Attributes
     ----------
@@ -59,27 +59,10 @@ class DirectGraph:
     name: str
 
     def __post_init__(self) -> None:
-        """Check and sort the arcs, and make them read-only."""
-        as_title(self.name, "the graph's name")
-        # As many as there can be arcs: the line graph has a node for each.
-        object.__setattr__(self, "num_nodes", as_size(self.num_nodes, "num_nodes", most=MAX_LINKS))
-        tails, heads = (
-            as_integers(getattr(self, end), f"the {end}", "a whole number for each arc") for end in ("tails", "heads")
-        )
-        if tails.ndim != 1 or tails.shape != heads.shape:
-            raise TopologyError(
-                f"{self.name} has tails of shape {tails.shape} and heads of shape {heads.shape}; expected (arcs,) twice"
-            )
-        outside = (tails < 0) | (tails >= self.num_nodes) | (heads < 0) | (heads >= self.num_nodes)
-        if outside.any():
-            arc = int(np.flatnonzero(outside)[0])
-            raise TopologyError(
-                f"{self.name} has the arc {(int(tails[arc]), int(heads[arc]))}; "
-                f"expected node numbers from 0 to {self.num_nodes - 1}"
-            )
-        order = np.lexsort((heads, tails))
-        for end, unsorted in (("tails", tails), ("heads", heads)):
-            ends = unsorted[order]
+        """Sort the arcs and make them read-only; `from_arcs` has checked them."""
+        order = np.lexsort((self.heads, self.tails))
+        for end in ("tails", "heads"):
+            ends = np.asarray(getattr(self, end), dtype=np.int64)[order]
             ends.flags.writeable = False
             object.__setattr__(self, end, ends)
 
@@ -103,6 +86,10 @@ class DirectGraph:
         if rows.size == 0 or rows.ndim != 2 or rows.shape[1] != 2:
             raise TopologyError(f"the arcs are {shown(listed)}; expected {expected}")
         check_links(len(rows), as_title(name, "the graph's name"))
+        outside = ((rows < 0) | (rows >= num_nodes)).any(axis=1)
+        if outside.any():
+            tail, head = rows[outside][0].tolist()
+            raise TopologyError(f"{name} has the arc {(tail, head)}; expected node numbers from 0 to {num_nodes - 1}")
         return cls(num_nodes, rows[:, 0], rows[:, 1], name)
 
     @property
@@ -218,8 +205,10 @@ def partial_hop_distances(
     sources = num_nodes if num_ranks is None else num_ranks
     by_node = np.full((num_nodes, sources), -1, dtype=np.int16)  # [node, source]
     np.fill_diagonal(by_node, 0)
+    # Bit s of row v: whether source s has reached node v, or reached it in the last round.
     reached = np.packbits(np.eye(num_nodes, sources, dtype=np.bool_), axis=1)
     frontier, distance = reached.copy(), 0
+    # Arcs sorted by their heads, so that one reduction collects all that arrives at a node.
     by_head = np.argsort(heads, kind="stable")
     tails, heads = tails[by_head], heads[by_head]
     nodes, starts = np.unique(heads, return_index=True)

@@ -33,7 +33,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """What fails together: `faults` in the order of their nodes in the topology; none, for the intact network.
+    """Faults that happen together, in the order of their nodes in the topology; none for the intact network.
 
     Examples
     --------
@@ -70,9 +70,9 @@ class Failure:
         return cls(tuple(sorted(faults, key=lambda fault: [index[node] for node in fault.nodes])))
 
     def applied(self, topology: Topology) -> Topology:
-        """Return what is left of a network; `TopologyError` if fewer than two ranks are."""
+        """Return the rest of a network; `TopologyError` if fewer than two ranks remain."""
         intact_nodes = topology.node_index
-        # Links before nodes, which take their links with them, and switches that have no others.
+        # Links first: a node that fails takes its links along, and switches that lose their last link.
         for nodes, factor in sorted(self.faults, key=lambda fault: -len(fault.nodes)):
             if len(nodes) == 1:
                 gone = nodes[0] in intact_nodes and nodes[0] not in topology.node_index
@@ -116,7 +116,7 @@ def _ends(topology: Topology, text: str) -> tuple[str, ...] | None:
 
 
 def _checked_fault(topology: Topology, nodes: tuple[str, ...], factor: Fraction = Fraction(0)) -> Fault:
-    """Find a node, or the link between two, which may be of another network or from a file."""
+    """Return the fault of a node or link of this network, which another network or a file may have named."""
     ends = tuple(sorted((_node(topology, node) for node in nodes), key=topology.node_index.__getitem__))
     linked = len(ends) == 2 and (_has_link(topology, ends) or _has_link(topology, ends[::-1]))
     if not linked and (len(ends) != 1 or factor):
@@ -125,7 +125,7 @@ def _checked_fault(topology: Topology, nodes: tuple[str, ...], factor: Fraction 
 
 
 def as_left(value: Exact) -> Fraction:
-    """Read what is left of the bandwidth of a link: a number between 0 and 1."""
+    """Read the remaining share of the bandwidth of a link: a number between 0 and 1."""
     factor = as_factor(value, "what is left of a link")
     if factor >= 1:
         raise TopologyError(f"what is left of a link is {shown(value)}; expected less than 1")
@@ -187,7 +187,7 @@ class Scaling(NamedTuple):
         return cls(target.strip(), as_factor(factor.strip(), f"the factor of {target.strip()}"))
 
     def links(self, topology: Topology) -> tuple[Link, ...]:
-        """Links of a network that it is about; `TopologyError` if there are none."""
+        """Links of a network whose bandwidth it multiplies; `TopologyError` if there are none."""
         if (node := found_node(topology, self.target)) is not None:
             return (*topology.out_links(node), *topology.in_links(node))
         if "--" in self.target:

@@ -102,7 +102,7 @@ def guessed_costs(name: CostsName, topology: Topology) -> RuntimeCosts:
         ``"generic"`` for runtimes that interpret schedules, such as MSCCL; ``"fused"`` for one kernel for a schedule,
         as with MSCCL++; ``"links"`` for none.
     topology : Topology
-        Whose link classes the shares are for.
+        The shares are for its link classes.
 
     Examples
     --------
@@ -136,15 +136,15 @@ def as_costs(value: RuntimeCosts | CostsName | None, topology: Topology) -> Runt
 def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     """Return the network with the bandwidths that data reaches; nodes and the order of links stay.
 
-    It is the same network where no share is below 1; of its own costs, nothing but the efficiency is left out.  Raises
-    `TopologyError` if a share is of a link class that the network does not have.
+    The network itself is returned where no share is below 1.  Its own costs stay, without their efficiency.  A share
+    of a link class that the network does not have raises `TopologyError`.
 
     Parameters
     ----------
     topology : Topology
         The network at line rate.
     costs : RuntimeCosts
-        Of which only `RuntimeCosts.efficiency` matters.
+        Only `RuntimeCosts.efficiency` matters.
 
     Examples
     --------

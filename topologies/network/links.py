@@ -130,6 +130,7 @@ def checked_columns(columns: LinkColumns, nodes: Sequence[str]) -> LinkColumns:
         where = f"links of kind {number}"
         rate = as_bandwidth(row[0], where), as_latency(row[1], where)
         places.append(rates.setdefault(rate, len(rates)))
+    # Columns in range, of one length.
     limits = {"tails": len(nodes), "heads": len(nodes), "kinds": len(places)}
     checked = [_column(column, name, limit) for column, (name, limit) in zip(columns[:3], limits.items(), strict=True)]
     tails, heads, kinds = checked
@@ -137,6 +138,7 @@ def checked_columns(columns: LinkColumns, nodes: Sequence[str]) -> LinkColumns:
         raise TopologyError(
             f"there are {len(tails)} tails, {len(heads)} heads and {len(kinds)} kinds; expected one each"
         )
+    # No self-loops, no two links with the same ends.
     keys = tails * len(nodes) + heads
     problems = {"is a self-loop; remove it, data never travels from a node to itself": keys[tails == heads]}
     keys.sort()

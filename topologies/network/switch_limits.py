@@ -1,4 +1,4 @@
-"""What switches that multicast or aggregate require of the collectives that use them."""
+"""Limits of switches that multicast or aggregate, which collectives that use them have to respect."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, NamedTuple
@@ -50,7 +50,7 @@ class SwitchLimits(NamedTuple):
 
     @property
     def stated(self) -> dict[str, object]:
-        """What is limited, by name."""
+        """Limits that differ from their defaults, by name."""
         defaults = SwitchLimits(self.switch)._asdict()
         return {name: value for name, value in self._asdict().items() if value != defaults[name]}
 
@@ -92,6 +92,7 @@ def _words(row: SwitchLimits, what: Literal["operators", "types"], allowed: tupl
 
 def check_ports(abilities: Collection[str], index: Mapping[str, int], tails: IntArray, heads: IntArray) -> None:
     """Raise `TopologyError` if a switch that multicasts or aggregates has fewer than two neighbors."""
+    # One neighbor of each node, and whether a link leads to another one.
     near, wide = np.full(len(index), -1), np.zeros(len(index), dtype=np.bool_)
     near[tails], near[heads] = heads, tails
     for ends, opposite in ((tails, heads), (heads, tails)):

@@ -62,11 +62,11 @@ class Topology(WhatIf, Viewed):
     multicast, aggregation : frozenset of str
         Switches with in-network multicast, or in-network reduction (ForestColl section 5.6).
     limits : tuple of SwitchLimits
-        What these switches require, by switch; switches without limits are left out.
+        Limits of these switches, sorted by switch; switches without limits are left out.
     name : str
         For display; it does not count in comparisons.
     costs : RuntimeCosts or None
-        What the software adds to the times of links, if that is known; it does not count in comparisons.
+        Costs of the software, if they are known; they do not count in comparisons.
     graph : DirectGraph or None
         The multigraph of a direct-connect family or expansion, with the self-loops and parallel arcs that `links` does
         not have.  Files and changed topologies do not keep it; see `direct_graph`.
@@ -129,7 +129,7 @@ class Topology(WhatIf, Viewed):
         """Build a topology from ``(tail, head, bandwidth[, latency])`` tuples.
 
         Raises `TopologyError` for unknown or repeated nodes, self-loops, bandwidths that are not positive finite
-        numbers, fewer than two compute nodes, an able switch with fewer than two neighbors.
+        numbers, fewer than two compute nodes, or a switch that multicasts or reduces with fewer than two neighbors.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class Topology(WhatIf, Viewed):
         multicast, aggregation : iterable of str
             Switch abilities.
         limits : iterable of SwitchLimits
-            Of these switches.
+            Limits of these switches.
         name : str
             For display.
         """
@@ -377,7 +377,7 @@ class Topology(WhatIf, Viewed):
             return self.links
 
     def __eq__(self, other: object) -> bool:
-        """Compare everything that counts, without making links of columns."""
+        """Compare nodes, abilities and links, without making `links` of columns."""
         if not isinstance(other, Topology):
             return NotImplemented
         mine, theirs = (
@@ -465,21 +465,21 @@ class Topology(WhatIf, Viewed):
 
     @cached_property
     def loopback(self) -> frozenset[str]:
-        """Switches that send a copy back to where data comes from; see `SwitchLimits`."""
+        """Switches that also send a copy back to the sender; see `SwitchLimits`."""
         return frozenset(limits.switch for limits in self.limits if limits.loopback)
 
     @property
     def relays(self) -> frozenset[str]:
-        """Compute nodes outside the group that pass data on; see `restrict`."""
+        """Compute nodes outside the group that only forward data; see `restrict`."""
         return frozenset(limits.switch for limits in self.limits if limits.relay)
 
     @cached_property
     def limits_of(self) -> Mapping[str, dict[str, object]]:
-        """By switch, the limits that it has, under their names."""
+        """Limits of each switch by their names."""
         return {limits.switch: limits.stated for limits in self.limits}
 
     def without_abilities(self) -> Topology:
-        """Return the network with switches that only pass data on."""
+        """Return the network whose switches only forward data."""
         relays = tuple(SwitchLimits(relay, relay=True) for relay in self.relays)
         return self.changed(multicast=frozenset(), aggregation=frozenset(), limits=relays)
 

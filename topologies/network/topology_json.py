@@ -87,7 +87,7 @@ def topology_from_json(data: object, where: str) -> Topology:
 
 
 def _switch(topology: Topology, switch: str) -> dict[str, Any]:
-    """Name and abilities of a switch, and what limits it, if anything does."""
+    """Return name, abilities and limits of a switch."""
     abilities = {"multicast": switch in topology.multicast, "aggregation": switch in topology.aggregation}
     return {"name": switch, **abilities, **topology.limits_of.get(switch, {})}
 

@@ -134,6 +134,7 @@ class WhatIf:
         self, ranks: tuple[str, ...], nodes: tuple[str, ...], name: str, relays: tuple[str, ...] = ()
     ) -> Self:
         """Keep these ranks, and of other nodes those that still have a link; `relays` become switches, and need one."""
+        # Links between nodes that stay, and the nodes that these links reach.
         alive = np.zeros(len(self.node_index), dtype=np.bool_)
         alive[[self.node_index[node] for node in (*ranks, *nodes, *relays)]] = True
         links = _where(self.columns, alive[self.columns.tails] & alive[self.columns.heads])
@@ -141,13 +142,14 @@ class WhatIf:
         linked[links.tails] = linked[links.heads] = True
         if alone := [relay for relay in relays if not linked[self.node_index[relay]]]:
             raise TopologyError(f"compute node {alone[0]!r} of {self} has no link to relay over; leave relay out")
+        # New numbers of the nodes: ranks in their new order, then switches that still have a link.
         switches = tuple(switch for switch in (*nodes, *relays) if linked[self.node_index[switch]])
         numbers = np.empty(len(self.node_index), dtype=np.int64)
         numbers[[self.node_index[node] for node in (*ranks, *switches)]] = np.arange(len(ranks) + len(switches))
         left = set(switches)
         costs = self.costs
         if costs is not None and set(ranks) != set(self.compute_nodes):
-            # Measured on other ranks, which says little about these.
+            # The costs were measured on other ranks.
             costs = replace(costs, calibrated=False)
         return self._with(
             compute_nodes=ranks,

@@ -117,6 +117,7 @@ def torus_links(
     places, sizes = np.indices(shape).reshape(len(shape), -1), np.array(shape)[:, None]
     rows, there = [], []
     for axis, size in enumerate(shape):
+        # The neighbor one step along this dimension; the last node steps round, and is shifted by the twist.
         last = places[axis] == size - 1
         steps = last * np.array(np.zeros(len(shape), dtype=np.int64) if twists is None else twists[axis])[:, None]
         steps[axis] = 1

@@ -161,6 +161,7 @@ def fat_tree(
     down = as_bandwidth(bandwidth, "every host")
     up = down / as_factor(oversubscription, "oversubscription")
     hosts = half * k * half
+    # Links pod by pod: hosts to edge, edge to aggregate, aggregate to core switches.
     pod, number_in_pod, other = np.ix_(np.arange(k), np.arange(half), np.arange(half))
     edge, aggregate, core = (hosts + start + pod * k for start in (0, half, k * k))
     to_edges = _rows((pod * half + number_in_pod) * half + other, edge + number_in_pod, 0)
@@ -235,6 +236,7 @@ def dragonfly(
 def _group_links(groups: int, routers: int, hosts: int, ports: int) -> IntArray:
     """Links of a dragonfly group by group, int64 (links, 3) as of `_rows`: to hosts, among routers, to later groups."""
     peers, ranks = groups - 1, groups * routers * hosts
+    # Links inside the first group; later groups repeat them with larger numbers.
     inside = [
         end
         for router in range(routers)

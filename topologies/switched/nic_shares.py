@@ -58,7 +58,7 @@ def max_min_shares(near: Sequence[int], ports: Sequence[Fraction | None], shared
     results: list[tuple[Fraction, SharedLink | None]] = [(port, None) for port in port_rates]
     rising_nics = set(range(len(port_rates)))
     parts = [{nic: Fraction(count, near[nic]) for nic, count in link.paths} for link in shared]
-    # A link that suffices for all ports together is no limit.
+    # Links that suffice for all ports together are no limit.
     contended = [
         _ContendedLink(link, link.bandwidth, sum(part.values(), Fraction(0)), part)
         for link, part in zip(shared, parts, strict=True)
@@ -66,6 +66,7 @@ def max_min_shares(near: Sequence[int], ports: Sequence[Fraction | None], shared
     ]
     for nic in rising_nics - {nic for link in contended for nic in link.parts}:
         rising_nics.remove(nic)
+    # Raise all NICs until a port or a contended link is full, and stop the NICs that it holds.
     while rising_nics:
         level = min(port_rates[nic] for nic in rising_nics)
         full = min((link for link in contended if link.rising), key=_ContendedLink.level, default=None)

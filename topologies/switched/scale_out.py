@@ -84,9 +84,9 @@ class Box:
     notes : tuple of str
         Sentences on assumptions behind the numbers.
     shared : tuple of SharedLink
-        What `nic_shares.with_port_bandwidth` divides among `nics` once the speed of their ports is known.
+        Links that `nic_shares.with_port_bandwidth` divides among `nics` once the speed of their ports is known.
     limits : tuple of SwitchLimits
-        Of the switches in `abilities`.
+        Limits of the switches in `abilities`.
     """
 
     name: str
@@ -117,6 +117,7 @@ def join_boxes(
     ports = [
         tuple(fabric_switch(box, nic) for nic in range(joined * len(content.nics))) for box, content in enumerate(boxes)
     ]
+    # Names and numbers of all nodes: GPUs, switches and NICs of each box, then the fabric.
     parts = {key: _parts(box, joined=joined) for key, box in {id(box): box for box in boxes}.items()}
     compute, inside, nics, capable = (
         [f"box{number}/{node}" for number, box in enumerate(boxes) for node in parts[id(box)][part]]
@@ -125,6 +126,7 @@ def join_boxes(
     network = chain(*dict.fromkeys(ports), *(link[:2] for link in backbone if joined))
     outside = {node: (3, number) for number, node in enumerate(dict.fromkeys(network))}
     counts = {key: tuple(map(len, part[:3])) for key, part in parts.items()}
+    # Boxes of one kind in a row share their links: made once, repeated as arrays.
     sizes = np.array([counts[id(box)] for box in boxes]).T
     first = np.cumsum([0, *sizes.sum(axis=1)])
     tiles = _Tiles(np.vstack([np.cumsum(sizes, axis=1) - sizes, np.zeros(len(boxes), dtype=np.int64)]) + first[:, None])
@@ -160,7 +162,7 @@ def join_boxes(
 
 
 def _parts(box: Box, *, joined: bool) -> tuple[Sequence[str], ...]:
-    """Return the names of GPUs, switches, NICs and able switches of a box."""
+    """Return the names of GPUs, switches, NICs and switches that reduce of a box."""
     capable = [switch for switch in box.abilities if _has_two_ports(box, switch)]
     nics = [f"nic{nic}" for nic in range(joined * len(box.nics))]
     return [f"gpu{gpu}" for gpu in range(box.gpus)], box.switches, nics, capable

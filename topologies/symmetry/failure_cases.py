@@ -1,4 +1,4 @@
-"""All single failures of a network, and chosen ones, of which those that are alike by symmetry are one case."""
+"""All single failures of a network and named ones, in cases of failures that are alike by symmetry."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FailureCase(NamedTuple):
 
     @property
     def failure(self) -> Failure:
-        """The one that stands for all."""
+        """The failure that stands for all."""
         return self.members[0]
 
 
@@ -61,7 +61,7 @@ def failure_cases(
     pairs : iterable of str
         Two kinds, such as ``"nic+nic"``, for all pairs of them; or a failure as `Failure.read` reads it.
     symmetries : Symmetries, optional
-        Those of the network, to keep what is found.
+        Symmetries of the network; the search adds to them.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _failures(
 
 
 def _faults_by_kind(topology: Topology) -> dict[str, list[Fault]]:
-    """List what can fail."""
+    """List the parts of a network that can fail."""
     nodes, ranks, columns = topology.nodes, topology.num_ranks, topology.columns
     ends = np.unique(np.sort([columns.tails, columns.heads], axis=0), axis=1)
     links = [Fault((nodes[tail], nodes[head])) for tail, head in ends.T.tolist()]

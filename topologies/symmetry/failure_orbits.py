@@ -26,11 +26,11 @@ Value = TypeVar("Value")
 
 
 class Symmetries:
-    """Symmetries of a network, and what they do to failures.
+    """Symmetries of a network, and their action on failures.
 
-    A part of a failure is a number, of what is left of it and of both ends of its link, or twice of its node; a failure
-    is a sorted row of these.  Images of nodes, int64 (nodes,), in `generators` that are no symmetry raise
-    `TopologyError`; every symmetry has to fix the rank `fixed`, as the root of a broadcast.
+    A part of a failure is one number: of its remaining share, and of both ends of its link, or its node twice.  A
+    failure is a sorted row of parts.  Each of `generators` has the images of the nodes, int64 (nodes,); one that is no
+    symmetry raises `TopologyError`.  Every symmetry has to fix the rank `fixed`, as the root of a broadcast.
     """
 
     def __init__(self, topology: Topology, generators: Sequence[IntArray] = (), fixed: int | None = None) -> None:
@@ -64,9 +64,11 @@ class Symmetries:
 
     def orbits(self, rows: IntArray) -> IntArray:
         """Number orbits of failures, int64 (failures, parts), by failures that are alike; finds further generators."""
+        # Failures that the known generators exchange.
         labels = np.arange(len(rows))
         for mapping in self.generators:
             labels = self._merged(rows, labels, mapping)
+        # Cells: failures whose parts have nodes of the same colors; others are never alike.
         kinds, tails, heads = self._ends(rows)
         colors = self._colors
         ends = np.sort([colors[tails], colors[heads]], axis=0) + 1
@@ -74,6 +76,7 @@ class Symmetries:
             (kinds * (self._size + 1) + ends[0]) * (self._size + 1) + ends[1] * (tails != heads), axis=1
         )
         cells = np.unique(signatures, axis=0, return_inverse=True)[1].ravel()
+        # In each cell, search for a symmetry that takes a failure to a representative of another orbit.
         first: dict[int, list[int]] = {}
         for item, cell in enumerate(cells.tolist()):
             if self._work > MAX_WORK:
@@ -121,7 +124,7 @@ class Symmetries:
         return tuple(sorted(moved))
 
     def _ends(self, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return what is left of each part, by number, and its nodes."""
+        """Return the number of the remaining share of each part, and its two nodes."""
         kinds, ends = np.divmod(rows, self._size**2)
         return kinds, *np.divmod(ends, self._size)
 
@@ -150,11 +153,13 @@ class Symmetries:
 
     def _mapping(self, here: IntArray, there: IntArray) -> IntArray | None:
         """Search for a symmetry that takes one failure to another; nodes stay where they are if they can."""
+        # In each copy of the network, its failure gets colors of its own.
         size = self._size
         colors = np.tile(self._colors, 2)
         top = colors.max() + 1
         for side, (kinds, tails, heads) in enumerate((self._ends(here), self._ends(there))):
             colors[[tails + side * size, heads + side * size]] = top + 2 * kinds + (tails != heads)
+        # Refine, try the mapping that colors suggest, and tell one more node apart.
         for _ in range(MAX_TIES):
             self._work += len(self._both.tails)
             colors = refined(self._both, colors)

@@ -1,10 +1,10 @@
 """Nested groups of ranks, as mixed-radix digits: boxes inside racks inside rails, rows and columns of a torus.
 
-Two ranks are as far apart as the shortest path through switches is long; ranks that at most a distance joins, in one or
-several hops, are a group.  Each distance gives a level, up to the one that joins all ranks; there, groups that all
-touch each other are joined, such as the routers of a group of a dragonfly.  Levels of groups of unequal sizes are left
-out.
-Where near ranks form a grid in rank order, such as a torus or a Hamming graph, its coordinates are digits too.
+The distance of two ranks is the length of the shortest path through switches.  For each distance, ranks that hops of
+at most this distance join are a group.  Each distance gives a level, up to the one that joins all ranks; there, groups
+that all touch each other are joined, such as the routers of a group of a dragonfly.  Levels whose groups have unequal
+sizes are left out.  Where near ranks form a grid in rank order, such as a torus or a Hamming graph, its coordinates are
+digits too.
 """
 
 from functools import lru_cache
@@ -44,10 +44,12 @@ def rank_groups(topology: Topology) -> RankGroups:
 
     Equal innermost digits are peers: the nearest ranks of each other's groups, as on rails, or else by their order.
     """
+    # Levels of groups, the innermost places matched between groups.
     distances = rank_distances(topology)
     labels = _nested_labels(distances)
     digits, sizes = _digits(labels, topology.num_ranks)
     digits[:, -1] = _peers(digits, sizes, distances)
+    # Coordinates of a grid inside the innermost groups.
     strides = _grid_strides(digits[:, -1], sizes[-1], distances)
     ends = (sizes[-1], *strides)  # a digit is what the next larger stride leaves, by its own stride
     inner = [digits[:, -1] % end // stride for end, stride in zip(ends, (*strides, 1), strict=True)]
@@ -56,7 +58,7 @@ def rank_groups(topology: Topology) -> RankGroups:
 
 
 def one_group(num_ranks: int) -> RankGroups:
-    """All ranks as one group, where nothing is known about the network."""
+    """Return all ranks as one group, for a network that is not known."""
     return RankGroups(read_only(np.arange(num_ranks, dtype=np.int64)[:, None]), (num_ranks,))
 
 

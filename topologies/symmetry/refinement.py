@@ -19,7 +19,7 @@ from ..network.topology import Topology
 
 
 def node_kinds(topology: Topology) -> IntArray:
-    """Number nodes, 0 for ranks, switches by what they can do, int64 (nodes,)."""
+    """Number nodes, 0 for ranks, switches by their abilities and limits, int64 (nodes,)."""
     kinds = (np.arange(len(topology.nodes)) >= topology.num_ranks).astype(np.int64)
     limits = {limit.switch: limit[1:] for limit in topology.limits}
     numbers: dict[object, int] = {}
@@ -121,6 +121,7 @@ def hops_from(network: ColoredNetwork, start: int) -> IntArray:
 def _hops(starts: IntArray, neighbors: IntArray, start: int) -> IntArray:
     distances = np.full(len(starts) - 1, -1, dtype=np.int64)
     queue = np.empty(len(distances), dtype=np.int64)
+    # Breadth-first search: the queue holds nodes by distance, `end` is its length.
     distances[start], queue[0], end = 0, start, 1
     for place in range(len(distances)):
         if place == end:
@@ -147,6 +148,7 @@ def _around(starts: IntArray, neighbors: IntArray, kinds: IntArray, colors: Rand
     """Hash the color of each node with those of its neighbors. Shapes: uint64 (nodes,)."""
     hashes = np.empty_like(colors)
     for node in range(len(colors)):
+        # Hashes of (neighbor, kind of link) are added up, so that their order does not matter.
         value = mixed(colors[node] + np.uint64(1))
         for side in range(2):
             total = np.uint64(0)

@@ -33,6 +33,7 @@ class CyclicGroups:
 
     def added(self, mapping: IntArray) -> bool:
         """Add a permutation that commutes with the others if the group still fixes no rank."""
+        # The order of the permutation relative to the group, and the member that this power is.
         exponents_of = np.full(self.num_ranks, -1)
         exponents_of[self.orbit] = np.arange(len(self.orbit))
         image, order = int(mapping[0]), 1
@@ -94,7 +95,7 @@ def site_symmetries(network: ColoredNetwork, hosts: IntArray) -> Iterator[IntArr
 
 
 def _between_sites(network: ColoredNetwork, first: int) -> ColoredNetwork:
-    """Return the network of the nodes from `first` on, which have colors by their links with the others, all alike."""
+    """Return the network of the routers, which are the nodes from `first` on, colored by the links to their hosts."""
     colors = network.colors[first:].copy()
     for own, other in ((network.tails, network.heads), (network.heads, network.tails)):
         crossing = (own >= first) & (other < first)
@@ -193,6 +194,7 @@ def _translation(
             counts = [np.bincount(half, minlength=2 * size) for half in (colors[:size], colors[size:])]
             if (counts[0] != counts[1]).any():
                 return None, pairs
+        # All nodes have colors of their own: these are the mapping.
         here, there = (np.argsort(half, kind="stable") for half in (colors[:size], colors[size:]))
         tied = np.flatnonzero(np.diff(colors[here]) == 0)
         if not len(tied):
@@ -230,6 +232,7 @@ def _smith_rows(relations: list[list[int]]) -> list[tuple[list[int], int]]:
     rows = [list(row) for row in relations]
     inverse = [[int(row == column) for column in range(size)] for row in range(size)]
     for step in range(size):
+        # Bring the smallest entry to the pivot and reduce its row and column, until both are zero.
         while True:
             entries = [
                 (abs(rows[row][column]), row, column)

@@ -29,6 +29,7 @@ def nested_turns(network: ColoredNetwork, num_ranks: int) -> Iterator[Turn]:
     """Yield commuting turns of a network with switches, the outermost first, each checked link by link."""
     ends = np.concatenate([[network.tails, network.heads], [network.heads, network.tails]], axis=1)
     levels = np.maximum(distances_from(np.arange(num_ranks), network.num_nodes, *ends), 0)  # links to the nearest rank
+    # From the outermost switches inwards: take them away, match the parts, turn them in all images at once.
     images = np.arange(network.num_nodes)[None]
     for level in range(int(levels.max()), 0, -1):
         block = images[0]
@@ -47,15 +48,16 @@ def nested_turns(network: ColoredNetwork, num_ranks: int) -> Iterator[Turn]:
 
 
 def hosts_of_sites(network: ColoredNetwork, num_ranks: int) -> IntArray | None:
-    """Return the ranks themselves, or those of each router if all have as many that are linked alike, to it alone.
+    """Return the hosts of each router, int64 (routers, hosts of each): equally many, each linked to its router alone.
 
-    int64 (sites, hosts of each); None for other networks with switches.
+    Without switches every rank is its own site.  None for other networks with switches.
     """
     routers = network.num_nodes - num_ranks
     if not routers:
         return np.arange(num_ranks)[:, None]
     if routers == 1:
         return None
+    # Every rank has one link up and one down, to the same router; routers have equally many ranks.
     ups, downs = network.tails < num_ranks, network.heads < num_ranks
     own, other = ([ends[links] for ends in (network.tails, network.heads)] for links in (ups, downs))
     above, below = np.argsort(own[0]), np.argsort(other[1])
@@ -66,6 +68,7 @@ def hosts_of_sites(network: ColoredNetwork, num_ranks: int) -> IntArray | None:
         return None
     if (np.bincount(near - num_ranks, minlength=routers) * routers != num_ranks).any():
         return None
+    # Links of the hosts of a router are of the same kinds.
     hosts = np.argsort(near, kind="stable").reshape(routers, -1)
     kinds = np.array([network.kinds[ups][above], network.kinds[downs][below]])[:, hosts]
     return hosts if (kinds == kinds[:, :, :1]).all() else None
@@ -77,6 +80,7 @@ def _equal_parts(network: ColoredNetwork, inside: IntArray, num_ranks: int, *, a
     Nodes that are tied are told apart in the order of their numbers: all at once, or one at a time.  None if there are
     no equal parts, or too many ties.
     """
+    # Parts are the components of the nodes inside; those with ranks have to be equally large.
     local, colors = network.around(inside)
     size = len(inside)
     both = (local.tails < size) & (local.heads < size)
@@ -88,6 +92,7 @@ def _equal_parts(network: ColoredNetwork, inside: IntArray, num_ranks: int, *, a
     if len(counts) < 2 or (counts != counts[0]).any():
         return None
     colors[:size][~moving] = colors.max() + 1 + np.flatnonzero(~moving)
+    # Refine all parts together until no color ties two nodes of a part.
     for _ in range(MAX_TIES):
         colors = refined(local, colors)
         order = np.lexsort((np.arange(size), colors[:size], part))

@@ -1,4 +1,4 @@
-"""Files of boxes: the figures of each, and what is refused in a file of one's own."""
+"""Boxes: their files, their fabric, and how their NICs divide the links on the way to GPUs."""
 
 from __future__ import annotations
 
@@ -6,28 +6,44 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from fractions import Fraction
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collopt import topologies
 from collopt.errors import FileFormatError, TopologyError
 from collopt.topologies import (
+    Link,
     SwitchLimits,
     Topology,
     build,
     catalogue,
     compose,
+    dgx1_v100,
+    dgx_a100,
     dgx_b300,
     dgx_h100,
+    gaudi3,
+    mi250,
+    mi300x,
+    mi355x,
     read_box,
     read_topology,
     torus,
+    trn2,
     twisted_torus,
 )
 from collopt.topologies.switched.box_files import box_from_json, stored_fields
+from collopt.topologies.switched.nic_shares import UNLIMITED, Share, max_min_shares, share_notes
+from collopt.topologies.switched.scale_out import Box, Nic, SharedLink, repeat_box
+from sample_sizes import examples
 
 FILES = sorted(path.name.removesuffix(".json") for path in (files(topologies) / "switched" / "boxes").iterdir())
 NVLS = SwitchLimits(
@@ -136,25 +152,6 @@ def test_dimensions_of_small_slices_are_lines() -> None:
     assert topologies.tpu_v4(2, 2, 1).egress("gpu0.0.0") == 100
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (lambda: topologies.tpu_v4(4, 4), r"the shape of tpu-v4 is \[4, 4\]; expected 3 sizes"),
-        (topologies.tpu_v5e, r"the shape of tpu-v5e is \[\]; expected 2 sizes"),
-        (lambda: topologies.tpu_v5e(4, 32), "dimension 1 of tpu-v5e is 32; expected a whole number from 1 to 16"),
-        (lambda: topologies.tpu_v4(16, 16, 32), "tpu-v4-16x16x32 has 8192 chips; expected 2 to 4096"),
-        (lambda: topologies.tpu_v4(1, 1, 1), "has 1 chips; expected 2 to 4096"),
-        (lambda: topologies.tpu_v4(4, 4, 4, twisted=True), "tpu-v4-4x4x4 cannot be twisted"),
-        (lambda: topologies.tpu_v4(2, 4, 4, twisted=True), "tpu-v4-2x4x4 cannot be twisted"),
-        (lambda: topologies.tpu_v4(4, 4, 8, twisted="yes"), "twisted is 'yes'; expected True or False"),  # type: ignore[arg-type]
-    ],
-)
-def test_shapes_that_no_slice_has_are_refused(made: Callable[[], Topology], message: str) -> None:
-    """With what is expected."""
-    with pytest.raises(TopologyError, match=message):
-        made()
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_is_valid(name: str) -> None:
     """By the schema that files of one's own are held to."""
@@ -235,3 +232,141 @@ def test_a_file_of_ones_own_is_a_network_like_those_of_other_tools(tmp_path: Pat
     assert any(note.startswith("assumed: ") for note in read_box(path).notes)
     with pytest.raises(FileFormatError, match="gpu does not go with a file of the format collopt box, which takes nic"):
         read_topology(path, gpu="h100")
+
+
+VENDOR_BOXES = [dgx_a100, dgx_h100, dgx_b300, dgx1_v100, mi250, mi300x, mi355x, gaudi3, trn2]
+PAIR = Box("pair", 2, (Link("gpu0", "gpu1", Fraction(8)),), (Nic(("gpu0", "gpu1"), "1.5", 2),))
+
+
+def path_latency(topology: Topology, *nodes: str) -> Fraction:
+    """Add up the latencies along a path."""
+    return sum((topology.link(*hop).latency for hop in pairwise(nodes)), Fraction(0))
+
+
+@pytest.mark.parametrize("builder", VENDOR_BOXES)
+@pytest.mark.parametrize("boxes", [1, 2, 3])
+def test_boxes_are_balanced_and_connected(builder: Callable[..., Topology], boxes: int) -> None:
+    """Every node takes in what it gives out and reaches every other."""
+    topology = builder(boxes)
+    assert all(topology.ingress(node) == topology.egress(node) for node in topology.nodes)
+    assert nx.is_strongly_connected(topology.to_networkx())
+    assert len({topology.egress(rank) for rank in topology.compute_nodes}) == 1
+
+
+@pytest.mark.parametrize("builder", VENDOR_BOXES)
+def test_one_box_has_no_scale_out_network(builder: Callable[..., Topology]) -> None:
+    """NICs and fabric would lead nowhere."""
+    assert not [node for node in builder().switch_nodes if "nic" in node or node == "ib"]
+    assert builder() == builder(1) == builder(boxes=1)
+
+
+@pytest.mark.parametrize("builder", VENDOR_BOXES)
+def test_ranks_count_through_the_boxes_in_order(builder: Callable[..., Topology]) -> None:
+    """All of box 0 comes before box 1."""
+    ranks = builder(3).compute_nodes
+    gpus = len(ranks) // 3
+    assert ranks == tuple(f"box{box}/gpu{gpu}" for box in range(3) for gpu in range(gpus))
+
+
+@pytest.mark.parametrize("builder", VENDOR_BOXES)
+def test_latencies_add_up_to_the_published_ones(builder: Callable[..., Topology]) -> None:
+    """0.7 µs from GPU to GPU within a box, 1.7 µs from box to box, as TACCL reports."""
+    topology = builder(2)
+    across = path_latency(topology, "box0/gpu0", "box0/nic0", "ib", "box1/nic0", "box1/gpu0")
+    assert across == Fraction(17, 10)
+    if "box0/nvswitch" in topology.nodes:
+        assert path_latency(topology, "box0/gpu0", "box0/nvswitch", "box0/gpu1") == Fraction(7, 10)
+    else:
+        assert path_latency(topology, "box0/gpu0", "box0/gpu1") == Fraction(7, 10)
+
+
+def test_names_tell_machines_apart() -> None:
+    """The number of boxes is part of the name."""
+    assert dgx_a100().name == "dgx-a100"
+    assert dgx_a100(2).name == "dgx-a100-2boxes"
+
+
+def test_nics_join_the_fabric_in_turn() -> None:
+    """With several fabrics, NIC i goes to fabric i; a backbone adds its own switches."""
+    box = Box("pair", 2, (), (Nic(("gpu0",), 1, 1), Nic(("gpu1",), 1, 1)))
+    topology = repeat_box(box, 2, fabrics=["left", "right"], backbone=[Link("left", "top", Fraction(3))])
+    assert {link.head for link in topology.out_links("left")} == {"box0/nic0", "box1/nic0", "top"}
+    assert {link.head for link in topology.out_links("right")} == {"box0/nic1", "box1/nic1"}
+    assert topology.switch_nodes[-3:] == ("left", "right", "top")
+
+
+def test_a_shared_nic_has_its_own_limit() -> None:
+    """Both GPUs reach it, and what leaves it is the NIC's bandwidth."""
+    topology = repeat_box(PAIR, 2)
+    assert topology.link("box1/gpu1", "box1/nic0").bandwidth == Fraction(3, 2)
+    assert topology.link("box1/nic0", "ib").bandwidth == 2
+    assert topology.ingress("ib") == 4
+
+
+def test_too_large_a_machine_is_refused_before_it_is_built() -> None:
+    """The links are counted first."""
+    huge = Box("huge", 512, tuple(Link(f"gpu{a}", f"gpu{b}", Fraction(1)) for a in range(512) for b in range(a)), ())
+    with pytest.raises(TopologyError, match="huge with 33 boxes would have 8633856 links"):
+        repeat_box(huge, 33)
+
+
+def shared_link(bandwidth: int, *ways: tuple[int, int]) -> SharedLink:
+    """A link on the ways of some cards."""
+    return SharedLink("a PCIe link", Fraction(bandwidth), ways)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[int], list[Fraction | None], list[SharedLink]]:
+    """Cards with their ports, and links on which some of the ways to their nodes lead."""
+    near = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    speeds = st.none() | st.sampled_from([Fraction(1, 8), Fraction(25), Fraction(50), Fraction(100)])
+    ports = [draw(speeds) for _ in near]
+    links = []
+    for _ in range(draw(st.integers(0, 5))):
+        cards = draw(st.sets(st.integers(0, len(near) - 1), min_size=1))
+        ways = tuple((card, draw(st.integers(1, near[card]))) for card in sorted(cards))
+        links.append(shared_link(draw(st.integers(1, 120)), *ways))
+    return near, ports, links
+
+
+@settings(max_examples=examples(200))
+@given(cases())
+def test_no_link_can_be_exceeded_and_none_is_wasted(
+    case: tuple[list[int], list[Fraction | None], list[SharedLink]],
+) -> None:
+    """Whichever GPUs are busy, and though every card reaches all that it has; who has less than its ports is stopped
+    by a full link, on which nobody has more."""
+    near, ports, links = case
+    shares = max_min_shares(near, ports, links)
+    for way in links:
+        assert (
+            sum(min(shares[card].bandwidth, count * shares[card].near_bandwidth) for card, count in way.paths)
+            <= way.bandwidth
+        )
+    for card, share in enumerate(shares):
+        most = UNLIMITED if ports[card] is None else ports[card]
+        assert most is not None
+        assert 0 < share.bandwidth <= most
+        assert share.near_bandwidth <= share.bandwidth <= share.near_bandwidth * near[card]
+        assert (share.limit is None) is (share.bandwidth == most)
+        if share.limit is not None:
+            ways = dict(share.limit.paths)
+            full = sum(shares[other].bandwidth * count / near[other] for other, count in ways.items())
+            assert full == share.limit.bandwidth
+            assert share.bandwidth == max(shares[other].bandwidth for other in ways)
+
+
+def test_cards_that_are_stopped_elsewhere_leave_their_part() -> None:
+    """The first is held at 10 GB/s by its own link, so the second gets 50 of 60."""
+    shares = max_min_shares([1, 1], [Fraction(90)] * 2, [shared_link(10, (0, 1)), shared_link(60, (0, 1), (1, 1))])
+    assert [share.bandwidth for share in shares] == [10, 50]
+
+
+def test_many_cards_of_one_kind_are_told_in_one_note() -> None:
+    """Of six, four are named."""
+    own = [shared_link(10, (card, 1)) for card in range(6)]
+    ports: list[Fraction | None] = [Fraction(25)] * 6
+    assert share_notes(max_min_shares([1] * 6, ports, own), ports) == [
+        "nic0, nic1, nic2, nic3 and 2 more are modeled with 10 of 25 GB/s, because a PCIe link has 10 GB/s"
+    ]
+    assert share_notes([Share(Fraction(5), Fraction(5), own[0])], [None]) == []
